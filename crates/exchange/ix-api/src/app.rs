@@ -10,6 +10,7 @@ use millrace_types::Time;
 use tokio::sync::Semaphore;
 
 use crate::events::EventLog;
+use crate::idempotency::InFlight;
 use crate::oidc::{Oidc, OidcSettings};
 use crate::page::Page;
 use crate::problem::{Problem, ProblemKind};
@@ -66,6 +67,7 @@ pub struct Inner {
     pub(crate) document: utoipa::openapi::OpenApi,
     pub(crate) ix_document: utoipa::openapi::OpenApi,
     pub(crate) hashes: Semaphore,
+    pub(crate) in_flight: InFlight,
     /// Held while a stored credential is read, changed and written, so that no change is lost.
     changing: Mutex<()>,
     /// The number of API keys that were deleted since the start; streams look at their key again when it changes.
@@ -131,6 +133,7 @@ impl App {
             document: crate::routes::document(),
             ix_document: crate::v2::document(),
             hashes: Semaphore::new(HASHES_MAX),
+            in_flight: InFlight::default(),
             changing: Mutex::new(()),
             deleted_keys: AtomicU64::new(0),
             streams: Arc::default(),

@@ -10,7 +10,9 @@ use millrace_ix_filter::SessionKind;
 use millrace_ix_model::{AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp};
 use millrace_ix_samples::{Shared, Traffic};
 use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, ServiceEvent, Unconfirmed};
-use millrace_ix_store::{AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis};
+use millrace_ix_store::{
+    Answer, AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis,
+};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
@@ -486,6 +488,29 @@ impl ExchangeService for Engine {
             detail: note.detail,
         };
         Box::pin(async move { self.handle.record(entry).await.map_err(error) })
+    }
+
+    fn answer(&self, scope: String, key: String) -> Reply<'_, Option<String>> {
+        let key = IdempotencyKey { scope, key };
+        Box::pin(async move {
+            let found = self.handle.store(move |store, now| store.answer(&key, now)).await;
+            let body = found.map_err(error)?.map(|stored| stored.answer.body);
+            Ok(body.and_then(|body| body.as_str().map(str::to_owned)))
+        })
+    }
+
+    fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()> {
+        let key = IdempotencyKey { scope, key };
+        let answer = Answer {
+            request_hash: String::new(),
+            body: Value::String(text),
+        };
+        Box::pin(async move {
+            let stored = self
+                .handle
+                .store(move |store, now| store.put_answer(&key, &answer, now));
+            stored.await.map_err(error)
+        })
     }
 
     fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {

@@ -17,6 +17,7 @@ mod events;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod guard;
+mod idempotency;
 pub mod observed;
 mod oidc;
 mod page;

@@ -170,20 +170,7 @@ impl FromRequestParts<App> for Conditions {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Conditions, Problem> {
         let Query(params) = Query::<OrderParams>::from_request_parts(parts, app).await?;
         let (if_match, any) = parse_if_match(&parts.headers)?;
-        let key = match parts.headers.get("idempotency-key") {
-            None => None,
-            Some(value) => Some(
-                value
-                    .to_str()
-                    .ok()
-                    .filter(|key| (8..=128).contains(&key.len()))
-                    .map(str::to_owned)
-                    .ok_or_else(|| {
-                        let detail = "Idempotency-Key is malformed: expected 8 to 128 characters of ASCII";
-                        Problem::new(ProblemKind::BadRequest, detail)
-                    })?,
-            ),
-        };
+        let key = crate::idempotency::key(&parts.headers)?;
         Ok(Conditions {
             dry_run: params.dry_run.unwrap_or(false),
             confirm_within: params

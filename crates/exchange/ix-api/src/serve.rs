@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::app::App;
 use crate::guard::guard;
+use crate::idempotency::execute_once;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::BODY_LIMIT;
 use crate::routes;
@@ -33,6 +34,7 @@ pub fn router(app: App) -> Router {
         }
     })
     .method_not_allowed_fallback(method_not_allowed)
+    .layer(middleware::from_fn_with_state(app.clone(), execute_once))
     .layer(DefaultBodyLimit::max(BODY_LIMIT))
     .layer(middleware::from_fn(guard))
     .layer(middleware::from_fn(v2::translate))

@@ -320,6 +320,10 @@ pub trait ExchangeService: Send + Sync {
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>>;
     /// Adds an entry to the audit chain.
     fn record(&self, note: AuditNote) -> Reply<'_, ()>;
+    /// Returns the text that [`put_answer`](ExchangeService::put_answer) stored under a scope and key in the last 24 hours.
+    fn answer(&self, scope: String, key: String) -> Reply<'_, Option<String>>;
+    /// Stores a text for 24 hours.
+    fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()>;
     /// Returns the events from now on.
     fn subscribe(&self) -> broadcast::Receiver<Arc<Event>>;
     /// Returns if an account may have a filter. An engine that knows no routes permits none.

@@ -94,6 +94,17 @@ pub trait Store: Send {
     /// [`StoreError`] if the database cannot be read.
     fn answer(&self, key: &IdempotencyKey, now: UnixMillis) -> Result<Option<StoredAnswer>, StoreError>;
 
+    /// Stores the answer to a request whose work is in no [`Transaction`].
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    fn put_answer(
+        &mut self,
+        key: &IdempotencyKey,
+        answer: &Answer,
+        now: UnixMillis,
+    ) -> Result<(), StoreError>;
+
     /// Returns up to `limit` entries of the audit chain with serial numbers above `after`, oldest first.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ use crate::transaction::{
     Answer, ChangeRecord, ChangeState, Committed, Contents, IdempotencyKey, JournalRecord, ObjectRow,
     Revision, Session, StoredAnswer, Transaction,
 };
+use crate::write::write_answer;
 
 /// The time for which an answer is kept: 24 hours.
 const ANSWER_LIFETIME: u64 = 24 * 60 * 60 * 1000;
@@ -289,6 +290,15 @@ impl Store for Sqlite {
                 })
             })
             .transpose()
+    }
+
+    fn put_answer(
+        &mut self,
+        key: &IdempotencyKey,
+        answer: &Answer,
+        now: UnixMillis,
+    ) -> Result<(), StoreError> {
+        write_answer(&self.connection, key, answer, now)
     }
 
     fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {

@@ -6,7 +6,9 @@ use crate::audit::AuditRecord;
 use crate::error::StoreError;
 use crate::sqlite::{Sqlite, unsigned, write_setting};
 use crate::time::UnixMillis;
-use crate::transaction::{ChangeState, Committed, JournalRecord, ObjectRow, Revision, Transaction};
+use crate::transaction::{
+    Answer, ChangeState, Committed, IdempotencyKey, JournalRecord, ObjectRow, Revision, Transaction,
+};
 
 impl Sqlite {
     /// Returns an error if no group of transactions is open: SQLite ends it by itself when the disk is full.
@@ -71,17 +73,8 @@ impl Sqlite {
             ])?;
             (serial, hash) = (record.serial, record.hash);
         }
-        let mut answer =
-            sql.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        for (key, stored) in &transaction.answers {
-            let body = stored.body.to_string();
-            answer.execute(params![
-                key.scope,
-                key.key,
-                stored.request_hash,
-                body,
-                now.0.cast_signed()
-            ])?;
+        for (key, answer) in &transaction.answers {
+            write_answer(sql, key, answer, now)?;
         }
         for (name, value) in &transaction.settings {
             write_setting(sql, name, value.as_ref())?;
@@ -100,6 +93,24 @@ impl Sqlite {
             audit_serial: serial,
         })
     }
+}
+
+/// Writes the answer to a request, for the case that the request is repeated.
+pub(crate) fn write_answer(
+    sql: &Connection,
+    key: &IdempotencyKey,
+    answer: &Answer,
+    now: UnixMillis,
+) -> Result<(), StoreError> {
+    sql.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![
+            key.scope,
+            key.key,
+            answer.request_hash,
+            answer.body.to_string(),
+            now.0.cast_signed()
+        ])?;
+    Ok(())
 }
 
 /// Writes journal records and brings the changes to their states.

@@ -46,6 +46,8 @@ struct State {
     changes: Vec<ChangeRecord>,
     audit: Vec<AuditRecord>,
     answers: BTreeMap<String, (String, Outcome)>,
+    /// The answers to other requests, by scope and key.
+    texts: BTreeMap<(String, String), String>,
     unconfirmed: BTreeMap<u64, Unconfirmed>,
     /// The words about confirmations in the last step of changes.
     decisions: BTreeMap<u64, String>,
@@ -451,6 +453,15 @@ impl ExchangeService for FakeExchange {
 
     fn record(&self, note: AuditNote) -> Reply<'_, ()> {
         FakeExchange::note(&mut self.state(), note);
+        reply(Ok(()))
+    }
+
+    fn answer(&self, scope: String, key: String) -> Reply<'_, Option<String>> {
+        reply(Ok(self.state().texts.get(&(scope, key)).cloned()))
+    }
+
+    fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()> {
+        self.state().texts.insert((scope, key), text);
         reply(Ok(()))
     }
 

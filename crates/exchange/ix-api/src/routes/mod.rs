@@ -31,8 +31,8 @@ use crate::app::App;
 #[openapi(info(
     title = "Millrace exchange",
     description = "The exchange: connections, services, filters, and for operators the fabric, its changes and the audit \
-        chain. Objects have an ETag; orders to them need it in If-Match, may carry an Idempotency-Key, and with \
-        ?dry_run=true only tell what they would do. Objects of others are answered as absent ones. Errors are problem \
+        chain. Objects have an ETag; orders to them need it in If-Match, and with ?dry_run=true only tell \
+        what they would do. Orders, and every POST but a sign-in, may carry an Idempotency-Key. Objects of others are answered as absent ones. Errors are problem \
         documents (RFC 9457). `can` lists the operations that the permission table permits on an object.",
     license(name = "Apache-2.0", identifier = "Apache-2.0")
 ))]
@@ -41,6 +41,7 @@ struct Document;
 /// Returns the OpenAPI document.
 pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let mut document = routes().into_openapi();
+    crate::idempotency::describe(&mut document);
     for (path, item) in &mut document.paths.paths {
         let name: String = path
             .trim_start_matches("/api/v1/")

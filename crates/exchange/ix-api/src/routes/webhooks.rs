@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use crate::access::Principal;
 use crate::app::App;
+use crate::idempotency::Once;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::{Body, PageParams, Query};
 use crate::session::random;
@@ -149,6 +150,7 @@ fn check_url(app: &App, url: &str) -> Result<(), Problem> {
 pub(crate) async fn create(
     State(app): State<App>,
     principal: Principal,
+    once: Once,
     Body(given): Body<NewWebhook>,
 ) -> Result<(StatusCode, Json<CreatedWebhook>), Problem> {
     let (Some(user), Some(account)) = (principal.actor.user, principal.actor.account) else {
@@ -182,7 +184,7 @@ pub(crate) async fn create(
         json!({ "url": webhook.url }),
     )
     .await?;
-    let id = app.records.create(&webhook)?;
+    let id = app.records.create(&webhook, &once)?;
     app.webhooks
         .start(&app, &id, webhook.clone(), app.events.newest());
     Ok((

@@ -25,6 +25,7 @@ use super::services::path_id;
 use super::view::{Owned, id as identifier, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
+use crate::idempotency::Once;
 use crate::problem::Problem;
 use crate::request::{Body, Conditions};
 
@@ -273,6 +274,7 @@ pub(crate) async fn mac(
 pub(crate) async fn create_mac(
     Shared(app): Shared<App>,
     principal: Principal,
+    once: Once,
     Body(mut mac): Body<MacRequest>,
 ) -> Result<(StatusCode, Json<MacAddress>), Problem> {
     let account = mac.owned.check(&principal)?;
@@ -284,10 +286,13 @@ pub(crate) async fn create_mac(
     app.record(&principal.audit_name(), "create_mac", account, detail)
         .await?;
     let links = BTreeMap::new();
-    let id = app.records.create(&MacRecord {
-        mac: mac.clone(),
-        links,
-    })?;
+    let id = app.records.create(
+        &MacRecord {
+            mac: mac.clone(),
+            links,
+        },
+        &once,
+    )?;
     Ok((StatusCode::CREATED, Json(MacAddress { id, mac })))
 }
 

@@ -16,6 +16,7 @@ use super::records::Record;
 use super::view::{Billed, Owned, State, Stateful, check_text, id as identifier, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
+use crate::idempotency::Once;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
 
@@ -458,6 +459,7 @@ pub(crate) async fn config(
 pub(crate) async fn configure(
     Shared(app): Shared<App>,
     principal: Principal,
+    once: Once,
     Body(given): Body<FeatureConfigRequest>,
 ) -> Result<(StatusCode, Json<NetworkFeatureConfig>), Problem> {
     let config = check(&app, &principal, &given)?;
@@ -471,7 +473,7 @@ pub(crate) async fn configure(
         json!(record.request),
     )
     .await?;
-    let id = app.records.create(&record)?;
+    let id = app.records.create(&record, &once)?;
     Ok((StatusCode::CREATED, Json(record.view(id))))
 }
 

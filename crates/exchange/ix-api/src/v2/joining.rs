@@ -15,6 +15,7 @@ use super::records::Record;
 use super::view::{Owned, id as identifier, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
+use crate::idempotency::Once;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
 
@@ -193,6 +194,7 @@ pub(crate) async fn read(
 pub(crate) async fn create(
     Shared(app): Shared<App>,
     principal: Principal,
+    once: Once,
     Body(rule): Body<RuleRequest>,
 ) -> Result<(StatusCode, Json<MemberJoiningRule>), Problem> {
     rule.check(&principal)?;
@@ -206,7 +208,7 @@ pub(crate) async fn create(
         json!(rule),
     )
     .await?;
-    let id = app.records.create(&rule)?;
+    let id = app.records.create(&rule, &once)?;
     Ok((StatusCode::CREATED, Json(MemberJoiningRule { id, rule })))
 }
 

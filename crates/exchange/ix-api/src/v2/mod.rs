@@ -45,7 +45,7 @@ use crate::app::App;
     title = "Millrace exchange, IX-API",
     version = "2.1.0",
     description = "IX-API 2.1.0 without cloud services. POST /api/v2/auth/token exchanges an API key for tokens. Objects of others are \
-        answered as absent ones. An order may carry an Idempotency-Key. Errors are problem documents (RFC 9457) with the types \
+        answered as absent ones. A POST may carry an Idempotency-Key. Errors are problem documents (RFC 9457) with the types \
         of IX-API.",
     license(name = "Apache-2.0", identifier = "Apache-2.0")
 ))]
@@ -59,6 +59,7 @@ pub(crate) fn listed(app: &App, config: millrace_ix_model::ConfigId) -> Option<b
 /// Returns the OpenAPI document.
 pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let mut document = routes().into_openapi();
+    crate::idempotency::describe(&mut document);
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")

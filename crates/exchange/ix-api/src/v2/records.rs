@@ -4,15 +4,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
+use millrace_ix_model::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::idempotency::Once;
 use crate::session::{CredentialError, CredentialStore, parse, save_json};
 
 /// The key prefix in the store.
 const PREFIX: &str = "record/";
+/// The property of a record that names the request that made it.
+const ONCE: &str = "once";
+/// The time for which a request can be repeated.
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// The record that holds the number of the last identifier.
 const LAST: &str = "last";
 
@@ -77,13 +84,30 @@ impl Records {
         found
     }
 
-    /// Adds a record under a new identifier.
-    pub(crate) fn create<T: Record>(&self, record: &T) -> Result<String, CredentialError> {
+    /// Adds a record under a new identifier, or under the one that the same request has got before.
+    pub(crate) fn create<T: Record>(&self, record: &T, once: &Once) -> Result<String, CredentialError> {
         let mut all = self.write();
-        let number = all.get(LAST).and_then(Value::as_u64).unwrap_or(0) + 1;
-        self.save(&mut all, LAST, &number)?;
-        let id = format!("{}-{number}", T::PREFIX);
-        self.save(&mut all, &id, record)?;
+        let mut value = to_value(record)?;
+        let mut found = None;
+        if let (Some(mark), Some(fields)) = (&once.mark, value.as_object_mut()) {
+            let prefix = format!("{}-", T::PREFIX);
+            let mut own = all
+                .range(prefix.clone()..)
+                .take_while(|(id, _)| id.starts_with(&prefix));
+            found = own
+                .find(|(_, value)| is_marked(&value[ONCE], mark, once.now))
+                .map(|(id, _)| id.clone());
+            fields.insert(ONCE.to_owned(), json!({ "mark": mark, "at": once.now.millis() }));
+        }
+        let id = match found {
+            Some(id) => id,
+            None => {
+                let number = all.get(LAST).and_then(Value::as_u64).unwrap_or(0) + 1;
+                self.save(&mut all, LAST, &number)?;
+                format!("{}-{number}", T::PREFIX)
+            }
+        };
+        self.save(&mut all, &id, &value)?;
         Ok(id)
     }
 
@@ -106,13 +130,23 @@ impl Records {
         id: &str,
         record: &T,
     ) -> Result<(), CredentialError> {
-        let value = serde_json::to_value(record).map_err(|error| CredentialError {
-            reason: error.to_string(),
-        })?;
+        let value = to_value(record)?;
         save_json(&*self.store, &format!("{PREFIX}{id}"), &value)?;
         all.insert(id.to_owned(), value);
         Ok(())
     }
+}
+
+fn to_value(record: &impl Serialize) -> Result<Value, CredentialError> {
+    serde_json::to_value(record).map_err(|error| CredentialError {
+        reason: error.to_string(),
+    })
+}
+
+/// Returns true if a record was made by the request with this mark, and its key still counts.
+fn is_marked(found: &Value, mark: &str, now: Timestamp) -> bool {
+    let at = Timestamp::from_millis(found["at"].as_u64().unwrap_or(0));
+    found["mark"] == mark && now.since(at) < LIFETIME
 }
 
 #[cfg(test)]
@@ -121,7 +155,9 @@ mod tests {
     use crate::session::MemoryCredentials;
 
     #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-    struct Note(String);
+    struct Note {
+        text: String,
+    }
 
     impl Record for Note {
         const PREFIX: &'static str = "no";
@@ -134,23 +170,53 @@ mod tests {
         const PREFIX: &'static str = "ot";
     }
 
+    fn note(text: impl ToString) -> Note {
+        Note {
+            text: text.to_string(),
+        }
+    }
+
+    fn once(mark: Option<&str>, hours: u64) -> Once {
+        Once {
+            mark: mark.map(str::to_owned),
+            now: Timestamp::from_secs(hours * 3600),
+        }
+    }
+
     #[test]
     fn records_outlive_a_restart_and_identifiers_are_not_used_twice() {
         let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
         let records = Records::load(Arc::clone(&store)).unwrap();
         for number in 1..=12 {
-            assert_eq!(
-                records.create(&Note(number.to_string())).unwrap(),
-                format!("no-{number}")
-            );
+            let id = records.create(&note(number), &once(None, 0)).unwrap();
+            assert_eq!(id, format!("no-{number}"));
         }
         records.delete("no-12").unwrap();
         let again = Records::load(store).unwrap();
-        assert_eq!(again.create(&Other(String::new())).unwrap(), "ot-13");
-        let texts: Vec<String> = again.all::<Note>().into_iter().map(|(_, note)| note.0).collect();
+        let other = again.create(&Other(String::new()), &once(None, 0)).unwrap();
+        assert_eq!(other, "ot-13");
+        let texts: Vec<String> = again
+            .all::<Note>()
+            .into_iter()
+            .map(|(_, note)| note.text)
+            .collect();
         assert_eq!(texts, ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"]);
-        assert_eq!(again.find::<Note>("no-3"), Some(Note("3".to_owned())));
+        assert_eq!(again.find::<Note>("no-3"), Some(note(3)));
         assert_eq!(again.find::<Note>("ot-13"), None);
         assert_eq!(again.find::<Note>("last"), None);
+    }
+
+    #[test]
+    fn a_marked_record_is_made_once_in_24_hours_also_over_a_restart() {
+        let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
+        let create = |mark: Option<&str>, hours: u64| {
+            let records = Records::load(Arc::clone(&store)).unwrap();
+            records.create(&note("x"), &once(mark, hours)).unwrap()
+        };
+        assert_eq!(create(Some("a"), 0), "no-1");
+        assert_eq!(create(Some("a"), 23), "no-1");
+        assert_eq!(create(Some("b"), 23), "no-2");
+        assert_eq!(create(None, 23), "no-3");
+        assert_eq!(create(Some("a"), 48), "no-4");
     }
 }

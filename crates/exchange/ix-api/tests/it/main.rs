@@ -4,6 +4,7 @@
 
 mod document;
 mod events;
+mod idempotency;
 mod ix_api;
 mod oidc;
 mod orders;

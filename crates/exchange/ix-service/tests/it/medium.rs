@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millrace_ix_store::{
-    AuditRecord, ChangeRecord, Committed, Contents, IdempotencyKey, JournalRecord, Revision, Session,
+    Answer, AuditRecord, ChangeRecord, Committed, Contents, IdempotencyKey, JournalRecord, Revision, Session,
     SignedHead, SigningKey, Sqlite, Store, StoreError, StoredAnswer, Transaction, UnixMillis,
 };
 use serde_json::Value;
@@ -80,6 +80,14 @@ impl Store for Medium {
     }
     fn answer(&self, key: &IdempotencyKey, now: UnixMillis) -> Result<Option<StoredAnswer>, StoreError> {
         self.inner.answer(key, now)
+    }
+    fn put_answer(
+        &mut self,
+        key: &IdempotencyKey,
+        answer: &Answer,
+        now: UnixMillis,
+    ) -> Result<(), StoreError> {
+        self.writable()?.put_answer(key, answer, now)
     }
     fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         self.inner.audit(after, limit)

@@ -152,6 +152,13 @@ fn an_answer_is_kept_for_24_hours_in_the_scope_of_its_account() {
     assert_eq!(found.map(|stored| stored.answer), Some(answer));
     assert_eq!(store.answer(&key("ac-2"), NOW).unwrap(), None);
     assert_eq!(store.answer(&key("ac-1"), UnixMillis(NOW.0 + day)).unwrap(), None);
+    let alone = Answer {
+        request_hash: "01".to_owned(),
+        body: json!("without a transaction"),
+    };
+    store.put_answer(&key("ac-2"), &alone, NOW).unwrap();
+    let found = store.answer(&key("ac-2"), NOW).unwrap();
+    assert_eq!(found.map(|stored| stored.answer), Some(alone));
 }
 
 #[test]

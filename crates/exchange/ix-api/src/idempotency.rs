@@ -1,0 +1,286 @@
+//! Repeatable POSTs: a request with an `Idempotency-Key` is executed once in 24 hours, and its repetition gets the first answer.
+//!
+//! ```text
+//!  POST, key --> lock of (user, key) --> stored answer --- same request ---> the first answer
+//!                                          |        \----- other request --> 409 key-reused
+//!                                          none
+//!                                          v
+//!                                       handler --- 2xx --> answer is sealed and stored for 24 hours
+//!                                              \--- other -> nothing is stored: a refused request can be sent again
+//! ```
+//! One layer in front of all handlers does this, so that no handler can forget it. A request that has begun is carried
+//! out to its end, also if its client goes away, because nobody would store the answer otherwise. What the engine does
+//! itself is executed once even if the process is killed between the work and the answer: an order and its key are one
+//! transaction ([`Order::idempotency`](crate::service::Order::idempotency)), and a record keeps the mark of the request
+//! that made it ([`Once`]).
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_ix_model::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::OwnedMutexGuard;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::{ObjectBuilder, OpenApi, Type};
+
+use crate::access::{Principal, bearer};
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::request::BODY_LIMIT;
+use crate::service::ServiceError;
+use crate::session::fingerprint;
+
+/// The header that makes a request repeatable.
+const HEADER: &str = "idempotency-key";
+/// The purpose of sealed answers.
+const PURPOSE: &str = "answer";
+/// The largest answer in bytes that is stored.
+const ANSWER_MAX: usize = 1024 * 1024;
+/// POSTs that begin or renew somebody's access: their answers have cookies and tokens, which are given once.
+const NOT_REPEATABLE: [&str; 3] = ["/api/v1/session", "/api/v1/oidc", "/api/v2/auth/"];
+
+/// Returns the idempotency key of a request.
+pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(HEADER) else {
+        return Ok(None);
+    };
+    let key = value.to_str().ok().filter(|key| (8..=128).contains(&key.len()));
+    let detail = "Idempotency-Key is malformed: expected 8 to 128 characters of ASCII";
+    key.map(|key| Some(key.to_owned()))
+        .ok_or_else(|| Problem::new(ProblemKind::BadRequest, detail))
+}
+
+/// Returns true if a POST to a path can be repeated by key.
+fn takes_key(path: &str) -> bool {
+    !NOT_REPEATABLE.iter().any(|prefix| path.starts_with(prefix))
+}
+
+/// Adds the header to the POSTs of a description that can be repeated by key.
+pub(crate) fn describe(document: &mut OpenApi) {
+    let posts = document
+        .paths
+        .paths
+        .iter_mut()
+        .filter(|(path, _)| takes_key(path));
+    for operation in posts.filter_map(|(_, item)| item.post.as_mut()) {
+        describe_operation(operation);
+    }
+}
+
+fn describe_operation(operation: &mut Operation) {
+    let parameters = operation.parameters.get_or_insert_default();
+    let is_header = |parameter: &Parameter| parameter.name.eq_ignore_ascii_case(HEADER);
+    parameters.retain(|parameter| !is_header(parameter));
+    let schema = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(8))
+        .max_length(Some(128));
+    let parameter = ParameterBuilder::new()
+        .name(HEADER)
+        .parameter_in(ParameterIn::Header)
+        .description(Some(
+            "Makes the request repeatable for 24 hours: it is executed once, and a repetition gets the first answer",
+        ))
+        .schema(Some(schema));
+    parameters.push(parameter.build());
+}
+
+/// The keys whose requests are executed at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+
+impl InFlight {
+    /// Waits until no other request of this user and key is executed.
+    async fn lock(&self, name: String) -> OwnedMutexGuard<()> {
+        let own = {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|_, lock| Arc::strong_count(lock) > 1);
+            Arc::clone(all.entry(name).or_default())
+        };
+        own.lock_owned().await
+    }
+}
+
+/// An answer as it is sealed and stored.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    /// The hash of the request, which is sealed too: a body can have a password that is easy to guess.
+    request: String,
+    status: u16,
+    content_type: Option<String>,
+    body: String,
+}
+
+/// The mark of a request that is executed once, for the record that it creates; `None` without a key.
+#[derive(Debug, Clone)]
+pub(crate) struct Once {
+    pub(crate) mark: Option<String>,
+    pub(crate) now: Timestamp,
+}
+
+impl FromRequestParts<App> for Once {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Once, Infallible> {
+        let mark = parts.extensions.get::<Mark>().map(|mark| mark.0.clone());
+        let now = app.now();
+        Ok(Once { mark, now })
+    }
+}
+
+/// The hash of user, key and request.
+#[derive(Clone)]
+struct Mark(String);
+
+/// Executes a POST with an `Idempotency-Key` once, and answers its repetitions.
+pub(crate) async fn execute_once(State(app): State<App>, request: Request, next: Next) -> Response {
+    let is_repeatable = request.method() == Method::POST
+        && request.headers().contains_key(HEADER)
+        && request.uri().path().starts_with("/api/")
+        && takes_key(request.uri().path());
+    if !is_repeatable {
+        return next.run(request).await;
+    }
+    // A task of its own is not dropped with the connection of a client that goes away.
+    match tokio::spawn(async move { answer(&app, request, next).await }).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(problem)) => problem.into_response(),
+        Err(_) => Problem::new(ProblemKind::Internal, "the request ended early").into_response(),
+    }
+}
+
+async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Problem> {
+    let (mut parts, body) = request.into_parts();
+    let body = to_bytes(body, BODY_LIMIT).await.map_err(|_| {
+        let detail = format!("the body is incomplete, or has more than {BODY_LIMIT} bytes");
+        Problem::new(ProblemKind::TooLarge, detail)
+    })?;
+    let principal = Principal::from_request_parts(&mut parts, app).await;
+    let Some(user) = principal.ok().and_then(|principal| principal.actor.user) else {
+        // The handler says why the sender is nobody.
+        return Ok(next.run(Request::from_parts(parts, Body::from(body))).await);
+    };
+    let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
+    let is_dry_run = parts
+        .uri
+        .query()
+        .is_some_and(|query| query.split('&').any(|pair| pair == "dry_run=true"));
+    // A key of a session is not given to the holder of an API key, which may not make keys.
+    let is_key_by_key = parts.uri.path() == "/api/v1/api-keys" && bearer(&parts.headers).is_some();
+    let key = key(&parts.headers)?.filter(|_| !is_dry_run && !is_key_by_key);
+    let Some(key) = key else {
+        return Ok(next.run(Request::from_parts(parts, Body::from(body))).await);
+    };
+    let hash = fingerprint(&format!("{} {target} {}", parts.method, canonical(&body)));
+    let scope = format!("answer {user}");
+    let _only = app.in_flight.lock(format!("{scope} {key}")).await;
+    if let Some(stored) = load(app, &scope, &key).await? {
+        if stored.request != hash {
+            return Err(ServiceError::KeyReused.into());
+        }
+        return Ok(stored.into_response());
+    }
+    parts
+        .extensions
+        .insert(Mark(fingerprint(&format!("{scope} {key} {hash}"))));
+    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+    if !response.status().is_success() {
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
+    let failed = |error: axum::Error| Problem::new(ProblemKind::Internal, error.to_string());
+    let bytes = to_bytes(body, ANSWER_MAX).await.map_err(failed)?;
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
+    let stored = Stored {
+        request: hash,
+        status: parts.status.as_u16(),
+        content_type: content_type.and_then(|value| value.to_str().ok().map(str::to_owned)),
+        body: String::from_utf8_lossy(&bytes).into_owned(),
+    };
+    if let Err(problem) = save(app, &scope, &key, &stored).await {
+        // The work is done: its answer is worth more to the client than the news that a repetition gets another one.
+        tracing::warn!(detail = %problem.detail, "the answer to a repeatable request was not stored");
+    }
+    Ok(Response::from_parts(parts, Body::from(bytes)))
+}
+
+/// Returns the text of a JSON body without differences of spaces and order, or the bytes as text.
+fn canonical(body: &[u8]) -> String {
+    serde_json::from_slice::<Value>(body).map_or_else(
+        |_| String::from_utf8_lossy(body).into_owned(),
+        |value| value.to_string(),
+    )
+}
+
+async fn load(app: &App, scope: &str, key: &str) -> Result<Option<Stored>, Problem> {
+    let Some(text) = app.service.answer(scope.to_owned(), key.to_owned()).await? else {
+        return Ok(None);
+    };
+    let opened = STANDARD.decode(text).ok().and_then(|sealed| {
+        let opened = app.sealer.open(PURPOSE, &sealed).ok()?;
+        serde_json::from_slice(&opened).ok()
+    });
+    // An answer under another sealing key is lost: the engine's own marks still keep the work from being done twice.
+    Ok(opened)
+}
+
+async fn save(app: &App, scope: &str, key: &str, stored: &Stored) -> Result<(), Problem> {
+    let failed = |error: &dyn std::fmt::Display| Problem::new(ProblemKind::Internal, error.to_string());
+    let text = serde_json::to_vec(stored).map_err(|error| failed(&error))?;
+    let sealed = app.sealer.seal(PURPOSE, &text).map_err(|error| failed(&error))?;
+    let answer = app
+        .service
+        .put_answer(scope.to_owned(), key.to_owned(), STANDARD.encode(sealed));
+    Ok(answer.await?)
+}
+
+impl IntoResponse for Stored {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::OK);
+        let mut response = (status, self.body).into_response();
+        let headers = response.headers_mut();
+        headers.remove(header::CONTENT_TYPE);
+        let content_type = self
+            .content_type
+            .and_then(|value| HeaderValue::from_str(&value).ok());
+        if let Some(value) = content_type {
+            headers.insert(header::CONTENT_TYPE, value);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_and_order_of_a_body_make_no_other_request() {
+        assert_eq!(
+            canonical(br#"{"b": 2, "a": [1, 2]}"#),
+            canonical(br#"{"a":[1,2],"b":2}"#)
+        );
+        assert_ne!(canonical(br#"{"a":[1,2]}"#), canonical(br#"{"a":[2,1]}"#));
+        assert_eq!(canonical(b""), "");
+    }
+
+    #[tokio::test]
+    async fn a_lock_is_forgotten_when_nobody_waits_for_it() {
+        let in_flight = InFlight::default();
+        drop(in_flight.lock("a".to_owned()).await);
+        let held = in_flight.lock("b".to_owned()).await;
+        let names: Vec<String> = in_flight.0.lock().unwrap().keys().cloned().collect();
+        assert_eq!(names, ["b"]);
+        drop(held);
+    }
+}
