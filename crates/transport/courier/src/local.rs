@@ -3,7 +3,7 @@
 use crate::files::{self, FilesError, OpenError, Requests, Value};
 use crate::message::RefuseCode;
 use millrace_fileset::RelativePath;
-use millrace_fileset::fs::Root;
+use millrace_fileset::fs::{MadeDirectories, Root};
 use millrace_fileset::scan::{Argument, ScanError, resolve_arguments};
 use millrace_fileset::{
     Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, Sink, SinkError,
@@ -273,7 +273,7 @@ impl files::Store for LocalStore {
         let manifest = reader.finish().map_err(failed)?;
         let fs = Root::open(&self.directory)
             .map_err(|error| failed(format!("{}: {error}", self.directory.display())))?;
-        let fs = fs
+        let (fs, made) = fs
             .make_below(&self.path)
             .map_err(|error| failed(format!("{}: {error}", self.path)))?;
         let options = SinkOptions {
@@ -290,21 +290,15 @@ impl files::Store for LocalStore {
             ..SinkOptions::default()
         };
         let mut sink = Sink::open(fs, Arc::new(manifest), options).map_err(not_written)?;
-        let needed = sink
-            .needed_space()
-            .map_err(|error| OpenError::from(not_written(error)));
-        match needed.and_then(|needed| check_space(&self.directory, needed)) {
-            Ok(()) => Ok(Box::new(LocalSink { sink })),
-            Err(error) => {
-                sink.discard();
-                Err(error)
-            }
-        }
+        check_space(&self.directory, sink.needed_space().map_err(not_written)?)?;
+        Ok(Box::new(LocalSink { sink, made }))
     }
 }
 
 struct LocalSink {
+    /// Dropped before `made`: the journal of a sink that did not start is removed with it.
     sink: Sink<Root>,
+    made: MadeDirectories,
 }
 
 impl files::Sink for LocalSink {
@@ -322,6 +316,7 @@ impl files::Sink for LocalSink {
     }
 
     fn start(&mut self) -> Result<(), FilesError> {
+        self.made.keep();
         self.sink.start().map_err(not_written)
     }
 
@@ -438,6 +433,30 @@ mod tests {
             (names("in"), names("in/set")),
             (vec!["set".into()], vec!["a".into()])
         );
+    }
+
+    #[test]
+    fn a_session_that_ends_before_it_starts_leaves_no_directory_and_no_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "a").unwrap();
+        std::fs::create_dir(dir.path().join("in")).unwrap();
+        let source = LocalSource::scan(&[dir.path().join("a")], &ScanOptions::default()).unwrap();
+        let path = RelativePath::new(b"of/2026").unwrap();
+        let store = LocalStore::below(&dir.path().join("in"), path, PlaceOptions::default());
+        let open = || store.open(source.manifest(), Requests::default()).unwrap();
+        let count = |path: &str| std::fs::read_dir(dir.path().join(path)).unwrap().count();
+        let sink = open();
+        assert_eq!(count("in/of/2026"), 1, "the journal");
+        drop(sink);
+        assert_eq!(count("in"), 0);
+        // The directories of others stay, and so do those of a session that started.
+        std::fs::create_dir(dir.path().join("in/of")).unwrap();
+        drop(open());
+        assert_eq!(count("in/of"), 0);
+        let mut sink = open();
+        sink.start().unwrap();
+        drop(sink);
+        assert_eq!(count("in/of/2026"), 1);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 pub mod memory;
 mod real;
 
-pub use real::Root;
 pub(crate) use real::bytes as path_bytes;
+pub use real::{MadeDirectories, Root};
 
 use crate::entry::{Segment, Timestamp, Xattr};
 use crate::path::RelativePath;

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Attempts to resolve a path while others rename directories (`EAGAIN` of `openat2(2)`).
@@ -37,23 +37,29 @@ impl Root {
         })
     }
 
-    /// Opens a directory below this one; those that do not exist are made, with the modes that the umask says.
+    /// Opens a directory below this one; those that do not exist are made, with the modes that the umask says. Returns those, too.
     ///
     /// # Errors
     /// As of `mkdir(2)` and `openat2(2)`.
-    pub fn make_below(self, path: &RelativePath) -> io::Result<Root> {
+    pub fn make_below(self, path: &RelativePath) -> io::Result<(Root, MadeDirectories)> {
+        let mut made = MadeDirectories {
+            root: self,
+            paths: Vec::new(),
+        };
         let mut at = RelativePath::root();
         for name in path.names() {
             at = at.join(name).map_err(io::Error::other)?;
-            match self.create_directory(&at) {
+            match made.root.create_directory(&at) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                result => result?,
+                result => {
+                    result?;
+                    made.paths.push(at.clone());
+                }
             }
         }
         let flags = OFlags::DIRECTORY | OFlags::RDONLY;
-        Ok(Root {
-            directory: self.resolve(path, flags, 0)?,
-        })
+        let directory = made.root.resolve(path, flags, 0)?;
+        Ok((Root { directory }, made))
     }
 
     fn resolve(&self, path: &RelativePath, flags: OFlags, mode: u16) -> io::Result<OwnedFd> {
@@ -94,24 +100,47 @@ impl Root {
     }
 }
 
+/// Directories that were made for files that may not come. Dropping it removes those that are empty, unless they are kept.
+#[derive(Debug)]
+pub struct MadeDirectories {
+    root: Root,
+    /// A directory comes before those in it.
+    paths: Vec<RelativePath>,
+}
+
+impl MadeDirectories {
+    /// Leaves the directories where they are.
+    pub fn keep(&mut self) {
+        self.paths.clear();
+    }
+}
+
+impl Drop for MadeDirectories {
+    fn drop(&mut self) {
+        for path in self.paths.iter().rev() {
+            // A directory that has entries belongs to somebody else by now.
+            let _removed = self
+                .root
+                .parent(path)
+                .and_then(|(parent, name)| Ok(fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?));
+        }
+    }
+}
+
 impl FileSystem for Root {
     type File = File;
 
     fn metadata(&self, path: &RelativePath) -> io::Result<Metadata> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW;
         if path.is_root() {
-            return Ok(convert(
-                &File::from(self.resolve(path, OFlags::PATH, 0)?).metadata()?,
-            ));
+            return Ok(convert(&fs::fstat(&self.directory)?));
         }
-        // RESOLVE_NO_SYMLINKS refuses a symlink as the last name, too: that one is opened in its directory.
+        // RESOLVE_NO_SYMLINKS refuses a symlink as the last name, too: that one is examined in its directory.
         let (parent, name) = self.parent(path)?;
-        let file = fs::openat(&parent, name, flags | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(convert(&File::from(file).metadata()?))
+        Ok(convert(&fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
     fn file_metadata(&self, file: &File) -> io::Result<Metadata> {
-        Ok(convert(&file.metadata()?))
+        Ok(convert(&fs::fstat(file)?))
     }
 
     fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
@@ -287,6 +316,11 @@ impl FileSystem for Root {
 
     fn rename(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
         let (old_parent, old) = self.parent(from)?;
+        // Temporary files are nearly always in the directory of their final names.
+        let (directory, name) = to.split();
+        if directory == from.split().0 && !name.is_empty() {
+            return Ok(fs::renameat(&old_parent, old, &old_parent, name)?);
+        }
         let (new_parent, new) = self.parent(to)?;
         Ok(fs::renameat(&old_parent, old, &new_parent, new)?)
     }
@@ -297,32 +331,25 @@ impl FileSystem for Root {
     }
 }
 
-fn convert(metadata: &std::fs::Metadata) -> Metadata {
-    let file_type = metadata.file_type();
-    let nanoseconds = |value: i64| u32::try_from(value).unwrap_or(0);
+fn convert(stat: &fs::Stat) -> Metadata {
+    let time = |seconds: i64, nanoseconds: u64| Timestamp {
+        seconds,
+        nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
+    };
     Metadata {
-        file_type: if file_type.is_file() {
-            FileType::File
-        } else if file_type.is_dir() {
-            FileType::Directory
-        } else if file_type.is_symlink() {
-            FileType::Symlink
-        } else {
-            FileType::Other
+        file_type: match fs::FileType::from_raw_mode(stat.st_mode) {
+            fs::FileType::RegularFile => FileType::File,
+            fs::FileType::Directory => FileType::Directory,
+            fs::FileType::Symlink => FileType::Symlink,
+            _ => FileType::Other,
         },
-        size: metadata.size(),
-        mode: metadata.mode() & 0o7777,
-        owner: (metadata.uid(), metadata.gid()),
-        modified: Timestamp {
-            seconds: metadata.mtime(),
-            nanoseconds: nanoseconds(metadata.mtime_nsec()),
-        },
-        changed: Timestamp {
-            seconds: metadata.ctime(),
-            nanoseconds: nanoseconds(metadata.ctime_nsec()),
-        },
-        inode: (metadata.dev(), metadata.ino()),
-        links: metadata.nlink(),
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        mode: stat.st_mode & 0o7777,
+        owner: (stat.st_uid, stat.st_gid),
+        modified: time(stat.st_mtime, stat.st_mtime_nsec),
+        changed: time(stat.st_ctime, stat.st_ctime_nsec),
+        inode: (stat.st_dev, stat.st_ino),
+        links: stat.st_nlink,
     }
 }
 

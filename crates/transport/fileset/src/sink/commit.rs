@@ -172,6 +172,10 @@ impl<F: FileSystem> Sink<F> {
             set_attributes(&self.fs, &open, &attributes, &options).map_err(io)?;
             return self.fs.sync(&open).map_err(io);
         }
+        let sets_attributes = options.preserve || options.modes || options.times;
+        if self.files[file as usize].temporary && !sets_attributes {
+            return Ok(());
+        }
         self.with_temporary(file, |fs, open| set_attributes(fs, open, &attributes, &options))?;
         self.dirty.insert(file);
         Ok(())

@@ -369,6 +369,23 @@ impl<F: FileSystem> Sink<F> {
     }
 }
 
+impl<F: FileSystem> Drop for Sink<F> {
+    /// Removes the journal of a sink that did not start, unless it is that of an earlier run or another sink began it meanwhile.
+    fn drop(&mut self) {
+        if self.started || self.journal_size > 0 {
+            return;
+        }
+        if self
+            .fs
+            .file_metadata(&self.journal)
+            .is_ok_and(|metadata| metadata.size == 0)
+        {
+            // A journal that stays is empty, and the next run takes it.
+            let _removed = self.fs.remove(&journal_path(&self.manifest));
+        }
+    }
+}
+
 /// Returns the path of the temporary file of a file of a set.
 pub fn temporary_path(manifest: &Manifest, file: u32) -> RelativePath {
     let Some((entry, content)) = manifest.file(file) else {
@@ -392,6 +409,12 @@ pub fn temporary_path(manifest: &Manifest, file: u32) -> RelativePath {
 pub fn journal_path(manifest: &Manifest) -> RelativePath {
     let hex = blake3::Hash::from_bytes(*manifest.digest()).to_hex();
     reserved(&RelativePath::root(), &format!("{}.journal", &hex.as_str()[..32]))
+}
+
+/// Returns true if the temporary files of a directory's files are in it.
+fn holds_temporary_files(directory: &RelativePath) -> bool {
+    let name = crate::path::RESERVED_PREFIX.len() + 32;
+    directory.as_bytes().len() + 1 + name <= crate::path::PATH_MAX
 }
 
 /// Returns the path of a temporary file or journal.

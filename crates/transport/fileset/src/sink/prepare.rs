@@ -1,6 +1,9 @@
 //! The beginning of a sink: directories, the journal of an earlier run, and the have-map.
 
-use super::{FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, journal_path, line};
+use super::{
+    FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, holds_temporary_files,
+    journal_path, line,
+};
 use crate::digest::{HaveEntry, extent_value};
 use crate::entry::{Entry, EntryKind};
 use crate::fs::{Access, FileSystem, FileType, optional};
@@ -8,7 +11,7 @@ use crate::journal;
 use crate::manifest::Manifest;
 use crate::path::RelativePath;
 use millrace_transport::ranges::RangeSet;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Bytes of a journal that are read at most.
@@ -27,8 +30,8 @@ pub(super) enum Existing {
 }
 
 impl<F: FileSystem> Sink<F> {
-    /// Returns a sink: reads the journal of an earlier run. Nothing but an empty journal is made before [`Sink::start`], and
-    /// [`Sink::discard`] removes that.
+    /// Returns a sink: reads the journal of an earlier run. Nothing but an empty journal is made before [`Sink::start`]; it is
+    /// removed with a sink that did not start.
     ///
     /// # Errors
     /// If a path of the set is taken by something else, or a file exists that must not be replaced. Nothing is left behind.
@@ -82,21 +85,8 @@ impl<F: FileSystem> Sink<F> {
         };
         let extents = sink.manifest.layout().extents();
         sink.earlier.extents.retain(|extent, _| *extent < extents);
-        match sink.check_entries() {
-            Ok(()) => Ok(sink),
-            Err(error) => {
-                sink.discard();
-                Err(error)
-            }
-        }
-    }
-
-    /// Removes the journal of a sink that did not start, unless it is that of an earlier run.
-    pub fn discard(self) {
-        if !self.started && self.journal_size == 0 {
-            // A journal that stays is empty, and the next run takes it.
-            let _removed = self.fs.remove(&journal_path(&self.manifest));
-        }
+        sink.check_entries()?;
+        Ok(sink)
     }
 
     /// Returns the bytes of files that have no temporary file yet: the space that their data take in the file system.
@@ -225,18 +215,30 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Checks that no path of the set is taken by something else, and that no file exists that must not be replaced.
-    fn check_entries(&self) -> Result<(), SinkError> {
+    /// Checks that no path of the set is taken by something else, and that no file exists that must not be replaced. Nothing is
+    /// looked for in directories that do not exist.
+    fn check_entries(&mut self) -> Result<(), SinkError> {
+        let manifest = Arc::clone(&self.manifest);
+        let mut absent = HashSet::new();
         let mut file = 0;
-        for entry in self.manifest.entries() {
+        for entry in manifest.entries() {
             let path = &entry.path;
             let io = |error| SinkError::Io {
                 path: path.clone(),
                 error,
             };
-            let found = optional(self.fs.metadata(path))
-                .map_err(io)?
-                .map(|metadata| metadata.file_type);
+            let directory = path.split().0;
+            let is_new = absent.contains(&directory);
+            let found = if is_new {
+                None
+            } else {
+                optional(self.fs.metadata(path))
+                    .map_err(io)?
+                    .map(|metadata| metadata.file_type)
+            };
+            if entry.kind == EntryKind::Directory && found.is_none() {
+                absent.insert(path.clone());
+            }
             match (&entry.kind, found) {
                 (EntryKind::Directory, Some(FileType::Directory) | None) => {}
                 (EntryKind::Directory, Some(_)) => return Err(SinkError::NotDirectory(path.clone())),
@@ -249,6 +251,9 @@ impl<F: FileSystem> Sink<F> {
                 (_, _) => {}
             }
             if matches!(entry.kind, EntryKind::File(_)) {
+                if is_new && holds_temporary_files(&directory) {
+                    self.existing[file as usize] = Some(Existing::None);
+                }
                 file += 1;
             }
         }
