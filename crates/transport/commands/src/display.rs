@@ -16,6 +16,8 @@ pub(crate) type Result<T> = std::result::Result<T, CommandError>;
 /// Time between two progress lines of a peer without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 const PEER_WIDTH: usize = 21;
+/// Bytes that are written to standard output at once.
+const PENDING_MAX: usize = 64 << 10;
 
 /// Returns the directory of this user's configuration.
 pub(crate) fn config_directory() -> Result<PathBuf> {
@@ -53,8 +55,13 @@ pub(crate) fn say(text: &str) -> Result<()> {
 /// Shows the events of a transfer until it ends, and ends it when the user interrupts it; returns its outcomes.
 pub(crate) fn watch(transfer: Transfer, stop: Interrupts, display: &mut Display) -> Result<Vec<Outcome>> {
     stop.cancel(transfer.handle());
-    for event in transfer.events() {
-        display.show(&event);
+    while let Some(first) = transfer.events().next() {
+        // Events that wait are written together: a set of small files has many.
+        let waiting = std::iter::from_fn(|| transfer.poll_event());
+        for event in std::iter::once(first).chain(waiting) {
+            display.show(&event);
+        }
+        display.flush();
     }
     Ok(transfer.join()?)
 }
@@ -66,6 +73,8 @@ pub(crate) struct Display {
     /// The line of each peer, and when it was printed last.
     lines: BTreeMap<String, (String, Option<Instant>)>,
     drawn: usize,
+    /// Text that is not written to standard output yet.
+    pending: String,
     failed: Option<CommandError>,
 }
 
@@ -76,6 +85,7 @@ impl Display {
             terminal: !json && std::io::stderr().is_terminal(),
             lines: BTreeMap::new(),
             drawn: 0,
+            pending: String::new(),
             failed: None,
         }
     }
@@ -85,7 +95,7 @@ impl Display {
         let result = if self.json {
             serde_json::to_string(event)
                 .map_err(Into::into)
-                .and_then(|line| say(&(line + "\n")))
+                .and_then(|line| self.write(&(line + "\n")))
         } else {
             self.text(event)
         };
@@ -94,11 +104,30 @@ impl Display {
         }
     }
 
+    /// Appends to what goes to standard output.
+    fn write(&mut self, text: &str) -> Result<()> {
+        self.pending.push_str(text);
+        if self.pending.len() < PENDING_MAX {
+            return Ok(());
+        }
+        say(&std::mem::take(&mut self.pending))
+    }
+
+    /// Writes what was shown to standard output.
+    pub(crate) fn flush(&mut self) {
+        if !self.pending.is_empty()
+            && let Err(error) = say(&std::mem::take(&mut self.pending))
+        {
+            self.failed.get_or_insert(error);
+        }
+    }
+
     /// Ends the display.
     ///
     /// # Errors
     /// If standard output failed.
-    pub(crate) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.flush();
         self.failed.map_or(Ok(()), Err)
     }
 

@@ -12,6 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -70,8 +71,7 @@ pub enum SessionError {
 pub struct Session {
     thread: Option<JoinHandle<Result<Vec<Outcome>, SessionError>>>,
     events: Receiver<Event>,
-    /// Counts the events that wait.
-    ready: Arc<EventFd>,
+    ready: Arc<Readiness>,
     handle: SessionHandle,
 }
 
@@ -238,19 +238,18 @@ impl Session {
     ) -> Result<Session, SessionError> {
         let (outbox, inbox) = Inbox::new()?;
         let (sender, events) = channel();
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
-        let ready = Arc::new(EventFd::from_value_and_flags(0, flags).map_err(io::Error::from)?);
+        let ready = Arc::new(Readiness::new()?);
         let counter = Arc::clone(&ready);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             let mut on_event = |event| {
                 // Counted before it is there: whoever takes it finds the count.
-                let _ = counter.write(1);
+                counter.add();
                 let _ = sender.send(event);
             };
             let result = run(&inbox, &mut on_event);
             drop(sender);
             // The end is an event, too: a descriptor that stays readable.
-            let _ = counter.write(1);
+            counter.add();
             result
         })?;
         Ok(Session {
@@ -270,21 +269,21 @@ impl Session {
     pub fn events(&self) -> impl Iterator<Item = Event> {
         std::iter::from_fn(|| {
             let event = self.events.recv().ok()?;
-            let _ = self.ready.read();
+            self.ready.take();
             Some(event)
         })
     }
 
     /// Returns the next event if one waits.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&self) -> Option<Event> {
         let event = self.events.try_recv().ok()?;
-        let _ = self.ready.read();
+        self.ready.take();
         Some(event)
     }
 
     /// Returns a descriptor that is readable while events wait, and after the end.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.ready.as_fd()
+        self.ready.descriptor.as_fd()
     }
 
     /// Returns true if the session's thread has ended: no event will follow those that wait.
@@ -299,6 +298,42 @@ impl Session {
     pub fn join(mut self) -> Result<Vec<Outcome>, SessionError> {
         let thread = self.thread.take().ok_or(SessionError::Panic)?;
         thread.join().map_err(|_| SessionError::Panic)?
+    }
+}
+
+/// A descriptor that is readable while events wait. It is written and read only when the first one comes and the last one is taken: a
+/// transfer of many small files has an event for each.
+#[derive(Debug)]
+struct Readiness {
+    descriptor: EventFd,
+    waiting: AtomicUsize,
+}
+
+impl Readiness {
+    fn new() -> io::Result<Readiness> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Readiness {
+            descriptor: EventFd::from_value_and_flags(0, flags)?,
+            waiting: AtomicUsize::new(0),
+        })
+    }
+
+    /// Counts an event that comes.
+    fn add(&self) {
+        if self.waiting.fetch_add(1, Ordering::SeqCst) == 0 {
+            let _ = self.descriptor.write(1);
+        }
+    }
+
+    /// Counts an event that was taken.
+    fn take(&self) {
+        if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let _ = self.descriptor.read();
+            // An event that came before the descriptor was read may have written it in vain.
+            if self.waiting.load(Ordering::SeqCst) > 0 {
+                let _ = self.descriptor.write(1);
+            }
+        }
     }
 }
 
