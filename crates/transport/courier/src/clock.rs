@@ -67,8 +67,17 @@ pub(crate) fn precise_timers() {
     let _ = nix::sys::prctl::set_timerslack(1);
 }
 
-/// Waits until one of the descriptors is readable or the time has come; returns true if the last one, the stop, is readable.
-pub(crate) fn wait(fds: &[Option<BorrowedFd<'_>>; 3], until: Instant) -> std::io::Result<bool> {
+/// The descriptors that ended a wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readable {
+    /// The first one: the backend has a burst.
+    pub(crate) io: bool,
+    /// The last one: the user stops the session.
+    pub(crate) stop: bool,
+}
+
+/// Waits until one of the descriptors is readable or the time has come: the backend's, the waker's, and the stop.
+pub(crate) fn wait(fds: &[Option<BorrowedFd<'_>>; 3], until: Instant) -> std::io::Result<Readable> {
     let timeout = until.saturating_duration_since(Instant::now());
     let has_stop = fds[2].is_some();
     let fds = fds.iter().flatten();
@@ -77,5 +86,9 @@ pub(crate) fn wait(fds: &[Option<BorrowedFd<'_>>; 3], until: Instant) -> std::io
         Ok(_) | Err(nix::errno::Errno::EINTR) => {}
         Err(error) => return Err(error.into()),
     }
-    Ok(has_stop && fds.last().and_then(PollFd::any).unwrap_or(false))
+    let readable = |fd: Option<&PollFd<'_>>| fd.and_then(PollFd::any).unwrap_or(false);
+    Ok(Readable {
+        io: readable(fds.first()),
+        stop: has_stop && readable(fds.last()),
+    })
 }

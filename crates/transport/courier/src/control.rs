@@ -71,6 +71,8 @@ struct Link {
     window: BorrowedWindow,
     out: [Outbound; CLASSES],
     inbound: HashMap<StreamId, Vec<u8>>,
+    /// The connection has no datagram to send, and nothing has happened to it since it said so.
+    quiet: bool,
     /// The peer may send more than its first stream.
     admitted: bool,
     closing: bool,
@@ -216,6 +218,9 @@ impl Control {
     /// Moves events between endpoint, connection and streams.
     fn drive(&mut self, now: Instant, id: LinkId) {
         let mut drained = false;
+        if let Some(link) = self.links.get_mut(&id) {
+            link.quiet = false;
+        }
         while let Some(link) = self.links.get_mut(&id) {
             let mut idle = true;
             while let Some(event) = link.connection.poll_endpoint_events() {
@@ -273,6 +278,7 @@ impl Control {
                 .queue
                 .push_back(Bytes::from(message.encode()));
             link.write();
+            link.quiet = false;
         }
     }
 
@@ -301,11 +307,12 @@ impl Control {
         if let Some(response) = self.responses.pop_front() {
             return Some(response);
         }
-        for link in self.links.values_mut() {
+        for link in self.links.values_mut().filter(|link| !link.quiet) {
             let mut datagram = Vec::new();
             if let Some(transmit) = link.connection.poll_transmit(now, 1, &mut datagram) {
                 return Some((transmit.destination, datagram));
             }
+            link.quiet = true;
         }
         None
     }
@@ -349,9 +356,10 @@ impl Control {
     }
 
     /// Sets the control channel's window from the data path's model.
-    pub(crate) fn lend(&self, id: LinkId, bytes_per_second: u64, rtt: Duration) {
-        if let Some(link) = self.links.get(&id) {
+    pub(crate) fn lend(&mut self, id: LinkId, bytes_per_second: u64, rtt: Duration) {
+        if let Some(link) = self.links.get_mut(&id) {
             link.window.lend(bytes_per_second, rtt);
+            link.quiet = false;
         }
     }
 
@@ -417,6 +425,7 @@ impl Link {
             window,
             out: Default::default(),
             inbound: HashMap::new(),
+            quiet: false,
             admitted,
             closing: false,
         }

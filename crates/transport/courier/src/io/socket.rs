@@ -4,8 +4,8 @@ use super::{Burst, DatagramIo};
 use millrace_transport::flow::USUAL_MTU;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, bind,
-    recvmsg, sendmsg, setsockopt, socket, sockopt,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockFlag, SockType,
+    SockaddrStorage, bind, recvmmsg, sendmsg, setsockopt, socket, sockopt,
 };
 use rustix::net::sockopt as mtu_options;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -16,7 +16,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 const SEGMENTS_MAX: usize = 64;
 /// Bytes that the kernel is asked to queue in each direction.
 const BUFFER_SIZE: usize = 16 << 20;
-const RECEIVE_SIZE: usize = 65_536;
+/// Bytes of the largest message: datagrams that the kernel received as one (UDP_GRO).
+const MESSAGE_SIZE: usize = 65_536;
+/// Messages that one call receives at most.
+const MESSAGES_MAX: usize = 16;
+/// Messages of more bytes are received one by one, so that each is in the processor's caches when it is handled.
+const LARGE_MESSAGE: usize = 8 << 10;
 /// Bytes of the headers of IPv4 and UDP.
 const PACKET_HEADERS: usize = 28;
 
@@ -25,8 +30,23 @@ const PACKET_HEADERS: usize = 28;
 pub struct UdpIo {
     socket: UdpSocket,
     segments: bool,
+    /// A buffer for each message.
     buffer: Vec<u8>,
-    control: Vec<u8>,
+    /// The messages of the last call, and the next one of them to be returned.
+    received: Vec<Message>,
+    next: usize,
+    /// Messages that a call asks for.
+    messages: usize,
+    /// The last call found no more messages than it returned.
+    drained: bool,
+}
+
+/// A message in its buffer.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    from: Option<SocketAddr>,
+    bytes: usize,
+    segment: usize,
 }
 
 impl UdpIo {
@@ -61,9 +81,53 @@ impl UdpIo {
         Ok(UdpIo {
             socket,
             segments: true,
-            buffer: vec![0; RECEIVE_SIZE],
-            control: nix::cmsg_space!(i32),
+            buffer: vec![0; MESSAGES_MAX * MESSAGE_SIZE],
+            received: Vec::with_capacity(MESSAGES_MAX),
+            next: 0,
+            messages: MESSAGES_MAX,
+            drained: false,
         })
+    }
+
+    /// Receives messages.
+    fn fill(&mut self) -> io::Result<()> {
+        self.received.clear();
+        self.next = 0;
+        let mut headers =
+            MultiHeaders::<SockaddrStorage>::preallocate(self.messages, Some(nix::cmsg_space!(i32)));
+        let mut parts: Vec<[IoSliceMut<'_>; 1]> = self
+            .buffer
+            .chunks_exact_mut(MESSAGE_SIZE)
+            .take(self.messages)
+            .map(|buffer| [IoSliceMut::new(buffer)])
+            .collect();
+        let fd = self.socket.as_raw_fd();
+        let results = match recvmmsg(fd, &mut headers, parts.iter_mut(), MsgFlags::empty(), None) {
+            Ok(results) => results,
+            // An ICMP error of an earlier datagram says nothing that silence does not.
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED | Errno::EHOSTUNREACH) => {
+                self.drained = true;
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for message in results {
+            let mut segment = message.bytes;
+            for control in message.cmsgs().into_iter().flatten() {
+                if let ControlMessageOwned::UdpGroSegments(size) = control {
+                    segment = usize::try_from(size).unwrap_or(segment);
+                }
+            }
+            self.received.push(Message {
+                from: message.address.as_ref().and_then(socket_address),
+                bytes: message.bytes,
+                segment,
+            });
+        }
+        self.drained = self.received.len() < self.messages;
+        let is_large = self.received.iter().any(|message| message.bytes > LARGE_MESSAGE);
+        self.messages = if is_large { 1 } else { MESSAGES_MAX };
+        Ok(())
     }
 }
 
@@ -128,39 +192,27 @@ impl DatagramIo for UdpIo {
     }
 
     fn receive(&mut self) -> io::Result<Option<Burst<'_>>> {
-        let (bytes, from, segment) = {
-            let mut parts = [IoSliceMut::new(&mut self.buffer)];
-            let fd = self.socket.as_raw_fd();
-            let control = Some(&mut self.control[..]);
-            let received = match recvmsg::<SockaddrStorage>(fd, &mut parts, control, MsgFlags::empty()) {
-                Ok(received) => received,
-                // An ICMP error of an earlier datagram says nothing that silence does not.
-                Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED | Errno::EHOSTUNREACH) => {
+        loop {
+            if self.next == self.received.len() {
+                // The descriptor tells of messages that came since the last call.
+                if std::mem::take(&mut self.drained) {
                     return Ok(None);
                 }
-                Err(error) => return Err(error.into()),
-            };
-            let mut segment = received.bytes;
-            if let Ok(messages) = received.cmsgs() {
-                for message in messages {
-                    if let ControlMessageOwned::UdpGroSegments(size) = message {
-                        segment = usize::try_from(size).unwrap_or(segment);
-                    }
-                }
+                self.fill()?;
+                continue;
             }
-            (
-                received.bytes,
-                received.address.as_ref().and_then(socket_address),
-                segment,
-            )
-        };
-        let Some(from) = from else { return Ok(None) };
-        Ok(Some(Burst {
-            from,
-            bytes: &mut self.buffer[..bytes],
-            segment: segment.max(1),
-            congestion_experienced: false,
-        }))
+            let at = self.next;
+            self.next += 1;
+            let message = self.received[at];
+            let Some(from) = message.from else { continue };
+            let start = at * MESSAGE_SIZE;
+            return Ok(Some(Burst {
+                from,
+                bytes: &mut self.buffer[start..start + message.bytes],
+                segment: message.segment.max(1),
+                congestion_experienced: false,
+            }));
+        }
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

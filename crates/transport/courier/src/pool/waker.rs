@@ -4,11 +4,12 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An event descriptor that is written only while the other thread waits.
+/// An event descriptor that is written only while the other thread waits, and read only if it was written.
 #[derive(Debug)]
 pub(crate) struct Waker {
     event: EventFd,
     armed: AtomicBool,
+    written: AtomicBool,
 }
 
 impl Waker {
@@ -17,6 +18,7 @@ impl Waker {
         Ok(Waker {
             event: EventFd::from_value_and_flags(0, flags)?,
             armed: AtomicBool::new(false),
+            written: AtomicBool::new(false),
         })
     }
 
@@ -28,20 +30,28 @@ impl Waker {
     /// Takes the announcement back, and empties the descriptor.
     pub(crate) fn disarm(&self) {
         self.armed.store(false, Ordering::SeqCst);
-        // The descriptor does not block: it is empty if nobody woke this thread.
-        let _ = self.event.read();
+        if self.written.swap(false, Ordering::SeqCst) {
+            // The descriptor does not block.
+            let _ = self.event.read();
+        }
     }
 
     /// Lets the next wait of the thread end at once, if it does not wait now.
     pub(crate) fn wake_next(&self) {
         self.armed.store(false, Ordering::SeqCst);
+        self.write();
+    }
+
+    /// Makes the descriptor readable. A thread that comes between the two steps leaves it readable, and empties it the next time.
+    fn write(&self) {
         let _ = self.event.write(1);
+        self.written.store(true, Ordering::SeqCst);
     }
 
     /// Wakes the thread if it waits. The caller has passed its work on before.
     pub(crate) fn wake(&self) {
         if self.armed.swap(false, Ordering::SeqCst) {
-            let _ = self.event.write(1);
+            self.write();
         }
     }
 }

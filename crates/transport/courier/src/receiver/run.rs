@@ -22,9 +22,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The number of bursts read before the other side of the loop has its turn.
 const BATCH: usize = 64;
-/// The time for which packets gather before they are read, while data flow. It is small beside the round-trip times of the paths
-/// that bulk data take, and holds 250 kB at 10 Gbit/s: less than the socket's buffer.
-const GATHERING: Duration = Duration::from_micros(200);
 /// The time after a data packet for which data count as flowing.
 const FLOWING: Duration = Duration::from_millis(5);
 
@@ -199,7 +196,7 @@ impl Server<'_, '_, '_> {
             self.serve(Instant::now())?;
             self.on_job_replies()?;
             let fds = [Some(self.io.descriptor()), Some(self.waker.as_fd()), stop];
-            let mut stopped = wait(&fds, until)?;
+            let mut stopped = wait(&fds, until)?.stop;
             self.waker.disarm();
             while let Some(command) = inbox.take() {
                 match command {
@@ -220,12 +217,20 @@ impl Server<'_, '_, '_> {
     }
 
     /// Sleeps for a moment while data flow, at most until a time, so that one wake-up serves several packets.
-    fn gather_packets(&self, now: Instant, until: Instant) {
+    fn gather_packets(&mut self, now: Instant, until: Instant) {
         if self
             .data_at
-            .is_some_and(|at| now.saturating_duration_since(at) < FLOWING)
+            .is_none_or(|at| now.saturating_duration_since(at) >= FLOWING)
         {
-            std::thread::sleep(GATHERING.min(until.saturating_duration_since(now)));
+            return;
+        }
+        let time = self.clock.time(now);
+        let sessions = self.peers.values_mut().filter_map(|peer| match &mut peer.stage {
+            Stage::Serving(session) => Some(session.gathering(time)),
+            _ => None,
+        });
+        if let Some(gathering) = sessions.min() {
+            std::thread::sleep(gathering.min(until.saturating_duration_since(now)));
         }
     }
 
@@ -259,9 +264,6 @@ impl Server<'_, '_, '_> {
                     .as_ref()
                     .is_none_or(|(connection, _)| *connection != head.connection)
                 {
-                    if let Some((_, session)) = current.take() {
-                        session.hand_over();
-                    }
                     let peer = self.by_connection.get(&head.connection);
                     current = match peer.and_then(|link| self.peers.get_mut(link)) {
                         Some(Peer {
@@ -275,9 +277,6 @@ impl Server<'_, '_, '_> {
                     self.data_at = Some(now);
                     session.datagram(time, head.packet_type, datagram, marked);
                 }
-            }
-            if let Some((_, session)) = current {
-                session.hand_over();
             }
         }
         Ok(true)
@@ -298,6 +297,7 @@ impl Server<'_, '_, '_> {
                     self.peers.remove(&link);
                 }
                 Stage::Serving(session) => {
+                    session.hand_over();
                     let mut tell = |event: Event| {
                         if let (Event::Accepted { present, .. }, Some(observer)) =
                             (&event, &mut peer.observer)

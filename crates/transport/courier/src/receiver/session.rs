@@ -30,6 +30,17 @@ pub(super) const POOL_MAX: u64 = 1 << 30;
 /// The pool grows to so many bandwidth-delay products: one is in flight, one waits for repairs, one for the disk.
 const POOL_BDPS: u64 = 3;
 
+/// The time for which packets gather at least, and at most.
+const GATHERING_MIN: Duration = Duration::from_micros(200);
+const GATHERING_MAX: Duration = Duration::from_millis(1);
+/// The part of the round-trip time for which packets gather.
+const GATHERING_RTTS: u32 = 32;
+/// Bytes that gather at most, beyond the shortest time: less than the smallest usual buffer of a socket.
+const GATHERED_MAX: u64 = 100_000;
+
+/// Whole groups that wait for the end of the bursts that are read together, at most.
+const GROUPS_MAX: usize = 64;
+
 /// Names a set of files: the SHA-256 of its manifest.
 pub(super) type SetId = [u8; 32];
 
@@ -235,6 +246,9 @@ impl<'scope> Session<'scope> {
                         assembly.insert(range.start, bytes, |group| groups.push(group));
                     }
                 }
+                if self.groups.len() >= GROUPS_MAX {
+                    self.hand_over();
+                }
             }
             PacketType::Report => {
                 let _ = receiver.handle_report(datagram, &self.keys[0]);
@@ -243,7 +257,20 @@ impl<'scope> Session<'scope> {
         }
     }
 
-    /// Gives the writer the groups that are whole.
+    /// Returns the time for which packets may gather before they are read: a small part of the round-trip time, in which no more
+    /// arrives than the socket's buffer holds.
+    pub(super) fn gathering(&mut self, now: Time) -> Duration {
+        let Some(receiver) = &mut self.receiver else {
+            return GATHERING_MIN;
+        };
+        let rate = receiver.rate(now).bps().max(1);
+        let filled = Duration::from_nanos(GATHERED_MAX.saturating_mul(8_000_000_000) / rate);
+        (receiver.rtt() / GATHERING_RTTS)
+            .min(filled)
+            .clamp(GATHERING_MIN, GATHERING_MAX)
+    }
+
+    /// Gives the writer the groups that are whole: those of all bursts that were read together, so that it is woken once.
     pub(super) fn hand_over(&mut self) {
         if !self.groups.is_empty() {
             let groups = std::mem::take(&mut self.groups);

@@ -3,7 +3,7 @@
 use super::options::{SendError, SendOptions, Stragglers, Target};
 use super::progress::PROGRESS;
 use super::state::{Peer, Reader, Sender, SharedPacing, Stage};
-use crate::clock::{Clock, precise_timers, wait};
+use crate::clock::{Clock, Readable, precise_timers, wait};
 use crate::control::Control;
 use crate::event::{Event, Outcome};
 use crate::files::Source;
@@ -227,8 +227,12 @@ impl Sender<'_> {
         precise_timers();
         let mut progress_at = Instant::now() + PROGRESS;
         let mut linger: Option<Instant> = None;
+        let mut readable = true;
         loop {
-            self.receive()?;
+            if readable {
+                self.receive()?;
+            }
+            readable = true;
             while let Some((link, event)) = self.control.poll_event() {
                 self.on_link_event(link, event)?;
             }
@@ -277,7 +281,10 @@ impl Sender<'_> {
             ];
             let until = next.into_iter().flatten().min().unwrap_or(progress_at);
             let before = Instant::now();
-            stopped |= self.wait(stop, until)?;
+            if let Some(woken) = self.wait(stop, until)? {
+                readable = woken.io;
+                stopped |= woken.stop;
+            }
             if stopped {
                 self.end_all(&Outcome::Resumable {
                     reason: "stopped by the user".into(),
@@ -288,18 +295,18 @@ impl Sender<'_> {
         }
     }
 
-    /// Waits for a datagram, an answer of the reader, a command, or a time; returns true if the user stops the transfer.
-    fn wait(&mut self, stop: Option<BorrowedFd<'_>>, until: Instant) -> Result<bool, SendError> {
+    /// Waits for a datagram, an answer of the reader, a command, or a time; returns `None` if there was an answer before.
+    fn wait(&mut self, stop: Option<BorrowedFd<'_>>, until: Instant) -> Result<Option<Readable>, SendError> {
         self.waker.arm();
         // Answers from before are not announced.
         if self.on_replies()? {
             self.waker.disarm();
-            return Ok(false);
+            return Ok(None);
         }
         let fds = [Some(self.io.descriptor()), Some(self.waker.as_fd()), stop];
-        let stopped = wait(&fds, until)?;
+        let readable = wait(&fds, until)?;
         self.waker.disarm();
-        Ok(stopped)
+        Ok(Some(readable))
     }
 
     /// Sends the datagrams of the control channel.
