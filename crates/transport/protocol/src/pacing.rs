@@ -4,17 +4,30 @@
 //! the kernel (UDP_SEGMENT) or the device cuts. Policers drop bursts: if losses gather at the ends of quanta, quanta shrink to
 //! two packets, and grow again when they do not.
 //!
+//! A sender of many receivers has a low rate for each, and pays for each quantum. So two things are different if several flows share
+//! a sender. Quanta at low rates take as much longer as there are flows, as long as they hold no more than an initial window
+//! (RFC 6928), which every path has to take, and a small part of the round-trip time. And a quantum may leave before its time by half
+//! its duration, so that one wake-up serves all flows that are due soon; the next one is due as if it had left in time, and the rate
+//! stays exact.
+//!
 //! The credit is counted in billionths of a bit, as in `datapath::schedule` (ADR 6): bits a second times nanoseconds is a whole
-//! number of them, so that nothing is rounded and nothing drifts. A caller that is late is owed up to a millisecond.
+//! number of them, so that nothing is rounded and nothing drifts. A caller that is late is owed up to a millisecond, and
+//! a quantum at least: at low rates a busy machine wakes it later than that.
 
 use millrace_types::{BitRate, Duration, Time};
 
 /// Billionths of a bit in a byte.
 const BYTE: i64 = 8_000_000_000;
-/// The time that a caller may be late without loss of rate.
+/// The time that a caller may be late without loss of rate, unless a quantum lasts longer.
 const LATE: Duration = Duration::from_millis(1);
 /// The time that a quantum takes at the pacing rate.
 const QUANTUM: Duration = Duration::from_micros(500);
+/// Packets of a quantum that takes longer since flows share a sender: those of an initial window (RFC 6928, section 2).
+const SHARED_QUANTUM_PACKETS: u64 = 10;
+/// The part of the minimal round-trip time that such a quantum may take.
+const QUANTUM_RTTS: u32 = 16;
+/// A quantum may leave before its time by this part of its duration.
+const EARLY: i64 = 2;
 /// The longest quantum: what one send with UDP_SEGMENT carries.
 const QUANTUM_MAX: u64 = 65_536;
 /// Packets of the shortest quantum.
@@ -28,6 +41,10 @@ pub struct Pacer {
     credit: i64,
     at: Time,
     packet_size: u64,
+    /// The flows that share the sender.
+    flows: u32,
+    /// The minimal round-trip time; zero: not known.
+    min_rtt: Duration,
     ends: QuantumEnds,
 }
 
@@ -39,6 +56,8 @@ impl Pacer {
             credit: 0,
             at: now,
             packet_size,
+            flows: 1,
+            min_rtt: Duration::ZERO,
             ends: QuantumEnds::default(),
         }
     }
@@ -46,6 +65,16 @@ impl Pacer {
     /// Changes the size of packets from the next quantum on, in bytes.
     pub fn set_packet_size(&mut self, packet_size: u64) {
         self.packet_size = packet_size.max(1);
+    }
+
+    /// Changes the number of flows that share the sender.
+    pub fn set_flows(&mut self, flows: u32) {
+        self.flows = flows.max(1);
+    }
+
+    /// Changes the minimal round-trip time, which bounds the duration of quanta of flows that share a sender.
+    pub fn set_min_rtt(&mut self, min_rtt: Duration) {
+        self.min_rtt = min_rtt;
     }
 
     /// Changes the rate from now on; `None` is no limit.
@@ -69,7 +98,13 @@ impl Pacer {
 
     /// Returns the credit of a caller that is as late as it may be.
     fn credit_max(&self) -> i64 {
-        i64::try_from(u128::from(self.rate) * LATE.as_nanos()).unwrap_or(i64::MAX)
+        let late = i64::try_from(u128::from(self.rate) * LATE.as_nanos()).unwrap_or(i64::MAX);
+        late.max(self.quantum_credit())
+    }
+
+    fn quantum_credit(&self) -> i64 {
+        let bytes = self.quantum().saturating_mul(self.packet_size);
+        i64::try_from(bytes).unwrap_or(0).saturating_mul(BYTE)
     }
 
     /// Lets time pass in which there was nothing to send: no credit for it is kept.
@@ -81,7 +116,15 @@ impl Pacer {
     /// Returns true if a quantum may leave now.
     pub fn is_open(&mut self, now: Time) -> bool {
         self.pass(now);
-        self.rate == 0 || self.credit >= 0
+        self.rate == 0 || self.credit >= -self.early()
+    }
+
+    /// Returns the credit that a quantum may lack when it leaves.
+    fn early(&self) -> i64 {
+        if self.flows == 1 {
+            return 0;
+        }
+        self.quantum_credit() / EARLY
     }
 
     /// Returns the packets of a quantum at the current rate.
@@ -89,9 +132,13 @@ impl Pacer {
         if self.rate == 0 {
             return QUANTUM_PACKETS_MIN;
         }
-        let bytes = u128::from(self.rate) * QUANTUM.as_nanos() / 8_000_000_000;
-        let bytes = u64::try_from(bytes).unwrap_or(QUANTUM_MAX).min(QUANTUM_MAX);
-        (bytes / self.packet_size)
+        let packets = |time: Duration| {
+            let bytes = u128::from(self.rate) * time.as_nanos() / 8_000_000_000;
+            u64::try_from(bytes).unwrap_or(QUANTUM_MAX).min(QUANTUM_MAX) / self.packet_size
+        };
+        packets((QUANTUM * self.flows).min(self.min_rtt / QUANTUM_RTTS))
+            .min(SHARED_QUANTUM_PACKETS)
+            .max(packets(QUANTUM))
             .min(self.ends.packets_max)
             .max(QUANTUM_PACKETS_MIN)
     }
@@ -199,10 +246,52 @@ mod tests {
     #[test]
     fn a_quantum_lasts_half_a_millisecond_within_its_bounds() {
         let mut pacer = Pacer::new(1_500, Time::ZERO);
+        pacer.set_min_rtt(Duration::from_millis(100));
         for (mbps, packets) in [(10_000, 43), (1_000, 41), (100, 4), (1, 2)] {
             pacer.set_rate(Some(BitRate::from_kbps(mbps * 1_000)), Time::ZERO);
             assert_eq!(pacer.quantum(), packets, "{mbps} Mbit/s");
         }
+    }
+
+    #[test]
+    fn flows_that_share_a_sender_have_longer_quanta_at_low_rates() {
+        let mut pacer = Pacer::new(1_500, Time::ZERO);
+        for (flows, mbps, rtt_ms, packets) in [
+            (10, 1_000, 100, 41),
+            (10, 100, 100, 10),
+            (10, 12, 100, 5),
+            (2, 60, 100, 5),
+            // A sixteenth of the round-trip time.
+            (10, 30, 16, 2),
+            (10, 30, 64, 10),
+            (100, 1, 400, 2),
+        ] {
+            pacer.set_flows(flows);
+            pacer.set_rate(Some(BitRate::from_kbps(mbps * 1_000)), Time::ZERO);
+            pacer.set_min_rtt(Duration::from_millis(rtt_ms));
+            assert_eq!(
+                pacer.quantum(),
+                packets,
+                "{flows} flows, {mbps} Mbit/s, {rtt_ms} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn a_quantum_of_a_shared_sender_may_leave_early_by_half_its_duration_and_the_next_is_due_in_time() {
+        let mut pacer = Pacer::new(1_500, Time::ZERO);
+        pacer.set_flows(2);
+        pacer.set_min_rtt(Duration::from_millis(100));
+        pacer.set_rate(Some(BitRate::from_kbps(120_000)), Time::ZERO);
+        let quantum = pacer.quantum() * 1_500;
+        assert_eq!(quantum, 15_000, "a millisecond");
+        let at = |micros: u64| Time::from_nanos(micros * 1_000);
+        pacer.spend(quantum);
+        assert_eq!(pacer.opens(), at(1_000));
+        assert!(!pacer.is_open(at(499)) && pacer.is_open(at(500)));
+        pacer.spend(quantum);
+        assert_eq!(pacer.opens(), at(2_000));
+        assert!(!pacer.is_open(at(1_499)));
     }
 
     #[test]

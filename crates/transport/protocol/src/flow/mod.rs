@@ -28,7 +28,7 @@ use crate::packet::{DATA_OVERHEAD, Feedback, NUMBER_WINDOW, Report};
 use crate::random::Random;
 use crate::ranges::RangeSet;
 use crate::rtt::RttEstimator;
-use crate::sender::{Grid, SealRequest, SlabCache};
+use crate::sender::{Grid, SealRequest, SlabCache, SlabId};
 use delivery::Delivery;
 use loss::LossDetector;
 use millrace_types::{BitRate, Duration, Time};
@@ -99,6 +99,9 @@ pub struct Flow {
     window_limited: bool,
     /// Nothing of what may leave is sealed.
     starved: bool,
+    /// The slab of the cursor when the slabs ahead were looked up last, and how many of them were cached: they need no look-up until
+    /// the cursor comes to another slab.
+    cached_ahead: (Option<SlabId>, usize),
     /// The piece of the next probe of the path MTU and its grid, until it is sealed.
     mtu_probe: Option<(Grid, Piece)>,
     /// The piece of the next probe of a silent path, until it is sealed.
@@ -143,6 +146,7 @@ impl Flow {
             in_flight: 0,
             window_limited: false,
             starved: false,
+            cached_ahead: (None, 0),
             mtu_probe: None,
             duplicate: None,
             newest: (0, now),
@@ -228,7 +232,13 @@ impl Flow {
     /// Learns that the digest of an extent was wrong: it is sent again.
     pub fn rejected(&mut self, extent: u64) {
         self.plan.rejected(extent);
+        self.cached_ahead = (None, 0);
         self.reports.ask_again_at_tail();
+    }
+
+    /// Tells the flow how many flows share its sender: see [`crate::pacing`].
+    pub fn set_flows(&mut self, flows: u32) {
+        self.pacer.set_flows(flows);
     }
 
     /// Notes that the uplink, which other flows share, keeps a quantum back that path and pacing would let go: delivery rates then
@@ -257,33 +267,43 @@ impl Flow {
             return self.emit(now, packets, u64::MAX, ready, out);
         }
         self.pacer.set_rate(self.controller.pacing_rate(), now);
-        let has_piece = self.plan.peek(self.grid, ready).is_some();
-        if !has_piece {
-            self.starved = self.plan.has_piece();
-            self.pacer.rest(now);
-            self.delivery.mark_app_limited(self.in_flight);
-            return false;
-        }
+        self.pacer.set_min_rtt(self.rtt.least().unwrap_or_default());
         let room = self.controller.window().saturating_sub(self.in_flight);
-        if room < self.overhead + 1 && self.in_flight > 0 {
+        if room < self.overhead + 1 && self.in_flight > 0 && self.plan.has_piece() {
             self.window_limited = true;
             return false;
         }
+        // A sender of many receivers comes here for each of them whenever one may send.
         if !self.pacer.is_open(now) {
+            return false;
+        }
+        if self.plan.peek(self.grid, ready).is_none() {
+            self.starved = self.plan.has_piece();
+            self.pacer.rest(now);
+            self.delivery.mark_app_limited(self.in_flight);
             return false;
         }
         self.emit(now, self.pacer.quantum(), room, ready, out)
     }
 
     /// Appends requests for what is to be sealed next and is not cached: repairs, and `ahead` slabs from the cursor on.
-    pub fn wanted(&self, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
+    pub fn wanted(&mut self, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
         // Packets of a size that is given up are sealed again.
         let ahead = if self.mtu.is_about_to_change() {
             ahead.min(AHEAD_OF_PROBE)
         } else {
             ahead
         };
-        self.plan.wanted(self.grid, cache, ahead, out);
+        self.plan.wanted_repairs(self.grid, cache, out);
+        let at = self.plan.cursor_slab(self.grid);
+        let (seen_at, seen) = self.cached_ahead;
+        // A flow that is starved has lost slabs to the others.
+        if at.is_none() || at != seen_at || seen < ahead || self.starved {
+            let before = out.len();
+            self.plan.wanted_ahead(self.grid, cache, ahead, out);
+            let cached = if out.len() == before { ahead } else { 0 };
+            self.cached_ahead = (at, cached);
+        }
         let duplicate = self.duplicate.map(|piece| (self.grid, piece));
         for (grid, piece) in [self.mtu_probe, duplicate].into_iter().flatten() {
             if cache.get(piece).is_none() {

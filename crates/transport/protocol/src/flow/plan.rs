@@ -5,7 +5,7 @@
 
 use crate::extent::Layout;
 use crate::ranges::RangeSet;
-use crate::sender::{Grid, SealRequest, SlabCache};
+use crate::sender::{Grid, SealRequest, SlabCache, SlabId};
 use std::collections::VecDeque;
 
 /// Repairs that are requested ahead.
@@ -138,14 +138,29 @@ impl Plan {
         self.cursor = end;
     }
 
-    /// Appends requests for repairs, and for `ahead` slabs from the cursor on, that are not cached.
-    pub(super) fn wanted(&self, grid: Grid, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
+    /// Appends requests for repairs that are not cached.
+    pub(super) fn wanted_repairs(&self, grid: Grid, cache: &SlabCache, out: &mut Vec<SealRequest>) {
         for repair in self.repairs.iter().take(REPAIRS_AHEAD) {
             let piece = grid.piece_at(repair.address);
             if self.is_needed(repair.address) && cache.get(piece).is_none() {
                 out.push(grid.request(piece));
             }
         }
+    }
+
+    /// Returns the slab at which fresh bytes go on.
+    pub(super) fn cursor_slab(&self, grid: Grid) -> Option<SlabId> {
+        Some(grid.slab_at(self.fresh.first_from(self.cursor)?))
+    }
+
+    /// Appends requests for `ahead` slabs from the cursor on that are not cached.
+    pub(super) fn wanted_ahead(
+        &self,
+        grid: Grid,
+        cache: &SlabCache,
+        ahead: usize,
+        out: &mut Vec<SealRequest>,
+    ) {
         let Some(first) = self.fresh.first_from(self.cursor) else {
             return;
         };

@@ -152,13 +152,23 @@ impl Group {
             reports: 0,
             deficit: 0,
         }));
+        self.count_flows();
         MemberId(self.members.len() - 1)
+    }
+
+    /// Tells the flows how many they are.
+    fn count_flows(&mut self) {
+        let flows = u32::try_from(self.members.iter().flatten().count()).unwrap_or(u32::MAX);
+        for member in self.members.iter_mut().flatten() {
+            member.flow.set_flows(flows);
+        }
     }
 
     /// Removes a receiver.
     pub fn leave(&mut self, id: MemberId) {
         if let Some(member) = self.members.get_mut(id.0) {
             *member = None;
+            self.count_flows();
         }
     }
 
@@ -173,8 +183,8 @@ impl Group {
     }
 
     /// Appends requests for what the members send next and is not cached: repairs, and `ahead` slabs from each cursor on.
-    pub fn wanted(&self, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
-        for member in self.members.iter().flatten() {
+    pub fn wanted(&mut self, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
+        for member in self.members.iter_mut().flatten() {
             member.flow.wanted(cache, ahead, out);
         }
     }
@@ -191,7 +201,9 @@ impl Group {
             }
             return None;
         }
-        for _ in 0..2 * len {
+        // A member whose deficit is used up is visited twice.
+        let visits = if self.uplink.is_some() { 2 * len } else { len };
+        for _ in 0..visits {
             let id = self.turn % len;
             let Some(member) = &mut self.members[id] else {
                 self.turn += 1;
@@ -292,7 +304,7 @@ impl Group {
         let feedback = Feedback::decode(body)?;
         member.feedback.insert(number);
         if let Err(violation) = member.flow.on_feedback(now, number, &feedback) {
-            self.members[at] = None;
+            self.leave(MemberId(at));
             return Err(violation.into());
         }
         Ok(MemberId(at))

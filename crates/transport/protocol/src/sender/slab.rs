@@ -129,9 +129,14 @@ impl Grid {
         (from, from.saturating_add(size).min(end))
     }
 
+    /// Returns the slab that holds an address.
+    pub(crate) fn slab_at(&self, address: u64) -> SlabId {
+        self.locate(self.piece_at(address)).0
+    }
+
     /// Returns the address behind the slab that holds an address.
     pub(crate) fn slab_end(&self, address: u64) -> u64 {
-        self.bounds(self.locate(self.piece_at(address)).0).1
+        self.bounds(self.slab_at(address)).1
     }
 
     /// Returns the pieces of a request, with their indices in the slab.
