@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_courier::local::{LocalStore, PlaceOptions};
 use millrace_courier::target::{TargetError, Url};
-use millrace_courier::{Interrupts, Outcome, ReceiveOptions, Session as Transfer, exit_status};
+use millrace_courier::{Interrupts, KeptTicket, Outcome, ReceiveOptions, Session as Transfer, exit_status};
 
 use crate::args::{Commit, Receive};
 use crate::device::{OpenDpdk, open};
@@ -34,6 +34,10 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
         silence: args.silence,
         patience: args.patience,
         key_log: key_log(args.key_log.as_deref())?,
+        // Without a directory for it, a receiver that is started again needs a new ticket.
+        kept_ticket: config_directory()
+            .ok()
+            .and_then(|configuration| KeptTicket::of_directory(&configuration, &args.directory).ok()),
     };
     let place = PlaceOptions {
         all_at_once: args.commit == Commit::All,
@@ -73,7 +77,7 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
         let text = if args.from.is_some() {
             "to go on, run it again: what arrived is kept"
         } else {
-            "to go on, run it again, and send with its new ticket: what arrived is kept"
+            "to go on, run it again; the sender repeats its command with the same ticket: what arrived is kept"
         };
         let _ = writeln!(std::io::stderr(), "{text}");
     }

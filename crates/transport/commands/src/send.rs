@@ -135,7 +135,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         if words.iter().any(|word| is_ticket(word)) {
             let _ = writeln!(
                 std::io::stderr(),
-                "(a receiver that has ended, such as one with --once, is started again first, and prints a new ticket)"
+                "(a receiver that has ended, such as one with --once, is started again first; it takes the same ticket)"
             );
         }
     }

@@ -47,7 +47,7 @@ pub use event::{
 };
 pub use key_log::KeyLog;
 pub use message::{RefuseCode, read_control_stream};
-pub use receiver::{ReceiveError, ReceiveOptions, receive, receive_over};
+pub use receiver::{KeptTicket, ReceiveError, ReceiveOptions, receive, receive_over};
 pub use request::{RequestError, list};
 pub use sender::{Policy, SendError, SendOptions, Stragglers, Target, send, send_over};
 pub use session::{Session, SessionError, SessionHandle};

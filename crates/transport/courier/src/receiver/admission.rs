@@ -93,19 +93,23 @@ impl Server<'_, '_, '_> {
         let known = self
             .admissions
             .iter_mut()
-            .find(|admission| bool::from(admission.secret[..].ct_eq(secret)));
+            .find(|admission| bool::from(admission.ticket.secret[..].ct_eq(secret)));
         let Some(admission) = known else {
             return Err("the ticket is not of this receiver; use the one that it printed last".into());
         };
-        if SystemTime::now() >= admission.expires {
+        if admission.ticket.is_expired(SystemTime::now()) {
             return Err("the ticket has expired; start `millrace receive` again for a new one".into());
         }
         match admission.owner {
             Some(owner) if owner != key => {
                 Err("the ticket belongs to another sender; ask for one of your own".into())
             }
-            _ => {
+            Some(_) => Ok(()),
+            None => {
                 admission.owner = Some(key);
+                if let Some(kept) = self.options.kept_ticket() {
+                    kept.keep(&admission.ticket, key);
+                }
                 Ok(())
             }
         }

@@ -55,6 +55,9 @@ impl Server<'_, '_, '_> {
                 }) = peer.map(|peer| peer.stage)
                     && end == LinkEnd::Done
                 {
+                    if let Some(kept) = self.options.kept_ticket() {
+                        kept.forget();
+                    }
                     session.give(Write::Close);
                 }
             }

@@ -17,6 +17,7 @@
 mod admission;
 mod fetch;
 mod jobs;
+mod kept_ticket;
 mod link;
 mod options;
 mod progress;
@@ -26,6 +27,7 @@ mod run;
 mod session;
 mod state;
 
+pub use kept_ticket::KeptTicket;
 pub use options::{ReceiveError, ReceiveOptions};
 pub(crate) use requests::Fetch;
 pub(crate) use run::ReceiverSpec;

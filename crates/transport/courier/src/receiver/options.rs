@@ -1,5 +1,6 @@
 //! Options and errors of a receiver.
 
+use super::kept_ticket::KeptTicket;
 use crate::control::ControlError;
 use crate::identity::{IdentityError, PublicKey};
 use crate::key_log::KeyLog;
@@ -21,12 +22,21 @@ pub struct ReceiveOptions {
     pub allow: Vec<PublicKey>,
     /// The time for which the ticket is valid.
     pub expiry: Duration,
+    /// The file in which the ticket of a transfer that is not complete is kept, for a receiver that ends after the first sender.
+    pub kept_ticket: Option<KeptTicket>,
     /// Silence after which a sender counts as lost.
     pub silence: Duration,
     /// The time that a lost sender has to come back.
     pub patience: Duration,
     /// The file to which keys are written, for those who read captures.
     pub key_log: Option<KeyLog>,
+}
+
+impl ReceiveOptions {
+    /// Returns the file of the ticket, if the receiver ends after the first sender: another one goes on itself.
+    pub(super) fn kept_ticket(&self) -> Option<&KeptTicket> {
+        self.kept_ticket.as_ref().filter(|_| self.once)
+    }
 }
 
 /// The time that a link may take to be established.
@@ -40,6 +50,7 @@ impl Default for ReceiveOptions {
             once: false,
             allow: Vec::new(),
             expiry: Duration::from_secs(24 * 3_600),
+            kept_ticket: None,
             silence: Duration::from_secs(20),
             patience: Duration::from_secs(600),
             key_log: None,

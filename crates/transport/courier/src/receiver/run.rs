@@ -89,9 +89,8 @@ impl ReceiverSpec<'_> {
         } = self;
         let local = io.local_address()?;
         let secret = random()?;
-        let expires = SystemTime::now() + options.expiry;
         let ticket = Ticket {
-            expires,
+            expires: SystemTime::now() + options.expiry,
             key: identity.public_key(),
             secret,
             addresses: ticket_addresses(local, &options.addresses),
@@ -105,11 +104,15 @@ impl ReceiverSpec<'_> {
                 address: local.to_string(),
             });
         }
-        let admission = Admission {
-            secret,
-            expires,
-            owner: None,
-        };
+        let kept = options
+            .kept_ticket()
+            .and_then(|kept| kept.load(identity.public_key(), SystemTime::now()));
+        let kept = kept.map(|(ticket, owner)| Admission {
+            ticket,
+            owner: Some(owner),
+        });
+        let admissions = [Some(Admission { ticket, owner: None }), kept];
+        let admissions = admissions.into_iter().flatten().filter(|_| is_own).collect();
         // The writers of all sessions have ended when the scope ends: what is verified is durable then.
         std::thread::scope(|scope| {
             let mut server = Server {
@@ -121,7 +124,7 @@ impl ReceiverSpec<'_> {
                 scope,
                 waker: Arc::clone(&inbox.waker),
                 options,
-                admissions: is_own.then_some(admission).into_iter().collect(),
+                admissions,
                 peers: HashMap::new(),
                 lost: Vec::new(),
                 by_connection: HashMap::new(),

@@ -12,19 +12,18 @@ use crate::identity::{Identity, PublicKey};
 use crate::io::DatagramIo;
 use crate::message::{Message, Offer, RefuseCode};
 use crate::pool::Waker;
-use crate::ticket::Secret;
+use crate::ticket::Ticket;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The time that a sender may take from the handshake to its offer, and to close the link at the end.
 pub(super) const GREETING: Duration = Duration::from_secs(10);
 
-/// A secret that lets one sender in.
+/// A ticket that lets one sender in.
 pub(super) struct Admission {
-    pub(super) secret: Secret,
-    pub(super) expires: SystemTime,
+    pub(super) ticket: Ticket,
     pub(super) owner: Option<PublicKey>,
 }
 
@@ -183,6 +182,12 @@ impl<'scope> Server<'_, 'scope, '_> {
         };
         if let Some(mut observer) = peer.observer.take() {
             observer.on_end(&outcome, bytes);
+        }
+        // The ticket of a transfer that is delivered is kept until the sender has the receipt.
+        if let (Outcome::Refused { .. } | Outcome::Integrity { .. }, Some(kept)) =
+            (&outcome, self.options.kept_ticket())
+        {
+            kept.forget();
         }
         let event = Event::Done {
             peer: peer.name.clone(),

@@ -3,7 +3,8 @@
 use crate::memory::{MemorySource, MemoryStore, content, next};
 use crate::testbed::{ReceiverSpec, ReceiverThread, send_all};
 use millrace_courier::identity::Identity;
-use millrace_courier::{Outcome, SendOptions};
+use millrace_courier::{Event, KeptTicket, Outcome, SendOptions, Target};
+use millrace_types::BitRate;
 use std::net::UdpSocket;
 use std::time::Duration;
 
@@ -78,6 +79,60 @@ fn a_ticket_belongs_to_the_first_sender_and_ends() {
     let receiver = ReceiverThread::start(MemoryStore::default(), spec);
     refused(&send(&first, receiver.target("a")), "expired");
     receiver.stop();
+}
+
+#[test]
+fn a_receiver_that_is_started_again_goes_on_with_the_owner_of_its_ticket_and_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = || ReceiverSpec {
+        identity: Some(Identity::load_or_create(&dir.path().join("identity")).unwrap()),
+        kept_ticket: Some(KeptTicket::of_directory(dir.path(), dir.path()).unwrap()),
+        ..ReceiverSpec::default()
+    };
+    let store = MemoryStore::default();
+    let mut source = MemorySource::new(content(4 << 20, 1));
+    let (owner, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let first = ReceiverThread::start(store.clone(), spec());
+    let target = first.target("a");
+    let slow = SendOptions {
+        rate: Some(BitRate::from_bps(10_000_000)),
+        ..SendOptions::default()
+    };
+    let (outcomes, _) = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| send_all(&mut source, &owner, vec![target.clone()], slow));
+        first.wait_for(|event| matches!(event, Event::Accepted { .. }));
+        first.stop();
+        sending.join().unwrap()
+    });
+    assert!(
+        matches!(&outcomes[..], [Outcome::Resumable { .. }]),
+        "{outcomes:?}"
+    );
+    let second = ReceiverThread::start(store.clone(), spec());
+    let again = Target {
+        addresses: vec![second.address()],
+        ..target
+    };
+    assert_ne!(again.secret, Some(second.ticket.secret), "its own ticket is new");
+    let mut send = |identity, target: &Target| {
+        send_all(
+            &mut source,
+            identity,
+            vec![target.clone()],
+            SendOptions::default(),
+        )
+        .0
+    };
+    refused(&send(&other, &again), "belongs to another sender");
+    assert_eq!(send(&owner, &again), [Outcome::Delivered]);
+    assert_eq!(second.join(), [Outcome::Delivered]);
+    let third = ReceiverThread::start(MemoryStore::default(), spec());
+    let again = Target {
+        addresses: vec![third.address()],
+        ..again
+    };
+    refused(&send(&owner, &again), "not of this receiver");
+    third.stop();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use millrace_courier::files::{Source, Store};
 use millrace_courier::identity::{Identity, PublicKey};
 use millrace_courier::io::{DatagramIo, UdpIo};
 use millrace_courier::ticket::Ticket;
-use millrace_courier::{Event, Outcome, ReceiveOptions, SendOptions, Target, receive_over, send};
+use millrace_courier::{Event, KeptTicket, Outcome, ReceiveOptions, SendOptions, Target, receive_over, send};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -26,6 +26,9 @@ pub(crate) struct ReceiverSpec {
     pub(crate) expiry: Duration,
     pub(crate) patience: Duration,
     pub(crate) silence: Duration,
+    /// The receiver's identity, and the file of its ticket.
+    pub(crate) identity: Option<Identity>,
+    pub(crate) kept_ticket: Option<KeptTicket>,
 }
 
 impl Default for ReceiverSpec {
@@ -36,6 +39,8 @@ impl Default for ReceiverSpec {
             expiry: Duration::from_secs(60),
             patience: Duration::from_secs(60),
             silence: Duration::from_secs(20),
+            identity: None,
+            kept_ticket: None,
         }
     }
 }
@@ -64,9 +69,10 @@ impl ReceiverThread {
             patience: spec.patience,
             silence: spec.silence,
             key_log: None,
+            kept_ticket: spec.kept_ticket,
         };
         let thread = std::thread::spawn(move || {
-            let identity = Identity::generate().unwrap();
+            let identity = spec.identity.unwrap_or_else(|| Identity::generate().unwrap());
             let mut on_event = |event| {
                 let _ = sender.send(event);
             };

@@ -1,0 +1,114 @@
+//! The ticket of a transfer that is not complete, in a file: a receiver that is started again admits the same sender by it.
+//!
+//! A ticket authorises one transfer of one sender. So only a ticket that has an owner is kept; after a restart it admits only that
+//! key, until its expiry; and the file is removed with the end of the transfer. A receiver that is started again has a new ticket
+//! besides, for another sender.
+
+use crate::identity::PublicKey;
+use crate::ticket::Ticket;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The file of a ticket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptTicket {
+    path: PathBuf,
+}
+
+impl KeptTicket {
+    /// Returns the file for a directory that receives, below the directory of the user's configuration.
+    ///
+    /// # Errors
+    /// If the directory that receives cannot be resolved.
+    pub fn of_directory(configuration: &Path, directory: &Path) -> io::Result<KeptTicket> {
+        let directory = directory.canonicalize()?;
+        let digest = blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex();
+        Ok(KeptTicket {
+            path: configuration.join("tickets").join(&digest.as_str()[..32]),
+        })
+    }
+
+    /// Returns the ticket and its owner, if the ticket is of this receiver and valid.
+    pub(super) fn load(&self, receiver: PublicKey, now: SystemTime) -> Option<(Ticket, PublicKey)> {
+        let mode = fs::metadata(&self.path).ok()?.permissions().mode();
+        if mode & 0o077 != 0 {
+            tracing::warn!(path = %self.path.display(), "others may read the ticket that was kept; it is not used");
+            return None;
+        }
+        let text = fs::read_to_string(&self.path).ok()?;
+        let (ticket, owner) = text.trim_end().split_once('\n')?;
+        let (ticket, owner): (Ticket, PublicKey) = (ticket.parse().ok()?, owner.parse().ok()?);
+        (ticket.key == receiver && !ticket.is_expired(now)).then_some((ticket, owner))
+    }
+
+    /// Keeps a ticket that a sender owns. Without the file, the sender needs a new ticket after a restart.
+    pub(super) fn keep(&self, ticket: &Ticket, owner: PublicKey) {
+        if let Err(error) = self.write(format!("{ticket}\n{owner}\n").as_bytes()) {
+            tracing::warn!(path = %self.path.display(), %error, "the ticket was not kept");
+        }
+    }
+
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        if let Some(parent) = self.path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        // Readers find a whole file or none.
+        let temporary = self.path.with_extension("new");
+        let _old = fs::remove_file(&temporary);
+        let mut options = fs::OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(text)?;
+        fs::rename(&temporary, &self.path)
+    }
+
+    /// Forgets the ticket of a transfer that has ended.
+    pub(super) fn forget(&self) {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(path = %self.path.display(), %error, "the ticket that was kept was not removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn a_ticket_is_kept_for_its_receiver_until_its_expiry_and_only_if_nobody_else_can_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = KeptTicket::of_directory(dir.path(), dir.path()).unwrap();
+        let (receiver, owner) = (PublicKey::new([7; 32]), PublicKey::new([8; 32]));
+        let expires = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let ticket = Ticket {
+            expires,
+            key: receiver,
+            secret: [9; 16],
+            addresses: vec!["10.0.0.1:7800".parse().unwrap()],
+        };
+        let before = expires - Duration::from_secs(1);
+        assert_eq!(kept.load(receiver, before), None);
+        kept.keep(&ticket, PublicKey::new([1; 32]));
+        kept.keep(&ticket, owner);
+        assert_eq!(kept.load(receiver, before), Some((ticket, owner)));
+        assert_eq!(kept.load(owner, before), None, "another receiver");
+        assert_eq!(kept.load(receiver, expires), None);
+        fs::set_permissions(&kept.path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(kept.load(receiver, before), None);
+        fs::set_permissions(&kept.path, fs::Permissions::from_mode(0o600)).unwrap();
+        kept.forget();
+        kept.forget();
+        assert_eq!(kept.load(receiver, before), None);
+        assert_eq!(fs::read_dir(dir.path().join("tickets")).unwrap().count(), 0);
+    }
+}
