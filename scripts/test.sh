@@ -3,7 +3,7 @@
 # because both mostly wait:
 #
 #   programs (both cores) ─┬─▶ tests in Python: several workers, each in namespaces of its own ──────┐
-#                          └─▶ test programs (in idle time) ─▶ tests in Rust, one program at a time ─┴─▶ three at a time
+#                          └─▶ test programs (nice 10) ─▶ tests in Rust, one program at a time ──────┴─▶ three at a time
 #
 # Both builds resolve the same features, so the second leaves the files of the first as they are. `test.sh rust` and
 # `test.sh python` run one half.
@@ -50,21 +50,32 @@ rm -rf "$times"
 mkdir -p "$times/rust"
 mkfifo "$times/rust/tokens"
 exec 8<>"$times/rust/tokens"
-# Builds all test programs. Beside tests a compiler gets only the time in which nothing else wants to run.
-build_tests() {
-    "$@" cargo test "${tests[@]}" --no-run --timings
+# Begins to build all test programs, in a process group of its own, with a priority.
+start_compiler() {
+    set -m
+    nice -n "$1" cargo test "${tests[@]}" --no-run --timings &
+    set +m
+    compiler=$!
+}
+
+# Waits for all test programs.
+await_compiler() {
+    wait "$compiler"
+    compiler=
     cp "$target"/cargo-timings/cargo-timing.html "$times/build-tests.html"
 }
 
 cargo build "${programs[@]}" --timings
 cp "$target"/cargo-timings/cargo-timing.html "$times/build.html"
 # Ends what still runs when the script is interrupted.
-trap '[ -z "${python:-}" ] || { pkill -KILL -P "$python"; kill "$python"; } 2>/dev/null || true
+trap '[ -z "${compiler:-}" ] || kill -KILL -- "-$compiler" 2>/dev/null || true
+    [ -z "${python:-}" ] || { pkill -KILL -P "$python"; kill "$python"; } 2>/dev/null || true
     while read -r program; do pkill -KILL -P "$program" || true; done 2>/dev/null <"$times/rust/started" || true' EXIT
 status=0
 case $which in
 rust)
-    build_tests
+    start_compiler 0
+    await_compiler
     printf '  ' >&8
     rust 2>&1 | tee "$times/rust.out" || status=1
     ;;
@@ -72,15 +83,18 @@ python) python 2>&1 | tee "$times/python.log" || status=1 ;;
 all)
     # Programs in Rust run one by one beside the tests in Python, and three at once behind them: most wait.
     tokens=3
+    start_compiler 10
     printf ' ' >&8
     {
         code=0
         python >"$times/python.log" 2>&1 || code=$?
+        # The compiler need not stand back any longer.
+        renice --priority 0 --pgrp "$compiler" >/dev/null 2>&1 || true
         printf '  ' >&8
         exit $code
     } &
     python=$!
-    build_tests chrt --idle 0
+    await_compiler
     rust 2>&1 | tee "$times/rust.out" || status=1
     wait "$python" || status=1
     # Print the summaries last; for Rust, only the results, and what failed tests printed.
