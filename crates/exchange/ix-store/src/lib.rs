@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod audit;
 mod canonical;
 mod error;

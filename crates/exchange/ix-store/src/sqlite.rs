@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, par
 use serde_json::Value;
 
 use crate::Store;
+use crate::answer::write_answer;
 use crate::audit::{AuditRecord, SignedHead, SigningKey};
 use crate::error::StoreError;
 use crate::schema;
@@ -17,7 +18,6 @@ use crate::transaction::{
     Answer, ChangeRecord, ChangeState, Committed, Contents, IdempotencyKey, JournalRecord, ObjectRow,
     Revision, Session, StoredAnswer, Transaction,
 };
-use crate::write::write_answer;
 
 /// The time for which an answer is kept: 24 hours.
 const ANSWER_LIFETIME: u64 = 24 * 60 * 60 * 1000;

@@ -2,13 +2,12 @@
 
 use rusqlite::{Connection, params};
 
+use crate::answer::write_answer;
 use crate::audit::AuditRecord;
 use crate::error::StoreError;
 use crate::sqlite::{Sqlite, unsigned, write_setting};
 use crate::time::UnixMillis;
-use crate::transaction::{
-    Answer, ChangeState, Committed, IdempotencyKey, JournalRecord, ObjectRow, Revision, Transaction,
-};
+use crate::transaction::{ChangeState, Committed, JournalRecord, ObjectRow, Revision, Transaction};
 
 impl Sqlite {
     /// Returns an error if no group of transactions is open: SQLite ends it by itself when the disk is full.
@@ -93,24 +92,6 @@ impl Sqlite {
             audit_serial: serial,
         })
     }
-}
-
-/// Writes the answer to a request, for the case that the request is repeated.
-pub(crate) fn write_answer(
-    sql: &Connection,
-    key: &IdempotencyKey,
-    answer: &Answer,
-    now: UnixMillis,
-) -> Result<(), StoreError> {
-    sql.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![
-            key.scope,
-            key.key,
-            answer.request_hash,
-            answer.body.to_string(),
-            now.0.cast_signed()
-        ])?;
-    Ok(())
 }
 
 /// Writes journal records and brings the changes to their states.
