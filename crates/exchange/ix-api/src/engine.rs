@@ -343,20 +343,13 @@ impl ExchangeService for Engine {
         {
             return Arc::clone(snapshot);
         }
-        let mut snapshot = Snapshot::new(Arc::clone(&found.exchange), found.revision.0);
-        snapshot.revisions = found
-            .revisions
-            .iter()
-            .map(|(id, revision)| (*id, revision.0))
-            .collect();
-        let services = found.exchange.services.keys();
-        snapshot.realisations = services.map(|id| (*id, found.realisation(*id))).collect();
+        let before = cached.as_ref().map(|(.., snapshot)| &**snapshot);
+        let mut snapshot = Snapshot::of_engine(Arc::clone(&found), before);
         snapshot.switches = found
             .switches
             .iter()
             .map(|(id, status)| (*id, self.health(*id, status)))
             .collect();
-        snapshot.quarantine = Arc::clone(&found.quarantine);
         let snapshot = Arc::new(snapshot);
         *cached = Some((found.serial, found.revision.0, Arc::clone(&snapshot)));
         snapshot

@@ -66,14 +66,17 @@ pub struct Snapshot {
     pub exchange: Arc<Exchange>,
     pub revision: u64,
     /// The revision at which each object was last written; the snapshot's own for objects that are not listed.
-    pub revisions: BTreeMap<ObjectId, u64>,
+    pub(crate) revisions: BTreeMap<ObjectId, u64>,
     /// The realisation of services; planned if a service is not listed.
-    pub realisations: BTreeMap<ServiceId, Realisation>,
+    pub(crate) realisations: BTreeMap<ServiceId, Realisation>,
     /// The switches; unknown if one is not listed.
     pub switches: BTreeMap<SwitchId, SwitchHealth>,
     /// The frames of the ends in quarantine.
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
-    index: OnceLock<Index>,
+    /// The engine's snapshot, which is asked for revisions and realisations instead, when they are needed: to collect those of
+    /// 10,000 services at every event would cost more than all requests.
+    source: Option<Arc<millrace_ix_service::Snapshot>>,
+    index: Arc<OnceLock<Index>>,
 }
 
 /// The ends by service and by connection.
@@ -99,9 +102,41 @@ impl Snapshot {
         }
     }
 
+    /// Returns the engine's snapshot for the API. The index of `before` is kept if both have the same objects.
+    pub(crate) fn of_engine(
+        source: Arc<millrace_ix_service::Snapshot>,
+        before: Option<&Snapshot>,
+    ) -> Snapshot {
+        let same = before.filter(|before| Arc::ptr_eq(&before.exchange, &source.exchange));
+        Snapshot {
+            exchange: Arc::clone(&source.exchange),
+            revision: source.revision.0,
+            quarantine: Arc::clone(&source.quarantine),
+            index: same.map(|before| Arc::clone(&before.index)).unwrap_or_default(),
+            source: Some(source),
+            ..Snapshot::default()
+        }
+    }
+
     /// Returns the revision at which an object was last written.
     pub fn revision_of(&self, object: ObjectId) -> u64 {
-        self.revisions.get(&object).copied().unwrap_or(self.revision)
+        let found = match &self.source {
+            Some(source) => source.revisions.get(&object).map(|revision| revision.0),
+            None => self.revisions.get(&object).copied(),
+        };
+        found.unwrap_or(self.revision)
+    }
+
+    /// Returns the realisation of a service in the switches.
+    pub(crate) fn realisation(&self, service: ServiceId) -> Realisation {
+        match &self.source {
+            Some(source) => source.realisation(service),
+            None => self
+                .realisations
+                .get(&service)
+                .cloned()
+                .unwrap_or(Realisation::Planned),
+        }
     }
 
     /// Returns true if a port has a link; `None` if that is not known.

@@ -7,7 +7,7 @@ mod lan;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use filters::target;
-use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Realisation, Severity, shown};
+use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Severity, shown};
 use millrace_ix_model::{
     Account, AccountId, Config, ConfigId, Connection, ConnectionId, Consent, FilterId, ObjectId,
     OperationKind, Quarantine, Service, ServiceId, ServiceKind, SiteId, Timestamp, User, UserId, VlanConfig,
@@ -348,8 +348,7 @@ impl<'a> Scope<'a> {
 
     /// Returns the state that people see.
     pub(crate) fn shown(&self, id: ServiceId, service: &Service) -> millrace_ix_model::state::ServiceState {
-        let planned = Realisation::Planned;
-        let realisation = self.snapshot.realisations.get(&id).unwrap_or(&planned);
+        let realisation = self.snapshot.realisation(id);
         let consent = match service.consent {
             Consent::NotNeeded | Consent::Accepted => ConsentState::Given,
             Consent::Pending => ConsentState::Pending,
@@ -376,7 +375,7 @@ impl<'a> Scope<'a> {
                     _ => list,
                 }
             });
-        shown(service.state, realisation, consent, &checklist)
+        shown(service.state, &realisation, consent, &checklist)
     }
 
     pub(crate) fn service(&self, id: ServiceId, service: &Service) -> view::Service {
