@@ -185,8 +185,8 @@ fn check(filters: &Filters, snapshot: &Snapshot, account: AccountId, matching: &
     let verdict = filters.check(&snapshot.exchange, account, matching, crate::routing::wall());
     json!({
         "allowed": verdict.allowed,
-        "reason": verdict.reason,
-        "missing": verdict.missing,
+        "reason": verdict.reason.map(|reason| reason.text),
+        "missing": verdict.missing.map(|missing| missing.text),
         "evidence": verdict.evidence,
     })
 }

@@ -1,5 +1,7 @@
+import type { Coded } from "./types";
+
 /** One wrong value of a request, at a JSON pointer into its body. */
-export type InvalidValue = { pointer: string; code: string; detail: string };
+export type InvalidValue = { pointer: string; code: string; detail: string; coded?: Coded[] };
 
 /** A problem document (RFC 9457), as the engine sends for every failed request. */
 export type ProblemDocument = {
@@ -9,6 +11,7 @@ export type ProblemDocument = {
   detail: string;
   next_step?: string | null;
   code?: string | null;
+  coded?: Coded[];
   request_id?: string | null;
   errors?: InvalidValue[];
 };

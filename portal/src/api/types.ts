@@ -11,6 +11,7 @@ export type Vlan = Schemas["Vlan"];
 export type Service = Schemas["Service"];
 export type End = Schemas["End"];
 export type Status = Schemas["Status"];
+export type Coded = Schemas["Coded"];
 export type Stage = Schemas["Stage"];
 export type Hop = Schemas["Hop"];
 export type Filter = Schemas["Filter"];

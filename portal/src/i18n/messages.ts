@@ -21,13 +21,23 @@ export function preferredLanguage(chosen: string | null, offered: readonly strin
   return "en";
 }
 
+/** Returns the id of the words for a code of the engine. */
+export function reasonId(code: string): string {
+  return `reason.${code}`;
+}
+
+/** Returns the messages with the words for the engine's codes. English has none: the engine writes its texts in English. */
+export function withReasons(messages: Messages, reasons: Record<string, string>): Messages {
+  return { ...messages, ...Object.fromEntries(Object.entries(reasons).map(([code, text]) => [reasonId(code), text])) };
+}
+
 /** Loads the messages of one language. Each language is a file of its own, so that a browser loads only one. */
 export async function loadMessages(language: Language): Promise<Messages> {
   switch (language) {
     case "ja":
-      return (await import("./ja.json")).default;
+      return withReasons((await import("./ja.json")).default, (await import("./reasons.ja.json")).default);
     case "ko":
-      return (await import("./ko.json")).default;
+      return withReasons((await import("./ko.json")).default, (await import("./reasons.ko.json")).default);
     case "en":
       return (await import("./en.json")).default;
   }

@@ -1,16 +1,27 @@
-import { createContext, useCallback, useContext, useEffect, useState, type ReactNode } from "react";
+import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
 import { I18nProvider } from "react-aria-components";
 import { IntlProvider, useIntl } from "react-intl";
 
-import { LANGUAGES, loadMessages, preferredLanguage, type Language, type MessageId, type Messages } from "./messages";
+import type { Coded } from "../api/types";
+import { LANGUAGES, loadMessages, preferredLanguage, reasonId, type Language, type MessageId, type Messages } from "./messages";
 
 export type Values = Record<string, string | number | Date>;
-export type Translate = (id: MessageId, values?: Values) => string;
+/** Renders messages; `reason` renders what the engine says, and returns its English text where the language has no words for it. */
+export type Translate = ((id: MessageId, values?: Values) => string) & { reason: (coded: readonly Coded[] | undefined, text: string) => string };
 
 /** Returns a function that renders messages in the chosen language. */
 export function useText(): Translate {
   const intl = useIntl();
-  return useCallback((id, values) => intl.formatMessage({ id }, values), [intl]);
+  return useMemo(() => {
+    const t = (id: MessageId, values?: Values) => intl.formatMessage({ id }, values);
+    const reason = (coded: readonly Coded[] | undefined, text: string) => {
+      const isKnown = coded?.length && coded.every(({ code }) => reasonId(code) in intl.messages);
+      if (!isKnown) return text;
+      const sentences = coded.map(({ code, values }) => intl.formatMessage({ id: reasonId(code) }, values));
+      return sentences.reduce((one, other) => t("text.sentences", { one, other }));
+    };
+    return Object.assign(t, { reason });
+  }, [intl]);
 }
 
 const Chosen = createContext<{ language: Language; choose: (language: Language) => void }>({

@@ -63,7 +63,7 @@ function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: (b
   return (
     <li className="card">
       <code className="card-title">{suggestion.matching}</code>
-      <p>{suggestion.why}</p>
+      <p>{t.reason(suggestion.coded, suggestion.why)}</p>
       <div className="row spread">
         <span>
           <State tone="ok">{t("attack.covers", { share: percent(suggestion.covers) })}</State> <State tone={suggestion.collateral > 0.01 ? "wait" : "off"}>{t("attack.collateral", { share: percent(suggestion.collateral) })}</State>
@@ -103,7 +103,7 @@ export function ManualFilter({ destination, make, label }: { destination: string
         setErrors(found);
         if (Object.keys(found).length > 0) return Promise.reject(new InvalidField(t("form.incomplete")));
         return make(filterOf(draft)).catch((error: unknown) => {
-          setErrors(filterErrors(error));
+          setErrors(filterErrors(t, error));
           throw error;
         });
       }}

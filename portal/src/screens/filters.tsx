@@ -61,7 +61,7 @@ function Row({ filter, operator }: { filter: Filter; operator: boolean }) {
       <td data-label={t("services.state")}>
         <span className="stack tight">
           <StateOf state={filter.state} />
-          {filter.reason ? <small className="reason">{filter.reason}</small> : null}
+          {filter.reason ? <small className="reason">{t.reason(filter.coded, filter.reason)}</small> : null}
         </span>
       </td>
       <td data-label={t("filters.action")}>
@@ -144,7 +144,7 @@ function Explained({ found }: { found: Explanation }) {
           <li key={step.filter.id} className="row">
             <State tone={step.applies ? "bad" : step.matches ? "wait" : "off"}>{t(step.applies ? "explain.applies" : step.matches ? "explain.matches" : "explain.other")}</State>
             <code>{step.filter.matching}</code>
-            <span className="quiet">{step.why}</span>
+            <span className="quiet">{t.reason(step.coded, step.why)}</span>
           </li>
         ))}
       </ol>

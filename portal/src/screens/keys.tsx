@@ -139,6 +139,7 @@ function Password() {
   const change = useOrder(keyOrder.password);
   const [missing, setMissing] = useState<{ present?: string; next?: string }>({});
   const error = change.error instanceof RequestError ? change.error : undefined;
+  const wrong = error?.at("/new");
   const submit = () => {
     const absent = { ...(present === "" ? { present: t("signin.passwordMissing") } : {}), ...(next.length < 12 ? { next: t("password.short") } : {}) };
     setMissing(absent);
@@ -151,7 +152,7 @@ function Password() {
         {error && !error.problem?.errors?.length ? <Notice tone="bad" title={explain(t, error)} live /> : null}
         <input type="text" autoComplete="username" value={me.name} readOnly hidden />
         <TextField label={t("password.present")} type="password" value={present} onChange={setPresent} autoComplete="current-password" error={missing.present ?? (error?.at("/present") ? t("problem.credentials") : undefined)} />
-        <TextField label={t("password.new")} hint={t("password.hint")} type="password" value={next} onChange={setNext} autoComplete="new-password" error={missing.next ?? error?.at("/new")?.detail} />
+        <TextField label={t("password.new")} hint={t("password.hint")} type="password" value={next} onChange={setNext} autoComplete="new-password" error={missing.next ?? (wrong ? t.reason(wrong.coded, wrong.detail) : undefined)} />
         <div>
           <Button type="submit" isPending={change.isPending}>
             {t("password.change")}

@@ -85,7 +85,7 @@ export function QuarantineChecklist({ list }: { list: Checklist }) {
               <li key={`${finding.at} ${index}`}>
                 <details open={index === 0}>
                   <summary>
-                    {finding.text} <span className="quiet">×{finding.count}</span> <Age at={finding.at} />
+                    {t.reason(finding.coded, finding.text)} <span className="quiet">×{finding.count}</span> <Age at={finding.at} />
                   </summary>
                   <pre className="frame" tabIndex={0} aria-label={t("quarantine.bytes")}>
                     {hexRows(finding.frame)}

@@ -55,7 +55,7 @@ export function problemsOf(t: Translate, error: unknown): FieldProblem[] {
       const found = pattern.exec(value.pointer);
       if (found) {
         const part = found[1] === "capacity_mbps" ? "rate" : (found[1] ?? "");
-        return { field: field.endsWith("-") ? field + part : field, message: value.detail };
+        return { field: field.endsWith("-") ? field + part : field, message: t.reason(value.coded, value.detail) };
       }
     }
     return { field: "order-form", message: explain(t, error) };

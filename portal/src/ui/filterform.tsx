@@ -53,9 +53,12 @@ export function checkFilter(t: Translate, draft: FilterDraft): FilterErrors {
 }
 
 /** Returns the errors that the engine names, at their fields. */
-export function filterErrors(error: unknown): FilterErrors {
+export function filterErrors(t: Translate, error: unknown): FilterErrors {
   if (!(error instanceof RequestError)) return {};
-  const at = (pointer: string) => error.at(pointer)?.detail;
+  const at = (pointer: string) => {
+    const found = error.at(pointer);
+    return found ? t.reason(found.coded, found.detail) : undefined;
+  };
   const destination = at("/destination");
   const source = at("/source");
   const sourcePorts = at("/source_ports");

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 
 import { RequestError } from "../api/problem";
 import { Age } from "../i18n/format";
-import { useText, type Translate } from "../i18n/text";
+import { useLanguage, useText, type Translate } from "../i18n/text";
 import type { MessageId } from "../i18n/messages";
 import { Button, Notice, Skeleton } from "./parts";
 
@@ -22,6 +22,8 @@ const EXPLAINED: Record<string, MessageId> = {
   locked: "problem.locked",
   "not-owner": "problem.notOwner",
   "session-required": "problem.sessionRequired",
+  "key-reused": "problem.keyReused",
+  "no-second-factor": "problem.noSecondFactor",
   "not-found": "problem.notFound",
   forbidden: "problem.forbidden",
   stale: "problem.stale",
@@ -30,14 +32,14 @@ const EXPLAINED: Record<string, MessageId> = {
   busy: "problem.busy",
 };
 
-/** Returns the words for what went wrong. Reasons that have no translation are shown as the engine wrote them. */
+/** Returns the words for what went wrong. A reason without a translation is shown as the engine wrote it. */
 export function explain(t: Translate, error: unknown): string {
   if (!(error instanceof RequestError) || !error.problem) return t("problem.network");
   const { problem } = error;
   const kind = problem.type.split("/").pop() ?? "";
   const known = (problem.code && EXPLAINED[problem.code]) || EXPLAINED[kind];
-  if (!known) return problem.detail;
-  return t(known, { seconds: error.retryAfter ?? 0, detail: problem.detail });
+  const detail = t.reason(problem.coded, problem.detail);
+  return known ? t(known, { seconds: error.retryAfter ?? 0, detail }) : detail;
 }
 
 /** Says what happened, whether the page tries again, and gives the next step. */
@@ -45,10 +47,13 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
   const t = useText();
   const transient = error instanceof RequestError && error.isTransient;
   const problem = error instanceof RequestError ? error.problem : undefined;
+  const { language } = useLanguage();
+  // The engine writes next steps in English only; in other languages the reason says them.
+  const next = language === "en" || !problem?.coded?.length ? problem?.next_step : null;
   return (
     <Notice tone="bad" title={explain(t, error)} live>
       <div className="stack tight">
-        {problem?.next_step ? <p>{problem.next_step}</p> : null}
+        {next ? <p>{next}</p> : null}
         {transient ? <p>{t("load.retrying")}</p> : null}
         <div className="row">
           {retry ? <Button onPress={retry}>{t("act.retry")}</Button> : null}

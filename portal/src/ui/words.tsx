@@ -105,11 +105,11 @@ const STATUS: Record<string, MessageId> = {
   failed: "status.failed",
 };
 
-/** Returns a fact about a state in the reader's language; facts with details stay as the engine wrote them. */
+/** Returns a fact about a state in the reader's language; facts with details come from their codes. */
 export function statusText(t: Translate, status: Status, can: readonly string[] = []): string {
   if (status.tag === "waiting_for_peer" && can.includes("accept")) return t("status.waitingForYou");
   const known = STATUS[status.tag];
-  return known ? t(known) : status.message;
+  return known ? t(known) : t.reason(status.coded, status.message);
 }
 
 const KINDS: Record<string, MessageId> = {

@@ -29,7 +29,7 @@ export const journeys = [
       await page.getByRole("button", { name: t("webhook.add") }).click();
       await dialogOf(page).getByLabel(t("webhook.url")).fill("https://127.0.0.1/hook");
       await dialogOf(page).getByRole("button", { name: t("webhook.add") }).click();
-      await dialogOf(page).getByText(/not a host of the Internet/).waitFor();
+      await dialogOf(page).getByText(t("reason.url-private", { host: "127.0.0.1" })).waitFor();
       await dialogOf(page).getByLabel(t("webhook.url")).fill("https://noc.example.net/hook");
       await dialogOf(page).getByRole("button", { name: t("webhook.add") }).click();
       await page.getByText(/^whsec_/).waitFor();

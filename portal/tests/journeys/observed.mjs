@@ -27,6 +27,7 @@ export const journeys = [
       await page.getByText(t("state.testing")).first().waitFor();
       await post("quarantine/dirty");
       await page.getByText(t("quarantine.failing", { count: 1 })).waitFor();
+      await page.getByText(t("reason.frame-protocol", { name: "LLDP" })).first().waitFor();
       await page.getByText(t("check.lldpFix")).waitFor();
       await page.getByText("88 cc").waitFor();
       await post("quarantine/passed");
@@ -121,7 +122,7 @@ export const journeys = [
       await dialog.getByText(t("filterForm.destinationMissing")).waitFor();
       await page.locator("input#filter-destination, #filter-destination input").fill("192.0.2.1");
       await dialog.getByRole("button", { name: t("filterForm.title") }).click();
-      await dialog.getByText(/route object/).first().waitFor();
+      await dialog.getByText(t("reason.no-object", { kind: "route", destination: "192.0.2.1/32", origins: "AS64500" })).first().waitFor();
       await page.locator("input#filter-destination, #filter-destination input").fill("203.0.113.40");
       await dialog.getByRole("button", { name: t("filterForm.title") }).click();
       await dialog.waitFor({ state: "hidden" });
@@ -134,7 +135,9 @@ export const journeys = [
       const { page, t } = await as("ann", "/filters");
       const row = page.locator("tr", { hasText: "redirect 64500:100" });
       await row.getByText(t("state.refused")).waitFor();
-      await row.getByText(/no route object or ROA names AS64500/).waitFor();
+      for (const code of ["no-object", "missing-object"]) {
+        await row.getByText(t(`reason.${code}`, { kind: "route", destination: "192.0.2.0/24", prefix: "192.0.2.0/24", origins: "AS64500" })).waitFor();
+      }
       await page.getByRole("button", { name: t("filters.recheck") }).click();
       await page.getByText(t("filters.rechecked")).waitFor();
     },

@@ -21,7 +21,15 @@ export function totp(secret = SECRET, at = Date.now()) {
   return String((tag.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
 }
 
-const MESSAGES = Object.fromEntries(["en", "ja", "ko"].map((language) => [language, JSON.parse(readFileSync(new URL(`../../src/i18n/${language}.json`, import.meta.url), "utf8"))]));
+const read = (path) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8"));
+/** The words for the engine's reasons; English is what the engine itself writes. */
+const reasons = (language) => read(language === "en" ? "../../reasons.json" : `../../src/i18n/reasons.${language}.json`);
+const MESSAGES = Object.fromEntries(
+  ["en", "ja", "ko"].map((language) => [
+    language,
+    { ...read(`../../src/i18n/${language}.json`), ...Object.fromEntries(Object.entries(reasons(language)).map(([code, text]) => [`reason.${code}`, text])) },
+  ]),
+);
 
 /** Returns a function that renders the page's messages in a language. */
 export function texts(language) {

@@ -88,7 +88,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                         ];
                         service.offend(
                             Check::Lldp,
-                            "LLDP from 02:00:00:00:64:01 (EtherType 0x88cc)",
+                            &millrace_ix_model::reason::frame_protocol("LLDP"),
                             &frame,
                         );
                     }

@@ -10,7 +10,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use millrace_ix_model::permission::is_permitted;
-use millrace_ix_model::{Actor, Key, ObjectId, OperationKind, Relation};
+use millrace_ix_model::{Actor, Key, ObjectId, OperationKind, Relation, reason};
 
 use crate::app::{App, actor_of};
 use crate::problem::{Problem, ProblemKind};
@@ -61,7 +61,7 @@ impl Principal {
         if self.may_somewhere(kind) {
             return Ok(());
         }
-        Err(Problem::new(ProblemKind::Forbidden, "your roles do not permit this").with_code("forbidden"))
+        Err(Problem::because(ProblemKind::Forbidden, reason::forbidden()).with_code("forbidden"))
     }
 }
 
@@ -129,8 +129,8 @@ pub(crate) fn key_user(
         return Ok(None);
     };
     if record.scope == KeyScope::Read && !matches!(*method, Method::GET | Method::HEAD) {
-        let detail = "this API key may only read: expected a key with the scope `write`";
-        return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"));
+        let problem = Problem::because(ProblemKind::Forbidden, reason::read_only_key());
+        return Err(problem.with_code("forbidden"));
     }
     let now = app.now();
     if record
@@ -205,9 +205,8 @@ impl<K: Key> Access<K> {
             return Ok(());
         }
         let object: ObjectId = self.id.into();
-        let detail =
-            format!("your roles do not permit this for {object}: ask an administrator of the account");
-        Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"))
+        let reason = reason::forbidden_object(object);
+        Err(Problem::because(ProblemKind::Forbidden, reason).with_code("forbidden"))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use millrace_ix_model::{AccountId, Actor, Timestamp, UserId};
+use millrace_ix_model::{AccountId, Actor, Timestamp, UserId, reason};
 use millrace_types::Time;
 use tokio::sync::Semaphore;
 
@@ -281,7 +281,10 @@ impl From<ServiceError> for Problem {
             ServiceError::Refused(refusal) => crate::refusal::problem(&refusal),
             ServiceError::Stale { .. } => Problem::new(ProblemKind::Stale, detail)
                 .with_next_step("read the object again, and order with its new ETag in If-Match"),
-            ServiceError::KeyReused => Problem::new(ProblemKind::Conflict, detail).with_code("key-reused"),
+            ServiceError::KeyReused => {
+                Problem::because(ProblemKind::Conflict, reason::idempotency_key_reused())
+                    .with_code("key-reused")
+            }
             ServiceError::Unavailable { .. } => Problem::new(ProblemKind::Unavailable, detail).retry_after(5),
         }
     }

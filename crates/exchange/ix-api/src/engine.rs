@@ -7,7 +7,9 @@ use std::time::{Instant, SystemTime};
 
 use millrace_ix_engine::SyncState;
 use millrace_ix_filter::SessionKind;
-use millrace_ix_model::{AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp};
+use millrace_ix_model::{
+    AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
+};
 use millrace_ix_samples::{Shared, Traffic};
 use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, ServiceEvent, Unconfirmed};
 use millrace_ix_store::{
@@ -20,8 +22,8 @@ use crate::counters::FilterCounters;
 use crate::observed::{Attack, FilterCounter, Load, Session, Target, Verdict};
 use crate::samples;
 use crate::service::{
-    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, NO_OWNERSHIP, Order, Outcome,
-    PlannedEntries, Reply, ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
+    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
+    ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
 use crate::session::{CredentialError, CredentialStore};
 
@@ -263,7 +265,7 @@ impl ExchangeService for Engine {
     fn check_filter(&self, account: AccountId, matching: &FilterMatch) -> Verdict {
         let Some(filters) = &self.filters else {
             return Verdict {
-                reason: Some(NO_OWNERSHIP.to_owned()),
+                reason: Some(reason::ownership_unchecked()),
                 ..Verdict::default()
             };
         };

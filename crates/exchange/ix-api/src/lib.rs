@@ -8,6 +8,10 @@
 //! Nothing here decides what is permitted: that is one table of `millrace-ix-model`. [`ExchangeService`] is the engine.
 
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::result_large_err,
+    reason = "a problem is the answer to a request: a handler makes one at most"
+)]
 
 mod access;
 mod app;

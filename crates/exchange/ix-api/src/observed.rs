@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use millrace_ix_model::{AccountId, FilterAction, FilterMatch, Prefix, Timestamp};
+use millrace_ix_model::{AccountId, FilterAction, FilterMatch, Prefix, Reason, Timestamp};
 pub use millrace_ix_service::{Check, Finding, Quarantined};
 
 /// Rates of a connection, a trunk or the whole exchange in bit/s. `in` is towards the exchange.
@@ -32,10 +32,10 @@ pub struct FilterCounter {
 pub struct Verdict {
     /// True if the account owns the destination and the switches can do the filter.
     pub allowed: bool,
-    /// The reason of a refusal in words.
-    pub reason: Option<String>,
+    /// The reason of a refusal.
+    pub reason: Option<Reason>,
     /// The object that is missing, such as a route object.
-    pub missing: Option<String>,
+    pub missing: Option<Reason>,
     /// The objects on which a permission stands.
     pub evidence: Vec<String>,
 }
@@ -99,8 +99,7 @@ pub struct Suggestion {
     pub covers: f64,
     /// The share of the usual traffic that it covers, 0 to 1.
     pub collateral: f64,
-    /// The reason in words.
-    pub why: String,
+    pub why: Reason,
 }
 
 /// A BGP session.

@@ -3,8 +3,11 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use millrace_ix_model::{Reason, reason};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::view::{Coded, coded};
 
 /// The kind of a problem. Its name is the last part of the document's `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +119,10 @@ pub struct InvalidValue {
     pub code: String,
     /// The reason in words.
     pub detail: String,
+    /// The sentences of the reason, for words in other languages; none if it has no code.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub coded: Vec<Coded>,
 }
 
 /// A problem document (RFC 9457).
@@ -137,6 +144,10 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = Option<String>)]
     pub code: Option<&'static str>,
+    /// The sentences of `detail`, for words in other languages; none if it has no code.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub coded: Vec<Coded>,
     /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = Option<String>)]
@@ -160,6 +171,7 @@ impl Problem {
             status: kind.status(),
             detail: detail.into(),
             code: None,
+            coded: Vec::new(),
             next_step: None,
             errors: Vec::new(),
             retry_after: None,
@@ -168,7 +180,14 @@ impl Problem {
 
     /// Returns the problem of an object that does not exist, or that the actor may not see. Both are the same answer.
     pub fn absent(id: impl std::fmt::Display) -> Problem {
-        Problem::new(ProblemKind::NotFound, format!("there is no {id}"))
+        Problem::because(ProblemKind::NotFound, reason::not_found(id))
+    }
+
+    /// Returns a problem of a kind with a reason that the page has words for.
+    pub fn because(kind: ProblemKind, reason: Reason) -> Problem {
+        let mut problem = Problem::new(kind, reason.text);
+        problem.coded = coded(&reason.coded);
+        problem
     }
 
     /// Adds the reason as a word.
@@ -193,6 +212,7 @@ impl Problem {
             pointer: pointer.into(),
             code: code.into(),
             detail,
+            coded: self.coded.clone(),
         });
         self
     }

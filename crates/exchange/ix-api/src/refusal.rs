@@ -1,6 +1,6 @@
 //! The model's refusals as problem documents.
 
-use millrace_ix_model::{Refusal, RefusalCode};
+use millrace_ix_model::{Reason, Refusal, RefusalCode};
 
 use crate::problem::{Problem, ProblemKind};
 
@@ -29,7 +29,11 @@ pub(crate) fn problem(refusal: &Refusal) -> Problem {
         RefusalCode::Forbidden => "forbidden",
         RefusalCode::Invalid => "invalid",
     };
-    let problem = Problem::new(kind, refusal.message.clone()).with_code(code);
+    let reason = Reason {
+        text: refusal.message.clone(),
+        coded: refusal.coded.clone(),
+    };
+    let problem = Problem::because(kind, reason).with_code(code);
     match &refusal.field {
         Some(field) => problem.with_error(format!("/{}", field.replace('.', "/")), code),
         None => problem,

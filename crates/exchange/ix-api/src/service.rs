@@ -12,7 +12,7 @@ use std::time::Duration;
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
     AccountId, Actor, Applied, ConfigId, ConnectionId, Exchange, FilterId, FilterMatch, ObjectId, Operation,
-    PortId, Prefix, Refusal, ServiceId, SwitchId, Timestamp,
+    PortId, Prefix, Refusal, ServiceId, SwitchId, Timestamp, reason,
 };
 use millrace_ix_samples::Traffic;
 use millrace_ix_service::Unconfirmed;
@@ -331,10 +331,6 @@ pub struct Event {
 /// The answer of a call that may wait.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, ServiceError>> + Send + 'a>>;
 
-/// The reason for which an exchange without routes and registries refuses filters.
-pub(crate) const NO_OWNERSHIP: &str =
-    "this exchange does not check who owns an address: ask its staff for the filter";
-
 /// The engine.
 pub trait ExchangeService: Send + Sync {
     /// Returns the newest snapshot.
@@ -364,7 +360,7 @@ pub trait ExchangeService: Send + Sync {
     /// Returns if an account may have a filter. An engine that knows no routes permits none.
     fn check_filter(&self, _account: AccountId, _matching: &FilterMatch) -> Verdict {
         Verdict {
-            reason: Some(NO_OWNERSHIP.to_owned()),
+            reason: Some(reason::ownership_unchecked()),
             ..Verdict::default()
         }
     }

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use millrace_ix_model::{
-    AccountId, Exchange, FilterId, FilterMatch, FilterState, FragmentMatch, Ports, Timestamp,
+    AccountId, Exchange, FilterId, FilterMatch, FilterState, FragmentMatch, Ports, Reason, Timestamp, reason,
 };
 
 /// A packet as filters see it.
@@ -35,55 +35,65 @@ pub struct Step {
     pub matches: bool,
     /// True for the one filter that decides.
     pub applies: bool,
-    /// The reason in words.
-    pub why: String,
+    pub why: Reason,
 }
 
+/// The reason for which a value of a packet is not the expected one.
+type Compared = fn(u8, u8) -> Reason;
+
 /// Returns the first field that does not match, with the reason; `None` if the packet matches.
-fn mismatch(matching: &FilterMatch, packet: &Packet) -> Option<String> {
+fn mismatch(matching: &FilterMatch, packet: &Packet) -> Option<Reason> {
     let has_header = packet.fragment != FragmentMatch::Later;
     if !matching.destination.contains(packet.destination) {
-        return Some(format!(
-            "{} is not in {}",
-            packet.destination, matching.destination
+        return Some(reason::packet_destination(
+            packet.destination,
+            matching.destination,
         ));
     }
     if let Some(source) = matching.source
         && !source.contains(packet.source)
     {
-        return Some(format!("the source {} is not in {source}", packet.source));
+        return Some(reason::packet_source(packet.source, source));
     }
     if let Some(protocol) = matching.protocol
         && protocol != packet.protocol
     {
-        return Some(format!("protocol {}: expected {protocol}", packet.protocol));
+        return Some(reason::packet_protocol(packet.protocol, protocol));
     }
     let ports = [
-        ("source port", &matching.source_ports, packet.source_port),
         (
-            "destination port",
+            &matching.source_ports,
+            packet.source_port,
+            reason::packet_source_port(packet.source_port),
+        ),
+        (
             &matching.destination_ports,
             packet.destination_port,
+            reason::packet_destination_port(packet.destination_port),
         ),
     ];
-    for (name, ranges, port) in ports {
+    for (ranges, port, reason) in ports {
         let within = |range: &Ports| (range.first..=range.last).contains(&port);
         if !ranges.is_empty() && !has_header {
-            return Some(format!("a fragment after the first has no {name}"));
+            return Some(reason::packet_without_ports());
         }
         if !ranges.is_empty() && !ranges.iter().any(within) {
-            return Some(format!("{name} {port} is not meant"));
+            return Some(reason);
         }
     }
     let octets = [
-        ("ICMP type", matching.icmp_type, packet.icmp_type),
-        ("ICMP code", matching.icmp_code, packet.icmp_code),
+        (
+            matching.icmp_type,
+            packet.icmp_type,
+            reason::packet_icmp_type as Compared,
+        ),
+        (matching.icmp_code, packet.icmp_code, reason::packet_icmp_code),
     ];
-    for (name, expected, value) in octets {
+    for (expected, value, differs) in octets {
         match expected {
-            Some(_) if !has_header => return Some(format!("a fragment after the first has no {name}")),
+            Some(_) if !has_header => return Some(reason::packet_without_icmp()),
             Some(expected) if expected != value => {
-                return Some(format!("{name} {value}: expected {expected}"));
+                return Some(differs(value, expected));
             }
             _ => {}
         }
@@ -91,7 +101,7 @@ fn mismatch(matching: &FilterMatch, packet: &Packet) -> Option<String> {
     if let Some(flags) = matching.tcp_flags
         && (!has_header || packet.tcp_flags & flags.mask != flags.value)
     {
-        return Some(format!("TCP flags {:#x} are not meant", packet.tcp_flags));
+        return Some(reason::packet_tcp_flags(format_args!("{:#x}", packet.tcp_flags)));
     }
     if let Some(fragment) = matching.fragment {
         let is_meant = match fragment {
@@ -99,11 +109,11 @@ fn mismatch(matching: &FilterMatch, packet: &Packet) -> Option<String> {
             other => packet.fragment == other,
         };
         if !is_meant {
-            return Some("another part of a fragmented packet is meant".to_owned());
+            return Some(reason::packet_fragment());
         }
     }
     match matching.dscp {
-        Some(dscp) if dscp != packet.dscp => Some(format!("DSCP {}: expected {dscp}", packet.dscp)),
+        Some(dscp) if dscp != packet.dscp => Some(reason::packet_dscp(packet.dscp, dscp)),
         _ => None,
     }
 }
@@ -128,18 +138,18 @@ pub fn explain(exchange: &Exchange, account: AccountId, packet: &Packet, now: Ti
     for (id, filter) in filters {
         let is_foreign =
             !filter.peers.is_empty() && !packet.from.is_some_and(|from| filter.peers.contains(&from));
-        let mismatches: Vec<Option<String>> = filter
+        let mismatches: Vec<Option<Reason>> = filter
             .matches()
             .map(|matching| mismatch(matching, packet))
             .collect();
         let matches = !is_foreign && mismatches.iter().any(Option::is_none);
         let applies = matches && !decided;
         let why = if is_foreign {
-            "the packet does not come from a peer that the filter names".to_owned()
+            reason::packet_of_another_peer()
         } else if applies {
-            "the first filter that means the packet".to_owned()
+            reason::filter_decides()
         } else if matches {
-            "an earlier filter applies".to_owned()
+            reason::filter_after_another()
         } else {
             mismatches.into_iter().flatten().next().unwrap_or_default()
         };

@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bgp::Attributes;
-use millrace_ix_model::{AccountId, Exchange, FilterMatch, Prefix, Timestamp};
+use millrace_ix_model::{AccountId, Exchange, FilterMatch, Prefix, Reason, Timestamp, reason};
 
 use crate::authority::{Authority, PeerInfo, SessionKind};
 use crate::evidence::{RouteObjects, Validity, VrpState, covering};
@@ -26,16 +26,12 @@ pub enum Finding {
     },
     /// The account does not own the prefix.
     NotOwned {
-        /// The reason in words.
-        reason: String,
+        reason: Reason,
         /// The object that is missing.
-        missing: String,
+        missing: Reason,
     },
     /// The evidence is not at hand: active filters stay, new ones need an operator.
-    Unknown {
-        /// The reason in words.
-        reason: String,
-    },
+    Unknown { reason: Reason },
 }
 
 /// A [`Finding`] for pages and the API, with the feasibility in the switches.
@@ -44,9 +40,9 @@ pub struct Verdict {
     /// True if the filter may become active.
     pub allowed: bool,
     /// The reason of a refusal.
-    pub reason: Option<String>,
+    pub reason: Option<Reason>,
     /// The object that is missing.
-    pub missing: Option<String>,
+    pub missing: Option<Reason>,
     /// The objects that prove ownership.
     pub evidence: Vec<String>,
 }
@@ -116,19 +112,15 @@ impl Index {
         self.asns.get(&account).cloned().unwrap_or_default()
     }
 
-    /// Returns the AS numbers in words: "AS64500" or "AS64500 or another of AS-EXAMPLE".
+    /// Returns the AS numbers and the AS-SET of an account in words: "AS64500, AS-EXAMPLE".
     fn origins(&self, account: AccountId) -> String {
-        let asns = self.asns(account);
-        let numbers: Vec<String> = asns.iter().map(|asn| format!("AS{asn}")).collect();
-        let numbers = if numbers.is_empty() {
-            "an AS of the account (it has none)".to_owned()
-        } else {
-            numbers.join(" or ")
-        };
-        match self.as_sets.get(&account) {
-            Some(as_set) => format!("{numbers}, or another of {as_set}"),
-            None => numbers,
+        let numbers = self.asns(account).into_iter().map(|asn| format!("AS{asn}"));
+        let all: Vec<String> = numbers.chain(self.as_sets.get(&account).cloned()).collect();
+        if all.is_empty() {
+            // The account has no AS.
+            return account.to_string();
         }
+        all.join(", ")
     }
 }
 
@@ -176,7 +168,7 @@ impl Authority {
         matching: &FilterMatch,
         now: Timestamp,
     ) -> Verdict {
-        let refused = |reason: String, missing| Verdict {
+        let refused = |reason: Reason, missing| Verdict {
             reason: Some(reason),
             missing,
             ..Verdict::default()
@@ -218,18 +210,14 @@ impl Authority {
                     covering.iter().map(|(_, _, asn)| format!("AS{asn}")).collect();
                 let others: Vec<String> = others.into_iter().collect();
                 return Finding::NotOwned {
-                    reason: format!(
-                        "RPKI: {destination} is covered by ROAs for {} only: expected one for {origins}",
-                        others.join(", ")
-                    ),
-                    missing: format!("ROA for {prefix} with origin {origins}"),
+                    reason: reason::roa_of_others(destination, others.join(", "), &origins),
+                    missing: reason::missing_roa(prefix, &origins),
                 };
             }
         }
         if matches!(self.vrps, VrpState::Stale) {
             return Finding::Unknown {
-                reason: "the RPKI caches do not answer: ask the exchange's operator, or try again later"
-                    .to_owned(),
+                reason: reason::rpki_away(),
             };
         }
         match objects {
@@ -242,23 +230,24 @@ impl Authority {
             }
             Some(_) => {
                 return Finding::Unknown {
-                    reason: "the routing registry does not answer: ask the exchange's operator, or try again later".to_owned(),
+                    reason: reason::registry_away(),
                 };
             }
             None => {}
         }
         let kind = if destination.is_ipv6() { "route6" } else { "route" };
-        let object = match objects {
-            Some(_) => format!("{kind} object or ROA"),
-            None => "ROA".to_owned(),
-        };
         let announced = self
             .announced_by(index, account, destination)
             .unwrap_or(destination);
-        Finding::NotOwned {
-            reason: format!("no {object} covers {destination} with origin {origins}"),
-            missing: format!("{object} for {announced} with origin {origins}"),
-        }
+        // Without a registry only a ROA can help.
+        let (reason, missing) = if objects.is_some() {
+            let missing = reason::missing_object(kind, announced, &origins);
+            (reason::no_object(kind, destination, &origins), missing)
+        } else {
+            let missing = reason::missing_roa(announced, &origins);
+            (reason::no_roa(destination, &origins), missing)
+        };
+        Finding::NotOwned { reason, missing }
     }
 
     /// Returns the longest prefix that the account announces and that covers the destination.
@@ -272,7 +261,7 @@ impl Authority {
 
     fn alive(&self, index: &Index, account: AccountId, destination: Prefix, is_flowspec: bool) -> Finding {
         let origins = index.origins(account);
-        let missing = || format!("BGP route that covers {destination}, from {origins}");
+        let missing = || reason::missing_route(destination, &origins);
         let mut invalid = None;
         for prefix in covering(destination) {
             let paths = self.paths(index, prefix);
@@ -287,48 +276,42 @@ impl Authority {
                 _ => true,
             };
             if let Some(path) = own.iter().find(is_valid) {
-                if is_flowspec && let Some(other) = self.more_specific(index, account, path, destination) {
+                if is_flowspec
+                    && let Some((prefix, path)) = self.more_specific(index, account, path, destination)
+                {
                     return Finding::NotOwned {
-                        reason: format!(
-                            "RFC 9117: another network announces a part of {destination}: {other}"
-                        ),
-                        missing: format!("withdrawal of that {other}, or a rule for a smaller destination"),
+                        reason: reason::part_of_another(destination, prefix, &path),
+                        missing: reason::missing_withdrawal(prefix, &path),
                     };
                 }
                 let evidence = vec![path.words(prefix)];
                 return Finding::Owned { evidence };
             }
             if let Some(path) = own.first() {
-                invalid = Some(path.words(prefix));
+                invalid = Some(reason::rpki_invalid(prefix, &path.attributes.as_path));
             }
             if let (true, Some(other)) = (is_flowspec, paths.first()) {
                 return Finding::NotOwned {
-                    reason: format!(
-                        "RFC 9117: the best match for {destination} is another network's {}",
-                        other.words(prefix)
-                    ),
+                    reason: reason::best_match_of_another(destination, prefix, &other.attributes.as_path),
                     missing: missing(),
                 };
             }
         }
-        let reason = match invalid {
-            Some(words) => format!("RPKI-invalid: the {words}"),
-            None => format!("no live route of the account covers {destination}"),
-        };
+        let reason = invalid.unwrap_or_else(|| reason::no_live_route(destination));
         Finding::NotOwned {
             reason,
             missing: missing(),
         }
     }
 
-    /// Returns a route to a part of the destination from another neighbouring AS (RFC 9117, section 4.1, rule c).
+    /// Returns prefix and AS path of a route to a part of the destination from another neighbouring AS (RFC 9117, section 4.1, rule c).
     fn more_specific(
         &self,
         index: &Index,
         account: AccountId,
         best: &Path<'_>,
         destination: Prefix,
-    ) -> Option<String> {
+    ) -> Option<(Prefix, String)> {
         let bgp = |prefix: Prefix| millrace_bgp::Prefix::new(prefix.address(), prefix.len());
         let first_as = best.attributes.as_path.first();
         for neighbour in self.neighbours.values() {
@@ -336,11 +319,7 @@ impl Authority {
                 let is_own = route.attributes.as_path.first() == first_as
                     || index.account(&neighbour.info, &route.attributes) == Some(account);
                 if !is_own && !self.asks_for_drop(&route.attributes) {
-                    let path = Path {
-                        account: None,
-                        attributes: &route.attributes,
-                    };
-                    return Some(path.words(crate::prefix(prefix)?));
+                    return Some((crate::prefix(prefix)?, route.attributes.as_path.to_string()));
                 }
             }
         }

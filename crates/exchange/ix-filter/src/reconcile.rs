@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ix_model::{
-    AccountId, Exchange, Filter, FilterId, FilterOrigin, FilterState, Operation, Prefix, Timestamp,
-    filter_rank,
+    AccountId, Exchange, Filter, FilterId, FilterOrigin, FilterState, Operation, Prefix, Reason, Timestamp,
+    filter_rank, reason,
 };
 use millrace_ix_plan::filter_entries;
 
@@ -12,6 +12,9 @@ use crate::authority::{Authority, Budget};
 use crate::ownership::{Finding, Index};
 use crate::reference::{PREFIX, peer_of};
 use crate::rule::Desired;
+
+/// The words between the reason of a refusal and the object that is missing.
+const MISSING: &str = "; missing: ";
 
 /// The largest number of live filters of an account.
 const FILTERS_MAX: usize = 500;
@@ -57,7 +60,7 @@ struct Comparison {
 const fn is_live(state: &FilterState) -> bool {
     matches!(
         state,
-        FilterState::Checked | FilterState::Active | FilterState::Suspended { .. }
+        FilterState::Checked | FilterState::Active | FilterState::Suspended(_)
     )
 }
 
@@ -69,7 +72,7 @@ const fn is_of_bgp(origin: FilterOrigin) -> bool {
 fn entries<'a>(
     matches: impl Iterator<Item = &'a millrace_ix_model::FilterMatch>,
     extensions: bool,
-) -> Result<usize, String> {
+) -> Result<usize, Reason> {
     matches.map(|matching| filter_entries(matching, extensions)).sum()
 }
 
@@ -237,7 +240,7 @@ impl Authority {
     }
 
     fn first_state(&self, desired: &Desired, comparison: &mut Comparison) -> FilterState {
-        let refused = |reason: String| FilterState::Refused { reason };
+        let refused = FilterState::Refused;
         if let Some(reason) = &desired.untranslatable {
             return refused(reason.clone());
         }
@@ -256,11 +259,11 @@ impl Authority {
             comparison.now,
         ) {
             Finding::Owned { .. } => {}
-            Finding::NotOwned { reason, missing } => return refused(format!("{reason}; missing: {missing}")),
+            Finding::NotOwned { reason, missing } => return refused(reason.then(MISSING, missing)),
             Finding::Unknown { reason } => return refused(reason),
         }
         let load = comparison.loads.entry(desired.account).or_default();
-        if let Some(reason) = load.excess(needed) {
+        if let Some(reason) = load.excess(desired.account, needed) {
             return refused(reason);
         }
         load.entries += needed;
@@ -270,7 +273,7 @@ impl Authority {
     /// Compares the owner of a filter of page or API.
     fn compare_owner(&mut self, id: FilterId, filter: &Filter, comparison: &mut Comparison) {
         let is_over = filter.valid_until.is_some_and(|end| end <= comparison.now);
-        if matches!(filter.state, FilterState::Active | FilterState::Suspended { .. }) && !is_over {
+        if matches!(filter.state, FilterState::Active | FilterState::Suspended(_)) && !is_over {
             self.compare_state(id, filter, None, comparison);
         }
     }
@@ -279,7 +282,7 @@ impl Authority {
         &mut self,
         id: FilterId,
         filter: &Filter,
-        untranslatable: Option<String>,
+        untranslatable: Option<Reason>,
         comparison: &mut Comparison,
     ) {
         let now = comparison.now;
@@ -294,7 +297,7 @@ impl Authority {
             }
         };
         if let Some(reason) = untranslatable {
-            update(FilterState::Refused { reason });
+            update(FilterState::Refused(reason));
             return;
         }
         let is_exempt = filter.exempt_until.is_some_and(|end| end > now);
@@ -321,17 +324,15 @@ impl Authority {
                     comparison.round.again(end);
                 } else {
                     self.lost.remove(&id);
-                    update(FilterState::Suspended {
-                        reason: format!("{reason}; missing: {missing}"),
-                    });
+                    update(FilterState::Suspended(reason.then(MISSING, missing)));
                 }
             }
-            (FilterState::Suspended { .. }, Finding::Owned { .. }) => update(FilterState::Active),
-            (FilterState::Refused { .. }, Finding::Owned { .. }) => {
+            (FilterState::Suspended(_), Finding::Owned { .. }) => update(FilterState::Active),
+            (FilterState::Refused(_), Finding::Owned { .. }) => {
                 let extensions = self.settings.extensions;
                 let needed = entries(filter.matches(), extensions);
                 let load = comparison.loads.entry(filter.account).or_default();
-                match needed.map(|needed| (needed, load.excess(needed))) {
+                match needed.map(|needed| (needed, load.excess(filter.account, needed))) {
                     Ok((needed, None)) => {
                         load.live += 1;
                         load.entries += needed;
@@ -342,16 +343,14 @@ impl Authority {
                             valid_until: None,
                         });
                     }
-                    Ok((_, Some(reason))) | Err(reason) => update(FilterState::Refused { reason }),
+                    Ok((_, Some(reason))) | Err(reason) => update(FilterState::Refused(reason)),
                 }
             }
-            (FilterState::Refused { .. }, Finding::NotOwned { reason, missing }) => {
-                update(FilterState::Refused {
-                    reason: format!("{reason}; missing: {missing}"),
-                });
+            (FilterState::Refused(_), Finding::NotOwned { reason, missing }) => {
+                update(FilterState::Refused(reason.then(MISSING, missing)));
             }
-            (FilterState::Refused { .. }, Finding::Unknown { reason }) => {
-                update(FilterState::Refused { reason });
+            (FilterState::Refused(_), Finding::Unknown { reason }) => {
+                update(FilterState::Refused(reason));
             }
             // Evidence that is not at hand changes nothing.
             (_, _) => {}
@@ -373,17 +372,11 @@ impl Comparison {
 
 impl Load {
     /// Returns the reason why the account may not have another live filter.
-    fn excess(&self, needed: usize) -> Option<String> {
+    fn excess(&self, account: AccountId, needed: usize) -> Option<Reason> {
         if self.live >= FILTERS_MAX {
-            return Some(format!(
-                "the account has {FILTERS_MAX} filters: withdraw some, or use shorter prefixes"
-            ));
+            return Some(reason::filters_full(account, FILTERS_MAX));
         }
-        (self.entries + needed > ENTRIES_MAX).then(|| {
-            format!(
-                "the account's filters need more than {ENTRIES_MAX} entries: use prefixes and exact ports"
-            )
-        })
+        (self.entries + needed > ENTRIES_MAX).then(|| reason::filter_entries_full(ENTRIES_MAX))
     }
 }
 

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use millrace_bgp::flowspec::{Component, Pattern};
 use millrace_bgp::{Attributes, FlowRule, RouteKey};
-use millrace_ix_model::{AccountId, Filter, FilterAction, FilterMatch, FilterOrigin};
+use millrace_ix_model::{AccountId, Filter, FilterAction, FilterMatch, FilterOrigin, Reason};
 
 use crate::authority::Authority;
 use crate::ownership::Index;
@@ -22,7 +22,7 @@ pub(crate) struct Desired {
     pub(crate) order: String,
     pub(crate) comment: String,
     /// The reason why switches cannot have it.
-    pub(crate) untranslatable: Option<String>,
+    pub(crate) untranslatable: Option<Reason>,
 }
 
 impl Desired {

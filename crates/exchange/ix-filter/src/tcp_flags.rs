@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use millrace_bgp::flowspec::BitmaskOperator;
-use millrace_ix_model::TcpFlagsMatch;
+use millrace_ix_model::{Reason, TcpFlagsMatch, reason};
 
 /// The flags of TCP, with the three reserved bits: 12.
 const BITS: u64 = 0xfff;
@@ -14,7 +14,7 @@ const PAIRS_MAX: usize = 512;
 ///
 /// # Errors
 /// The reason in words.
-pub(crate) fn pairs(operators: &[BitmaskOperator]) -> Result<Vec<TcpFlagsMatch>, String> {
+pub(crate) fn pairs(operators: &[BitmaskOperator]) -> Result<Vec<TcpFlagsMatch>, Reason> {
     let mut all = BTreeSet::new();
     let mut group: Vec<(u16, u16)> = Vec::new();
     for (index, operator) in operators.iter().enumerate() {
@@ -26,9 +26,7 @@ pub(crate) fn pairs(operators: &[BitmaskOperator]) -> Result<Vec<TcpFlagsMatch>,
             group = alternatives;
         }
         if group.len() + all.len() > PAIRS_MAX {
-            return Err(format!(
-                "the TCP flags need more than {PAIRS_MAX} entries: expected fewer operators"
-            ));
+            return Err(reason::flowspec_tcp_flags(PAIRS_MAX));
         }
     }
     all.extend(group);

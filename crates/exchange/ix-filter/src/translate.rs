@@ -10,7 +10,7 @@ use millrace_bgp::flowspec::{
     BitmaskField, BitmaskOperator, Component, NumericField, NumericOperator, matches_bits, ranges,
 };
 use millrace_bgp::{Attributes, FlowRule, TrafficAction};
-use millrace_ix_model::{FilterAction, FilterMatch, FragmentMatch, Ports, TcpFlagsMatch};
+use millrace_ix_model::{FilterAction, FilterMatch, FragmentMatch, Ports, Reason, TcpFlagsMatch, reason};
 
 use crate::prefix;
 use crate::tcp_flags;
@@ -34,7 +34,7 @@ pub struct Translated {
 
 /// The reason why a rule cannot be a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Untranslatable(pub String);
+pub struct Untranslatable(pub Reason);
 
 /// Returns the filter of a rule with the actions of its attributes.
 ///
@@ -54,8 +54,8 @@ pub fn translate(
     Ok(Translated { matches, action })
 }
 
-fn refuse<T>(text: impl Into<String>) -> Result<T, Untranslatable> {
-    Err(Untranslatable(text.into()))
+fn refuse<T>(reason: Reason) -> Result<T, Untranslatable> {
+    Err(Untranslatable(reason))
 }
 
 /// Returns the action of the communities: pass and count without one (RFC 8955, section 7).
@@ -63,7 +63,7 @@ fn action(attributes: &Attributes) -> Result<FilterAction, Untranslatable> {
     let mut result = None;
     let mut continues = false;
     if attributes.redirects_ipv6 {
-        return refuse("the exchange does not redirect traffic: use traffic-rate-bytes");
+        return refuse(reason::flowspec_redirect());
     }
     for community in &attributes.extended {
         let Some(action) = community.traffic_action() else {
@@ -71,35 +71,29 @@ fn action(attributes: &Attributes) -> Result<FilterAction, Untranslatable> {
         };
         let chosen = match action {
             TrafficAction::Redirect => {
-                return refuse("the exchange does not redirect traffic: use traffic-rate-bytes");
+                return refuse(reason::flowspec_redirect());
             }
             TrafficAction::Mark(dscp) => {
-                return refuse(format!(
-                    "the exchange does not mark traffic (DSCP {dscp}): use traffic-rate-bytes"
-                ));
+                return refuse(reason::flowspec_mark(dscp));
             }
             TrafficAction::Action { continues: set, .. } => {
                 continues |= set;
                 continue;
             }
             TrafficAction::RateBytes(rate) | TrafficAction::RatePackets(rate) if rate.is_nan() => {
-                return refuse("the rate is no number");
+                return refuse(reason::flowspec_rate_nan());
             }
             // A negative rate is treated as 0 (RFC 8955, section 7.1).
             TrafficAction::RateBytes(rate) | TrafficAction::RatePackets(rate) if rate <= 0.0 => {
                 FilterAction::Drop
             }
             TrafficAction::RatePackets(rate) => {
-                return refuse(format!(
-                    "{rate} packets/s: the exchange limits bytes, not packets: use traffic-rate-bytes, or 0 to drop"
-                ));
+                return refuse(reason::flowspec_packets(rate));
             }
             TrafficAction::RateBytes(rate) => {
                 let kbps = f64::from(rate) * 8.0 / 1000.0;
                 if kbps < 1.0 {
-                    return refuse(format!(
-                        "{rate} bytes/s are less than a meter's 1 kbit/s: use 0 to drop"
-                    ));
+                    return refuse(reason::flowspec_rate_low(rate));
                 }
                 // An infinite rate and one above the range of meters limit nothing.
                 if kbps >= f64::from(u32::MAX) {
@@ -125,9 +119,7 @@ fn action(attributes: &Attributes) -> Result<FilterAction, Untranslatable> {
     }
     let result = result.unwrap_or(FilterAction::Count);
     if continues && result != FilterAction::Drop {
-        return refuse(
-            "the rule lets later rules apply as well (terminal-action bit): switches apply one rule",
-        );
+        return refuse(reason::flowspec_not_terminal());
     }
     Ok(result)
 }
@@ -181,17 +173,16 @@ impl Parts {
             Component::Bitmask(_, operators) => operators.len(),
         };
         if count > OPERATORS_MAX {
-            return refuse(format!(
-                "component type {} has {count} operators: expected at most {OPERATORS_MAX}",
-                component.number()
+            return refuse(reason::flowspec_operators(
+                component.number(),
+                count,
+                OPERATORS_MAX,
             ));
         }
         match component {
             Component::Destination(pattern) | Component::Source(pattern) => {
                 let Some(prefix) = pattern.prefix().and_then(prefix) else {
-                    return refuse(format!(
-                        "{component}: filters of the exchange match prefixes, not bits behind an offset"
-                    ));
+                    return refuse(reason::flowspec_offset(component));
                 };
                 if matches!(component, Component::Destination(_)) {
                     self.base = Some(FilterMatch::to(prefix));
@@ -202,18 +193,14 @@ impl Parts {
             Component::Numeric(field, operators) => self.numeric(*field, operators, component)?,
             Component::Bitmask(BitmaskField::TcpFlags, operators) => {
                 if !extensions {
-                    return refuse(
-                        "OpenFlow 1.3 has no match on TCP flags: the switches of this exchange have no extension for it",
-                    );
+                    return refuse(reason::tcp_flags_unsupported());
                 }
                 self.tcp_flags = Some(tcp_flags::pairs(operators).map_err(Untranslatable)?);
             }
             Component::Bitmask(BitmaskField::Fragment, operators) => {
                 self.fragments = fragments(operators, self.is_ipv6)?;
                 if !extensions && self.fragments != [true; 3] && self.fragments != [false; 3] {
-                    return refuse(
-                        "OpenFlow 1.3 has no match on fragments: the switches of this exchange have no extension for it",
-                    );
+                    return refuse(reason::fragments_unsupported());
                 }
             }
         }
@@ -235,12 +222,10 @@ impl Parts {
             NumericField::IcmpCode => self.icmp_codes = Some(ranges(operators, ALL_OCTETS.1)),
             NumericField::Dscp => self.dscps = ranges(operators, DSCPS.1),
             NumericField::PacketLength => {
-                return refuse(format!(
-                    "{component}: OpenFlow has no match on the length of packets"
-                ));
+                return refuse(reason::flowspec_length(component));
             }
             NumericField::FlowLabel => {
-                return refuse(format!("{component}: filters of the exchange have no flow label"));
+                return refuse(reason::flowspec_flow_label(component));
             }
         }
         Ok(())
@@ -248,7 +233,7 @@ impl Parts {
 
     fn matches(self, extensions: bool) -> Result<Vec<FilterMatch>, Untranslatable> {
         let Some(mut base) = self.base.clone() else {
-            return refuse("the rule has no destination prefix: a filter is bound to its owner's addresses");
+            return refuse(reason::flowspec_destination());
         };
         base.source = self.source;
         let mut matches = Vec::new();
@@ -261,15 +246,13 @@ impl Parts {
                     one.fragment = fragment;
                     matches.push(one);
                     if matches.len() > MATCHES_MAX {
-                        return refuse(format!(
-                            "the rule needs more than {MATCHES_MAX} matches: expected fewer protocols and values"
-                        ));
+                        return refuse(reason::flowspec_matches(MATCHES_MAX));
                     }
                 }
             }
         }
         if matches.is_empty() {
-            return refuse("no packet can match all components of the rule");
+            return refuse(reason::flowspec_contradiction());
         }
         Ok(matches)
     }
@@ -433,10 +416,7 @@ impl Transport {
             (false, false, true) => vec![FragmentMatch::Later],
         };
         if !extensions {
-            return refuse(
-                "the value 0 of a port, ICMP type or code is also that of fragments without header, and the switches of \
-                 this exchange cannot tell fragments: leave 0 out",
-            );
+            return refuse(reason::flowspec_zero());
         }
         Ok(list.into_iter().map(Some).collect())
     }
@@ -505,8 +485,6 @@ fn fragments(operators: &[BitmaskOperator], is_ipv6: bool) -> Result<[bool; 3], 
     let states: [&[u64]; 3] = [&[0], &[FIRST], &[IS_FRAGMENT, IS_FRAGMENT | LAST]];
     match states.map(outcome) {
         [Some(whole), Some(first), Some(later)] => Ok([whole, first, later]),
-        _ => refuse(
-            "OpenFlow tells whole packets, first and later fragments, but neither DF nor the last fragment",
-        ),
+        _ => refuse(reason::flowspec_fragment_bits()),
     }
 }

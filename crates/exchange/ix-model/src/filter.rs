@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AccountId, FilterId};
 use crate::prefix::Prefix;
+use crate::reason::{self, Reason};
 use crate::time::Timestamp;
 
 /// A range of transport ports, both ends included.
@@ -90,54 +91,41 @@ impl FilterMatch {
     }
 
     /// Returns the first part that cannot be true of any packet, as (field, reason).
-    pub fn contradiction(&self) -> Option<(&'static str, String)> {
+    pub fn contradiction(&self) -> Option<(&'static str, Reason)> {
         let ports = [
             ("source_ports", &self.source_ports),
             ("destination_ports", &self.destination_ports),
         ];
         for (field, ranges) in ports {
             if let Some(range) = ranges.iter().find(|range| range.first > range.last) {
-                let reason = format!(
-                    "{} is above {}: expected first and last port",
-                    range.first, range.last
-                );
-                return Some((field, reason));
+                return Some((field, reason::ports_order(range.first, range.last)));
             }
             if !ranges.is_empty() && !matches!(self.protocol, Some(6 | 17 | 132)) {
-                return Some((
-                    field,
-                    "ports need protocol 6 (TCP), 17 (UDP) or 132 (SCTP)".to_owned(),
-                ));
+                return Some((field, reason::ports_protocol()));
             }
             if !ranges.is_empty() && self.fragment == Some(FragmentMatch::Later) {
-                return Some((field, "fragments after the first have no ports".to_owned()));
+                return Some((field, reason::ports_of_fragments()));
             }
         }
         if let Some(source) = self.source
             && source.is_ipv6() != self.destination.is_ipv6()
         {
-            return Some((
-                "source",
-                "source and destination are of different families".to_owned(),
-            ));
+            return Some(("source", reason::families_differ()));
         }
         let icmp = if self.destination.is_ipv6() { 58 } else { 1 };
         if (self.icmp_type.is_some() || self.icmp_code.is_some()) && self.protocol != Some(icmp) {
-            return Some(("icmp_type", format!("ICMP types and codes need protocol {icmp}")));
+            return Some(("icmp_type", reason::icmp_protocol(icmp)));
         }
         if let Some(flags) = self.tcp_flags {
             if self.protocol != Some(6) {
-                return Some(("tcp_flags", "TCP flags need protocol 6".to_owned()));
+                return Some(("tcp_flags", reason::tcp_flags_protocol()));
             }
             if flags.mask > 0xfff || flags.value & !flags.mask != 0 || flags.mask == 0 {
-                return Some((
-                    "tcp_flags",
-                    "expected a mask of 12 bits that holds all bits of the value".to_owned(),
-                ));
+                return Some(("tcp_flags", reason::tcp_flags_mask()));
             }
         }
         if self.dscp.is_some_and(|dscp| dscp > 63) {
-            return Some(("dscp", "expected 0 to 63".to_owned()));
+            return Some(("dscp", reason::dscp_range()));
         }
         None
     }
@@ -184,15 +172,9 @@ pub enum FilterState {
     /// The filter ended at its time, or with its route.
     Expired,
     /// The filter was not accepted.
-    Refused {
-        /// The reason in words.
-        reason: String,
-    },
+    Refused(Reason),
     /// The filter is out of the switches and may come back.
-    Suspended {
-        /// The reason in words.
-        reason: String,
-    },
+    Suspended(Reason),
 }
 
 /// A rule that drops or limits packets to a member at every ingress of the exchange.

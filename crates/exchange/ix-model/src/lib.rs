@@ -25,6 +25,7 @@ pub mod path;
 pub mod permission;
 mod persistent;
 mod prefix;
+pub mod reason;
 mod refusal;
 mod serde_text;
 mod service;
@@ -49,6 +50,7 @@ pub use operation::{Operation, OperationKind};
 pub use permission::Relation;
 pub use persistent::{Iter, Numbered, PersistentMap};
 pub use prefix::{Prefix, PrefixError};
+pub use reason::{Coded, Reason};
 pub use refusal::{Refusal, RefusalCode};
 pub use service::{
     ArpMode, Config, Connection, ConnectionKind, Consent, EndRole, LanPolicy, Pool, PoolKind, Quarantine,

@@ -288,9 +288,8 @@ impl Draft<'_> {
         if !exists || !is_permitted(actor, read_kind(object), relation) {
             return Err(Refusal::not_found(object));
         }
-        let message =
-            format!("your roles do not permit this for {object}: ask an administrator of the account");
-        Err(Refusal::new(RefusalCode::Forbidden, message).object(object))
+        let reason = crate::reason::forbidden_object(object);
+        Err(Refusal::new(RefusalCode::Forbidden, reason).object(object))
     }
 
     /// Checks that the actor may do an operation for an account.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::exchange::ObjectId;
+use crate::reason::{self, Coded, Reason};
 
 /// The kind of a refusal. Each has one HTTP status in the API.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -33,6 +34,9 @@ pub struct Refusal {
     pub code: RefusalCode,
     /// The reason in words: the thing, what was expected, the next step.
     pub message: String,
+    /// The codes of the reason, for words in other languages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub coded: Vec<Coded>,
     /// The field of the order.
     pub field: Option<String>,
     /// The object that is in the way, or that was not found.
@@ -41,10 +45,12 @@ pub struct Refusal {
 
 impl Refusal {
     /// Returns a refusal without field and object.
-    pub fn new(code: RefusalCode, message: impl Into<String>) -> Refusal {
+    pub fn new(code: RefusalCode, reason: impl Into<Reason>) -> Refusal {
+        let Reason { text, coded } = reason.into();
         Refusal {
             code,
-            message: message.into(),
+            message: text,
+            coded,
             field: None,
             object: None,
         }
@@ -53,17 +59,17 @@ impl Refusal {
     /// Returns the refusal for an object that is absent or foreign.
     pub fn not_found(id: impl Into<ObjectId>) -> Refusal {
         let id = id.into();
-        Refusal::new(RefusalCode::NotFound, format!("there is no {id}")).object(id)
+        Refusal::new(RefusalCode::NotFound, reason::not_found(id)).object(id)
     }
 
     /// Returns the refusal of the value of a field.
-    pub fn invalid(field: &str, message: impl Into<String>) -> Refusal {
-        Refusal::new(RefusalCode::Invalid, message).field(field)
+    pub fn invalid(field: &str, reason: impl Into<Reason>) -> Refusal {
+        Refusal::new(RefusalCode::Invalid, reason).field(field)
     }
 
     /// Returns the refusal of an order that contradicts the present state.
-    pub fn conflict(message: impl Into<String>) -> Refusal {
-        Refusal::new(RefusalCode::Conflict, message)
+    pub fn conflict(reason: impl Into<Reason>) -> Refusal {
+        Refusal::new(RefusalCode::Conflict, reason)
     }
 
     /// Adds the field.

@@ -9,6 +9,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::reason::{self, Coded, Reason};
+
 /// The commercial state (IX-API 2, `State`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,10 +83,7 @@ pub enum Realisation {
     /// A generation is in all switches.
     InPlace { generation: u32 },
     /// Frames flow not at all, or not as contracted.
-    Degraded {
-        /// The reason in words.
-        reason: String,
-    },
+    Degraded(Reason),
     /// The rules are being taken out.
     Removing,
     /// The rules are confirmed gone.
@@ -114,10 +113,7 @@ pub enum Checklist {
         remaining_secs: u32,
     },
     /// Offending frames are seen.
-    Failing {
-        /// The finding in words.
-        finding: String,
-    },
+    Failing(Reason),
     /// The quarantine is over.
     Passed,
 }
@@ -142,6 +138,9 @@ pub struct Status {
     pub tag: &'static str,
     /// The message in words.
     pub message: String,
+    /// The codes of the message; empty where the tag says all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub coded: Vec<Coded>,
 }
 
 /// The state that people see.
@@ -164,6 +163,7 @@ impl ServiceState {
             severity,
             tag,
             message: message.into(),
+            coded: Vec::new(),
         };
         ServiceState {
             state,
@@ -284,24 +284,24 @@ fn shown_by_switches(
             "the switches do not have the rules; the engine puts them back",
         ),
         Realisation::InPlace { .. } => shown_by_checklist(checklist, None),
-        Realisation::Degraded { reason } => shown_by_checklist(checklist, Some(reason)),
+        Realisation::Degraded(reason) => shown_by_checklist(checklist, Some(reason)),
     }
 }
 
 /// Returns the state of a service whose rules are in the switches: in quarantine or in production.
-fn shown_by_checklist(checklist: &Checklist, degraded: Option<&String>) -> ServiceState {
+fn shown_by_checklist(checklist: &Checklist, degraded: Option<&Reason>) -> ServiceState {
     let (state, quarantine) = match checklist {
         Checklist::NotNeeded | Checklist::Passed => (CommercialState::Production, None),
         Checklist::Running { remaining_secs } => {
-            let message = format!("the quarantine ends after {remaining_secs} more seconds without a fault");
+            let running = reason::quarantine_left(remaining_secs);
             (
                 CommercialState::Testing,
-                Some((Severity::Info, "quarantine", message)),
+                Some((Severity::Info, "quarantine", running)),
             )
         }
-        Checklist::Failing { finding } => {
-            let message = format!("the quarantine goes on: {finding}");
-            let failing = (Severity::Error, "quarantine_failing", message);
+        Checklist::Failing(finding) => {
+            let reason = reason::quarantine_goes_on().then(": ", finding.clone());
+            let failing = (Severity::Error, "quarantine_failing", reason);
             (CommercialState::Testing, Some(failing))
         }
     };
@@ -309,10 +309,11 @@ fn shown_by_checklist(checklist: &Checklist, degraded: Option<&String>) -> Servi
     let status = degraded
         .into_iter()
         .chain(quarantine)
-        .map(|(severity, tag, message)| Status {
+        .map(|(severity, tag, reason)| Status {
             severity,
             tag,
-            message,
+            message: reason.text,
+            coded: reason.coded,
         });
     ServiceState {
         state,
@@ -331,18 +332,14 @@ mod tests {
             Realisation::Planned,
             Realisation::Installing { generation: 2 },
             Realisation::InPlace { generation: 2 },
-            Realisation::Degraded {
-                reason: "both trunks are down".to_owned(),
-            },
+            Realisation::Degraded(reason::trunks_down("otemachi-1", "makuhari-1")),
             Realisation::Removing,
             Realisation::Gone,
         ];
         let checklists = [
             Checklist::NotNeeded,
             Checklist::Running { remaining_secs: 60 },
-            Checklist::Failing {
-                finding: "a frame with EtherType 0x88cc".to_owned(),
-            },
+            Checklist::Failing(reason::frame_ethertype("0x88cc")),
             Checklist::Passed,
         ];
         let mut product = Vec::new();
@@ -370,7 +367,7 @@ mod tests {
             let passes = matches!(checklist, Checklist::NotNeeded | Checklist::Passed);
             let is_in = matches!(
                 realisation,
-                Realisation::InPlace { .. } | Realisation::Degraded { .. }
+                Realisation::InPlace { .. } | Realisation::Degraded(_)
             );
             let expected = if is_ended {
                 ordered
@@ -409,17 +406,17 @@ mod tests {
 
     #[test]
     fn a_degraded_quarantine_tells_both() {
-        let realisation = Realisation::Degraded {
-            reason: "site 2 does not answer".to_owned(),
-        };
-        let finding = "two MAC addresses".to_owned();
+        let realisation = Realisation::Degraded(reason::link_down("aoba-tokyo"));
         let seen = shown(
             C::Testing,
             &realisation,
             ConsentState::Given,
-            &Checklist::Failing { finding },
+            &Checklist::Failing(reason::frame_ethertype("0x88cc")),
         );
         let tags: Vec<_> = seen.status.iter().map(|status| status.tag).collect();
         assert_eq!(tags, ["degraded", "quarantine_failing"]);
+        let coded: Vec<_> = seen.status.iter().flat_map(|status| &status.coded).collect();
+        let codes: Vec<&str> = coded.iter().map(|coded| coded.code.as_str()).collect();
+        assert_eq!(codes, ["link-down", "quarantine-goes-on", "frame-ethertype"]);
     }
 }

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use millrace_flow::Field;
 use millrace_ix_model::{
     AccountId, Exchange, Filter, FilterAction, FilterId, FilterMatch, FilterState, FragmentMatch, Ports,
-    Prefix, SwitchId,
+    Prefix, Reason, SwitchId, reason,
 };
 
 pub(crate) use self::scope::FilterScope;
@@ -184,7 +184,7 @@ fn plan_account(
         let matchings = match expand_all(filter, settings.extensions) {
             Ok(matchings) => matchings,
             Err(reason) => {
-                builder.problem(*id, reason);
+                builder.problem(*id, reason.text);
                 continue;
             }
         };
@@ -216,7 +216,7 @@ fn plan_account(
 }
 
 /// Returns the matches of a filter, each once: those of its alternatives overlap, and have the same action.
-fn expand_all(filter: &Filter, extensions: bool) -> Result<Vec<Matching>, String> {
+fn expand_all(filter: &Filter, extensions: bool) -> Result<Vec<Matching>, Reason> {
     let mut all = BTreeSet::new();
     for matching in filter.matches() {
         all.extend(expand(matching, extensions)?);
@@ -228,14 +228,14 @@ fn expand_all(filter: &Filter, extensions: bool) -> Result<Vec<Matching>, String
 ///
 /// # Errors
 /// The reason why switches cannot have it, in words.
-pub fn filter_entries(filter: &FilterMatch, extensions: bool) -> Result<usize, String> {
+pub fn filter_entries(filter: &FilterMatch, extensions: bool) -> Result<usize, Reason> {
     expand(filter, extensions).map(|matchings| matchings.len())
 }
 
 /// Returns the matches of a filter's packets, or the reason why switches cannot have it.
-pub(crate) fn expand(filter: &FilterMatch, extensions: bool) -> Result<Vec<Matching>, String> {
-    if let Some((field, reason)) = filter.contradiction() {
-        return Err(format!("{field}: {reason}"));
+pub(crate) fn expand(filter: &FilterMatch, extensions: bool) -> Result<Vec<Matching>, Reason> {
+    if let Some((_, reason)) = filter.contradiction() {
+        return Err(reason);
     }
     let is_ipv6 = filter.destination.is_ipv6();
     let mut base = Matching::any().with(Field::EthType, if is_ipv6 { IPV6 } else { IPV4 });
@@ -262,10 +262,7 @@ pub(crate) fn expand(filter: &FilterMatch, extensions: bool) -> Result<Vec<Match
     let has_ports = !filter.source_ports.is_empty() || !filter.destination_ports.is_empty();
     if let Some(fragment) = filter.fragment {
         if !extensions {
-            return Err(
-                "OpenFlow 1.3 has no match on fragments: switch the match extensions of the bridge on"
-                    .to_owned(),
-            );
+            return Err(reason::fragments_unsupported());
         }
         // The bits of ip_frag: 1 is any fragment, 2 is a later one.
         let (value, mask) = match fragment {
@@ -278,10 +275,7 @@ pub(crate) fn expand(filter: &FilterMatch, extensions: bool) -> Result<Vec<Match
     }
     if let Some(flags) = filter.tcp_flags {
         if !extensions {
-            return Err(
-                "OpenFlow 1.3 has no match on TCP flags: switch the match extensions of the bridge on"
-                    .to_owned(),
-            );
+            return Err(reason::tcp_flags_unsupported());
         }
         base = base.masked(Field::TcpFlags, flags.value, flags.mask);
     }
@@ -311,9 +305,7 @@ pub(crate) fn expand(filter: &FilterMatch, extensions: bool) -> Result<Vec<Match
             })
             .collect();
         if matchings.len() > ENTRIES_MAX {
-            return Err(format!(
-                "the ports need more than {ENTRIES_MAX} entries: expected fewer ranges"
-            ));
+            return Err(reason::ports_entries(ENTRIES_MAX));
         }
     }
     debug_assert!(filter.protocol != Some(ICMP) && filter.protocol != Some(ICMPV6));
@@ -335,7 +327,7 @@ fn with_prefix(matching: Matching, prefix: Prefix, [v4, v6]: [Field; 2]) -> Matc
 }
 
 /// Returns values and masks that match exactly the ports of any of the ranges, each port once.
-fn port_masks(ranges: &[Ports], extensions: bool) -> Result<Vec<(u16, u16)>, String> {
+fn port_masks(ranges: &[Ports], extensions: bool) -> Result<Vec<(u16, u16)>, Reason> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();
     let mut merged: Vec<Ports> = Vec::new();
@@ -352,10 +344,7 @@ fn port_masks(ranges: &[Ports], extensions: bool) -> Result<Vec<(u16, u16)>, Str
         let count = u32::from(last) - u32::from(first) + 1;
         if !extensions {
             if count > EXACT_PORTS_MAX {
-                return Err(format!(
-                    "OpenFlow 1.3 matches single ports, and {first} to {last} are {count}: expected at most \
-                     {EXACT_PORTS_MAX}, or the match extensions of the bridge"
-                ));
+                return Err(reason::ports_exact(first, last, count, EXACT_PORTS_MAX));
             }
             masks.extend((first..=last).map(|port| (port, u16::MAX)));
             continue;
@@ -436,12 +425,12 @@ mod tests {
         filter.protocol = Some(17);
         filter.source_ports = vec![Ports { first: 0, last: 64 }];
         let refused = |filter: &FilterMatch| expand(filter, false).unwrap_err();
-        assert!(refused(&filter).contains("single ports"));
+        assert!(refused(&filter).text.contains("single ports"));
         filter.source_ports = vec![Ports { first: 1, last: 64 }];
         assert_eq!(expand(&filter, false).unwrap().len(), 64);
         filter.source_ports.clear();
         filter.fragment = Some(FragmentMatch::Later);
-        assert!(refused(&filter).contains("fragments"));
+        assert!(refused(&filter).text.contains("fragments"));
         assert_eq!(expand(&filter, true).unwrap().len(), 1);
     }
 

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use millrace_ix_model::{FilterMatch, FragmentMatch, Ports, Prefix, TcpFlagsMatch};
+use millrace_ix_model::{FilterMatch, FragmentMatch, Ports, Prefix, Reason, TcpFlagsMatch, reason};
 use serde::Serialize;
 
 use crate::{Observation, matches};
@@ -58,8 +58,7 @@ pub struct Suggestion {
     pub covers: f64,
     /// The share of the former traffic to the target that the rule covers, 0 to 1.
     pub collateral: f64,
-    /// The reason in words.
-    pub why: String,
+    pub why: Reason,
 }
 
 /// Returns the rules against an attack on `target`, the most effective first; none if the traffic is not much more than
@@ -376,8 +375,8 @@ fn name(matching: &FilterMatch) -> String {
     parts.join(",").replace('/', "_")
 }
 
-/// Returns the reason of a rule in words.
-fn why(matching: &FilterMatch, (now, before): (f64, f64), covers: f64) -> String {
+/// Returns the reason of a rule. Its English text names the packets, too; they stand beside it in other languages.
+fn why(matching: &FilterMatch, (now, before): (f64, f64), covers: f64) -> Reason {
     let mut what = match (matching.protocol, matching.fragment, matching.tcp_flags) {
         (_, Some(_), _) => format!(
             "fragments after the first of {}",
@@ -399,13 +398,10 @@ fn why(matching: &FilterMatch, (now, before): (f64, f64), covers: f64) -> String
     if let Some(source) = matching.source {
         what += &format!(" from {source}");
     }
-    format!(
-        "{what}: {} now, {} before; {:.0} % of the excess to {}",
-        bits(now),
-        bits(before),
-        covers * 100.0,
-        matching.destination
-    )
+    let share = format_args!("{:.0}", covers * 100.0);
+    let mut why = reason::suggestion_rates(bits(now), bits(before), share, matching.destination);
+    why.text = format!("{what}: {}", why.text);
+    why
 }
 
 fn protocol_name(protocol: Option<u8>) -> String {

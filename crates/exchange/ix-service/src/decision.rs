@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_ix_engine::{Event, Mode, Resolution};
-use millrace_ix_model::{Actor, ChangeSet, ObjectId, Operation, Refusal, RefusalCode};
+use millrace_ix_model::{Actor, ChangeSet, ObjectId, Operation, Reason, Refusal, RefusalCode, reason};
 use millrace_ix_store::{
     AuditEntry, ChangeState, JournalRecord, Revision, Store, StoreError, Transaction, UnixMillis,
 };
@@ -91,10 +91,8 @@ impl Confirmation {
         match touched {
             None => Ok(()),
             Some((change, object)) => {
-                let message = format!(
-                    "change {change} of {object} waits for its confirmation: confirm or revert it first"
-                );
-                Err(OrderError::Refused(Refusal::conflict(message).object(*object)))
+                let reason = reason::confirmation_pending(change, object);
+                Err(OrderError::Refused(Refusal::conflict(reason).object(*object)))
             }
         }
     }
@@ -132,12 +130,12 @@ impl Core {
     }
 
     fn waiting(&self, script: &Script, within: Duration, now: Now) -> Result<Unconfirmed, OrderError> {
-        let invalid = |message: &str| OrderError::Refused(Refusal::invalid("confirm_within", message));
+        let invalid = |reason: Reason| OrderError::Refused(Refusal::invalid("confirm_within", reason));
         if within.is_zero() || within > CONFIRM_WITHIN_MAX {
-            return Err(invalid("expected 1 second to 24 hours"));
+            return Err(invalid(reason::confirmation_time()));
         }
         let Script::Operations(operations) = script else {
-            return Err(invalid("only operations can wait for a confirmation"));
+            return Err(invalid(reason::confirmation_of_operations()));
         };
         let inverses = operations
             .iter()
@@ -145,17 +143,11 @@ impl Core {
             .map(|operation| operation.inverse(&self.exchange));
         let inverses: Option<Vec<_>> = inverses.collect();
         let (inverse, objects): (Vec<_>, BTreeSet<_>) = inverses
-            .ok_or_else(|| {
-                invalid(
-                    "only drains, shut-downs and policies can be undone at any time: order this without a confirmation",
-                )
-            })?
+            .ok_or_else(|| invalid(reason::confirmation_unsuited()))?
             .into_iter()
             .unzip();
         if objects.len() < inverse.len() {
-            return Err(invalid(
-                "the order changes one object twice: expected one operation for each",
-            ));
+            return Err(invalid(reason::confirmation_twice()));
         }
         let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         Ok(Unconfirmed {
@@ -217,10 +209,9 @@ impl Core {
     }
 
     fn unconfirmed(&self, change: u64) -> Result<&Unconfirmed, OrderError> {
-        self.unconfirmed.get(&change).ok_or_else(|| {
-            let message = format!("change {change} does not wait for a confirmation");
-            OrderError::Refused(Refusal::conflict(message))
-        })
+        self.unconfirmed
+            .get(&change)
+            .ok_or_else(|| OrderError::Refused(Refusal::conflict(reason::confirmation_none(change))))
     }
 
     /// Confirms a change, which then stays. The actor must be permitted to undo it.
@@ -355,12 +346,12 @@ impl Core {
         if !actor.is_operator() && !actor.is_system() {
             return Err(OrderError::Refused(Refusal::new(
                 RefusalCode::Forbidden,
-                "only operators choose",
+                reason::staff_only(),
             )));
         }
         let Mode::ReadOnly { theirs, .. } = self.engine.mode() else {
             return Err(OrderError::Refused(Refusal::conflict(
-                "the engine is not read-only",
+                "the engine is not read-only".to_owned(),
             )));
         };
         let word = if resolution == Resolution::Adopt {

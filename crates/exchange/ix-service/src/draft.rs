@@ -57,7 +57,7 @@ impl Core {
             }
         }
         Err(OrderError::Refused(Refusal::conflict(
-            "the document asks for the same operations again and again",
+            "the document asks for the same operations again and again".to_owned(),
         )))
     }
 

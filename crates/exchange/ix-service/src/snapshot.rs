@@ -7,7 +7,8 @@ use millrace_ix_engine::{ChangeStatus, Mode, SwitchStatus};
 use millrace_ix_model::path::{Contracts, Topology, contracts_of};
 use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Realisation, ServiceState, shown};
 use millrace_ix_model::{
-    ConfigId, Consent, Exchange, ObjectId, PortId, Service, ServiceId, ServiceKind, SwitchId, Trunk, TrunkId,
+    ConfigId, Consent, Exchange, ObjectId, PortId, Reason, Service, ServiceId, ServiceKind, SwitchId, Trunk,
+    TrunkId, reason,
 };
 use millrace_ix_store::Revision;
 
@@ -110,7 +111,7 @@ impl Snapshot {
             },
             (false, false, CommercialState::Production | CommercialState::ProductionChangePending) => {
                 match self.degradation(id, service) {
-                    Some(reason) => Realisation::Degraded { reason },
+                    Some(reason) => Realisation::Degraded(reason),
                     None => Realisation::InPlace {
                         generation: service.generation,
                     },
@@ -131,7 +132,7 @@ impl Snapshot {
     }
 
     /// Returns the reason why frames of a service that is in place do not all flow, in words.
-    fn degradation(&self, id: ServiceId, service: &Service) -> Option<String> {
+    fn degradation(&self, id: ServiceId, service: &Service) -> Option<Reason> {
         let mut switches = BTreeSet::new();
         for (_, config) in self.exchange.ends(id) {
             let connection = self.exchange.connections.get(&config.connection)?;
@@ -140,7 +141,7 @@ impl Snapshot {
                 && !connection.ports.is_empty()
                 && connection.ports.iter().all(is_down)
             {
-                return Some(format!("the connection {} has no link", connection.name));
+                return Some(reason::link_down(&connection.name));
             }
             switches.extend(connection.ports.first().map(|port| port.switch));
         }
@@ -160,14 +161,10 @@ impl Snapshot {
                     let carrier = trunks.iter().find(|(id, _)| self.trunk_up(*id) != Some(false));
                     let (one, two) = (name(pair[0]), name(pair[1]));
                     let Some((_, carrier)) = carrier else {
-                        return Some(format!("no trunk between {one} and {two} is up"));
+                        return Some(reason::trunks_down(&one, &two));
                     };
                     if let Some((contracted, max)) = self.is_oversold(carrier, pair[0], pair[1]) {
-                        return Some(format!(
-                            "trunk {} between {one} and {two} admits {max} Mbit/s and carries contracts of {contracted} Mbit/s, because \
-                             another trunk is down",
-                            carrier.name
-                        ));
+                        return Some(reason::trunk_oversold(&carrier.name, &one, &two, max, contracted));
                     }
                 }
             }

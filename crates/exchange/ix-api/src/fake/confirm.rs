@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_ix_model::{Actor, Exchange, ObjectId, Operation, Refusal};
+use millrace_ix_model::{Actor, Exchange, ObjectId, Operation, Refusal, reason};
 use millrace_ix_service::Unconfirmed;
 use millrace_ix_store::UnixMillis;
 
@@ -20,12 +20,7 @@ pub(super) fn waiting(
         .map(|operation| operation.inverse(exchange))
         .collect();
     let (inverse, objects) = inverses
-        .ok_or_else(|| {
-            Refusal::invalid(
-                "confirm_within",
-                "only drains, shut-downs and policies can be undone",
-            )
-        })?
+        .ok_or_else(|| Refusal::invalid("confirm_within", reason::confirmation_unsuited()))?
         .into_iter()
         .unzip();
     Ok(Unconfirmed {
@@ -38,8 +33,7 @@ pub(super) fn waiting(
 /// Removes a change from the list, and notes the decision. Who may order the inverse may decide.
 fn decide(state: &mut State, change: u64, actor: &Actor, action: &str) -> Result<Unconfirmed, ServiceError> {
     let Some(waiting) = state.unconfirmed.get(&change).cloned() else {
-        let message = format!("change {change} does not wait for a confirmation");
-        return Err(Refusal::conflict(message).into());
+        return Err(Refusal::conflict(reason::confirmation_none(change)).into());
     };
     for operation in &waiting.inverse {
         state.exchange.draft(actor, now(), operation.clone())?;

@@ -7,7 +7,7 @@ use millrace_ix_model::{
     AccountId, AccountKind, Actor, ConfigId, ConnectionId, ConnectionKind, EndRole, Exchange, FilterAction,
     FilterId, FilterMatch, FilterOrigin, FilterState, IpId, Key, LanPolicy, MacId, Operation, PolicyId,
     PortId, Ports, Refusal, Role, ServiceId, ServiceKeyId, ServiceKind, SiteId, SwitchId, SwitchPort,
-    TagType, Timestamp, TrunkKind, VlanId, VlanRequest,
+    TagType, Timestamp, TrunkKind, VlanId, VlanRequest, reason,
 };
 use millrace_types::{Dpid, Mac, PortNo};
 
@@ -32,7 +32,7 @@ impl Builder {
             .iter()
             .chain(&applied.changed)
             .find_map(|id| K::key(*id));
-        found.ok_or_else(|| Refusal::conflict("nothing was created"))
+        found.ok_or_else(|| Refusal::conflict("nothing was created".to_owned()))
     }
 
     fn site(&mut self, name: &str) -> Result<SiteId, Refusal> {
@@ -307,7 +307,13 @@ fn lan(ix: &mut Builder, exchange: AccountId, connections: [ConnectionId; 3]) ->
 /// Adds filters of every origin: active, refused and suspended ones.
 fn filters(ix: &mut Builder, account: AccountId) -> Result<(), Refusal> {
     let rows = [
-        ("203.0.113.0/24", Some(17), FilterOrigin::Page, FilterState::Active, None),
+        (
+            "203.0.113.0/24",
+            Some(17),
+            FilterOrigin::Page,
+            FilterState::Active,
+            None,
+        ),
         (
             "203.0.113.9/32",
             Some(17),
@@ -319,27 +325,24 @@ fn filters(ix: &mut Builder, account: AccountId) -> Result<(), Refusal> {
             "192.0.2.0/24",
             None,
             FilterOrigin::Flowspec,
-            FilterState::Refused {
-                reason: "192.0.2.0/24 is not an address of yours: the route server has no route to it from AS64500, and no \
-                         route object or ROA names AS64500 as its origin"
-                    .to_owned(),
-            },
+            FilterState::Refused(reason::no_object("route", "192.0.2.0/24", "AS64500").then(
+                "; missing: ",
+                reason::missing_object("route", "192.0.2.0/24", "AS64500"),
+            )),
             Some("destination 192.0.2.0/24, redirect 64500:100"),
         ),
         (
             "203.0.113.77/32",
             None,
             FilterOrigin::Rtbh,
-            FilterState::Suspended {
-                reason: "the route 203.0.113.0/24 from AS64500 has left the route server; the filter comes back with it".to_owned(),
-            },
+            FilterState::Suspended(reason::no_live_route("203.0.113.77/32")),
             Some("blackhole route 203.0.113.77/32"),
         ),
     ];
     for (destination, protocol, origin, state, comment) in rows {
         let destination = destination
             .parse()
-            .map_err(|_| Refusal::conflict("the prefix is no prefix"))?;
+            .map_err(|_| Refusal::conflict("the prefix is no prefix".to_owned()))?;
         let mut matching = FilterMatch::to(destination);
         matching.protocol = protocol;
         if protocol == Some(17) {

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
     AccountId, Actor, Applied, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, Operation, Prefix,
-    Quarantine, ServiceId, ServiceKind, SwitchId, Timestamp,
+    Quarantine, Reason, ServiceId, ServiceKind, SwitchId, Timestamp,
 };
 use millrace_ix_samples::Traffic;
 use millrace_ix_service::Unconfirmed;
@@ -115,7 +115,7 @@ impl FakeExchange {
     }
 
     /// Reports an offending frame of every end in quarantine.
-    pub fn offend(&self, check: Check, text: &str, frame: &[u8]) {
+    pub fn offend(&self, check: Check, reason: &Reason, frame: &[u8]) {
         self.each_quarantined(|state, config| {
             state.report(now(), config, false);
             state
@@ -126,7 +126,8 @@ impl FakeExchange {
                 .push_back(Finding {
                     at: now(),
                     check,
-                    text: text.to_owned(),
+                    text: reason.text.clone(),
+                    coded: reason.coded.clone(),
                     frame: frame.to_vec(),
                     count: 1,
                 });

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use millrace_ix_model::{
     AccountId, Exchange, Filter, FilterAction, FilterId, FilterMatch, FilterState, FragmentMatch, ObjectId,
-    Ports, Prefix, ServiceId, Timestamp,
+    Ports, Prefix, ServiceId, Timestamp, reason,
 };
 use millrace_ix_samples::{PeerRate, TopFlow, Traffic};
 
@@ -254,10 +254,12 @@ fn suggestion(target: Prefix, label: &str, port: u16, rate: u64, all: u64) -> Su
         action: FilterAction::Drop,
         covers: rate as f64 / all as f64,
         collateral: 0.002,
-        why: format!(
-            "{label}: {} times its usual rate, from 412 sources",
-            rate / 4_000_000
-        ),
+        why: {
+            let mbps = |rate: u64| format!("{}.{} Mbit/s", rate / 1_000_000, rate / 100_000 % 10);
+            let mut why = reason::suggestion_rates(mbps(rate), mbps(4_000_000), 100 * rate / all, target);
+            why.text = format!("{label}: {}", why.text);
+            why
+        },
     }
 }
 
@@ -333,12 +335,10 @@ pub(super) fn verdict(exchange: &Exchange, account: AccountId, matching: &Filter
         .accounts
         .get(&account)
         .and_then(|account| account.asns.first().copied());
-    let asn = asn.map_or_else(|| "your AS".to_owned(), |asn| format!("AS{asn}"));
+    let asn = asn.map_or_else(|| account.to_string(), |asn| format!("AS{asn}"));
     Verdict {
-        reason: Some(format!(
-            "{destination} is not an address of yours: no route object and no ROA names {asn} as its origin"
-        )),
-        missing: Some(format!("route object or ROA for {destination} with origin {asn}")),
+        reason: Some(reason::no_object("route", destination, &asn)),
+        missing: Some(reason::missing_object("route", destination, &asn)),
         ..Verdict::default()
     }
 }

@@ -15,8 +15,8 @@ impl Scope<'_> {
             FilterState::Checked => ("checked", None),
             FilterState::Active => ("active", None),
             FilterState::Expired => ("expired", None),
-            FilterState::Refused { reason } => ("refused", Some(reason.clone())),
-            FilterState::Suspended { reason } => ("suspended", Some(reason.clone())),
+            FilterState::Refused(reason) => ("refused", Some(reason)),
+            FilterState::Suspended(reason) => ("suspended", Some(reason)),
         };
         let (action, rate_kbps) = action(filter.action);
         view::Filter {
@@ -33,7 +33,10 @@ impl Scope<'_> {
             rate_kbps,
             origin: word(&filter.origin),
             state: state.to_owned(),
-            reason,
+            reason: reason.map(ToString::to_string),
+            coded: reason
+                .map(|reason| view::coded(&reason.coded))
+                .unwrap_or_default(),
             comment: filter.comment.clone(),
             counter: self.counters.get(&id).map(|counter| view::Counter {
                 packets: counter.packets,
@@ -126,7 +129,8 @@ fn suggestion(suggestion: &observed::Suggestion) -> view::Suggestion {
         order: new_filter(&suggestion.matching, suggestion.action),
         covers: suggestion.covers,
         collateral: suggestion.collateral,
-        why: suggestion.why.clone(),
+        why: suggestion.why.text.clone(),
+        coded: view::coded(&suggestion.why.coded),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_ix_model::{
     AccountId, Approval, ApprovalId, Config, ConfigId, Key, ObjectId, Operation, OperationKind, Quarantine,
-    Service, ServiceId, ServiceKey, ServiceKeyId,
+    Reason, Service, ServiceId, ServiceKey, ServiceKeyId,
 };
 
 use super::{Scope, word};
@@ -26,9 +26,12 @@ impl Scope<'_> {
     }
 
     /// Returns the newest offending frame of an end, if it is not older than a minute.
-    pub(super) fn newest_finding(&self, end: ConfigId) -> Option<String> {
+    pub(super) fn newest_finding(&self, end: ConfigId) -> Option<Reason> {
         let newest = self.findings(end).next_back()?;
-        (self.now.since(newest.at) < FAILING).then(|| newest.text.clone())
+        (self.now.since(newest.at) < FAILING).then(|| Reason {
+            text: newest.text.clone(),
+            coded: newest.coded.clone(),
+        })
     }
 
     /// Returns the checklist of an end in quarantine.
@@ -76,6 +79,7 @@ impl Scope<'_> {
                     check: finding.check.name().to_owned(),
                     count: finding.count,
                     text: finding.text.clone(),
+                    coded: view::coded(&finding.coded),
                     frame: hexadecimal(&finding.frame),
                 })
                 .collect(),

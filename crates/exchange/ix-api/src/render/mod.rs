@@ -359,9 +359,9 @@ impl<'a> Scope<'a> {
             .iter()
             .fold(Checklist::NotNeeded, |list, (end, config)| {
                 match config.quarantine {
-                    Quarantine::Running { .. } if self.newest_finding(*end).is_some() => Checklist::Failing {
-                        finding: self.newest_finding(*end).unwrap_or_default(),
-                    },
+                    Quarantine::Running { .. } if self.newest_finding(*end).is_some() => {
+                        Checklist::Failing(self.newest_finding(*end).unwrap_or_default())
+                    }
                     Quarantine::Running { clean_since } => {
                         let policy = service
                             .policy
@@ -402,6 +402,7 @@ impl<'a> Scope<'a> {
                     severity: severity(status.severity),
                     tag: status.tag.to_owned(),
                     message: status.message.clone(),
+                    coded: view::coded(&status.coded),
                 })
                 .collect(),
             path: self.path(&ends),

@@ -12,7 +12,7 @@ use axum::response::Response;
 use millrace_ix_filter::Packet;
 use millrace_ix_model::{
     AccountId, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, FragmentMatch, Operation,
-    OperationKind, Ports, Prefix,
+    OperationKind, Ports, Prefix, reason,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
 use crate::render::{Scope, target as target_view, word};
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
-use crate::view::{self, List, NewFilter, Ordered, PortRange};
+use crate::view::{self, List, NewFilter, Ordered, PortRange, coded};
 
 /// The time between two checks of an account that somebody asks for: each is a query to the routing registry.
 const RECHECK_EVERY: Duration = Duration::from_secs(5);
@@ -78,7 +78,8 @@ fn packets(given: &NewFilter) -> Result<FilterMatch, Problem> {
     matching.destination_ports = ports(&given.destination_ports);
     matching.fragment = given.fragment.as_deref().map(fragment).transpose()?;
     if let Some((field, reason)) = matching.contradiction() {
-        return Err(invalid(&format!("/{field}"), reason));
+        let problem = Problem::because(ProblemKind::Invalid, reason);
+        return Err(problem.with_error(format!("/{field}"), "invalid"));
     }
     Ok(matching)
 }
@@ -138,13 +139,13 @@ pub(crate) async fn create(
     });
     let verdict = app.service.check_filter(account, &matching);
     if !verdict.allowed {
-        let reason = verdict.reason.unwrap_or_default();
-        let problem = Problem::new(ProblemKind::Invalid, reason).with_error("/destination", "not-owner");
-        let problem = problem.with_code("not-owner");
-        return Err(match verdict.missing {
-            Some(missing) => problem.with_next_step(format!("missing: {missing}")),
-            None => problem,
-        });
+        let mut problem = Problem::because(ProblemKind::Invalid, verdict.reason.unwrap_or_default());
+        if let Some(missing) = verdict.missing {
+            problem.next_step = Some(format!("missing: {missing}").into());
+            problem.coded.extend(coded(&missing.coded));
+        }
+        let problem = problem.with_error("/destination", "not-owner");
+        return Err(problem.with_code("not-owner"));
     }
     let minutes = u64::from(given.minutes.unwrap_or(MINUTES));
     let action = action(&given)?;
@@ -337,7 +338,8 @@ pub(crate) async fn explain(
                 filter: scope.filter(step.filter, filter),
                 matches: step.matches,
                 applies: step.applies,
-                why: step.why,
+                coded: coded(&step.why.coded),
+                why: step.why.text,
             });
         }
     }
@@ -419,10 +421,8 @@ pub(crate) async fn recheck(
             .get(&access.id())
             .is_some_and(|last| now.since(*last) < RECHECK_EVERY)
         {
-            let detail =
-                "the account was checked a moment ago: the registry is asked again after some seconds";
             let seconds = u32::try_from(RECHECK_EVERY.as_secs()).unwrap_or(u32::MAX);
-            return Err(Problem::new(ProblemKind::Busy, detail).retry_after(seconds));
+            return Err(Problem::because(ProblemKind::Busy, reason::recheck_soon()).retry_after(seconds));
         }
         rechecked.insert(access.id(), now);
     }

@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use millrace_ix_model::reason;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -104,13 +105,13 @@ pub(crate) async fn create(
     };
     let name = given.name.trim();
     if name.is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
-        let problem = Problem::new(ProblemKind::Invalid, "expected a name of 1 to 100 characters");
+        let problem = Problem::because(ProblemKind::Invalid, reason::key_name());
         return Err(problem.with_error("/name", "invalid"));
     }
     if keys_of(&app, &principal)?.len() >= KEYS_MAX {
-        return Err(Problem::new(
+        return Err(Problem::because(
             ProblemKind::Conflict,
-            format!("you have {KEYS_MAX} API keys: delete one first"),
+            reason::keys_full(KEYS_MAX),
         ));
     }
     let bytes = random::<32>().map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use millrace_ix_model::{OperationKind, User, UserId};
+use millrace_ix_model::{OperationKind, User, UserId, reason};
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -17,7 +17,10 @@ use crate::problem::{Problem, ProblemKind};
 use crate::render::{Scope, word};
 use crate::request::Body;
 use crate::service::Snapshot;
-use crate::session::{TooMany, TotpSecret, UserCredentials, load_json, save_json, verify_password};
+use crate::session::{
+    PASSWORD_LEN_MAX, PASSWORD_LEN_MIN, PasswordError, TooMany, TotpSecret, UserCredentials, load_json,
+    save_json, verify_password,
+};
 use crate::view::Whoami;
 
 /// The largest number of characters of a name that are looked at.
@@ -316,8 +319,9 @@ pub(crate) async fn change_password(
     let set = tokio::task::spawn_blocking(move || setter.set_password(user, &given.new)).await;
     match set {
         Ok(Ok(())) => {}
-        Ok(Err(crate::app::SetCredentialError::Password(error))) => {
-            return Err(Problem::new(ProblemKind::Invalid, error.to_string()).with_error("/new", "length"));
+        Ok(Err(crate::app::SetCredentialError::Password(PasswordError::Length { .. }))) => {
+            let reason = reason::password_length(PASSWORD_LEN_MIN, PASSWORD_LEN_MAX);
+            return Err(Problem::because(ProblemKind::Invalid, reason).with_error("/new", "length"));
         }
         Ok(Err(error)) => return Err(Problem::new(ProblemKind::Unavailable, error.to_string())),
         Err(_) => {

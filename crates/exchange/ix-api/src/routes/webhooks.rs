@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millrace_ix_model::{AccountId, OperationKind};
+use millrace_ix_model::{AccountId, OperationKind, Reason, reason};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -110,26 +110,24 @@ pub(crate) struct CreatedWebhook {
     secret: String,
 }
 
-fn refused(detail: impl Into<Box<str>>) -> Problem {
-    Problem::new(ProblemKind::Invalid, detail).with_error("/url", "invalid")
+fn refused(reason: Reason) -> Problem {
+    Problem::because(ProblemKind::Invalid, reason).with_error("/url", "invalid")
 }
 
 /// Refuses addresses to which no webhook may go. Names are checked again whenever they are resolved.
 fn check_url(app: &App, url: &str) -> Result<(), Problem> {
     if url.len() > 2000 {
-        return Err(refused("the address is longer than 2000 characters"));
+        return Err(refused(reason::url_long()));
     }
-    let uri: axum::http::Uri = url
-        .parse()
-        .map_err(|error| refused(format!("the address is malformed: {error}")))?;
+    let uri: axum::http::Uri = url.parse().map_err(|_| refused(reason::url_malformed()))?;
     let permits_private = app.settings.webhooks_to_private;
     let scheme = uri.scheme_str().unwrap_or_default();
     if scheme != "https" && !(permits_private && scheme == "http") {
-        return Err(refused("expected an address that begins with https://"));
+        return Err(refused(reason::url_scheme()));
     }
     let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
     if authority.contains('@') {
-        return Err(refused("the address has a user name: expected none"));
+        return Err(refused(reason::url_with_user()));
     }
     let host = uri.host().unwrap_or_default();
     let literal = host.trim_start_matches('[').trim_end_matches(']');
@@ -137,9 +135,7 @@ fn check_url(app: &App, url: &str) -> Result<(), Problem> {
     let is_private =
         address.is_some_and(|address| !is_public(address)) || host.eq_ignore_ascii_case("localhost");
     if host.is_empty() || is_private && !permits_private {
-        return Err(refused(format!(
-            "{host} is not a host of the Internet: expected one"
-        )));
+        return Err(refused(reason::url_private(host)));
     }
     Ok(())
 }
@@ -157,14 +153,14 @@ pub(crate) async fn create(
         return Err(Problem::new(ProblemKind::Unauthorized, "there is no session"));
     };
     if !principal.may(OperationKind::WriteWebhook, account) {
-        return Err(
-            Problem::new(ProblemKind::Forbidden, "your roles do not permit this").with_code("forbidden"),
-        );
+        return Err(Problem::because(ProblemKind::Forbidden, reason::forbidden()).with_code("forbidden"));
     }
     check_url(&app, &given.url)?;
     if of_account(&app, &principal).len() >= WEBHOOKS_MAX {
-        let detail = format!("the account has {WEBHOOKS_MAX} webhooks: delete one first");
-        return Err(Problem::new(ProblemKind::Conflict, detail));
+        return Err(Problem::because(
+            ProblemKind::Conflict,
+            reason::webhooks_full(WEBHOOKS_MAX),
+        ));
     }
     let failed = |error: &dyn std::fmt::Display| Problem::new(ProblemKind::Internal, error.to_string());
     let secret = random::<24>().map_err(|error| failed(&error))?;
@@ -217,7 +213,7 @@ fn require(principal: &Principal, account: AccountId) -> Result<(), Problem> {
     if principal.may(OperationKind::WriteWebhook, account) {
         return Ok(());
     }
-    Err(Problem::new(ProblemKind::Forbidden, "your roles do not permit this").with_code("forbidden"))
+    Err(Problem::because(ProblemKind::Forbidden, reason::forbidden()).with_code("forbidden"))
 }
 
 /// Read the last deliveries of a webhook, newest first

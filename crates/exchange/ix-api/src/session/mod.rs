@@ -25,6 +25,7 @@ pub use api_key::{ApiKeyRecord, KeyScope};
 pub use attempts::{Attempts, TooMany};
 pub use credentials::{CredentialError, CredentialStore, MemoryCredentials, UserCredentials};
 pub(crate) use credentials::{load_json, parse, save_json};
+pub(crate) use password::{MAX_LEN as PASSWORD_LEN_MAX, MIN_LEN as PASSWORD_LEN_MIN};
 pub use password::{PasswordError, hash_password, verify_password};
 pub use seal::{SealError, Sealer};
 pub(crate) use sessions::cookie;

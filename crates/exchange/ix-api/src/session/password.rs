@@ -6,9 +6,9 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use super::{NoRandom, random};
 
 /// The shortest password, in characters.
-const MIN_LEN: usize = 12;
+pub(crate) const MIN_LEN: usize = 12;
 /// The longest password, in bytes.
-const MAX_LEN: usize = 256;
+pub(crate) const MAX_LEN: usize = 256;
 
 /// A password that cannot be hashed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

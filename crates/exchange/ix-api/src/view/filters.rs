@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::AccountName;
+use super::{AccountName, Coded};
 
 /// A filter at the ingress of the fabric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -30,6 +30,8 @@ pub struct Filter {
     /// The reason of a refusal or suspension.
     #[schema(required)]
     pub reason: Option<String>,
+    /// The sentences of the reason, for words in other languages; none if it has no code.
+    pub coded: Vec<Coded>,
     /// The reason for the filter, in the words of its owner, or the rule of a route.
     #[schema(required)]
     pub comment: Option<String>,
@@ -129,6 +131,8 @@ pub struct ExplainedStep {
     pub applies: bool,
     /// The reason in words.
     pub why: String,
+    /// The sentences of the reason, for words in other languages.
+    pub coded: Vec<Coded>,
 }
 
 /// The destinations of an account, and the traffic to one of them.
@@ -211,6 +215,8 @@ pub struct Suggestion {
     pub collateral: f64,
     /// The reason in words.
     pub why: String,
+    /// The sentences of the reason, for words in other languages, in which the packets stand beside it.
+    pub coded: Vec<Coded>,
 }
 
 /// A BGP session.

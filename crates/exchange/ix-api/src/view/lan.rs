@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::AccountName;
+use super::{AccountName, Coded};
 
 /// An IP address of an end of a peering LAN.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -67,6 +67,8 @@ pub struct Finding {
     pub check: String,
     /// The frame in words.
     pub text: String,
+    /// The sentences of the text, for words in other languages.
+    pub coded: Vec<Coded>,
     /// The first bytes of the newest one in hexadecimal.
     pub frame: String,
     /// The number of such frames that were seen.

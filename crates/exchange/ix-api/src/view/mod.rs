@@ -6,6 +6,8 @@ mod filters;
 mod lan;
 mod traffic;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -83,6 +85,26 @@ pub struct Status {
     pub tag: String,
     /// The fact in words.
     pub message: String,
+    /// The sentences of the fact, for words in other languages; none if the tag says all.
+    pub coded: Vec<Coded>,
+}
+
+/// A sentence as code and parameters: the page has words for it in other languages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Coded {
+    /// The code, such as `vlan-taken`.
+    pub code: String,
+    /// The parameters by name.
+    pub values: BTreeMap<String, String>,
+}
+
+/// Returns sentences of the model as they are in the API.
+pub(crate) fn coded(sentences: &[millrace_ix_model::Coded]) -> Vec<Coded> {
+    let all = sentences.iter().map(|coded| Coded {
+        code: coded.code.clone(),
+        values: coded.values.clone(),
+    });
+    all.collect()
 }
 
 /// An account.

@@ -30,3 +30,19 @@ async fn the_api_serves_its_document_and_every_problem_has_a_meaning() {
         assert!(answer.text().contains(&kind.status().to_string()));
     }
 }
+
+#[test]
+fn the_page_has_the_reasons_of_this_engine() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../portal/reasons.json");
+    let mut reasons = serde_json::to_string_pretty(&millrace_ix_model::reason::all()).unwrap();
+    reasons.push('\n');
+    if std::env::var_os("MILLRACE_BLESS").is_some() {
+        std::fs::write(&path, &reasons).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        stored == reasons,
+        "portal/reasons.json has not the reasons of this engine: run this test with MILLRACE_BLESS=1, then add the words to \
+         portal/src/i18n/reasons.ja.json and reasons.ko.json"
+    );
+}

@@ -18,7 +18,7 @@ fn world() -> World {
 
 fn reason(world: &World) -> String {
     match &world.filters()[0].state {
-        FilterState::Refused { reason } | FilterState::Suspended { reason } => reason.clone(),
+        FilterState::Refused(reason) | FilterState::Suspended(reason) => reason.text.clone(),
         other => panic!("{other:?}"),
     }
 }

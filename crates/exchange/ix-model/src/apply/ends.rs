@@ -6,6 +6,7 @@ use super::{Order, Outcome};
 use crate::id::{AccountId, ConfigId, ConnectionId, ConnectionIndex, ServiceId, ServiceKeyId};
 use crate::operation::{Operation, OperationKind};
 use crate::permission::{self, Relation};
+use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{Config, Consent, EndRole, PoolKind, Quarantine, Service, ServiceKey, ServiceKind};
 use crate::vlan::{VlanConfig, VlanRequest};
@@ -31,8 +32,7 @@ fn check_rate(keys: &[ServiceKey], capacity_mbps: Option<u32>) -> Outcome {
     let bounds: Option<Vec<u32>> = keys.iter().map(|key| key.capacity_mbps).collect();
     match bounds.and_then(|bounds| bounds.into_iter().max()) {
         Some(max) if capacity_mbps.is_none_or(|rate| rate > max) => {
-            let message = format!("the service key permits at most {max} Mbit/s: expected a rate up to that");
-            Err(Refusal::invalid("capacity_mbps", message))
+            Err(Refusal::invalid("capacity_mbps", reason::key_rate(max)))
         }
         _ => Ok(()),
     }
@@ -108,14 +108,11 @@ impl Order<'_> {
             Operation::WaiveQuarantine { config: id, reason } => {
                 self.draft.check(self.actor, kind, id.into())?;
                 if reason.trim().is_empty() {
-                    return Err(Refusal::invalid(
-                        "reason",
-                        "expected a reason: it stands in the audit log",
-                    ));
+                    return Err(Refusal::invalid("reason", reason::waiver_without_reason()));
                 }
                 let mut config = self.object(id)?;
                 if config.quarantine.is_over() {
-                    return Err(Refusal::conflict(format!("{id} is not in quarantine")).object(id));
+                    return Err(Refusal::conflict(reason::not_in_quarantine(id)).object(id));
                 }
                 config.quarantine = Quarantine::Waived { reason };
                 self.draft.put(id, config);
@@ -143,13 +140,10 @@ impl Order<'_> {
         };
         let total: u32 = found.ports.iter().filter_map(speed).sum();
         match capacity_mbps {
-            Some(0) => Err(Refusal::invalid(
-                "capacity_mbps",
-                "expected at least 1 Mbit/s, or null",
-            )),
+            Some(0) => Err(Refusal::invalid("capacity_mbps", reason::rate_min())),
             Some(rate) if rate > total => {
-                let message = format!("{connection} has {total} Mbit/s: {rate} Mbit/s do not fit");
-                Err(Refusal::invalid("capacity_mbps", message))
+                let reason = reason::rate_of_connection(connection, total, rate);
+                Err(Refusal::invalid("capacity_mbps", reason))
             }
             _ => Ok(()),
         }
@@ -177,14 +171,12 @@ impl Order<'_> {
             .map(|(id, config)| (*id, config.vlan));
         Err(match holder {
             Some((id, vlan)) => {
-                let message =
-                    format!("{id} has {vlan} of {connection}: choose other tags, or leave them open");
-                Refusal::conflict(message).field("vlan").object(id)
+                let reason = reason::vlan_taken(id, vlan, connection);
+                Refusal::conflict(reason).field("vlan").object(id)
             }
             None => {
-                let message =
-                    format!("{connection} has no free VLAN: name an outer VLAN, or use another connection");
-                Refusal::new(RefusalCode::Exhausted, message).field("vlan")
+                let reason = reason::vlans_exhausted(connection);
+                Refusal::new(RefusalCode::Exhausted, reason).field("vlan")
             }
         })
     }
@@ -211,7 +203,7 @@ impl Order<'_> {
                 .filter(|_| config.account == account)
         })?;
         if new.role == EndRole::Leaf && service.kind != ServiceKind::P2mpVc {
-            return Err(Refusal::invalid("role", "only a p2mp_vc has leaves"));
+            return Err(Refusal::invalid("role", reason::leaves_of_p2mp_only()));
         }
         let vlan = self.select_vlan(new.connection, None, new.vlan)?;
         let index = self.end_index(new.service, new.connection)?;
@@ -253,9 +245,7 @@ impl Order<'_> {
     /// Refuses an end of an account for which the service has no place.
     fn check_place(&self, id: ServiceId, service: &Service, account: AccountId, by_key: bool) -> Outcome {
         if !service.state.is_carried() {
-            return Err(
-                Refusal::conflict(format!("{id} is being removed: order another service")).object(id),
-            );
+            return Err(Refusal::conflict(reason::service_ends(id)).object(id));
         }
         let ends: Vec<_> = self.draft.ends_of(id).map(|(_, config)| config.account).collect();
         let max = match service.kind {
@@ -264,12 +254,11 @@ impl Order<'_> {
             ServiceKind::ExchangeLan => usize::MAX,
         };
         if ends.len() >= max {
-            let message = format!("{id} has {max} ends already: delete one before");
-            return Err(Refusal::conflict(message).field("service").object(id));
+            let reason = reason::ends_full(id, max);
+            return Err(Refusal::conflict(reason).field("service").object(id));
         }
-        if let Consent::Refused { reason } = &service.consent {
-            let message = format!("the other side refused {id}: {reason}");
-            return Err(Refusal::conflict(message).object(id));
+        if let Consent::Refused { reason: words } = &service.consent {
+            return Err(Refusal::conflict(reason::refused_by_peer(id, words)).object(id));
         }
         if service.kind == ServiceKind::P2pVc
             && let Some(peer) = service.peer
@@ -277,27 +266,19 @@ impl Order<'_> {
             let is_peers = self.draft.is_below(account, peer);
             let side = |other: &AccountId| self.draft.is_below(*other, peer) == is_peers;
             if !is_peers && !self.draft.is_below(account, service.account) {
-                let message = format!(
-                    "{id} joins {} and {peer}: the connection belongs to neither",
-                    service.account
-                );
-                return Err(Refusal::conflict(message).field("connection").object(id));
+                let reason = reason::connection_of_neither(id, service.account, peer);
+                return Err(Refusal::conflict(reason).field("connection").object(id));
             }
             if ends.iter().any(side) {
-                let message = format!(
-                    "this side has configured its end of {id} already: the other end is the other side's"
-                );
-                return Err(Refusal::conflict(message).field("service").object(id));
+                let reason = reason::end_configured(id);
+                return Err(Refusal::conflict(reason).field("service").object(id));
             }
         } else if !by_key
             && service.kind != ServiceKind::ExchangeLan
             && !self.draft.is_below(account, service.account)
         {
-            let message = format!(
-                "{id} belongs to {}: a service key is needed for other accounts",
-                service.account
-            );
-            return Err(Refusal::conflict(message).field("connection").object(id));
+            let reason = reason::key_needed(id, service.account);
+            return Err(Refusal::conflict(reason).field("connection").object(id));
         }
         Ok(())
     }
@@ -312,15 +293,9 @@ impl Order<'_> {
     ) -> Outcome {
         // The relation to the service is no condition: the secret is the permission.
         if !permission::is_permitted(self.actor, OperationKind::RedeemServiceKey, Relation::Foreign) {
-            return Err(Refusal::new(
-                RefusalCode::Forbidden,
-                "your roles do not permit to redeem service keys",
-            ));
+            return Err(Refusal::new(RefusalCode::Forbidden, reason::key_forbidden()));
         }
-        let unusable = || {
-            let message = "the service key is unknown, used or over: ask the other side for a new one";
-            Refusal::new(RefusalCode::NotFound, message).field("secret")
-        };
+        let unusable = || Refusal::new(RefusalCode::NotFound, reason::key_unknown()).field("secret");
         let found = self
             .draft
             .all::<ServiceKeyId>()
@@ -430,20 +405,15 @@ impl Order<'_> {
         selected
             .filter(|config| is_permitted(*config))
             .map(VlanRequest::from)
-            .ok_or_else(|| {
-                let message =
-                    format!("the service key permits VLANs {first} to {last} only, and one that is free");
-                Refusal::invalid("vlan", message)
-            })
+            .ok_or_else(|| Refusal::invalid("vlan", reason::key_vlans(first, last)))
     }
 
     fn move_end(&mut self, id: ConfigId, connection: ConnectionId, vlan: VlanRequest) -> Outcome {
         let mut config = self.object(id)?;
         let account = self.check_connection(connection)?;
         if account != config.account {
-            let message =
-                format!("{connection} belongs to {account}: an end moves between connections of its account");
-            return Err(Refusal::conflict(message).field("connection").object(connection));
+            let reason = reason::move_between_accounts(connection, account);
+            return Err(Refusal::conflict(reason).field("connection").object(connection));
         }
         self.check_capacity(connection, config.capacity_mbps)?;
         let keys = self.bounding_keys(config.service, account);

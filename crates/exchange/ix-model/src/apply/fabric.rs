@@ -6,6 +6,7 @@ use super::{Order, Outcome};
 use crate::fabric::{PortId, Site, Switch, SwitchPort, TRUNK_MTU_MIN, Trunk};
 use crate::id::{ConnectionId, SiteId, SwitchId, TrunkId};
 use crate::operation::Operation;
+use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{Connection, ConnectionKind};
 
@@ -36,8 +37,8 @@ impl Order<'_> {
                     .all::<SwitchId>()
                     .find(|(_, switch)| switch.dpid == dpid)
                 {
-                    let message = format!("{other} has the datapath id {dpid} already");
-                    return Err(Refusal::conflict(message).field("dpid").object(other));
+                    let reason = reason::dpid_taken(other, dpid);
+                    return Err(Refusal::conflict(reason).field("dpid").object(other));
                 }
                 let ports = in_order(ports)?;
                 let group = self.new_group()?;
@@ -60,8 +61,8 @@ impl Order<'_> {
                     .filter(|(port, _)| port.switch == id);
                 for (port, user) in used {
                     if switch.port(port.port).is_none() {
-                        let message = format!("{user} uses port {port}: move it before the port is removed");
-                        return Err(Refusal::conflict(message).field("ports").object(user));
+                        let reason = reason::port_in_use(user, port);
+                        return Err(Refusal::conflict(reason).field("ports").object(user));
                     }
                 }
                 self.draft.put(id, switch);
@@ -177,8 +178,7 @@ impl Order<'_> {
         if crate::permission::is_permitted(self.actor, kind, crate::permission::Relation::Foreign) {
             return Ok(());
         }
-        let message = "only the exchange's staff with the right role may do this";
-        Err(Refusal::new(RefusalCode::Forbidden, message))
+        Err(Refusal::new(RefusalCode::Forbidden, reason::staff_only()))
     }
 
     /// Returns all ports in use, each with its user.
@@ -201,22 +201,17 @@ impl Order<'_> {
                 .find(port.switch)
                 .is_some_and(|switch| switch.port(port.port).is_some());
             if !exists {
-                let message = format!("there is no port {port} in the inventory: add it with set_ports");
-                return Err(Refusal::invalid(field, message));
+                return Err(Refusal::invalid(field, reason::port_unknown(port)));
             }
             if ports[..at].contains(port) {
-                return Err(Refusal::invalid(
-                    field,
-                    format!("port {port} is named twice: expected it once"),
-                ));
+                return Err(Refusal::invalid(field, reason::port_twice(port)));
             }
             if let Some((_, other)) = used
                 .iter()
                 .find(|(taken, other)| taken == port && Some(*other) != user)
             {
-                let message =
-                    format!("{other} uses port {port} already: a port belongs to one connection or trunk");
-                return Err(Refusal::conflict(message).field(field).object(*other));
+                let reason = reason::port_taken(other, port);
+                return Err(Refusal::conflict(reason).field(field).object(*other));
             }
         }
         Ok(())
@@ -227,23 +222,22 @@ impl Order<'_> {
         self.check_ports("ends", &trunk.ends, None)?;
         let [one, two] = trunk.ends;
         if one.switch == two.switch {
-            let message = format!("both ends are at {}: expected two switches", one.switch);
-            return Err(Refusal::invalid("ends", message));
+            return Err(Refusal::invalid("ends", reason::trunk_at_one_switch(one.switch)));
         }
         if trunk.mtu < TRUNK_MTU_MIN {
-            let message = format!(
-                "the underlay carries {} bytes: expected at least {TRUNK_MTU_MIN}, for frames of 1,500 bytes with two \
-                 tags in VXLAN over IPv6",
-                trunk.mtu
-            );
-            return Err(Refusal::invalid("mtu", message));
+            return Err(Refusal::invalid(
+                "mtu",
+                reason::trunk_mtu(trunk.mtu, TRUNK_MTU_MIN),
+            ));
         }
         if trunk.contract_percent == 0 {
-            let message = "expected at least 1 percent: circuits with a rate could not use the trunk";
-            return Err(Refusal::invalid("contract_percent", message));
+            return Err(Refusal::invalid(
+                "contract_percent",
+                reason::contract_percent_min(),
+            ));
         }
         if trunk.capacity_mbps == 0 {
-            return Err(Refusal::invalid("capacity_mbps", "expected at least 1 Mbit/s"));
+            return Err(Refusal::invalid("capacity_mbps", reason::capacity_min()));
         }
         let pair = |other: &Trunk| {
             other
@@ -256,9 +250,8 @@ impl Order<'_> {
             .all::<TrunkId>()
             .find(|(_, other)| pair(other) && other.kind != trunk.kind);
         if let Some((other, _)) = other {
-            let message =
-                format!("{other} joins the same switches with another encapsulation: expected the same one");
-            return Err(Refusal::invalid("kind", message).object(other));
+            let reason = reason::trunk_kinds_differ(other);
+            return Err(Refusal::invalid("kind", reason).object(other));
         }
         Ok(())
     }
@@ -266,24 +259,22 @@ impl Order<'_> {
     fn check_link(&self, id: Option<ConnectionId>, kind: ConnectionKind, ports: &[PortId]) -> Outcome {
         self.check_ports("ports", ports, id)?;
         let Some(first) = ports.first() else {
-            return Err(Refusal::invalid(
-                "ports",
-                "a connection has no port: expected at least one",
-            ));
+            return Err(Refusal::invalid("ports", reason::ports_none()));
         };
         if kind == ConnectionKind::Standalone && ports.len() != 1 {
-            let message = format!("a standalone connection has one port: got {}", ports.len());
-            return Err(Refusal::invalid("ports", message));
+            return Err(Refusal::invalid(
+                "ports",
+                reason::ports_of_standalone(ports.len()),
+            ));
         }
         if ports.len() > LAG_PORTS_MAX {
             return Err(Refusal::invalid(
                 "ports",
-                format!("a LAG has at most {LAG_PORTS_MAX} ports: got {}", ports.len()),
+                reason::ports_of_lag(LAG_PORTS_MAX, ports.len()),
             ));
         }
         if let Some(other) = ports.iter().find(|port| port.switch != first.switch) {
-            let message = format!("ports {first} and {other} are at different switches: expected one switch");
-            return Err(Refusal::invalid("ports", message));
+            return Err(Refusal::invalid("ports", reason::lag_over_switches(first, other)));
         }
         Ok(())
     }
@@ -293,19 +284,13 @@ impl Order<'_> {
 fn in_order(mut ports: Vec<SwitchPort>) -> Result<Vec<SwitchPort>, Refusal> {
     ports.sort_by_key(|port| port.number.raw());
     if let Some(pair) = ports.windows(2).find(|pair| pair[0].number == pair[1].number) {
-        return Err(Refusal::invalid(
-            "ports",
-            format!("port {} is named twice: expected it once", pair[0].number),
-        ));
+        return Err(Refusal::invalid("ports", reason::port_twice(pair[0].number)));
     }
     match ports
         .iter()
         .find(|port| port.speed_mbps == 0 || !port.number.is_ordinary())
     {
-        Some(port) => Err(Refusal::invalid(
-            "ports",
-            format!("port {} needs a number and a speed above 0", port.number),
-        )),
+        Some(port) => Err(Refusal::invalid("ports", reason::port_incomplete(port.number))),
         None => Ok(ports),
     }
 }

@@ -7,6 +7,7 @@ use crate::exchange::ObjectId;
 use crate::filter::{Filter, FilterAction, FilterState};
 use crate::id::FilterId;
 use crate::operation::Operation;
+use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::time::Timestamp;
 
@@ -42,8 +43,8 @@ impl Order<'_> {
                     return Err(Refusal::invalid(&format!("matching.{field}"), reason));
                 }
                 if alternatives.len() > ALTERNATIVES_MAX {
-                    let message = format!("expected at most {ALTERNATIVES_MAX} matches");
-                    return Err(Refusal::invalid("alternatives", message));
+                    let reason = reason::matches_max(ALTERNATIVES_MAX);
+                    return Err(Refusal::invalid("alternatives", reason));
                 }
                 for (index, alternative) in alternatives.iter().enumerate() {
                     if let Some((field, reason)) = alternative.contradiction() {
@@ -53,24 +54,19 @@ impl Order<'_> {
                         ));
                     }
                     if !matching.destination.covers(alternative.destination) {
-                        let message = format!("expected a destination within {}", matching.destination);
+                        let reason = reason::destination_within(matching.destination);
                         return Err(Refusal::invalid(
                             &format!("alternatives[{index}].destination"),
-                            message,
+                            reason,
                         ));
                     }
                 }
                 if exempt_until.is_some() && !self.actor.is_operator() && !self.actor.is_system() {
-                    let message = "only an operator of the exchange makes an exception from ownership";
-                    return Err(
-                        Refusal::new(RefusalCode::Forbidden, message.to_owned()).field("exempt_until")
-                    );
+                    let reason = reason::exception_by_operator();
+                    return Err(Refusal::new(RefusalCode::Forbidden, reason).field("exempt_until"));
                 }
                 if (action == FilterAction::Shape { rate_kbps: 0 }) {
-                    return Err(Refusal::invalid(
-                        "action.rate_kbps",
-                        "expected at least 1 kbit/s; drop is an action of its own",
-                    ));
+                    return Err(Refusal::invalid("action.rate_kbps", reason::shape_rate_min()));
                 }
                 if let Some(peer) = peers.iter().find(|peer| self.draft.find(**peer).is_none()) {
                     return Err(Refusal::not_found(*peer).field("peers"));
@@ -83,7 +79,7 @@ impl Order<'_> {
                 let is_live = |state: &FilterState| {
                     matches!(
                         state,
-                        FilterState::Checked | FilterState::Active | FilterState::Suspended { .. }
+                        FilterState::Checked | FilterState::Active | FilterState::Suspended(_)
                     )
                 };
                 let live = self
@@ -92,9 +88,8 @@ impl Order<'_> {
                     .filter(|(_, filter)| own(filter) && is_live(&filter.state))
                     .count();
                 if is_live(&state) && live >= FILTERS_MAX {
-                    let message =
-                        format!("{account} has {FILTERS_MAX} filters: delete some, or use shorter prefixes");
-                    return Err(Refusal::new(RefusalCode::Exhausted, message).object(account));
+                    let reason = reason::filters_full(account, FILTERS_MAX);
+                    return Err(Refusal::new(RefusalCode::Exhausted, reason).object(account));
                 }
                 self.draft.create::<FilterId>(Filter {
                     account,
@@ -140,8 +135,7 @@ impl Order<'_> {
     fn check_validity(&self, valid_until: Option<Timestamp>) -> Outcome {
         match valid_until {
             Some(until) if until <= self.now || until.since(self.now) > VALIDITY_MAX => {
-                let message = "expected an end of validity in the future, at most 30 days away";
-                Err(Refusal::invalid("valid_until", message))
+                Err(Refusal::invalid("valid_until", reason::filter_validity()))
             }
             _ => Ok(()),
         }

@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::{Order, Outcome};
 use crate::id::{ConfigId, IpId, MacId, PolicyId, ServiceId};
 use crate::operation::Operation;
+use crate::reason;
 use crate::refusal::Refusal;
 use crate::service::{LanPolicy, RegisteredIp, RegisteredMac, ServiceKind, is_usable};
 
@@ -89,22 +90,18 @@ impl Order<'_> {
             .iter()
             .any(|ethertype| *ethertype < 0x0600 || [0x8100, 0x88a8].contains(ethertype))
         {
-            let message = "expected EtherTypes from 0x0600 on, and none of a tag";
-            return Err(Refusal::invalid("ethertypes", message));
+            return Err(Refusal::invalid("ethertypes", reason::ethertypes_wrong()));
         }
         for (field, rate) in [
             ("broadcast_pps", policy.broadcast_pps),
             ("multicast_pps", policy.multicast_pps),
         ] {
             if rate == 0 {
-                return Err(Refusal::invalid(
-                    field,
-                    "expected at least 1 packet a second: ARP and ND need some",
-                ));
+                return Err(Refusal::invalid(field, reason::packets_per_second_min()));
             }
         }
         if policy.macs_max == 0 {
-            return Err(Refusal::invalid("macs_max", "expected at least 1"));
+            return Err(Refusal::invalid("macs_max", reason::macs_max_min()));
         }
         Ok(())
     }
@@ -113,22 +110,16 @@ impl Order<'_> {
         let config = self.object(mac.config)?;
         let service = self.object(config.service)?;
         if service.kind == ServiceKind::P2pVc {
-            let message = format!("{} is a p2p_vc, which passes every MAC address", config.service);
-            return Err(Refusal::conflict(message).field("config").object(config.service));
+            let reason = reason::macs_of_p2p(config.service);
+            return Err(Refusal::conflict(reason).field("config").object(config.service));
         }
         if mac.address.is_multicast() || mac.address == millrace_types::Mac::ZERO {
-            return Err(Refusal::invalid(
-                "address",
-                format!("{} is no address of a host", mac.address),
-            ));
+            return Err(Refusal::invalid("address", reason::mac_of_no_host(mac.address)));
         }
         if let Some(until) = mac.valid_until
             && (until <= mac.valid_from || until <= self.now)
         {
-            return Err(Refusal::invalid(
-                "valid_until",
-                "expected an end after the begin, in the future",
-            ));
+            return Err(Refusal::invalid("valid_until", reason::mac_validity()));
         }
         let taken = self.draft.all::<MacId>().find(|(other, registered)| {
             Some(*other) != id
@@ -137,8 +128,8 @@ impl Order<'_> {
         });
         if let Some((other, registered)) = taken {
             // The holder may be a foreign account, so only the address is named.
-            let message = format!("{} is registered in {} already", mac.address, config.service);
-            let refusal = Refusal::conflict(message).field("address");
+            let reason = reason::mac_taken(mac.address, config.service);
+            let refusal = Refusal::conflict(reason).field("address");
             return Err(if registered.config == mac.config {
                 refusal.object(other)
             } else {
@@ -160,11 +151,9 @@ impl Order<'_> {
         let ends_soon =
             |end: &Option<_>| end.is_some_and(|end: crate::time::Timestamp| end.since(self.now) <= SWAP_MAX);
         if ends.len() > max + 1 || ends.len() == max + 1 && !ends.iter().any(ends_soon) {
-            let message = format!(
-                "the policy permits {max} MAC address(es) at an end: to swap a router, give the old or the new address \
-                 an end within 24 hours"
-            );
-            return Err(Refusal::conflict(message).field("valid_until").object(mac.config));
+            return Err(Refusal::conflict(reason::macs_full(max))
+                .field("valid_until")
+                .object(mac.config));
         }
         Ok(())
     }
@@ -177,14 +166,13 @@ impl Order<'_> {
         let id = self.object(config)?.service;
         let service = self.object(id)?;
         if service.kind != ServiceKind::ExchangeLan {
-            return Err(Refusal::conflict(format!("{id} is no peering LAN: it has no addresses")).object(id));
+            return Err(Refusal::conflict(reason::no_lan(id)).object(id));
         }
         // Link-local addresses that are not made of a MAC address are learned and registered (RFC 4291, section 2.5.6).
         let is_link_local = matches!(address, core::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
         let is_inside = is_link_local || service.networks.iter().any(|network| network.contains(address));
         if !is_usable(address) || !is_inside {
-            let message = format!("{address} is no address of the networks of {id}");
-            return Err(Refusal::invalid("address", message));
+            return Err(Refusal::invalid("address", reason::ip_outside(address, id)));
         }
         let taken = self
             .draft
@@ -192,8 +180,8 @@ impl Order<'_> {
             .find(|(_, ip)| ip.address == address && self.service_of_end(ip.config) == Some(id));
         match taken {
             Some((other, _)) => {
-                let message = format!("{other} is {address} already");
-                Err(Refusal::conflict(message).field("address").object(other))
+                let reason = reason::ip_taken(other, address);
+                Err(Refusal::conflict(reason).field("address").object(other))
             }
             None => Ok(()),
         }

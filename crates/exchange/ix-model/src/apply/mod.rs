@@ -20,6 +20,7 @@ use crate::allocate;
 use crate::exchange::{Applied, ChangeSet, Draft, Exchange, Key, ObjectId};
 use crate::id::{AccountId, ConnectionIndex, GroupNumber, MeterNumber, ServiceId, ServiceIndex, SwitchId};
 use crate::operation::Operation;
+use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{PoolKind, Released};
 use crate::time::Timestamp;
@@ -123,12 +124,9 @@ impl Order<'_> {
 
     /// Returns the account that an order names, or the actor's own.
     fn account_or_own(&self, account: Option<AccountId>) -> Result<AccountId, Refusal> {
-        account.or(self.actor.account).ok_or_else(|| {
-            Refusal::invalid(
-                "account",
-                "the order names no account: expected one, such as ac-3",
-            )
-        })
+        account
+            .or(self.actor.account)
+            .ok_or_else(|| Refusal::invalid("account", reason::account_needed()))
     }
 
     /// Refuses the name if it is empty, too long or has control characters, or if another object of the same type has it
@@ -143,10 +141,9 @@ impl Order<'_> {
         let is_text =
             !name.trim().is_empty() && !name.chars().any(|char| char.is_control() || is_invisible(char));
         if !is_text || name.chars().count() > NAME_LEN_MAX || name != name.trim() {
-            let expected = "expected 1 to 100 characters, without control and invisible characters, and without spaces at the ends";
             return Err(Refusal::invalid(
                 "name",
-                format!("\"{}\" is no name: {expected}", name.escape_debug()),
+                reason::name_invalid(name.escape_debug()),
             ));
         }
         let same = self
@@ -157,8 +154,8 @@ impl Order<'_> {
             None => Ok(()),
             Some((other, _)) => {
                 let other: ObjectId = other.into();
-                let message = format!("{other} has the name \"{name}\" already: expected another name");
-                Err(Refusal::conflict(message).field("name").object(other))
+                let reason = reason::name_taken(other, name);
+                Err(Refusal::conflict(reason).field("name").object(other))
             }
         }
     }
@@ -180,8 +177,8 @@ impl Order<'_> {
             None => Ok(()),
             Some((other, _)) => {
                 let other: ObjectId = other.into();
-                let message = format!("{other} has the external_ref \"{reference}\" already");
-                Err(Refusal::conflict(message).field("external_ref").object(other))
+                let reason = reason::external_ref_taken(other, reference);
+                Err(Refusal::conflict(reason).field("external_ref").object(other))
             }
         }
     }
@@ -190,12 +187,8 @@ impl Order<'_> {
     fn allocate(&self, kind: PoolKind, range: (u32, u32)) -> Result<u32, Refusal> {
         let (taken, released) = (self.draft.taken(kind), self.draft.released(kind));
         allocate::lowest_free(range, &taken, &released, self.now).ok_or_else(|| {
-            let message = format!(
-                "the pool of {kind:?} has no free number from {} to {}: wait a minute for numbers that rest, or delete \
-                 objects",
-                range.0, range.1
-            );
-            Refusal::new(RefusalCode::Exhausted, message)
+            let reason = reason::pool_empty(format_args!("{kind:?}"), range.0, range.1);
+            Refusal::new(RefusalCode::Exhausted, reason)
         })
     }
 

@@ -6,6 +6,7 @@ use super::{Order, Outcome, out_of_range};
 use crate::fabric::TrunkKind;
 use crate::id::{ServiceId, SwitchId, TrunkId, WireId};
 use crate::path::{Contracts, Topology};
+use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{PoolKind, Service, ServiceKind};
 
@@ -55,15 +56,11 @@ impl Order<'_> {
                     _ => is_joined(*one, *two),
                 };
                 if !is_reached {
-                    let message = match service.kind {
-                        ServiceKind::P2pVc => format!(
-                            "no trunk joins {two} and {one}, and no path over other switches: expected a trunk"
-                        ),
-                        _ => format!(
-                            "no trunk joins {two} and {one}: expected a trunk between the switches of all ends"
-                        ),
+                    let reason = match service.kind {
+                        ServiceKind::P2pVc => reason::no_route_over_trunks(two, one),
+                        _ => reason::no_trunk(two, one),
                     };
-                    return Err(Refusal::conflict(message).field("connection"));
+                    return Err(Refusal::conflict(reason).field("connection"));
                 }
             }
         }
@@ -89,14 +86,9 @@ impl Order<'_> {
             );
             let grows = rate > before.get(&(from, to)).copied().unwrap_or_default();
             if grows && total > max {
-                let message = format!(
-                    "trunk {:?} from {from} to {to} admits contracts of {max} Mbit/s, other circuits have {}: {rate} Mbit/s do \
-                     not fit, at most {} do",
-                    trunk.name,
-                    total - rate,
-                    max.saturating_sub(total - rate)
-                );
-                return Err(Refusal::new(RefusalCode::Exhausted, message)
+                let (taken, free) = (total - rate, max.saturating_sub(total - rate));
+                let reason = reason::trunk_full(&trunk.name, from, to, max, taken, rate, free);
+                return Err(Refusal::new(RefusalCode::Exhausted, reason)
                     .field("capacity_mbps")
                     .object(trunk_id));
             }

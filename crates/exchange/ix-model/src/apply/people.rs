@@ -7,6 +7,7 @@ use crate::account::{Account, AccountKind, Role, User};
 use crate::id::{AccountId, UserId};
 use crate::operation::Operation;
 use crate::permission::{self, Relation};
+use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 
 impl Order<'_> {
@@ -28,18 +29,14 @@ impl Order<'_> {
                     _ => Relation::Foreign,
                 };
                 if !permission::is_permitted(self.actor, operation_kind, relation) {
-                    let message =
-                        "only the exchange's staff, and resellers below their own account, make accounts";
-                    return Err(Refusal::new(RefusalCode::Forbidden, message).field("parent"));
+                    let reason = reason::accounts_by_staff();
+                    return Err(Refusal::new(RefusalCode::Forbidden, reason).field("parent"));
                 }
                 if let Some(parent) = parent {
                     self.object(parent)?;
                 }
                 if relation == Relation::Child && kind != AccountKind::Member {
-                    return Err(Refusal::invalid(
-                        "kind",
-                        "a reseller makes accounts of members only",
-                    ));
+                    return Err(Refusal::invalid("kind", reason::reseller_makes_members()));
                 }
                 self.check_name::<AccountId>(None, &name, |account| &account.name, |_| true)?;
                 self.check_external_ref::<AccountId>(external_ref.as_deref(), |account| {
@@ -127,14 +124,10 @@ impl Order<'_> {
     fn check_roles(&self, account: AccountId, roles: &BTreeSet<Role>) -> Outcome {
         let kind = self.object(account)?.kind;
         if let Some(role) = roles.iter().find(|role| !role.suits(kind)) {
-            let message = format!("users of {account} cannot have the role {role}");
-            return Err(Refusal::invalid("roles", message));
+            return Err(Refusal::invalid("roles", reason::role_of_account(account, role)));
         }
         if roles.is_empty() {
-            return Err(Refusal::invalid(
-                "roles",
-                "a user has no role: expected at least one",
-            ));
+            return Err(Refusal::invalid("roles", reason::roles_none()));
         }
         Ok(())
     }
@@ -144,18 +137,15 @@ impl Order<'_> {
         for asn in asns {
             // RFC 7607 and RFC 6793: AS 0 and AS_TRANS are nobody's; RFC 7300: neither are the last ones.
             if [0, 23_456, 65_535, u32::MAX].contains(asn) {
-                return Err(Refusal::invalid(
-                    "asns",
-                    format!("AS {asn} is reserved: expected a member's AS"),
-                ));
+                return Err(Refusal::invalid("asns", reason::asn_reserved(asn)));
             }
             let taken = self
                 .draft
                 .all::<AccountId>()
                 .find(|(other, account)| Some(*other) != id && account.asns.contains(asn));
             if let Some((other, _)) = taken {
-                let message = format!("{other} has AS {asn} already");
-                return Err(Refusal::conflict(message).field("asns").object(other));
+                let reason = reason::asn_taken(other, asn);
+                return Err(Refusal::conflict(reason).field("asns").object(other));
             }
         }
         Ok(())

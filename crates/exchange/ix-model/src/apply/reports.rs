@@ -7,6 +7,7 @@ use crate::allocate::REST;
 use crate::filter::FilterState;
 use crate::id::{FilterId, IpId, MacId, ServiceId, ServiceKeyId};
 use crate::operation::Operation;
+use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{PoolKind, Quarantine, Released};
 use crate::state::CommercialState;
@@ -14,7 +15,7 @@ use crate::state::CommercialState;
 impl Order<'_> {
     pub(super) fn reports(&mut self, operation: Operation) -> Outcome {
         if !self.actor.is_system() {
-            return Err(Refusal::new(RefusalCode::Forbidden, "only the engine reports"));
+            return Err(Refusal::new(RefusalCode::Forbidden, reason::engine_only()));
         }
         match operation {
             Operation::ReportInPlace {
@@ -71,7 +72,7 @@ impl Order<'_> {
     fn remove_service(&mut self, id: ServiceId) -> Outcome {
         let service = self.object(id)?;
         if service.state != CommercialState::DecommissionRequested {
-            return Err(Refusal::conflict(format!("nobody ordered the end of {id}")).object(id));
+            return Err(Refusal::conflict(reason::nobody_ordered_end(id)).object(id));
         }
         let ends: Vec<_> = self.draft.ends_of(id).map(|(end, _)| end).collect();
         let mut numbers = vec![(PoolKind::ServiceIndex, service.index.raw())];

@@ -6,6 +6,7 @@ use super::{Order, Outcome};
 use crate::exchange::ObjectId;
 use crate::id::{AccountId, ServiceId, ServiceKeyId};
 use crate::operation::Operation;
+use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{Consent, Service, ServiceKey, ServiceKind};
 use crate::state::CommercialState;
@@ -39,16 +40,13 @@ impl Order<'_> {
                 match (kind, policy) {
                     (ServiceKind::ExchangeLan, Some(policy)) => drop(self.object(policy)?),
                     (ServiceKind::ExchangeLan, None) => {
-                        return Err(Refusal::invalid(
-                            "policy",
-                            "a peering LAN needs a policy, such as po-2",
-                        ));
+                        return Err(Refusal::invalid("policy", reason::policy_needed()));
                     }
                     (_, Some(_)) => {
-                        return Err(Refusal::invalid("policy", "only a peering LAN has a policy"));
+                        return Err(Refusal::invalid("policy", reason::policy_of_lan_only()));
                     }
                     (_, None) if !networks.is_empty() => {
-                        return Err(Refusal::invalid("networks", "only a peering LAN has networks"));
+                        return Err(Refusal::invalid("networks", reason::networks_of_lan_only()));
                     }
                     (_, None) => {}
                 }
@@ -88,10 +86,7 @@ impl Order<'_> {
             Operation::Accept { service } => self.answer(service, operation_kind, Consent::Accepted),
             Operation::Refuse { service, reason } => {
                 if reason.trim().is_empty() {
-                    return Err(Refusal::invalid(
-                        "reason",
-                        "expected a reason: the other side reads it",
-                    ));
+                    return Err(Refusal::invalid("reason", reason::refusal_without_reason()));
                 }
                 self.answer(service, operation_kind, Consent::Refused { reason })
             }
@@ -107,37 +102,28 @@ impl Order<'_> {
                 self.draft.check(self.actor, operation_kind, id.into())?;
                 let service = self.object(id)?;
                 if service.kind == ServiceKind::ExchangeLan {
-                    return Err(Refusal::conflict(
-                        "a peering LAN needs no service key: members configure their end",
-                    ));
+                    return Err(Refusal::conflict(reason::key_of_lan()));
                 }
                 if service.kind == ServiceKind::P2pVc && service.peer.is_some() {
-                    return Err(Refusal::conflict("an account is invited to this service already").object(id));
+                    return Err(Refusal::conflict(reason::invited_already()).object(id));
                 }
                 if valid_until <= self.now || valid_until.since(self.now) > KEY_VALIDITY_MAX {
-                    let message = "expected an end of validity in the future, at most 90 days away";
-                    return Err(Refusal::invalid("valid_until", message));
+                    return Err(Refusal::invalid("valid_until", reason::key_validity()));
                 }
                 if secret.len() < SECRET_LEN_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-                    return Err(Refusal::invalid(
-                        "secret",
-                        "expected at least 22 printable ASCII characters",
-                    ));
+                    return Err(Refusal::invalid("secret", reason::key_secret_weak()));
                 }
                 if self
                     .draft
                     .all::<ServiceKeyId>()
                     .any(|(_, key)| key.secret == secret)
                 {
-                    return Err(Refusal::conflict("the secret is in use: draw another one").field("secret"));
+                    return Err(Refusal::conflict(reason::key_secret_taken()).field("secret"));
                 }
                 if let Some((first, last)) = vlans
                     && (first == 0 || last > 4094 || first > last)
                 {
-                    return Err(Refusal::invalid(
-                        "vlans",
-                        format!("{first} to {last} is no range of VLANs from 1 to 4094"),
-                    ));
+                    return Err(Refusal::invalid("vlans", reason::vlans_wrong(first, last)));
                 }
                 self.draft.create::<ServiceKeyId>(ServiceKey {
                     service: id,
@@ -164,10 +150,7 @@ impl Order<'_> {
             return Ok(());
         };
         if kind != ServiceKind::P2pVc {
-            return Err(Refusal::invalid(
-                "peer",
-                "only a p2p_vc invites one account; give service keys to others",
-            ));
+            return Err(Refusal::invalid("peer", reason::peer_of_p2p_only()));
         }
         // An account that does not want to be found is answered as an absent one.
         let relation = self.draft.relation_to_account(self.actor, peer);
@@ -192,12 +175,10 @@ impl Order<'_> {
         let may_answer =
             self.actor.is_system() || self.actor.is_operator() || service.peer == self.actor.account;
         if service.peer.is_none() || !may_answer {
-            let message = format!("{id} does not invite your account: there is nothing to answer");
-            return Err(Refusal::conflict(message).object(id));
+            return Err(Refusal::conflict(reason::not_invited(id)).object(id));
         }
         if service.consent != Consent::Pending {
-            let message = format!("{id} has its answer already: delete your end, or order another service");
-            return Err(Refusal::conflict(message).object(id));
+            return Err(Refusal::conflict(reason::answered_already(id)).object(id));
         }
         service.consent = answer;
         self.draft.put(id, service);
@@ -232,9 +213,7 @@ impl Order<'_> {
                 self.draft.put(id, connection);
             }
             _ => {
-                let message =
-                    format!("{target} cannot be locked: expected a service, an end or a connection");
-                return Err(Refusal::invalid("target", message).object(target));
+                return Err(Refusal::invalid("target", reason::not_lockable(target)).object(target));
             }
         }
         Ok(())
@@ -243,8 +222,7 @@ impl Order<'_> {
     fn lock(&mut self, target: ObjectId, kind: crate::operation::OperationKind) -> Outcome {
         self.draft.check(self.actor, kind, target)?;
         if let Some(by) = self.locked_by(target) {
-            let message = format!("{target} is locked by {by} already");
-            return Err(Refusal::new(RefusalCode::Locked, message).object(target));
+            return Err(Refusal::new(RefusalCode::Locked, reason::locked_already(target, by)).object(target));
         }
         let owner = self.draft.owner(target);
         self.set_lock(target, self.actor.account.or(owner))
@@ -254,11 +232,11 @@ impl Order<'_> {
     fn unlock(&mut self, target: ObjectId, kind: crate::operation::OperationKind) -> Outcome {
         self.draft.check(self.actor, kind, target)?;
         match self.locked_by(target) {
-            None => return Err(Refusal::conflict(format!("{target} is not locked")).object(target)),
+            None => return Err(Refusal::conflict(reason::not_locked(target)).object(target)),
             Some(by) if self.is_foreign_lock(by) && !self.is_approved => {
-                let message =
-                    format!("{target} is locked by {by}: only that account, or two operators, can unlock it");
-                return Err(Refusal::new(RefusalCode::Locked, message).object(target));
+                return Err(
+                    Refusal::new(RefusalCode::Locked, reason::foreign_lock(target, by)).object(target),
+                );
             }
             Some(_) => {}
         }

@@ -7,6 +7,7 @@ use crate::approval::Approval;
 use crate::exchange::{Key, ObjectId};
 use crate::id::{ApprovalId, ConfigId, ConnectionId, ServiceId, ServiceKeyId, SwitchId, TrunkId, UserId};
 use crate::operation::{Operation, OperationKind};
+use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{PoolKind, ServiceKind};
 use crate::state::CommercialState;
@@ -42,8 +43,7 @@ impl Order<'_> {
             .all::<ApprovalId>()
             .find(|(_, approval)| *approval.operation == *operation);
         if let Some((id, _)) = waiting {
-            let message = format!("{id} waits for a second person already: another operator approves it");
-            return Err(Refusal::conflict(message).object(id));
+            return Err(Refusal::conflict(reason::approval_waits(id)).object(id));
         }
         self.draft.create::<ApprovalId>(Approval {
             operation: Box::new(operation.clone()),
@@ -58,8 +58,8 @@ impl Order<'_> {
         self.draft.check(self.actor, OperationKind::Approve, id.into())?;
         let approval = self.object(id)?;
         if approval.requested_by == self.actor.user {
-            let message = format!("{id} needs a second person: you asked for it yourself");
-            return Err(Refusal::new(RefusalCode::Forbidden, message).object(id));
+            let reason = reason::approval_by_same_person(id);
+            return Err(Refusal::new(RefusalCode::Forbidden, reason).object(id));
         }
         self.draft.delete(id);
         self.is_approved = true;
@@ -78,8 +78,7 @@ impl Order<'_> {
     pub(super) fn delete(&mut self, target: ObjectId, kind: OperationKind) -> Outcome {
         self.draft.check(self.actor, kind, target)?;
         if let Some(by) = self.locked_by(target) {
-            let message = format!("{target} is locked by {by}: unlock it before");
-            return Err(Refusal::new(RefusalCode::Locked, message).object(target));
+            return Err(Refusal::new(RefusalCode::Locked, reason::locked(target, by)).object(target));
         }
         match target {
             ObjectId::Service(id) => self.decommission(id),
@@ -190,10 +189,7 @@ impl Order<'_> {
     fn refuse_users(&self, target: ObjectId, user: impl FnOnce(&Self) -> Option<ObjectId>) -> Outcome {
         match user(self) {
             None => Ok(()),
-            Some(user) => {
-                let message = format!("{user} uses {target}: delete or move it before");
-                Err(Refusal::conflict(message).object(user))
-            }
+            Some(user) => Err(Refusal::conflict(reason::in_use(user, target)).object(user)),
         }
     }
 
@@ -205,8 +201,7 @@ impl Order<'_> {
             .ends_of(id)
             .find(|(_, config)| config.locked_by.is_some_and(|by| self.is_foreign_lock(by)));
         if let Some((config, _)) = locked {
-            let message = format!("the other side has locked {config}: it unlocks it, or two operators do");
-            return Err(Refusal::new(RefusalCode::Locked, message).object(config));
+            return Err(Refusal::new(RefusalCode::Locked, reason::far_end_locked(config)).object(config));
         }
         service.state = CommercialState::DecommissionRequested;
         self.draft.put(id, service);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millrace_ix_model::{
     AccountId, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, Operation, Ports, Prefix,
-    ServiceKind, SwitchId, TrunkKind,
+    Reason, ServiceKind, SwitchId, TrunkKind,
 };
 use millrace_ix_plan::{Settings, SwitchState, phases_between, plan};
 
@@ -102,9 +102,8 @@ fn random_order(world: &mut World, accounts: &[AccountId], random: &mut Random) 
             let _ = world.apply(Operation::DeleteFilter { filter });
         }
         2 | 3 if !filters.is_empty() => {
-            let reason = String::new();
             let state = random
-                .pick(&[FilterState::Active, FilterState::Suspended { reason }])
+                .pick(&[FilterState::Active, FilterState::Suspended(Reason::default())])
                 .clone();
             let rank = (random.below(2) == 0).then(|| random.below(400) as u32);
             let filter = *random.pick(&filters);

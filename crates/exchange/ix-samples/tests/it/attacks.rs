@@ -195,7 +195,7 @@ fn covers(attack: &str, target: &str, most: usize) -> Vec<Suggestion> {
         let rules = rules(attack, seed, target);
         let (good, attackers) = traffic(attack, seed + 77, strength(attack));
         let (covered, collateral) = (share(&attackers, &rules), share(&good, &rules));
-        let words: Vec<&str> = rules.iter().map(|rule| rule.why.as_str()).collect();
+        let words: Vec<&str> = rules.iter().map(|rule| rule.why.text.as_str()).collect();
         eprintln!(
             "{attack}, seed {seed}: {:.1} % of the attack, {:.2} % of good bytes, {} rules",
             covered * 100.0,
@@ -213,8 +213,8 @@ fn covers(attack: &str, target: &str, most: usize) -> Vec<Suggestion> {
 #[test]
 fn reflected_dns_is_covered_with_its_fragments() {
     let rules = covers("dns", "192.0.2.80/32", 3);
-    assert!(rules.iter().any(|rule| rule.why.contains("DNS")));
-    assert!(rules.iter().any(|rule| rule.why.contains("fragments")));
+    assert!(rules.iter().any(|rule| rule.why.text.contains("DNS")));
+    assert!(rules.iter().any(|rule| rule.why.text.contains("fragments")));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn every_rule_says_why_and_has_a_match_that_switches_take() {
     for rule in rules("mixed", 3, "192.0.2.80/32") {
         assert_eq!(rule.matching.contradiction(), None);
         assert!(
-            rule.why.contains("% of the excess to 192.0.2.80/32"),
+            rule.why.text.contains("% of the excess to 192.0.2.80/32"),
             "{}",
             rule.why
         );

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
-use millrace_ix_model::Prefix;
+use millrace_ix_model::{Prefix, Reason, reason};
 use millrace_types::Mac;
 use millrace_wire::{EtherType, IpProto, arp, icmpv4, icmpv6, ipv4, ipv6, udp};
 use serde::Serialize;
@@ -85,7 +85,7 @@ impl Check {
 }
 
 /// A fault that a frame shows: the point of the checklist, and the words for the member.
-pub(crate) type Fault = (Check, String);
+pub(crate) type Fault = (Check, Reason);
 
 /// The set-up that is right for an end.
 #[derive(Clone, Debug)]
@@ -125,29 +125,28 @@ pub(crate) fn judge(frame: &[u8], expected: &Expected<'_>) -> Result<bool, Fault
     let ethertype = u16::from_be_bytes([header[12], header[13]]);
     link_protocols(dst, ethertype, body)?;
     if !expected.macs.contains(&src) {
-        let text = if expected.macs.is_empty() {
-            format!("frames come from {src}, and no MAC address is registered: add it")
+        let reason = if expected.macs.is_empty() {
+            reason::frame_source_none_registered(src)
         } else {
-            format!("frames come from {src}, which is not registered for this end")
+            reason::frame_source_unregistered(src)
         };
-        return Err((Check::Mac, text));
+        return Err((Check::Mac, reason));
     }
     if !expected.ethertypes.contains(&ethertype) {
         let name = match ethertype {
-            ..0x0600 => "frames with LLC, such as IS-IS".to_owned(),
-            0x6002 => "frames of DEC MOP (0x6002)".to_owned(),
-            0x8847 | 0x8848 => "MPLS frames".to_owned(),
-            0x8863 | 0x8864 => "PPPoE frames".to_owned(),
-            0x888e => "frames of IEEE 802.1X (0x888e)".to_owned(),
-            0x9000 => "loop detection frames (0x9000)".to_owned(),
+            ..0x0600 => "LLC (IS-IS)".to_owned(),
+            0x6002 => "DEC MOP (0x6002)".to_owned(),
+            0x8847 | 0x8848 => "MPLS".to_owned(),
+            0x8863 | 0x8864 => "PPPoE".to_owned(),
+            0x888e => "IEEE 802.1X (0x888e)".to_owned(),
+            0x9000 => "loopback (0x9000)".to_owned(),
             0x8100 | 0x88a8 => {
-                let text = format!("frames have one tag more than the end, of type 0x{ethertype:04x}");
-                return Err((Check::Tag, text));
+                let ethertype = format_args!("0x{ethertype:04x}");
+                return Err((Check::Tag, reason::frame_tag_more(ethertype)));
             }
-            other => format!("frames with EtherType 0x{other:04x}"),
+            other => format!("EtherType 0x{other:04x}"),
         };
-        let text = format!("the router sends {name}, which the LAN does not pass");
-        return Err((Check::Ethertype, text));
+        return Err((Check::Ethertype, reason::frame_ethertype(name)));
     }
     match EtherType(ethertype) {
         EtherType::ARP => judge_arp(src, body, expected).map(|()| true),
@@ -166,70 +165,57 @@ pub(crate) fn link_fault(frame: &[u8]) -> Option<Fault> {
 
 /// Finds the protocols between bridges.
 fn link_protocols(dst: Mac, ethertype: u16, body: &[u8]) -> Result<(), Fault> {
-    let fault = |check: Check, text: &str| Err((check, text.to_owned()));
     match dst {
-        STP => fault(
-            Check::Stp,
-            "the port sends spanning tree BPDUs: switch spanning tree off",
-        ),
-        PVST => fault(Check::Stp, "the port sends PVST BPDUs: switch spanning tree off"),
+        STP => Err((Check::Stp, reason::frame_bpdu("STP"))),
+        PVST => Err((Check::Stp, reason::frame_bpdu("PVST"))),
         CISCO => {
             // After LLC and the organisation, SNAP names the protocol.
             let name = match body.get(6..8) {
                 Some([0x20, 0x00]) => "CDP",
                 Some([0x20, 0x03]) => "VTP",
-                Some([0x20, 0x04]) => "DTP: the port negotiates a trunk",
+                Some([0x20, 0x04]) => "DTP",
                 Some([0x01, 0x11]) => "UDLD",
-                _ => "a protocol of Cisco's switches",
+                _ => "CDP/VTP/DTP/UDLD",
             };
-            Err((Check::Cdp, format!("the port sends {name}: switch it off")))
+            Err((Check::Cdp, reason::frame_protocol(name)))
         }
         _ if ethertype == SLOW => {
             let name = match body.first() {
                 Some(1) => "LACP",
                 Some(3) => "Ethernet OAM (802.3ah)",
-                _ => "slow protocols",
+                _ => "IEEE 802.3 57A",
             };
-            Err((
-                Check::Lacp,
-                format!("the port sends {name}, and the connection is no LAG with it"),
-            ))
+            Err((Check::Lacp, reason::frame_slow_protocol(name)))
         }
-        _ if ethertype == EtherType::LLDP.0 => fault(Check::Lldp, "the port sends LLDP: switch it off"),
-        Mac([0x01, 0x80, 0xc2, 0, 0, low]) if low < 0x10 => Err((
-            Check::Ethertype,
-            format!("the port sends to the reserved address {dst}"),
-        )),
+        _ if ethertype == EtherType::LLDP.0 => Err((Check::Lldp, reason::frame_protocol("LLDP"))),
+        Mac([0x01, 0x80, 0xc2, 0, 0, low]) if low < 0x10 => {
+            Err((Check::Ethertype, reason::frame_reserved(dst)))
+        }
         _ => Ok(()),
     }
 }
 
 fn judge_arp(src: Mac, body: &[u8], expected: &Expected<'_>) -> Result<(), Fault> {
     let Ok(arp) = arp::View::new(body) else {
-        return Err((Check::Arp, "an ARP packet is malformed".to_owned()));
+        return Err((Check::Arp, reason::frame_malformed("ARP")));
     };
     let (sender, target) = (arp.spa(), arp.tpa());
     if arp.sha() != src {
-        let text = format!("ARP names {} as sender in a frame from {src}", arp.sha());
-        return Err((Check::Arp, text));
+        return Err((Check::Arp, reason::arp_sender_differs(arp.sha(), src)));
     }
     let is_own = expected.ips.contains(&IpAddr::V4(sender));
     if arp.op() == arp::REPLY && !is_own {
-        let text =
-            format!("the router answers ARP for {sender}, which is not its address: switch proxy ARP off");
-        return Err((Check::ProxyArp, text));
+        return Err((Check::ProxyArp, reason::arp_proxy(sender)));
     }
     if !is_own && sender != Ipv4Addr::UNSPECIFIED {
-        let text = format!("ARP comes from {sender}, which is not registered for this end");
-        return Err((Check::Arp, text));
+        return Err((Check::Arp, reason::arp_unregistered(sender)));
     }
     let is_inside = |address: Ipv4Addr| {
         let mut networks = expected.networks.iter();
         networks.any(|network| network.contains(IpAddr::V4(address)))
     };
     if arp.op() == arp::REQUEST && !is_inside(target) {
-        let text = format!("the router asks for {target}, which is outside of the LAN: check its netmask");
-        return Err((Check::Arp, text));
+        return Err((Check::Arp, reason::arp_outside(target)));
     }
     Ok(())
 }
@@ -240,27 +226,23 @@ fn judge_ipv4(dst: Mac, body: &[u8]) -> Result<bool, Fault> {
     };
     if ip.proto() == IpProto::UDP
         && let Ok(udp) = udp::View::new(ip.payload())
-        && let Some(words) = match udp.dst() {
-            67 => Some("asks for an address by DHCP"),
-            68 => Some("is a DHCP server"),
+        && let Some(reason) = match udp.dst() {
+            67 => Some(reason::dhcp_client("DHCP")),
+            68 => Some(reason::dhcp_server("DHCP")),
             _ => None,
         }
     {
-        return Err((Check::Dhcp, format!("the router {words}: switch it off")));
+        return Err((Check::Dhcp, reason));
     }
     if ip.proto() == IpProto::ICMPV4
         && let Ok(icmp) = icmpv4::View::new(ip.payload())
     {
         match icmp.kind() {
             ICMP_REDIRECT => {
-                return Err((
-                    Check::Redirect,
-                    "the router sends ICMP redirects: switch them off".to_owned(),
-                ));
+                return Err((Check::Redirect, reason::redirects("ICMP")));
             }
             ICMP_ROUTER_ADVERTISEMENT => {
-                let text = "the router sends ICMP router advertisements (RFC 1256): switch them off";
-                return Err((Check::Ra, text.to_owned()));
+                return Err((Check::Ra, reason::advertisements("ICMP")));
             }
             _ => {}
         }
@@ -280,8 +262,7 @@ fn judge_ipv4(dst: Mac, body: &[u8]) -> Result<bool, Fault> {
             _ if to.is_multicast() => "multicast",
             _ => "broadcast",
         };
-        let text = format!("the router sends {name} to {to}: switch it off on this interface");
-        return Err((Check::Multicast, text));
+        return Err((Check::Multicast, reason::multicast(name, to)));
     }
     Ok(true)
 }
@@ -299,13 +280,13 @@ fn judge_ipv6(body: &[u8], expected: &Expected<'_>) -> Result<bool, Fault> {
     }
     if walk.proto == IpProto::UDP
         && let Ok(udp) = udp::View::new(payload)
-        && let Some(words) = match udp.dst() {
-            547 => Some("asks for an address by DHCPv6"),
-            546 => Some("is a DHCPv6 server"),
+        && let Some(reason) = match udp.dst() {
+            547 => Some(reason::dhcp_client("DHCPv6")),
+            546 => Some(reason::dhcp_server("DHCPv6")),
             _ => None,
         }
     {
-        return Err((Check::Dhcp, format!("the router {words}: switch it off")));
+        return Err((Check::Dhcp, reason));
     }
     if ip.dst().is_multicast() {
         let name = match (walk.proto.0, ip.dst().segments()[7]) {
@@ -316,11 +297,7 @@ fn judge_ipv6(body: &[u8], expected: &Expected<'_>) -> Result<bool, Fault> {
             (_, 0xfb) => "mDNS",
             _ => "multicast",
         };
-        let text = format!(
-            "the router sends {name} to {}: switch it off on this interface",
-            ip.dst()
-        );
-        return Err((Check::Multicast, text));
+        return Err((Check::Multicast, reason::multicast(name, ip.dst())));
     }
     Ok(true)
 }
@@ -330,32 +307,19 @@ fn judge_icmpv6(ip: &ipv6::View<'_>, icmp: &icmpv6::View<'_>, expected: &Expecte
         expected.ips.contains(&IpAddr::V6(address))
             || expected.macs.iter().any(|mac| link_local(*mac) == address)
     };
-    let unknown = |address: Ipv6Addr, verb: &str| {
-        let text = format!(
-            "the router {verb} {address}, which is not registered for this end: add it, or correct the router"
-        );
-        Err((Check::Nd, text))
-    };
     match icmp.kind() {
-        ROUTER_ADVERTISEMENT => {
-            let text = "the router sends IPv6 router advertisements: suppress them on this interface";
-            Err((Check::Ra, text.to_owned()))
-        }
-        ROUTER_SOLICITATION => {
-            let text = "the router asks for router advertisements: switch autoconfiguration off";
-            Err((Check::Ra, text.to_owned()))
-        }
-        REDIRECT => Err((
-            Check::Redirect,
-            "the router sends IPv6 redirects: switch them off".to_owned(),
-        )),
+        ROUTER_ADVERTISEMENT => Err((Check::Ra, reason::advertisements("IPv6"))),
+        ROUTER_SOLICITATION => Err((Check::Ra, reason::solicitations())),
+        REDIRECT => Err((Check::Redirect, reason::redirects("IPv6"))),
         icmpv6::NEIGHBOR_SOLICIT if !ip.src().is_unspecified() && !is_own(ip.src()) => {
-            unknown(ip.src(), "sends neighbour solicitations from")
+            Err((Check::Nd, reason::nd_unregistered_source(ip.src())))
         }
         icmpv6::NEIGHBOR_ADVERT => match icmp.neighbor() {
-            Ok(neighbour) if !is_own(neighbour.target()) => unknown(neighbour.target(), "answers for"),
+            Ok(neighbour) if !is_own(neighbour.target()) => {
+                Err((Check::Nd, reason::nd_unregistered_target(neighbour.target())))
+            }
             Ok(_) => Ok(()),
-            Err(_) => Err((Check::Nd, "a neighbour advertisement is malformed".to_owned())),
+            Err(_) => Err((Check::Nd, reason::frame_malformed("ND"))),
         },
         // Every router reports the groups of its addresses; the fabric drops the reports.
         kind if LISTENER.contains(&kind) => Ok(()),

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use millrace_ix_engine::Session;
 use millrace_ix_model::{
-    Actor, Config, ConfigId, ConnectionId, Exchange, LanPolicy, Operation, PortId, Prefix, Quarantine,
-    Service, Timestamp, TrunkId,
+    Actor, Coded, Config, ConfigId, ConnectionId, Exchange, LanPolicy, Operation, PortId, Prefix, Quarantine,
+    Reason, Service, Timestamp, TrunkId, reason,
 };
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
 use millrace_types::{Cookie, Duration, Mac, Time};
@@ -52,6 +52,9 @@ pub struct Finding {
     pub check: Check,
     /// The fault and its remedy in words.
     pub text: String,
+    /// The codes of the text, for words in other languages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub coded: Vec<Coded>,
     /// The first 128 bytes of the newest such frame.
     pub frame: Vec<u8>,
     /// The number of such frames that the engine has seen; it sees at most 50 a second.
@@ -74,7 +77,7 @@ impl Quarantined {
         newest.filter(|finding| finding.at >= clean_since)
     }
 
-    fn add(&mut self, (check, text): Fault, frame: &[u8], at: Timestamp) {
+    fn add(&mut self, (check, Reason { text, coded }): Fault, frame: &[u8], at: Timestamp) {
         let frame = frame[..frame.len().min(FRAME_SIZE_MAX)].to_vec();
         let same = self
             .findings
@@ -91,6 +94,7 @@ impl Quarantined {
             at,
             check,
             text,
+            coded,
             frame,
             count,
         });
@@ -116,6 +120,15 @@ fn lan_end(exchange: &Exchange, id: ConfigId) -> Option<LanEnd<'_>> {
         service,
         policy,
     })
+}
+
+/// Returns tags in words: `VLAN 100`, `VLAN 100.5`, or `VLAN -` for none.
+fn vlans(vids: &[u16]) -> String {
+    match vids {
+        [] => "VLAN -".to_owned(),
+        [vid] => format!("VLAN {vid}"),
+        [outer, inner, ..] => format!("VLAN {outer}.{inner}"),
+    }
 }
 
 fn is_in_quarantine(config: &Config) -> bool {
@@ -163,22 +176,12 @@ impl Core {
             }
             return;
         }
-        let name = match &vids[..] {
-            [] => "no tag".to_owned(),
-            [vid] => format!("VLAN {vid}"),
-            [outer, inner, ..] => format!("VLANs {outer} and {inner}"),
-        };
+        let name = vlans(&vids);
         for (id, tags, _) in ends.into_iter().filter(|(.., in_quarantine)| *in_quarantine) {
             // A protocol between bridges is named as what it is, whatever its tags.
             let body = frames::without_tags(frame, vids.len());
-            let fault = judge::link_fault(&body).unwrap_or_else(|| {
-                let expected = match &tags[..] {
-                    [] => "no tag".to_owned(),
-                    [vid] => format!("VLAN {vid}"),
-                    [outer, inner, ..] => format!("VLANs {outer} and {inner}"),
-                };
-                (Check::Tag, format!("frames have {name}: this end has {expected}"))
-            });
+            let fault = judge::link_fault(&body)
+                .unwrap_or_else(|| (Check::Tag, reason::frame_tags(&name, vlans(&tags))));
             self.note_fault(id, fault, frame, now);
         }
     }

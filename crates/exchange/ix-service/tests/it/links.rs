@@ -159,7 +159,7 @@ fn a_trunk_that_fails_over_causes_no_modification_and_one_notice() {
     let snapshot = world.snapshot();
     let service = world.services()[0];
     match snapshot.realisation(service) {
-        Realisation::Degraded { reason } => assert_eq!(reason, "no trunk between mak-1 and ote-1 is up"),
+        Realisation::Degraded(reason) => assert_eq!(reason.text, "no trunk between mak-1 and ote-1 is up"),
         other => panic!("{other:?}"),
     }
     assert!(world.notices()[0].contains("are interrupted"));
@@ -190,9 +190,9 @@ fn contracts_above_the_trunk_that_is_left_are_shown_as_degraded() {
     assert!(is_in_place(&mut world, first));
     world.report(one, 100, false, false);
     match world.snapshot().realisation(first) {
-        Realisation::Degraded { reason } => {
+        Realisation::Degraded(reason) => {
             assert!(
-                reason.contains("admits 150 Mbit/s") && reason.contains("200 Mbit/s"),
+                reason.text.contains("admits 150 Mbit/s") && reason.text.contains("200 Mbit/s"),
                 "{reason}"
             );
         }
