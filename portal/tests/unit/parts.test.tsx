@@ -7,6 +7,7 @@ import { RequestError } from "../../src/api/problem";
 import { newQueryClient } from "../../src/api/queries";
 import { openStream, type StreamMessage } from "../../src/api/stream";
 import en from "../../src/i18n/en.json";
+import type { MessageId } from "../../src/i18n/messages";
 import { Localized } from "../../src/i18n/text";
 import { problemsOf } from "../../src/screens/order";
 import { ConfirmedAct } from "../../src/ui/dialog";
@@ -82,7 +83,8 @@ it("a draft is kept, and fields that an older page did not have are empty", () =
 
 it("a refusal stands at the field that the engine names", () => {
   const error = new RequestError({ type: "/api/v1/problems/conflict", title: "", status: 409, detail: "taken", errors: [{ pointer: "/end/vlan", code: "vlan-taken", detail: "taken" }, { pointer: "/far_end/capacity_mbps", code: "x", detail: "too much" }, { pointer: "/name", code: "x", detail: "in use" }] });
-  expect(problemsOf((id) => id, error).map((problem) => problem.field)).toEqual(["end-vlan", "far-rate", "order-name"]);
+  const translate = Object.assign((id: MessageId) => id, { reason: (_: unknown, text: string) => text });
+  expect(problemsOf(translate, error).map((problem) => problem.field)).toEqual(["end-vlan", "far-rate", "order-name"]);
 });
 
 it("an act is confirmed, and its failure is shown in words before it is tried again", async () => {

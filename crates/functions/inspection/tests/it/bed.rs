@@ -15,7 +15,7 @@ use millrace_wire::{Frame, Packet};
 
 pub(crate) use crate::packets::{
     ATTACK, CLIENT, HOST_A, HOST_B, SERVER, Segment, Sent, acknowledgment, data, datagram, fragment,
-    fragments, gre, handshake, six_in_four, vxlan, with_ident,
+    fragments, geneve, gre, handshake, six_in_four, vxlan, with_ident,
 };
 
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
