@@ -65,7 +65,7 @@ it("a failing check stands first and says how to mend it", () => {
     seconds: 900,
     seen: true,
     checks: [{ check: "mac", state: "clean" }, { check: "lldp", state: "failing" }],
-    findings: [{ at: new Date().toISOString(), check: "lldp", text: "LLDP", frame: "0180c200000e0200", count: 3 }],
+    findings: [{ at: new Date().toISOString(), check: "lldp", text: "LLDP", coded: [], frame: "0180c200000e0200", count: 3 }],
   };
   render(<QuarantineChecklist list={list} />, { wrapper });
   const checks = screen.getByRole("list", { name: en["quarantine.checks"] });

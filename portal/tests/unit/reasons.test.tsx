@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import all from "../../reasons.json";
 import { RequestError } from "../../src/api/problem";
+import type { Coded } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import ja from "../../src/i18n/ja.json";
 import ko from "../../src/i18n/ko.json";
@@ -55,7 +56,7 @@ describe("reasons of the engine", () => {
   }
 
   it("sentences follow each other, and English is the text of the engine", () => {
-    const coded = [
+    const coded: Coded[] = [
       { code: "no-live-route", values: { destination: "192.0.2.1/32" } },
       { code: "missing-route", values: { destination: "192.0.2.1/32", origins: "AS64500" } },
     ];
