@@ -21,6 +21,7 @@ mod connections;
 mod contacts;
 mod documents;
 mod features;
+mod ips;
 mod joining;
 mod orders;
 mod places;
@@ -158,8 +159,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
             addresses::replace_mac,
             addresses::delete_mac
         ))
-        .routes(routes!(addresses::ips, addresses::create_ip))
-        .routes(routes!(addresses::ip, addresses::delete_ip))
+        .routes(routes!(ips::ips, ips::create_ip))
+        .routes(routes!(ips::ip, ips::delete_ip))
         .routes(routes!(features::list))
         .routes(routes!(features::read))
         .routes(routes!(features::configs, features::configure))

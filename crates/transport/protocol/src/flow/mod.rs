@@ -6,6 +6,7 @@
 //! A flow that waits for its receiver never waits in silence: after a probe timeout without feedback it asks for some, with two
 //! packets of data if any are in flight, and again after twice that time, up to a limit.
 
+mod config;
 mod delivery;
 mod loss;
 mod mtu;
@@ -15,6 +16,7 @@ mod reports;
 mod sent;
 mod stats;
 
+pub use config::FlowConfig;
 pub use mtu::{BASE_MTU, USUAL_MTU, initial_payload};
 pub use plan::Piece;
 pub use sent::ProtocolViolation;
@@ -26,7 +28,6 @@ use crate::extent::Layout;
 use crate::pacing::Pacer;
 use crate::packet::{DATA_OVERHEAD, Feedback, NUMBER_WINDOW, Report};
 use crate::random::Random;
-use crate::ranges::RangeSet;
 use crate::rtt::RttEstimator;
 use crate::sender::{Grid, SealRequest, SlabCache, SlabId};
 use delivery::Delivery;
@@ -45,30 +46,6 @@ const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(1);
 const AHEAD_OF_PROBE: usize = 1;
 /// One packet number in so many is skipped, on average.
 const SKIP_EVERY: u64 = 4_096;
-
-/// The initial configuration of a flow.
-pub struct FlowConfig {
-    /// The session's address space.
-    pub layout: Layout,
-    /// Extents that the receiver has.
-    pub have: RangeSet,
-    /// The extent to begin with.
-    pub start: u64,
-    /// Bytes of payload of a full packet at the start; a multiple of 16.
-    pub payload: u16,
-    /// The largest IP packet that the interface sends to the receiver, in bytes: sizes up to it are tried.
-    pub mtu: u16,
-    /// Bytes of IP and UDP headers.
-    pub headers: u16,
-    /// The round-trip time of the control channel's handshake, if it is known.
-    pub initial_rtt: Option<Duration>,
-    /// Bytes that may be sent before the first feedback.
-    pub credit: u64,
-    /// Decides how fast.
-    pub controller: Box<dyn Controller>,
-    /// Seeds the packet numbers that are skipped.
-    pub seed: u64,
-}
 
 /// A packet to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

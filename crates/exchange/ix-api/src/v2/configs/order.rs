@@ -26,7 +26,7 @@ use crate::v2::orders::{created, extra, order, order_as_system, put_extra, renew
 use crate::v2::places::{check_offering, type_of};
 use crate::v2::problem::IxProblem;
 use crate::v2::view::{Billed, Owned, id as identifier, invalid};
-use crate::v2::{addresses, joining, services};
+use crate::v2::{addresses, ips, joining, services};
 
 /// The validity of the service key by which an account joins under a rule.
 const JOINING: Duration = Duration::from_secs(60);
@@ -248,7 +248,7 @@ pub(crate) async fn create(
     if let NetworkServiceConfigRequest::ExchangeLan(order) = &given {
         facts.listed = Some(order.listed);
         facts.product_offering = Some(order.product_offering.clone());
-        addresses::assign(&app, id).await;
+        ips::assign(&app, id).await;
     }
     put_extra(&app, &principal, id, &facts).await?;
     let principal = renewed(&app, &principal);
