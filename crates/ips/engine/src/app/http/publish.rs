@@ -26,7 +26,7 @@ impl MessageHeaders {
             headers.write_lines(self.cookie, text);
         });
         transaction.compose(Buffer::HttpHeaderNames, side, None, |text| {
-            headers.write_names(text)
+            headers.write_names(text);
         });
         transaction.compose(Buffer::HttpStart, side, Some(self.first_line), |text| {
             text.extend_from_slice(b"\r\n");
