@@ -1,8 +1,9 @@
 //! The packets that arrived, and the time at which the sender is told.
 //!
-//! TACK (Li et al., SIGCOMM 2020): at high rates feedback is periodic, 32 times a round trip, and says everything since the last
-//! feedback that is known to have arrived. At low rates it waits for 32 packets or a quarter of a round trip. Never more often
-//! than each millisecond, never later than 25 ms. It is immediate when the sender asks.
+//! TACK (Li et al., SIGCOMM 2020): at high rates feedback is periodic, 32 times a round trip but not more often than each 2.5 ms as
+//! long as a round trip has four of them, and says everything since the last feedback that is known to have arrived. At low rates it
+//! waits for 32 packets or a quarter of a round trip. Never more often than each millisecond, never later than 25 ms. It is immediate
+//! when the sender asks.
 
 use crate::packet::{Acknowledged, Report};
 use crate::ranges::RangeSet;
@@ -12,6 +13,9 @@ use std::ops::Range;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_millis(25);
+/// The interval at high rates is no shorter than this where a quarter of the round-trip time is longer: on a clean path of 10 ms,
+/// a feedback each millisecond takes 0.17 % of what it acknowledges.
+const PERIOD_MIN: Duration = Duration::from_micros(2_500);
 /// Packets for which feedback is sent after the shorter interval.
 const PACKETS: u64 = 32;
 
@@ -72,9 +76,19 @@ impl AckTracker {
             return Some(self.sent_at + INTERVAL_MIN);
         }
         let since = self.pending_since?;
-        let parts = if self.pending >= PACKETS { 32 } else { 4 };
-        let interval = (self.rtt / parts).clamp(INTERVAL_MIN, INTERVAL_MAX);
+        let quarter = self.rtt / 4;
+        let interval = if self.pending >= PACKETS {
+            (self.rtt / 32).max(PERIOD_MIN.min(quarter))
+        } else {
+            quarter
+        };
+        let interval = interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         Some((self.sent_at + interval).max(since))
+    }
+
+    /// Returns the round-trip time that the sender reported last; zero: none yet.
+    pub(super) fn rtt(&self) -> Duration {
+        self.rtt
     }
 
     /// Returns the time since the largest number arrived.
@@ -163,6 +177,17 @@ mod tests {
             acks.on_packet(at(1_002), number);
         }
         assert_eq!(acks.due(), Some(at(1_010)), "320 ms / 32");
+        for (rtt, micros) in [(10, 2_500), (4, 1_000), (80, 2_500), (96, 3_000)] {
+            acks.on_report(&Report {
+                rtt: Duration::from_millis(rtt),
+                ..report(vec![], false)
+            });
+            assert_eq!(
+                acks.due(),
+                Some(Time::from_nanos(1_000_000_000 + micros * 1_000)),
+                "{rtt} ms"
+            );
+        }
         acks.on_report(&report(vec![], true));
         assert_eq!(acks.due(), Some(at(1_001)));
     }

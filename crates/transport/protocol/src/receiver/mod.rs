@@ -31,7 +31,7 @@ use crate::packet::{
 use crate::ranges::RangeSet;
 use crate::seal::{PairwiseKey, ReplayWindow, Seal};
 use acks::AckTracker;
-use millrace_types::{BitRate, Time};
+use millrace_types::{BitRate, Duration, Time};
 use rate::ReceiveRate;
 use reassembly::{Arrival, Reassembly};
 
@@ -330,6 +330,11 @@ impl Receiver {
     /// Returns the credit that the sender has not used.
     pub fn unused_credit(&self) -> u64 {
         self.credit().saturating_sub(self.arrived)
+    }
+
+    /// Returns the smoothed round-trip time that the sender reported last; zero: none yet.
+    pub fn rtt(&self) -> Duration {
+        self.acks.rtt()
     }
 
     /// Returns the rate at which new bytes arrived lately.
