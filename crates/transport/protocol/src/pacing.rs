@@ -13,7 +13,7 @@
 //! The credit is counted in billionths of a bit, as in `datapath::schedule` (ADR 6): bits a second times nanoseconds is a whole
 //! number of them, so that nothing is rounded and nothing drifts. A caller that is late is owed up to a millisecond;
 //! if several flows share a sender, a quantum at least, as a busy machine wakes it later than that. A flow alone is owed no more:
-//! at low rates a window-limited flow would then send in bursts of a quantum (row T2: CUBIC becomes a fifth faster).
+//! at low rates a window-limited flow would then send in bursts of a quantum (row T2: CUBIC becomes half as fast again).
 
 use millrace_types::{BitRate, Duration, Time};
 
