@@ -170,7 +170,7 @@ mod tests {
         const PREFIX: &'static str = "ot";
     }
 
-    fn note(text: impl ToString) -> Note {
+    fn note(text: &impl ToString) -> Note {
         Note {
             text: text.to_string(),
         }
@@ -188,7 +188,7 @@ mod tests {
         let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
         let records = Records::load(Arc::clone(&store)).unwrap();
         for number in 1..=12 {
-            let id = records.create(&note(number), &once(None, 0)).unwrap();
+            let id = records.create(&note(&number), &once(None, 0)).unwrap();
             assert_eq!(id, format!("no-{number}"));
         }
         records.delete("no-12").unwrap();
@@ -201,7 +201,7 @@ mod tests {
             .map(|(_, note)| note.text)
             .collect();
         assert_eq!(texts, ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"]);
-        assert_eq!(again.find::<Note>("no-3"), Some(note(3)));
+        assert_eq!(again.find::<Note>("no-3"), Some(note(&3)));
         assert_eq!(again.find::<Note>("ot-13"), None);
         assert_eq!(again.find::<Note>("last"), None);
     }
@@ -211,7 +211,7 @@ mod tests {
         let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
         let create = |mark: Option<&str>, hours: u64| {
             let records = Records::load(Arc::clone(&store)).unwrap();
-            records.create(&note("x"), &once(mark, hours)).unwrap()
+            records.create(&note(&"x"), &once(mark, hours)).unwrap()
         };
         assert_eq!(create(Some("a"), 0), "no-1");
         assert_eq!(create(Some("a"), 23), "no-1");

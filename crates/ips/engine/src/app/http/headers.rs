@@ -217,14 +217,9 @@ impl Headers {
     pub(super) fn find(&self, name: &[u8]) -> Option<Found<'_>> {
         let is_it = |header: &&Header| {
             let bytes = header.name.of(&self.text);
-            if bytes.len() < name.len() {
-                return false;
-            }
-            if bytes.len() == name.len() && !bytes.contains(&0) {
-                return bytes.eq_ignore_ascii_case(name);
-            }
             let letters = bytes.iter().filter(|&&byte| byte != 0);
-            bytes.contains(&0) && letters.map(u8::to_ascii_lowercase).eq(name.iter().copied())
+            bytes.eq_ignore_ascii_case(name)
+                || bytes.len() > name.len() && letters.map(u8::to_ascii_lowercase).eq(name.iter().copied())
         };
         self.list.iter().find(is_it).map(|header| Found {
             value: header.value.of(&self.text),
