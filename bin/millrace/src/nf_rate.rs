@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::cli::Rate;
 use crate::output::Session;
 use offered::{BURST, Offered, TICK};
-use traffic::{FCS, HEADERS, Traffic};
+use traffic::{Attacks, FCS, HEADERS, Processed, Traffic};
 
 /// The time of the switch that passes with each packet, in nanoseconds: 10 million packets a second.
 const PACKET_NANOS: u64 = 100;
@@ -40,6 +40,9 @@ struct Measured {
     under_load: Option<offered::Summary>,
     /// Packets that were not forwarded.
     dropped: u64,
+    /// With `--attacks`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attacks: Option<Attacks>,
     /// The shared value, such as the number of rules, and the time in seconds that making it took.
     loaded: String,
     load_seconds: f64,
@@ -71,7 +74,7 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
     let load_seconds = start.elapsed().as_secs_f64();
     let mut function = kind.make_function(&setup)?;
     let mut load = match wanted.http {
-        Some(kib) => Traffic::http(wanted.connections, kib),
+        Some(kib) => Traffic::http(wanted.connections, kib, wanted.attacks),
         None => Traffic::new(wanted.connections, wanted.data, frame),
     };
     let limit = Duration::from_secs_f64(wanted.seconds);
@@ -92,8 +95,7 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
             let reload = wanted.reload.then_some(kind.shared).flatten();
             let offered = Offered::new(rate, limit, run.number, run.now);
             let outcome = offered.run(&mut *function, &mut load, &setup, reload)?;
-            run.packets = outcome.carried;
-            run.dropped = outcome.dropped;
+            run.processed = outcome.processed;
             run.elapsed = outcome.elapsed;
             run.now = outcome.now;
             under_load = Some(outcome.summary);
@@ -107,16 +109,22 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
     function.tick(run.now);
     let seconds = run.elapsed.as_secs_f64();
     let counters = setup.counters.read().into_iter().zip(before);
+    let Processed {
+        packets,
+        dropped,
+        attacks,
+    } = run.processed;
     let measured = Measured {
         function: wanted.function.clone(),
         frame,
-        packets: run.packets,
+        packets,
         seconds,
-        packets_per_second: run.packets as f64 / seconds,
-        nanos_per_packet: seconds * 1e9 / run.packets as f64,
-        connections_per_second: run.packets as f64 / seconds / load.per_connection as f64,
+        packets_per_second: packets as f64 / seconds,
+        nanos_per_packet: seconds * 1e9 / packets as f64,
+        connections_per_second: packets as f64 / seconds / load.per_connection as f64,
         under_load,
-        dropped: run.dropped,
+        dropped,
+        attacks: wanted.attacks.map(|_| attacks),
         loaded,
         load_seconds,
         counters: counters
@@ -140,6 +148,9 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
         if let Some(under_load) = &measured.under_load {
             text += &under_load.to_string();
         }
+        if let Some(Attacks { requests, passed }) = measured.attacks {
+            text += &format!("{requests} attacks, of which {passed} passed\n");
+        }
         for (name, value) in measured.counters.iter().filter(|(_, value)| *value != 0) {
             text += &format!("{name} {value}\n");
         }
@@ -150,8 +161,7 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
 /// The passes so far.
 #[derive(Default)]
 struct Passes {
-    packets: u64,
-    dropped: u64,
+    processed: Processed,
     elapsed: Duration,
     now: Time,
     next_tick: Time,
@@ -178,11 +188,7 @@ impl Passes {
             let start = Instant::now();
             function.process_with_effects(&context, &mut burst, &mut verdicts[..len], &mut effects);
             self.elapsed += start.elapsed();
-            self.packets += len as u64;
-            self.dropped += verdicts
-                .iter()
-                .filter(|verdict| **verdict == Verdict::Drop)
-                .count() as u64;
+            load.count(at, &verdicts[..len], &mut self.processed);
             self.now = self.now + millrace_types::Duration::from_nanos(len as u64 * PACKET_NANOS);
             if self.now >= self.next_tick {
                 let start = Instant::now();
@@ -219,7 +225,7 @@ mod tests {
             "alert http any any -> any any (msg:\"answer\"; file.data; content:\"quick brown fox\"; sid:1;)";
         let (kind, setup) = ips(folder.path(), rule);
         let mut function = kind.make_function(&setup).unwrap();
-        let mut load = Traffic::http(8, 4);
+        let mut load = Traffic::http(8, 4, None);
         let mut passes = Passes::default();
         for _ in 0..2 {
             passes.pass(&mut *function, &mut load, &setup);
@@ -227,11 +233,31 @@ mod tests {
         function.tick(passes.now);
         let count = |name: &str| setup.counters.value(name).unwrap();
         assert_eq!(
-            (passes.dropped, count("tcp_sessions"), count("tcp_gaps")),
+            (passes.processed.dropped, count("tcp_sessions"), count("tcp_gaps")),
             (0, 16, 0)
         );
         assert!(count("alerts") >= 16, "{}", count("alerts"));
         assert_eq!(count("memory_bytes"), 0, "all connections are closed");
+    }
+
+    #[test]
+    fn attacks_of_each_nth_connection_are_dropped_with_their_answers_and_nothing_else_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let rule = "drop http any any -> any any (msg:\"attack\"; http.uri; content:\"/attack-0\"; sid:1;)";
+        let (kind, setup) = ips(folder.path(), rule);
+        let mut function = kind.make_function(&setup).unwrap();
+        // 25 attacks: ten with the paths /attack-00 to /attack-09, six with others, and nine more from the first path on.
+        let mut load = Traffic::http(50, 1, Some(2));
+        let mut passes = Passes::default();
+        passes.pass(&mut *function, &mut load, &setup);
+        let Processed {
+            packets,
+            dropped,
+            attacks,
+        } = passes.processed;
+        assert_eq!((attacks.requests, attacks.passed), (25, 6));
+        // The request, the response, and three packets of the end.
+        assert_eq!((packets, dropped), (50 * 8, 19 * 5));
     }
 
     #[test]
@@ -251,7 +277,7 @@ mod tests {
         let [arrived, lost, waiting] =
             ["arrived", "lost", "waiting"].map(|name| json[name].as_u64().unwrap());
         assert!(arrived >= 6000, "{arrived}");
-        assert_eq!(outcome.carried + lost + waiting, arrived);
+        assert_eq!(outcome.processed.packets + lost + waiting, arrived);
         assert!(json["reload"]["seconds"].as_f64().unwrap() > 0.0, "{json}");
         // A busy machine may carry all packets before the reload, or all during it.
         let latency = ["/latency_us/p50", "/reload/latency_us/p50"]
@@ -280,7 +306,7 @@ mod tests {
         }
         function.tick(passes.now);
         let count = |name: &str| setup.counters.value(name).unwrap();
-        assert_eq!((passes.packets, passes.dropped), (3 * 10 * 13, 0));
+        assert_eq!((passes.processed.packets, passes.processed.dropped), (3 * 10 * 13, 0));
         assert_eq!(
             (count("tcp_sessions"), count("invalid"), count("rewritten")),
             (30, 0, 0)

@@ -20,7 +20,7 @@ use millrace_process::{OtherCores, claim_core};
 use millrace_types::Time;
 use serde::Serialize;
 
-use super::traffic::Traffic;
+use super::traffic::{Processed, Traffic};
 
 /// Packets of a burst, as of a switch's worker.
 pub(super) const BURST: usize = 32;
@@ -44,8 +44,7 @@ pub(super) struct Offered {
 
 /// The result.
 pub(super) struct Outcome {
-    pub(super) carried: u64,
-    pub(super) dropped: u64,
+    pub(super) processed: Processed,
     pub(super) elapsed: Duration,
     pub(super) now: Time,
     pub(super) summary: Summary,
@@ -222,7 +221,8 @@ impl Offered {
         let mut effects = Effects::new();
         // Numbers of packets that wait, as ranges without gaps.
         let mut queue: VecDeque<(u64, u64)> = VecDeque::with_capacity(QUEUE as usize);
-        let (mut arrived, mut waiting, mut lost, mut carried, mut dropped) = (0u64, 0u64, 0u64, 0u64, 0u64);
+        let (mut arrived, mut waiting, mut lost) = (0u64, 0u64, 0u64);
+        let mut processed = Processed::default();
         let (mut quiet, mut busy) = (Histogram::new(), Histogram::new());
         let (mut reloading, mut reloaded): (Option<Reloading>, Option<(Reload, Duration)>) = (None, None);
         let mut pending = reload;
@@ -315,11 +315,7 @@ impl Offered {
             clock.excluded += began.elapsed();
             function.process_with_effects(&context, &mut burst, &mut verdicts[..count], &mut effects);
             let done = clock.now();
-            carried += count as u64;
-            dropped += verdicts[..count]
-                .iter()
-                .filter(|verdict| **verdict == Verdict::Drop)
-                .count() as u64;
+            load.count(at, &verdicts[..count], &mut processed);
             let is_settling = reloaded.as_ref().is_some_and(|(_, until)| done < *until);
             let histogram = match reloading.is_some() || is_settling {
                 true => &mut busy,
@@ -336,8 +332,7 @@ impl Offered {
             ..reload
         });
         Ok(Outcome {
-            carried,
-            dropped,
+            processed,
             elapsed,
             now: self.start + millrace_types::Duration::from_nanos(elapsed.as_nanos() as u64),
             summary: Summary {

@@ -1,15 +1,18 @@
 //! TCP connections in memory: handshake, data in both directions, close.
 
-use millrace_nf::Direction;
+use millrace_nf::{Direction, Verdict};
 use millrace_types::Mac;
 use millrace_wire::tcp::flags::{ACK, FIN, PSH, SYN};
 use millrace_wire::{Builder, Frame, Packet, tcp};
+use serde::Serialize;
 
 /// Bytes of the headers of a frame, and of its check sequence.
 pub(crate) const HEADERS: usize = 54;
 pub(crate) const FCS: usize = 4;
 /// Data of a full segment.
 const SEGMENT: usize = 1460;
+/// Kinds of attacks: their requests have the paths `/attack-00` to `/attack-15`.
+const ATTACKS: u16 = 16;
 
 /// A segment of a connection, by its place in the streams of both ends.
 struct Step {
@@ -26,6 +29,25 @@ pub(crate) struct Traffic {
     pub(crate) frames: Vec<Frame>,
     /// Packets of a connection.
     pub(crate) per_connection: usize,
+    /// The packets that are attacks; empty if none is.
+    attacks: Vec<bool>,
+}
+
+/// Packets that a function processed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Processed {
+    pub(crate) packets: u64,
+    pub(crate) dropped: u64,
+    pub(crate) attacks: Attacks,
+}
+
+/// Requests that are attacks.
+#[derive(Clone, Copy, Default, Serialize)]
+pub(crate) struct Attacks {
+    /// Those that the function processed.
+    pub(crate) requests: u64,
+    /// Those that it did not drop.
+    pub(crate) passed: u64,
 }
 
 impl Traffic {
@@ -46,26 +68,41 @@ impl Traffic {
     }
 
     /// Returns `connections` connections that are open at the same time, each with an HTTP request and a response whose body has
-    /// `kib` KiB.
-    pub(crate) fn http(connections: u16, kib: u16) -> Traffic {
+    /// `kib` KiB. The request of each `attacks`-th connection is an attack; of none if it is `None`.
+    pub(crate) fn http(connections: u16, kib: u16, attacks: Option<u16>) -> Traffic {
         let size = usize::from(kib) << 10;
-        let request = "GET /catalogue/index.html?id=1 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux \
-                       x86_64; rv:109.0) Gecko/20100101 Firefox/115.0\r\nAccept: */*\r\nConnection: close\r\n\r\n";
         let mut response = format!(
             "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/html\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n"
         )
         .into_bytes();
         let line = b"<div class=\"entry\"><a href=\"/entry.html\">the quick brown fox jumps over the dog</a></div>\n";
         response.extend(line.iter().cycle().take(size));
-        let mut connection = Connection::begin();
-        connection.add(Direction::Forward, ACK | PSH, request.as_bytes());
-        for (number, part) in response.chunks(SEGMENT).enumerate() {
-            connection.add(Direction::Backward, ACK | PSH, part);
-            if number % 2 == 1 {
-                connection.add(Direction::Forward, ACK, &[]);
+        let steps = |path: &str| {
+            let mut connection = Connection::begin();
+            connection.add(Direction::Forward, ACK | PSH, request(path).as_bytes());
+            for (number, part) in response.chunks(SEGMENT).enumerate() {
+                connection.add(Direction::Backward, ACK | PSH, part);
+                if number % 2 == 1 {
+                    connection.add(Direction::Forward, ACK, &[]);
+                }
+            }
+            connection.end()
+        };
+        let mut traffic = Traffic::of(connections, &steps("/catalogue"));
+        let Some(every) = attacks else {
+            return traffic;
+        };
+        traffic.attacks = vec![false; traffic.templates.len()];
+        for (count, number) in (0..connections).step_by(usize::from(every)).enumerate() {
+            let steps = steps(&format!("/attack-{:02}", count as u16 % ATTACKS));
+            for (row, step) in steps.iter().enumerate() {
+                let at = row * usize::from(connections) + usize::from(number);
+                traffic.templates[at] = segment(number, step);
+                traffic.frames[at] = Frame::new(&traffic.templates[at].1);
+                traffic.attacks[at] = step.direction == Direction::Forward && !step.data.is_empty();
             }
         }
-        Traffic::of(connections, &connection.end())
+        traffic
     }
 
     fn of(connections: u16, steps: &[Step]) -> Traffic {
@@ -75,6 +112,19 @@ impl Traffic {
             frames: templates.iter().map(|(_, bytes)| Frame::new(bytes)).collect(),
             templates,
             per_connection: steps.len(),
+            attacks: Vec::new(),
+        }
+    }
+
+    /// Counts packets from `from` on by their verdicts.
+    pub(crate) fn count(&self, from: usize, verdicts: &[Verdict], processed: &mut Processed) {
+        let is_dropped = |verdict: &Verdict| *verdict == Verdict::Drop;
+        processed.packets += verdicts.len() as u64;
+        processed.dropped += verdicts.iter().filter(|verdict| is_dropped(verdict)).count() as u64;
+        let attacks = self.attacks.iter().skip(from).zip(verdicts);
+        for (_, verdict) in attacks.filter(|(is_attack, _)| **is_attack) {
+            processed.attacks.requests += 1;
+            processed.attacks.passed += u64::from(!is_dropped(verdict));
         }
     }
 
@@ -106,6 +156,14 @@ impl Traffic {
         let same = rest.iter().take_while(|(direction, _)| *direction == rest[0].0);
         same.take(most).count()
     }
+}
+
+/// Returns a request for an object below a path.
+fn request(path: &str) -> String {
+    format!(
+        "GET {path}/index.html?id=1 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:109.0) \
+         Gecko/20100101 Firefox/115.0\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    )
 }
 
 /// A connection under construction.

@@ -6,12 +6,13 @@
 //!  millrace nf rate monitor, in the same round ─────────────────────────────────────▶ the ratio
 //! ```
 //!
-//! `load` has the rows beside E7: HTTP connections (RFC 9411), latency, overload, reload under load, lanes. `engine` has those
-//! of the engine alone: four mixes of connections, with `millrace ips rate`.
+//! `load` has the rows beside E7: HTTP connections (RFC 9411), latency, overload, reload under load, lanes; `attacks` the attacks
+//! that are blocked under load. `engine` has those of the engine alone: four mixes of connections, with `millrace ips rate`.
 //!
 //! The published experiment (2011: Snort 2.9.1.2 inline on DPDK 1.0) offered two directions of 1 GbE. A share is the rate as a
 //! part of what such links carry.
 
+mod attacks;
 pub mod cli;
 mod engine;
 mod error;
@@ -53,7 +54,7 @@ const UNMEASURED: [(&str, &str); 2] = [
     ),
     (
         "bypassed TLS: over a chain without functions",
-        "the lane of a switch lets these packets pass without a call; this experiment drives functions without a switch",
+        "the lane of a switch lets these packets pass without a call; `cargo run --release -p millrace-daq --example cost` measures it",
     ),
 ];
 
@@ -125,6 +126,7 @@ impl Experiment {
             for system in &systems[1..] {
                 self.http(recorder, round, system)?;
                 self.under_load(recorder, round, system)?;
+                self.attacks(recorder, round, system, folder.path())?;
                 self.open_connections(recorder, round, system)?;
                 self.lanes(recorder, round, system)?;
             }
