@@ -93,7 +93,7 @@ impl Pseudo {
     #[inline]
     pub fn sum(&self, proto: IpProto, size: usize) -> Sum {
         let addresses = match self {
-            Pseudo::V4 { src, dst } => Sum::of(&src.octets()).add_bytes(&dst.octets()),
+            Pseudo::V4 { src, dst } => Sum::default().add32(src.to_bits()).add32(dst.to_bits()),
             Pseudo::V6 { src, dst } => Sum::of(&src.octets()).add_bytes(&dst.octets()),
         };
         // 32 bits of length in IPv6 and 16 in IPv4; the sums are the same because no size exceeds 16 bits

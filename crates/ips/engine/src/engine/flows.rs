@@ -221,7 +221,7 @@ impl Engine {
             return Ok(None);
         };
         if let Some(session) = again {
-            flow.begin_tcp(session);
+            flow.begin_tcp(*session);
         }
         flow.app.settings = match self.settings.mode {
             Mode::Ids => self.settings.app,

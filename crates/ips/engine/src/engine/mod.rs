@@ -260,10 +260,10 @@ impl Engine {
         context: Context,
         out: &mut Events,
     ) -> Verdict {
-        let mut packet = match Packet::decode(bytes, network, context) {
-            Ok(packet) => packet,
-            Err(reason) => return self.undecoded(reason),
-        };
+        let mut packet = Packet::EMPTY;
+        if let Err(reason) = packet.read(bytes, network, context) {
+            return self.undecoded(reason);
+        }
         self.counters.packets += 1;
         if self.settings.mode == Mode::Ips && self.is_refused(&packet) {
             self.counters.refused += 1;

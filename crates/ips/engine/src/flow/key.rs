@@ -1,10 +1,11 @@
 //! Keys of flows.
 
-use core::hash::{Hash, Hasher};
+use core::hash::{BuildHasher, Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr};
 
 use millrace_wire::{IpProto, ipv4, ipv6};
 
+use crate::hash::Seed;
 use crate::packet::{IcmpHeader, Packet};
 
 /// The endpoints of a flow as its first packet had them.
@@ -130,36 +131,54 @@ impl Tuple {
     }
 }
 
-impl Hash for Tuple {
-    /// Hashes the ends in an order that does not depend on the direction, in as few words as possible: two for IPv4 without
-    /// tags.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let outside = u64::from(self.protocol) << 48 | u64::from(self.tunnel_depth) << 56;
-        match (self.src.0, self.dst.0) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let end = |address: Ipv4Addr, port: u16| u64::from(address.to_bits()) << 16 | u64::from(port);
-                let (src, dst) = (end(src, self.src.1), end(dst, self.dst.1));
-                state.write_u64(src.min(dst) | outside);
-                state.write_u64(src.max(dst) | u64::from(self.vlans[0]) << 48);
-            }
-            _ => {
-                let (low, high) = if self.src <= self.dst {
-                    (self.src, self.dst)
-                } else {
-                    (self.dst, self.src)
-                };
-                for (address, _) in [low, high] {
-                    let bits = match address {
-                        IpAddr::V4(address) => address.to_bits().into(),
-                        IpAddr::V6(address) => address.to_bits(),
-                    };
-                    state.write_u64(bits as u64);
-                    state.write_u64((bits >> 64) as u64);
-                }
-                let ports = u64::from(low.1) | u64::from(high.1) << 16 | u64::from(self.vlans[0]) << 32;
-                state.write_u64(ports | outside);
-            }
+impl Tuple {
+    /// Returns the keyed hash of the tuple.
+    #[inline]
+    pub(crate) fn hash_with(&self, seed: Seed) -> u64 {
+        match self.two_words() {
+            Some(words) => seed.of_two_words(words),
+            None => seed.hash_one(self),
         }
+    }
+
+    /// Returns the fields of a tuple of IPv4 with at most one tag, in an order that does not depend on the direction.
+    #[inline]
+    fn two_words(&self) -> Option<[u64; 2]> {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (self.src.0, self.dst.0) else {
+            return None;
+        };
+        let end = |address: Ipv4Addr, port: u16| u64::from(address.to_bits()) << 16 | u64::from(port);
+        let (src, dst) = (end(src, self.src.1), end(dst, self.dst.1));
+        let (low, high) = (src.min(dst), src.max(dst));
+        let words = [low | self.outside(), high | u64::from(self.vlans[0]) << 48];
+        (self.vlans[1] == 0).then_some(words)
+    }
+
+    /// Returns protocol and encapsulations, above the 48 bits of an end.
+    #[inline]
+    fn outside(&self) -> u64 {
+        u64::from(self.protocol) << 48 | u64::from(self.tunnel_depth) << 56
+    }
+}
+
+impl Hash for Tuple {
+    /// Hashes the ends in an order that does not depend on the direction.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (low, high) = if self.src <= self.dst {
+            (self.src, self.dst)
+        } else {
+            (self.dst, self.src)
+        };
+        for (address, _) in [low, high] {
+            let bits = match address {
+                IpAddr::V4(address) => address.to_bits().into(),
+                IpAddr::V6(address) => address.to_bits(),
+            };
+            state.write_u64(bits as u64);
+            state.write_u64((bits >> 64) as u64);
+        }
+        let ports = u64::from(low.1) | u64::from(high.1) << 16 | u64::from(self.vlans[0]) << 32;
+        state.write_u64(ports | self.outside());
         if self.vlans[1] != 0 {
             state.write_u64(u64::from(self.vlans[1]) | u64::from(self.vlans[2]) << 16);
         }

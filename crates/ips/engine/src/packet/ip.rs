@@ -3,37 +3,34 @@
 use millrace_wire::ipv6::FragmentHeader;
 use millrace_wire::{Fragment, IpProto, ipv4, ipv6};
 
-use super::{Context, IpHeader, IpVersion, Network, Packet, Undecoded};
+use super::{IpHeader, IpVersion, Packet, Undecoded};
 
-/// Decodes the IP header; transport and payload are left empty.
+/// Decodes the IP header at the packet's offset, of `version` if that is known; transport and payload are left empty.
 pub(super) fn decode<'a>(
+    packet: &mut Packet<'a>,
     frame: &'a [u8],
-    network: Network,
-    context: Context,
-) -> Result<Packet<'a>, Undecoded> {
-    let bytes = frame.get(network.offset..).unwrap_or_default();
+    version: Option<IpVersion>,
+) -> Result<(), Undecoded> {
+    let bytes = frame.get(packet.ip_offset..).unwrap_or_default();
     let found = match bytes.first().map(|byte| byte >> 4) {
         Some(4) => IpVersion::V4,
         Some(6) => IpVersion::V6,
         _ => return Err(Undecoded::InvalidIp),
     };
-    if network.version.is_some_and(|version| version != found) {
+    if version.is_some_and(|version| version != found) {
         return Err(Undecoded::InvalidIp);
     }
-    let mut packet = match found {
-        IpVersion::V4 => decode_v4(bytes, context)?,
-        IpVersion::V6 => decode_v6(bytes, context)?,
-    };
-    packet.ip_offset = network.offset;
-    packet.vlans = network.vlans.ids;
-    packet.vlan_len = network.vlans.len;
-    Ok(packet)
+    match found {
+        IpVersion::V4 => decode_v4(packet, bytes),
+        IpVersion::V6 => decode_v6(packet, bytes),
+    }
 }
 
-fn decode_v4(bytes: &[u8], context: Context) -> Result<Packet<'_>, Undecoded> {
+#[inline]
+fn decode_v4<'a>(packet: &mut Packet<'a>, bytes: &'a [u8]) -> Result<(), Undecoded> {
     let view = ipv4::View::new(bytes).map_err(|_| Undecoded::InvalidIp)?;
     let header_size = view.header_size();
-    let ip = IpHeader {
+    packet.ip = IpHeader {
         version: IpVersion::V4,
         bytes: &bytes[..header_size + view.payload().len()],
         header_size,
@@ -47,12 +44,13 @@ fn decode_v4(bytes: &[u8], context: Context) -> Result<Packet<'_>, Undecoded> {
         options: view.options(),
         fragment_header: None,
     };
-    let is_fragment = ip.more_fragments || ip.fragment_offset != 0;
-    let (src, dst) = (view.src().into(), view.dst().into());
-    Ok(packet(ip, src, dst, view.proto(), is_fragment, context))
+    packet.is_fragment = view.more_fragments() || view.fragment_offset() != 0;
+    (packet.src, packet.dst) = (view.src().into(), view.dst().into());
+    packet.protocol = view.proto().0;
+    Ok(())
 }
 
-fn decode_v6(bytes: &[u8], context: Context) -> Result<Packet<'_>, Undecoded> {
+fn decode_v6<'a>(packet: &mut Packet<'a>, bytes: &'a [u8]) -> Result<(), Undecoded> {
     let view = ipv6::View::new(bytes).map_err(|_| Undecoded::InvalidIp)?;
     let walk = view.walk();
     let fragment = match walk.headers.contains(ipv6::ExtHeaders::FRAG) {
@@ -64,7 +62,7 @@ fn decode_v6(bytes: &[u8], context: Context) -> Result<Packet<'_>, Undecoded> {
         _ => walk.size,
     };
     let header_size = ipv6::SIZE + size;
-    let ip = IpHeader {
+    packet.ip = IpHeader {
         version: IpVersion::V6,
         bytes: &bytes[..ipv6::SIZE + view.payload().len()],
         header_size,
@@ -78,12 +76,13 @@ fn decode_v6(bytes: &[u8], context: Context) -> Result<Packet<'_>, Undecoded> {
         options: &view.payload()[..size],
         fragment_header: fragment,
     };
-    let (is_fragment, protocol) = match walk.fragment {
-        Fragment::Whole => (false, walk.proto),
-        _ => (true, IpProto::FRAGMENT),
+    packet.is_fragment = walk.fragment != Fragment::Whole;
+    packet.protocol = match walk.fragment {
+        Fragment::Whole => walk.proto.0,
+        _ => IpProto::FRAGMENT.0,
     };
-    let (src, dst) = (view.src().into(), view.dst().into());
-    Ok(packet(ip, src, dst, protocol, is_fragment, context))
+    (packet.src, packet.dst) = (view.src().into(), view.dst().into());
+    Ok(())
 }
 
 /// Returns true if there is a routing header of type 0 with segments left.
@@ -104,36 +103,4 @@ pub(super) fn has_routing_type_0(ip: &IpHeader<'_>) -> bool {
         rest = rest.get(size..).unwrap_or_default();
     }
     false
-}
-
-fn packet(
-    ip: IpHeader<'_>,
-    src: core::net::IpAddr,
-    dst: core::net::IpAddr,
-    protocol: IpProto,
-    is_fragment: bool,
-    context: Context,
-) -> Packet<'_> {
-    Packet {
-        number: context.number,
-        time: context.time,
-        vlans: [0; 3],
-        vlan_len: 0,
-        src,
-        dst,
-        ip,
-        ip_offset: 0,
-        protocol: protocol.0,
-        ports: None,
-        tcp: None,
-        icmp: None,
-        payload: &[],
-        is_reassembled: context.is_reassembled,
-        is_tunnel: context.is_tunnel,
-        is_encrypted: false,
-        is_unordered: false,
-        is_fragment,
-        is_pseudo: false,
-        tunnel_depth: context.tunnel_depth,
-    }
 }

@@ -79,7 +79,34 @@ fn chunk<const N: usize>(frame: &[u8], at: usize) -> Result<&[u8; N], Undecoded>
 }
 
 /// Finds the IP header of a frame.
+#[inline]
 pub(crate) fn network(link: LinkType, frame: &[u8]) -> Result<Network, Undecoded> {
+    // Most frames have nothing between the Ethernet header and that of IP.
+    if link.0 == LinkType::ETHERNET
+        && let Some([.., high, low]) = frame.first_chunk::<{ ethernet::SIZE }>()
+        && let Some(version) = version_of(EtherType(u16::from_be_bytes([*high, *low])))
+    {
+        return Ok(Network {
+            offset: ethernet::SIZE,
+            version: Some(version),
+            vlans: Vlans::default(),
+        });
+    }
+    network_behind_headers(link, frame)
+}
+
+/// Returns the IP version that an EtherType stands for.
+#[inline]
+fn version_of(ether_type: EtherType) -> Option<IpVersion> {
+    match ether_type {
+        EtherType::IPV4 => Some(IpVersion::V4),
+        EtherType::IPV6 => Some(IpVersion::V6),
+        _ => None,
+    }
+}
+
+/// Finds the IP header of a frame of any link type, behind any headers.
+fn network_behind_headers(link: LinkType, frame: &[u8]) -> Result<Network, Undecoded> {
     // https://www.tcpdump.org/linktypes.html numbers the link types and describes their headers.
     let (next, at) = match link.0 {
         LinkType::NULL | LinkType::LOOP => {

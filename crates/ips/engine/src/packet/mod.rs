@@ -11,12 +11,12 @@ mod link;
 mod transport;
 pub mod tunnel;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use millrace_types::Time;
 use millrace_wire::ip::Pseudo;
 use millrace_wire::ipv6::FragmentHeader;
-use millrace_wire::{IpProto, ipv4, tcp, udp};
+use millrace_wire::{IpProto, checksum, tcp, udp};
 
 use crate::flow::{Direction, FlowKey};
 
@@ -105,6 +105,24 @@ pub struct IpHeader<'a> {
     pub options: &'a [u8],
     /// The fragment header of IPv6.
     pub fragment_header: Option<FragmentHeader>,
+}
+
+impl IpHeader<'_> {
+    /// A header without bytes.
+    const EMPTY: IpHeader<'static> = IpHeader {
+        version: IpVersion::V4,
+        bytes: &[],
+        header_size: 0,
+        ttl: 0,
+        tos: 0,
+        id: 0,
+        dont_fragment: false,
+        more_fragments: false,
+        reserved_bit: false,
+        fragment_offset: 0,
+        options: &[],
+        fragment_header: None,
+    };
 }
 
 /// Fields of the TCP header.
@@ -214,17 +232,62 @@ pub(crate) struct Context {
 }
 
 impl<'a> Packet<'a> {
-    /// Decodes the packet whose IP header `network` found in `frame`.
+    /// A packet without bytes.
+    pub(crate) const EMPTY: Packet<'static> = Packet {
+        number: 0,
+        time: Time::ZERO,
+        vlans: [0; 3],
+        vlan_len: 0,
+        src: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        dst: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        ip: IpHeader::EMPTY,
+        ip_offset: 0,
+        protocol: 0,
+        ports: None,
+        tcp: None,
+        icmp: None,
+        payload: &[],
+        is_reassembled: false,
+        is_tunnel: false,
+        is_encrypted: false,
+        is_unordered: false,
+        is_fragment: false,
+        is_pseudo: true,
+        tunnel_depth: 0,
+    };
+
+    /// Returns the packet whose IP header `network` found in `frame`.
     pub(crate) fn decode(
         frame: &'a [u8],
         network: Network,
         context: Context,
     ) -> Result<Packet<'a>, Undecoded> {
-        let mut packet = ip::decode(frame, network, context)?;
-        if !packet.is_fragment {
-            transport::decode(&mut packet)?;
-        }
+        let mut packet = Packet::EMPTY;
+        packet.read(frame, network, context)?;
         Ok(packet)
+    }
+
+    /// Decodes the packet whose IP header `network` found in `frame` into this empty one: a packet is too large to be moved.
+    pub(crate) fn read(
+        &mut self,
+        frame: &'a [u8],
+        network: Network,
+        context: Context,
+    ) -> Result<(), Undecoded> {
+        self.number = context.number;
+        self.time = context.time;
+        self.vlans = network.vlans.ids;
+        self.vlan_len = network.vlans.len;
+        self.ip_offset = network.offset;
+        self.is_reassembled = context.is_reassembled;
+        self.is_tunnel = context.is_tunnel;
+        self.is_pseudo = false;
+        self.tunnel_depth = context.tunnel_depth;
+        ip::decode(self, frame, network.version)?;
+        if !self.is_fragment {
+            transport::decode(self)?;
+        }
+        Ok(())
     }
 
     /// Returns the packet in whose place the rest of a flow is inspected.
@@ -240,39 +303,18 @@ impl<'a> Packet<'a> {
             IpVersion::V6
         };
         Packet {
-            number: 0,
             time: now,
             vlans: key.vlans,
-            vlan_len: 0,
             src: src.0,
             dst: dst.0,
             ip: IpHeader {
                 version,
-                bytes: &[],
-                header_size: 0,
-                ttl: 0,
-                tos: 0,
-                id: 0,
-                dont_fragment: false,
-                more_fragments: false,
-                reserved_bit: false,
-                fragment_offset: 0,
-                options: &[],
-                fragment_header: None,
+                ..IpHeader::EMPTY
             },
-            ip_offset: 0,
             protocol: key.protocol,
             ports: Some((src.1, dst.1)),
-            tcp: None,
-            icmp: None,
-            payload: &[],
-            is_reassembled: false,
-            is_tunnel: false,
-            is_encrypted: false,
-            is_unordered: false,
-            is_fragment: false,
-            is_pseudo: true,
             tunnel_depth: key.tunnel_depth,
+            ..Packet::EMPTY
         }
     }
 
@@ -288,16 +330,14 @@ impl<'a> Packet<'a> {
     /// Returns true if the checksums of IPv4, TCP and UDP are right.
     pub fn checksum_is_right(&self) -> bool {
         let bytes = self.ip_payload();
-        let is_ip_right = match self.ip.version {
-            IpVersion::V4 => ipv4::View::new(self.ip.bytes).is_ok_and(|view| view.checksum_is_right()),
-            IpVersion::V6 => true,
-        };
+        let header = self.ip.bytes.get(..self.ip.header_size).unwrap_or_default();
+        let is_ip_right = self.ip.version == IpVersion::V6 || checksum::internet(header) == 0;
         let Some(pseudo) = self.pseudo_header() else {
             return is_ip_right;
         };
         is_ip_right
             && match IpProto(self.protocol) {
-                IpProto::TCP => tcp::View::new(bytes).is_ok_and(|view| view.checksum_is_right(&pseudo)),
+                IpProto::TCP => pseudo.sum(IpProto::TCP, bytes.len()).add_bytes(bytes).checksum() == 0,
                 IpProto::UDP => udp::View::new(bytes).is_ok_and(|view| view.checksum_is_right(&pseudo)),
                 _ => true,
             }

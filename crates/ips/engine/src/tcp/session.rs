@@ -74,11 +74,11 @@ impl Session {
 
     /// Returns the connection that a repeated SYN began, if this segment shows that it is another one: the server answers with
     /// another sequence number.
-    pub(crate) fn other_connection(&self, tcp: &TcpHeader<'_>, depth: u64) -> Option<Session> {
+    pub(crate) fn other_connection(&self, tcp: &TcpHeader<'_>, depth: u64) -> Option<Box<Session>> {
         let server = self.stream(Direction::ToClient);
         let is_answer = self.is_repeated && tcp.has(flags::SYN | flags::ACK) && tcp.flags & flags::RST == 0;
         let is_other = server.is_none_or(|stream| stream.first_seq() != tcp.seq.wrapping_add(1));
-        (is_answer && is_other).then(|| Session {
+        let session = || Session {
             state: FlowState::New,
             halves: [self.halves[0].after_syn(), Half::new(Direction::ToClient, depth)],
             is_midstream: false,
@@ -86,7 +86,8 @@ impl Session {
             is_repeated: false,
             is_closing: false,
             charged: 0,
-        })
+        };
+        (is_answer && is_other).then(|| Box::new(session()))
     }
 
     /// Returns the state.
