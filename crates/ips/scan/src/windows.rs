@@ -68,13 +68,41 @@ struct Buckets {
     shift: u32,
 }
 
-/// The buckets of a pair of bytes, one bit each.
+/// The buckets of a pair of bytes, one bit each:
+///
+/// ```text
+///  15             8 7              0
+/// ┌────────────────┬────────────────┐
+/// │     second     │     first      │
+/// └────────────────┴────────────────┘
+/// ```
+///
+/// `first` has the buckets with a window that begins with the pair, `second` those with a window that ends with it.
 #[derive(Debug, Clone, Copy, Default)]
-struct Pair {
-    /// The buckets with a window that begins with the pair.
-    first: u8,
-    /// The buckets with a window that ends with the pair.
-    second: u8,
+struct Pair(u16);
+
+impl Pair {
+    /// Adds a bucket with a window that begins with the pair.
+    fn add_first(&mut self, bucket: u8) {
+        self.0 |= 1 << bucket;
+    }
+
+    /// Adds a bucket with a window that ends with the pair.
+    fn add_second(&mut self, bucket: u8) {
+        self.0 |= 1 << (8 + bucket);
+    }
+
+    /// Returns the buckets with a window that begins with the pair.
+    #[inline(always)]
+    fn first(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// Returns the buckets with a window that begins with this pair and ends with `end`.
+    #[inline(always)]
+    fn until(self, end: Pair) -> u8 {
+        (self.0 & end.0 >> 8) as u8
+    }
 }
 
 /// The scanner.
@@ -108,6 +136,24 @@ fn folded(bytes: &[u8]) -> u32 {
         .iter()
         .rev()
         .fold(0, |value, byte| value << 8 | u32::from(fold(*byte)))
+}
+
+/// Returns four bytes, folded all at once, as [`folded`] does.
+#[inline(always)]
+fn folded_window(window: [u8; WINDOW]) -> u32 {
+    const HIGH: u32 = 0x8080_8080;
+    /// Returns a word that has `byte` four times.
+    const fn each(byte: u8) -> u32 {
+        u32::from_ne_bytes([byte; 4])
+    }
+    let word = u32::from_le_bytes(window);
+    // The highest bit of each byte tells if its low seven bits are at least `A`, and if they are above `Z`.
+    let low = word & !HIGH;
+    let from_a = low + each(0x80 - b'A');
+    let above_z = low + each(0x7f - b'Z');
+    let is_upper = (from_a ^ above_z) & !word & HIGH;
+    // Upper and lower case differ in the bit of value 0x20.
+    word | is_upper >> 2
 }
 
 /// Returns a hash whose high bits depend on all bits of the value.
@@ -190,13 +236,13 @@ impl Windows {
                     scanner.has_single = true;
                     // Any byte may follow.
                     for next in 0..=u8::MAX {
-                        scanner.set_pair([byte, next], |pair| pair.first |= 1 << SHORT_BUCKET);
+                        scanner.set_pair([byte, next], |pair| pair.add_first(SHORT_BUCKET));
                     }
                 }
                 2 | 3 => {
                     let window = folded(&pattern.bytes[..2]);
                     let [first, second, ..] = window.to_le_bytes();
-                    scanner.set_pair([first, second], |pair| pair.first |= 1 << SHORT_BUCKET);
+                    scanner.set_pair([first, second], |pair| pair.add_first(SHORT_BUCKET));
                     short.push(Entry {
                         pattern: index,
                         offset: 0,
@@ -230,7 +276,7 @@ impl Windows {
             scanner
                 .pairs
                 .iter_mut()
-                .for_each(|pair| pair.second |= 1 << SHORT_BUCKET);
+                .for_each(|pair| pair.add_second(SHORT_BUCKET));
         }
         scanner.distribute(&mut long, BUCKETS - usize::from(has_short));
         scanner.long = Buckets::new(long);
@@ -245,8 +291,8 @@ impl Windows {
         for (bucket, entries) in entries.chunks(size).enumerate() {
             for entry in entries {
                 let [a, b, c, d] = entry.window.to_le_bytes();
-                self.set_pair([a, b], |pair| pair.first |= 1 << bucket);
-                self.set_pair([c, d], |pair| pair.second |= 1 << bucket);
+                self.set_pair([a, b], |pair| pair.add_first(bucket as u8));
+                self.set_pair([c, d], |pair| pair.add_second(bucket as u8));
             }
         }
     }
@@ -262,8 +308,17 @@ impl Windows {
 
     /// Returns the buckets of a pair of bytes.
     #[inline(always)]
-    fn pair(&self, first: u8, second: u8) -> Pair {
-        self.pairs[usize::from(u16::from_le_bytes([first, second]))]
+    fn pair(&self, pair: [u8; 2]) -> Pair {
+        self.pairs[usize::from(u16::from_le_bytes(pair))]
+    }
+
+    /// Returns the buckets of the pair at a position of a block. One load takes both bytes.
+    #[inline(always)]
+    fn pair_at(&self, block: &[u8; BLOCK], at: usize) -> Pair {
+        match block[at..].first_chunk() {
+            Some(pair) => self.pair(*pair),
+            None => Pair::default(),
+        }
     }
 
     /// Compares the pattern of an entry whose window is at `at`.
@@ -285,7 +340,7 @@ impl Windows {
     #[inline]
     fn examine(&self, bytes: &[u8], at: usize, buckets: u8, hit: &mut dyn FnMut(u32, usize)) {
         if let Some(window) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WINDOW>) {
-            let window = folded(window);
+            let window = folded_window(*window);
             let head = head(window);
             if self.heads[(head >> 6) as usize & (HEAD_WORDS - 1)] >> (head & 63) & 1 != 0 {
                 self.examine_long(window, bytes, at, hit);
@@ -338,6 +393,33 @@ impl Windows {
 }
 
 impl Windows {
+    /// Returns true if one of the positions of a block may have a window.
+    #[inline(always)]
+    fn has_buckets(&self, block: &[u8; BLOCK]) -> bool {
+        // Each pair is read once, and used as the beginning of one window and the end of another.
+        let (mut first, mut second) = (self.pair_at(block, 0), self.pair_at(block, 1));
+        let mut any = 0;
+        for at in 0..STRIDE {
+            let third = self.pair_at(block, at + 2);
+            any |= first.until(third);
+            (first, second) = (second, third);
+        }
+        any != 0
+    }
+
+    /// Examines the positions of a block that may have a window.
+    #[inline(never)]
+    fn examine_block(&self, bytes: &[u8], at: usize, block: &[u8; BLOCK], hit: &mut dyn FnMut(u32, usize)) {
+        for position in 0..STRIDE {
+            let buckets = self
+                .pair_at(block, position)
+                .until(self.pair_at(block, position + 2));
+            if buckets != 0 {
+                self.examine(bytes, at + position, buckets, hit);
+            }
+        }
+    }
+
     /// Calls `hit` with each occurrence whose window begins at `from` or behind it.
     #[inline]
     fn scan_from(&self, bytes: &[u8], from: usize, hit: &mut dyn FnMut(u32, usize)) {
@@ -351,23 +433,13 @@ impl Windows {
         let mut at = from;
         // One branch serves eight positions: most blocks have no bucket.
         while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>) {
-            let mut pairs = [Pair::default(); STRIDE + 2];
-            for (pair, bytes) in pairs.iter_mut().zip(block.windows(2)) {
-                *pair = self.pair(bytes[0], bytes[1]);
-            }
-            let buckets = |position: usize| pairs[position].first & pairs[position + 2].second;
-            if (0..STRIDE).fold(0, |all, position| all | buckets(position)) != 0 {
-                for position in 0..STRIDE {
-                    let buckets = buckets(position);
-                    if buckets != 0 {
-                        self.examine(bytes, at + position, buckets, hit);
-                    }
-                }
+            if self.has_buckets(block) {
+                self.examine_block(bytes, at, block, hit);
             }
             at += STRIDE;
         }
         for (position, pair) in bytes.get(at..).unwrap_or_default().windows(2).enumerate() {
-            let buckets = self.pair(pair[0], pair[1]).first;
+            let buckets = self.pair([pair[0], pair[1]]).first();
             if buckets != 0 {
                 self.examine(bytes, at + position, buckets, hit);
             }

@@ -95,8 +95,45 @@ pub struct Transaction {
     /// The version for which the memory was computed, and the memory in bytes.
     charged: (u32, usize),
     stored: Vec<Stored>,
+    /// The parts of `stored` with the buffers of each direction.
+    places: [Places; 2],
     /// The bytes of short buffers.
     text: Vec<u8>,
+}
+
+/// For sets of buffers, the part of a list of stored buffers in which all of them are: its first and its last index.
+#[derive(Debug, Clone, Copy)]
+struct Places([[u8; 2]; Places::SETS]);
+
+impl Places {
+    /// A power of two. Buffers of one protocol follow each other, so that few share a set.
+    const SETS: usize = 32;
+    /// This index stands for all from it on.
+    const REST: u8 = u8::MAX;
+    const EMPTY: Places = Places([[Places::REST, 0]; Places::SETS]);
+
+    /// Returns the set of a buffer.
+    fn set(buffer: Buffer) -> usize {
+        buffer as usize % Places::SETS
+    }
+
+    /// Notes that a buffer is stored at an index.
+    fn add(&mut self, buffer: Buffer, index: usize) {
+        let index = u8::try_from(index).unwrap_or(Places::REST);
+        let [first, last] = &mut self.0[Places::set(buffer)];
+        *first = index.min(*first);
+        *last = index.max(*last);
+    }
+
+    /// Returns the part of a list in which a buffer is.
+    fn of<'a>(&self, buffer: Buffer, stored: &'a [Stored]) -> &'a [Stored] {
+        let [first, last] = self.0[Places::set(buffer)];
+        let end = match last {
+            Places::REST => stored.len(),
+            last => stored.len().min(usize::from(last) + 1),
+        };
+        stored.get(usize::from(first)..end).unwrap_or_default()
+    }
 }
 
 impl Transaction {
@@ -116,6 +153,7 @@ impl Transaction {
             replaced: [0; 2],
             charged: (0, 0),
             stored: Vec::new(),
+            places: [Places::EMPTY; 2],
             text: Vec::new(),
         }
     }
@@ -142,7 +180,8 @@ impl Transaction {
                 && !stored.is_removed
                 && (stored.buffer == buffer || stored.alias == Some(buffer))
         };
-        self.stored.iter().filter(is_it).filter_map(|stored| {
+        let stored = self.places[direction.index()].of(buffer, &self.stored);
+        stored.iter().filter(is_it).filter_map(|stored| {
             let bytes = stored.bytes.of(&self.text);
             (stored.is_complete || bytes.len() >= stored.minimum).then_some(BufferView {
                 bytes,
@@ -340,6 +379,10 @@ impl Transaction {
     ) -> usize {
         if !self.has_room() {
             return usize::MAX;
+        }
+        let places = &mut self.places[direction.index()];
+        for buffer in [Some(buffer), alias].into_iter().flatten() {
+            places.add(buffer, self.stored.len());
         }
         self.stored.push(Stored {
             buffer,
