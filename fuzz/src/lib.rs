@@ -9,6 +9,7 @@
 
 mod af_packet;
 mod bgp;
+mod bird;
 mod bpf;
 mod config;
 mod controller;
@@ -42,6 +43,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("af_packet", af_packet::slot),
     ("bgp_messages", bgp::messages),
     ("bgp_peer", bgp::peer),
+    ("bird_control", bird::control),
     ("bpf", bpf::bpf),
     ("config", config::config),
     ("controller_messages", controller::messages),

@@ -1,12 +1,28 @@
 """Starts `millrace-ix`, the controller of an exchange, and orders what the tests need."""
 
+import base64
+import hashlib
+import hmac
 import json
 import pathlib
 import signal
 import socket
+import struct
 import subprocess
+import time
+
+import requests
 
 from switches import TARGET, free_port, run, wait_for
+
+PASSWORD = "correct horse battery"
+
+
+def one_time_code(secret):
+    """Returns the one-time code of this moment (RFC 6238)."""
+    digest = hmac.new(base64.b32decode(secret + "=" * (-len(secret) % 8)), struct.pack(">Q", int(time.time()) // 30), hashlib.sha1).digest()
+    offset = digest[-1] & 15
+    return f"{(struct.unpack('>I', digest[offset:offset + 4])[0] & 0x7fffffff) % 1000000:06d}"
 
 
 class Control:
@@ -145,3 +161,16 @@ socket = "{self.socket}"
         ]
         created = self.order(*operations)["applied"]["created"]
         return next(id for id in created if id.startswith("ac-")), [id for id in created if id.startswith("cn-")]
+
+    def api_key(self, url, name):
+        """Signs a user in at the API, and returns the identifier and the secret of a new API key."""
+        self.command("user", "password", name, input=PASSWORD + "\n")
+        totp = self.ask("user", "totp", name)
+        body = {"name": name, "password": PASSWORD, "code": one_time_code(totp["secret"])}
+        session = requests.post(f"{url}/api/v1/session", json=body, timeout=20)
+        assert session.status_code == 200, session.text
+        # The cookie is for TLS only; the proxy in front of the API has it.
+        cookie = session.headers["set-cookie"].split(";")[0]
+        made = requests.post(f"{url}/api/v1/api-keys", json={"name": "test", "scope": "write"}, headers={"cookie": cookie}, timeout=20)
+        assert made.status_code == 201, made.text
+        return made.json()["key"]["id"], made.json()["secret"]

@@ -5,36 +5,26 @@
 """
 
 import base64
-import contextlib
 import hashlib
 import hmac
 import json
 import os
 import pathlib
 import re
-import struct
 import subprocess
 import time
 
 import pytest
 import requests
 
-import namespaces
 from exchange import Exchange
-from switches import TARGET, Millrace, end, free_port, run, wait_for
+from routeservers import Member, RouteServerView, birdc, birds, lan
+from switches import TARGET, Millrace, free_port, run, wait_for
 
 LONG = bool(os.environ.get("MILLRACE_EXCHANGE_LONG"))
 CLIENTS = pathlib.Path("target/api-clients/bin")
-PASSWORD = "correct horse battery"
 # Of each of both descriptions: the gate has 50,000 in all.
 CASES, EXAMPLES = 25_000, "750"
-
-
-def code(secret):
-    """Returns the one-time code of this moment (RFC 6238)."""
-    digest = hmac.new(base64.b32decode(secret + "=" * (-len(secret) % 8)), struct.pack(">Q", int(time.time()) // 30), hashlib.sha1).digest()
-    offset = digest[-1] & 15
-    return f"{(struct.unpack('>I', digest[offset:offset + 4])[0] & 0x7fffffff) % 1000000:06d}"
 
 
 class Api:
@@ -53,7 +43,10 @@ fqdn = "rs1.ix.example"
 asn = 64999
 ip_v4 = "192.0.2.250"
 ip_v6 = "2001:db8::fa"
+control = "{folder / "rs.ctl"}"
+poll_secs = 1
 """
+        self.control = folder / "rs.ctl"
         self.exchange = Exchange(folder / "ix", engine=settings)
         self.switch = Millrace(folder / "switch", ports=[(number, f"link:l{(number - 1) // 2}") for number in range(1, 9)],
                                controllers=[self.exchange.target])
@@ -80,17 +73,7 @@ ip_v6 = "2001:db8::fa"
 
     def key(self, name):
         """Signs a user in, and returns the identifier and the secret of a new API key."""
-        run(TARGET / "millrace-ix", "--socket", self.exchange.socket, "user", "password", name, input=PASSWORD + "\n")
-        totp = self.exchange.ask("user", "totp", name)
-        body = {"name": name, "password": PASSWORD, "code": code(totp["secret"])}
-        session = requests.post(f"{self.url}/api/v1/session", json=body, timeout=20)
-        assert session.status_code == 200, session.text
-        # The cookie is for TLS only; the proxy in front of the API has it.
-        cookie = session.headers["set-cookie"].split(";")[0]
-        made = requests.post(f"{self.url}/api/v1/api-keys", json={"name": "test", "scope": "write"},
-                             headers={"cookie": cookie}, timeout=20)
-        assert made.status_code == 201, made.text
-        return made.json()["key"]["id"], made.json()["secret"]
+        return self.exchange.api_key(self.url, name)
 
 
 @pytest.fixture(scope="module")
@@ -239,71 +222,8 @@ def program(name):
     return found
 
 
-class Member:
-    """A client of the route server: BIRD in one of its addresses of the LAN, which announces routes."""
-
-    def __init__(self, folder, asn, addresses, routes):
-        self.folder, self.addresses, self.namespace = folder, addresses, f"ar-{asn}"
-        folder.mkdir()
-        sessions = "".join(
-            f"""
-protocol bgp rs{4 if "." in address else 6} {{
-  local {address} as {asn}; neighbor {server} as 64999; strict bind yes; connect delay time 1; connect retry time 1;
-  ipv{4 if "." in address else 6} {{ import all; export where source = RTS_STATIC; }};
-}}
-""" for address, server in zip(addresses, SERVER))
-        (folder / "bird.conf").write_text(f"""
-log "{folder}/log" all;
-router id 10.{asn >> 8 & 255}.{asn & 255}.1;
-protocol device {{}}
-protocol static {{ ipv4; {" ".join(f"route {route} blackhole;" for route in routes)} }}
-{sessions}
-""")
-
-
-SERVER = ("192.0.2.250", "2001:db8::fa")
-# The cause in arouteserver's documentation: "invalid prefix: bogon".
+# The cause in arouteserver's documentation: "Prefix is bogon".
 BOGON = 2
-
-
-def birdc(namespace, folder, *command):
-    """Returns the answer of a BIRD."""
-    return namespaces.inside(namespace, "birdc", "-s", folder / "ctl", *command, check=False)
-
-
-@contextlib.contextmanager
-def lan(members):
-    """Makes a LAN of the namespaces of the route server and of members."""
-    with namespaces.made("ar-rs", *(member.namespace for member in members)):
-        run("ip", "-n", "ar-rs", "link", "add", "lan", "type", "bridge")
-        places = [("ar-rs", "lan", SERVER)]
-        for number, member in enumerate(members):
-            run("ip", "link", "add", f"port{number}", "netns", "ar-rs", "type", "veth", "peer", "name", "lan", "netns", member.namespace)
-            run("ip", "-n", "ar-rs", "link", "set", f"port{number}", "master", "lan", "up")
-            places.append((member.namespace, "lan", member.addresses))
-        for namespace, device, addresses in places:
-            for address in addresses:
-                length, more = ("24", []) if "." in address else ("64", ["nodad"])
-                run("ip", "-n", namespace, "addr", "add", f"{address}/{length}", "dev", device, *more)
-            for name in ("lo", device):
-                run("ip", "-n", namespace, "link", "set", name, "up")
-        yield
-
-
-@contextlib.contextmanager
-def birds(*places):
-    """Runs a BIRD in each of these pairs of namespace and folder."""
-    running = []
-    try:
-        for namespace, folder in places:
-            running.append(subprocess.Popen(
-                ["ip", "netns", "exec", namespace, "bird", "-f", "-c", folder / "bird.conf", "-s", folder / "ctl", "-P", folder / "pid"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            wait_for("BIRD answers", lambda folder=folder: (folder / "ctl").exists(), 30)
-        yield
-    finally:
-        for process in running:
-            end(process)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
@@ -334,6 +254,9 @@ def test_arouteserver_makes_a_route_server_from_the_clients_that_they_connect_to
     assert len(re.findall(r"^protocol bgp \w+", output.read_text(), re.MULTILINE)) == 4
     run("bird", "-p", "-c", output)
     output.write_text(output.read_text().replace("/var/log/bird.log", str(tmp_path / "bird.log")))
+    accounts = {one["name"]: id for id, one in api.exchange.objects("ac").items()}
+    for user in ("aoba", "baikal"):
+        api.exchange.order({"operation": "create_user", "name": user, "account": accounts[user.title()], "roles": ["member_admin"]})
     own = {}
     for client in clients.json()["clients"]:
         own.setdefault(client["asn"], []).extend(client["ip"])
@@ -354,6 +277,14 @@ def test_arouteserver_makes_a_route_server_from_the_clients_that_they_connect_to
         wait_for("the route server has the bogon with its cause",
                  lambda: f"(65520,{BOGON})" in birdc("ar-rs", tmp_path, "show", "route", "all", "for", bogon), 30)
         assert "AS64500i" not in birdc(far.namespace, far.folder, "show", "route", "for", bogon)
+        # The engine reads the same BIRD, and tells each member about its own routes.
+        api.control.symlink_to(tmp_path / "ctl")
+        near_view, far_view = (RouteServerView(api.url, api.exchange, user, addresses[0])
+                               for user, (_, addresses) in (("aoba", aoba), ("baikal", baikal)))
+        wait_for("the API has the sessions", lambda: near_view.states() == far_view.states() == ["established"] * 2, 30)
+        wait_for("the API has the rejected route", near_view.rejected, 30)
+        assert near_view.rejected() == [(bogon, ["route-bogon"])] and far_view.rejected() == []
+        assert far_view.status(near_view.end) == 404, "a member sees another one's routes"
 
 
 def fuzz(api, document, *options):

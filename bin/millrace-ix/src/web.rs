@@ -15,6 +15,7 @@ use millrace_ix_store::AuditEntry;
 use serde_json::{Value, json};
 
 use crate::keys;
+use crate::routing::route_servers;
 use crate::settings::{Api, Database, Oidc};
 
 /// Starts the API over an engine, and its listener if an address is set. Returns the API.
@@ -40,6 +41,7 @@ pub(crate) async fn serve(
     };
     let credentials = Arc::new(EngineCredentials::new(handle.clone()));
     let engine = Engine::with_filters(handle.clone(), filters, counters);
+    engine.set_route_servers(route_servers::read(&api.route_servers)?);
     if let Some(samples) = samples {
         engine.set_samples(samples);
     }

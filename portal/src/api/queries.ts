@@ -201,6 +201,20 @@ export const lanMembers = (service: string) =>
     queryFn: () => everything((after) => result(client.GET("/api/v1/services/{id}/members", { params: { path: { id: service }, query: { limit: PAGE, after } } }))),
   });
 
+export const routeServerSessions = (end: string) =>
+  queryOptions({
+    queryKey: ["route-servers", end, "sessions"],
+    queryFn: () => everything((after) => result(client.GET("/api/v1/configs/{id}/route-server-sessions", { params: { path: { id: end }, query: { limit: PAGE, after } } }))),
+    refetchInterval: OBSERVED,
+  });
+
+export const rejectedRoutes = (end: string) =>
+  queryOptions({
+    queryKey: ["route-servers", end, "rejected"],
+    queryFn: () => everything((after) => result(client.GET("/api/v1/configs/{id}/rejected-routes", { params: { path: { id: end }, query: { limit: PAGE, after } } }))),
+    refetchInterval: OBSERVED,
+  });
+
 export const impact = (trunk: string, wanted: boolean) =>
   queryOptions({
     queryKey: ["trunks", trunk, "impact"],

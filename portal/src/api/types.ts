@@ -41,6 +41,8 @@ export type Flow = Schemas["Flow"];
 export type Minute = Schemas["Minute"];
 export type Suggestion = Schemas["Suggestion"];
 export type BgpSession = Schemas["BgpSession"];
+export type RouteServerSession = Schemas["RouteServerSession"];
+export type RejectedRoute = Schemas["RejectedRoute"];
 export type Impact = Schemas["Impact"];
 export type Load = Schemas["Load"];
 

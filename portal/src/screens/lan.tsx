@@ -18,6 +18,7 @@ import { RouterConfig } from "../ui/routerconfig";
 import { withLengths } from "../ui/routers";
 import { StateOf } from "../ui/words";
 import { endOrder } from "./order";
+import { RouteServers } from "./routeservers";
 
 const CHECKS: Record<string, { name: MessageId; fix: MessageId }> = {
   mac: { name: "check.mac", fix: "check.macFix" },
@@ -215,6 +216,7 @@ function Waive({ end }: { end: End }) {
 
 function LanEnd({ end, service }: { end: End; service: Service }) {
   const t = useText();
+  const me = useMe();
   const state = end.quarantine === "running" ? { tone: "wait" as const, word: "state.testing" as const } : { tone: "ok" as const, word: "state.production" as const };
   return (
     <Panel title={end.connection ? `${end.account.name} · ${end.connection.name}` : end.account.name} actions={<State tone={end.shut_down ? "wait" : state.tone}>{t(end.shut_down ? "service.isShutDown" : state.word)}</State>}>
@@ -242,6 +244,7 @@ function LanEnd({ end, service }: { end: End; service: Service }) {
           />
           <Macs end={end} max={service.rules?.macs_max} />
         </div>
+        {me.can.includes("read_filter") ? <RouteServers end={end.id} /> : null}
         {end.own && end.vlan ? (
           <details>
             <summary>{t("router.title")}</summary>

@@ -36,6 +36,29 @@ export const journeys = [
     },
   },
   {
+    name: "a member sees why route servers reject its routes, also while they do not answer",
+    run: async ({ as, post }) => {
+      const { page, t } = await as("ann", "/lan");
+      const row = page.locator("tr", { hasText: "203.0.113.0/24" });
+      await row.getByText(t("reason.route-bogon")).waitFor();
+      await row.getByText("65520:2").waitFor();
+      await page.locator("tr", { hasText: "2001:db8:dead::/48" }).getByText(t("reason.route-rpki-invalid")).waitFor();
+      await page.locator("tr", { hasText: "198.51.100.10" }).getByText("Established").first().waitFor();
+      await post("route-server/unreachable");
+      await page.reload();
+      await page.getByText(t("rs.neverAbout")).waitFor();
+      assert((await row.count()) === 0, "a route is shown that was never read");
+      await post("route-server/stale");
+      await page.reload();
+      await row.getByText(t("reason.route-bogon")).waitFor();
+      await page.locator(".notice", { hasText: "rs1.ix.example" }).waitFor();
+      const path = "/run/bird/rs1.ctl";
+      assert((await page.getByText(path).count()) === 0, "a member sees a path of the exchange's machine");
+      const operator = await as("noc", "/lan");
+      await operator.page.getByText(path).first().waitFor();
+    },
+  },
+  {
     name: "a member joins the peering LAN and begins in quarantine",
     run: async ({ as }) => {
       const { page, t } = await as("dan", "/lan");

@@ -1,14 +1,17 @@
-//! Sockets of BGP, RPKI and the routing registry around the pure crates `bgp` and `ix-filter`.
+//! Sockets of BGP, RPKI, the routing registry and route servers around the pure crates `bgp`, `bird` and `ix-filter`.
 //!
 //! ```text
 //!   TCP sessions ─ sessions.rs ─┐
 //!   RTR caches ─── rpki.rs ─────┼─► Shared (Authority) ──► filters.rs ──► orders of the system
 //!   IRR ────────── registry.rs ─┘        ▲ accounts, addresses, filters
+//!
+//!   control sockets of BIRD ─ route_servers.rs ─► RouteServers ─► API
 //! ```
 
 mod context;
 mod filters;
 mod registry;
+pub(crate) mod route_servers;
 mod rpki;
 mod sessions;
 mod settings;

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::post;
-use millrace_ix_api::fake::{FakeExchange, PASSWORD, demo};
+use millrace_ix_api::fake::{FakeExchange, PASSWORD, RouteServerReads, demo};
 use millrace_ix_api::observed::Check;
+use millrace_ix_api::route_servers::{usual_poll_secs, usual_reject_cause};
 use millrace_ix_api::service::SwitchState;
 use millrace_ix_api::session::{MemoryCredentials, Sealer, TotpSecret};
-use millrace_ix_api::{App, OidcSettings, Page, Settings, router};
+use millrace_ix_api::{App, OidcSettings, Page, RouteServer, Settings, router};
 use millrace_ix_model::Role;
 
 /// Returns the provider that the environment names.
@@ -26,6 +27,21 @@ fn provider() -> Option<OidcSettings> {
         client_secret: std::env::var("OIDC_SECRET").ok(),
         redirect_uri: std::env::var("OIDC_REDIRECT").ok()?,
         scopes: ["openid", "profile", "networks"].map(str::to_owned).to_vec(),
+    })
+}
+
+/// Returns the route server of the demonstration's LAN.
+fn route_server() -> Result<RouteServer, Box<dyn std::error::Error>> {
+    Ok(RouteServer {
+        lan: "Tokyo peering LAN".to_owned(),
+        fqdn: "rs1.ix.example".to_owned(),
+        asn: 64_999,
+        ip_v4: "198.51.100.250".parse()?,
+        ip_v6: "2001:db8:7f::fa".parse()?,
+        looking_glass_url: None,
+        control: Some("/run/bird/rs1.ctl".into()),
+        reject_cause: usual_reject_cause(),
+        poll_secs: usual_poll_secs(),
     })
 }
 
@@ -43,7 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let settings = Settings {
         name: "Millrace IX".to_owned(),
         page,
-        route_servers: Vec::new(),
+        route_servers: vec![route_server()?],
         webhooks_to_private: false,
         oidc: provider(),
     };
@@ -109,6 +125,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             post({
                 let service = Arc::clone(&service);
                 async move || service.expire_unconfirmed()
+            }),
+        )
+        .route(
+            "/test/route-server/{state}",
+            post({
+                let service = Arc::clone(&service);
+                async move |axum::extract::Path(state): axum::extract::Path<String>| {
+                    service.set_route_server(match state.as_str() {
+                        "stale" => RouteServerReads::Fail,
+                        "unreachable" => RouteServerReads::NeverSucceeded,
+                        _ => RouteServerReads::Succeed,
+                    });
+                }
             }),
         )
         .route(

@@ -15,13 +15,13 @@ use crate::oidc::{Oidc, OidcSettings};
 use crate::page::Page;
 use crate::problem::{Problem, ProblemKind};
 use crate::reads::Reads;
+use crate::route_servers::RouteServer;
 use crate::service::{AuditNote, ExchangeService, ServiceError, Snapshot};
 use crate::session::{
     Attempts, CredentialError, CredentialStore, PasswordError, SealError, Sealer, Sessions, Tokens,
     TotpSecret, UserCredentials, hash_password,
 };
 use crate::streams::Streams;
-use crate::v2::RouteServer;
 use crate::v2::records::Records;
 use crate::webhooks::{Outgoing, Webhooks};
 

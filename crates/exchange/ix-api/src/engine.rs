@@ -20,6 +20,7 @@ use tokio::sync::broadcast;
 
 use crate::counters::FilterCounters;
 use crate::observed::{Attack, FilterCounter, Load, Session, Target, Verdict};
+use crate::route_servers::{RouteServer, RouteServerStatus, RouteServers};
 use crate::samples;
 use crate::service::{
     AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
@@ -43,6 +44,8 @@ pub struct Engine {
     audit_seen: AtomicU64,
     /// sFlow of the switches, if it is received.
     samples: OnceLock<Shared>,
+    /// The sessions and rejected routes of route servers, if they are read.
+    route_servers: OnceLock<RouteServers>,
     /// The counters of filters, as the switches' tasks read them.
     counters: FilterCounters,
 }
@@ -66,6 +69,7 @@ impl Engine {
             since: Mutex::new(BTreeMap::new()),
             audit_seen: AtomicU64::new(0),
             samples: OnceLock::new(),
+            route_servers: OnceLock::new(),
             counters,
             handle,
             filters,
@@ -79,6 +83,12 @@ impl Engine {
     pub fn set_samples(&self, samples: Shared) {
         // The page has one collector as long as the process runs.
         let _later = self.samples.set(samples);
+    }
+
+    /// Gives the engine the statuses of the route servers. Only the first call counts.
+    pub fn set_route_servers(&self, route_servers: RouteServers) {
+        // The tasks that write them live as long as the process.
+        let _later = self.route_servers.set(route_servers);
     }
 
     fn health(&self, id: SwitchId, status: &millrace_ix_engine::SwitchStatus) -> SwitchHealth {
@@ -300,6 +310,13 @@ impl ExchangeService for Engine {
                 last_error: session.last_error,
             })
             .collect()
+    }
+
+    fn route_server_status(&self, server: &RouteServer) -> RouteServerStatus {
+        let statuses = self.route_servers.get();
+        statuses
+            .map(|statuses| statuses.status(&server.fqdn))
+            .unwrap_or_default()
     }
 
     fn recheck_filters(&self, account: AccountId) {

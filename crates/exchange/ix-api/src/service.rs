@@ -19,6 +19,7 @@ use millrace_ix_service::Unconfirmed;
 use tokio::sync::broadcast;
 
 use crate::observed::{Attack, FilterCounter, Load, Quarantined, Session, Target, Verdict};
+use crate::route_servers::{RouteServer, RouteServerStatus};
 
 /// The relation between a switch and the plan, as the fabric page shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -389,5 +390,9 @@ pub trait ExchangeService: Send + Sync {
     /// Returns the BGP sessions.
     fn bgp_sessions(&self) -> Vec<Session> {
         Vec::new()
+    }
+    /// Returns the newest facts about a route server.
+    fn route_server_status(&self, _server: &RouteServer) -> RouteServerStatus {
+        RouteServerStatus::default()
     }
 }

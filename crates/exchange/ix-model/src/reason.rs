@@ -329,6 +329,32 @@ reasons! {
         "trunk {trunk} between {one} and {two} admits {max} Mbit/s and carries contracts of {contracted} Mbit/s, \
          because another trunk is down";
 
+    // Routes that a route server rejects.
+    route_as_path_length() = "the length of the AS path is not allowed";
+    route_as_path_too_long() = "the AS path is too long";
+    route_as_path_too_short() = "the AS path is empty";
+    route_prefix_length() = "the length of the prefix is not allowed";
+    route_prefix_too_long() = "the prefix is too long: announce a shorter one";
+    route_prefix_too_short() = "the prefix is too short: announce its parts";
+    route_bogon() = "the prefix is a bogon: it is private, reserved or not allocated";
+    route_not_global_unicast() = "the IPv6 prefix is no global unicast address";
+    route_blacklisted() = "the prefix is on the exchange's list of refused prefixes";
+    route_blacklisted_for_client() = "the prefix is on the list of prefixes that are refused from this member";
+    route_address_family() = "the session does not carry this address family";
+    route_next_hop() = "the next hop is not the address of the router that announces the route";
+    route_first_asn() = "the AS path does not begin with the AS number of the member";
+    route_bogon_asn() = "the AS path has a private or reserved AS number";
+    route_transit_free_asn() = "the AS path has a transit-free network, which a member does not carry: it is a route leak";
+    route_never_via_route_servers() = "the AS path has a network that does not want its routes at route servers";
+    route_origin_not_in_as_set() = "the origin AS is not in the AS-SET of the member in the routing registry";
+    route_prefix_not_in_as_set() = "no route object of the member's AS-SET covers the prefix in the routing registry";
+    route_prefix_not_of_origin() = "the routing registry has no route object for the prefix with this origin AS";
+    route_rpki_invalid() = "the route is RPKI-invalid: a ROA covers the prefix, but for another origin AS or a shorter length";
+    route_rpki_unknown() = "no ROA covers the prefix";
+    route_too_many_communities() = "the route has too many communities";
+    route_cause_unknown(community) = "the route server gives the cause {community}, whose meaning is not known here";
+    route_without_cause() = "the route server rejects the route, and gives no cause";
+
     // Packets and the filters that mean them.
     packet_destination(address, prefix) = "{address} is not in {prefix}";
     packet_source(address, prefix) = "the source {address} is not in {prefix}";

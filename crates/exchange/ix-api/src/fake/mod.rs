@@ -6,6 +6,7 @@
 mod confirm;
 mod demo;
 mod observed;
+mod route_servers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,8 +22,10 @@ use millrace_ix_service::Unconfirmed;
 use tokio::sync::broadcast;
 
 pub use demo::{PASSWORD, demo};
+pub use route_servers::RouteServerReads;
 
 use crate::observed::{Attack, Check, FilterCounter, Finding, Load, Quarantined, Session, Target, Verdict};
+use crate::route_servers::{RouteServer, RouteServerStatus};
 use crate::routes::apply_all;
 use crate::service::{
     AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
@@ -52,6 +55,8 @@ struct State {
     /// The words about confirmations in the last step of changes.
     decisions: BTreeMap<u64, String>,
     unavailable: bool,
+    /// The result of reading the route server.
+    reads: RouteServerReads,
     snapshot: Arc<Snapshot>,
 }
 
@@ -200,6 +205,11 @@ impl FakeExchange {
     /// Makes orders fail as they do without a database.
     pub fn set_unavailable(&self, unavailable: bool) {
         self.state().unavailable = unavailable;
+    }
+
+    /// Sets the result of reading the route server.
+    pub fn set_route_server(&self, reads: RouteServerReads) {
+        self.state().reads = reads;
     }
 
     /// Adds an entry to the audit chain.
@@ -496,5 +506,9 @@ impl ExchangeService for FakeExchange {
 
     fn bgp_sessions(&self) -> Vec<Session> {
         observed::sessions(&self.state().exchange)
+    }
+
+    fn route_server_status(&self, server: &RouteServer) -> RouteServerStatus {
+        route_servers::status(self.state().reads, server)
     }
 }

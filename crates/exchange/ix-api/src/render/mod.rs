@@ -3,6 +3,7 @@
 mod fabric;
 mod filters;
 mod lan;
+mod route_servers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use millrace_ix_model::{
     Account, AccountId, Config, ConfigId, Connection, ConnectionId, Consent, FilterId, ObjectId,
     OperationKind, Quarantine, Service, ServiceId, ServiceKind, SiteId, Timestamp, User, UserId, VlanConfig,
 };
+pub(crate) use route_servers::{Reading, rejections};
 use serde::Serialize;
 
 use crate::access::Principal;

@@ -13,6 +13,7 @@ mod oidc;
 mod orders;
 mod overview;
 mod people;
+mod route_servers;
 mod services;
 mod session;
 mod stream;
@@ -104,6 +105,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(lan::join))
         .routes(routes!(lan::members))
         .routes(routes!(lan::waive))
+        .routes(routes!(route_servers::sessions))
+        .routes(routes!(route_servers::rejected_routes))
         .routes(routes!(filters::list, filters::create))
         .routes(routes!(filters::read, filters::extend, filters::delete))
         .routes(routes!(filters::explain))

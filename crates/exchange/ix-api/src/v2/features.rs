@@ -1,7 +1,5 @@
 //! Route servers as features of peering LANs, and the members' sessions with them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use axum::Json;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
@@ -19,32 +17,6 @@ use crate::app::App;
 use crate::idempotency::Once;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
-
-/// A route server of the exchange, as the settings of the process name it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RouteServer {
-    /// The name of the peering LAN.
-    pub lan: String,
-    /// The name in the DNS.
-    pub fqdn: String,
-    /// The autonomous system.
-    pub asn: u32,
-    /// The IPv4 address.
-    pub ip_v4: Ipv4Addr,
-    /// The IPv6 address.
-    pub ip_v6: Ipv6Addr,
-    /// The address of a looking glass.
-    #[serde(default)]
-    pub looking_glass_url: Option<String>,
-}
-
-impl RouteServer {
-    /// Returns both addresses.
-    pub(crate) fn addresses(&self) -> [IpAddr; 2] {
-        [self.ip_v4.into(), self.ip_v6.into()]
-    }
-}
 
 /// An address family.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]

@@ -192,7 +192,7 @@ pub(crate) async fn assign(app: &App, config: ConfigId) {
         .settings
         .route_servers
         .iter()
-        .flat_map(super::features::RouteServer::addresses);
+        .flat_map(crate::route_servers::RouteServer::addresses);
     let reserved: Vec<IpAddr> = reserved.collect();
     let taken = |address: IpAddr| {
         reserved.contains(&address) || exchange.ips.values().any(|ip| ip.address == address)

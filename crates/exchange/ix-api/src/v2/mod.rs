@@ -31,7 +31,6 @@ pub(crate) mod records;
 mod services;
 pub(crate) mod view;
 
-pub use features::RouteServer;
 pub(crate) use features::{Session, sessions};
 pub(crate) use problem::translate;
 use utoipa::OpenApi;

@@ -4,6 +4,7 @@
 mod fabric;
 mod filters;
 mod lan;
+mod route_servers;
 mod traffic;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ pub use filters::{
     PortRange, Share, Suggestion, Target, Traffic,
 };
 pub use lan::{Approval, Check, Checklist, Finding, LanRules, Presence, RegisteredIp, ServiceKey};
+pub use route_servers::{RejectCause, RejectedRoute, RouteServerSession};
 pub use traffic::{AccountTraffic, Flow, PeerTraffic};
 
 /// A page of a collection.

@@ -10,6 +10,7 @@ mod oidc;
 mod orders;
 mod permissions;
 mod privacy;
+mod route_servers;
 mod sign_in;
 mod support;
 mod webhooks;

@@ -71,6 +71,9 @@ fn rule(method: &str, path: &str) -> Rule {
         }
         ("get", "/services/{id}" | "/services/{id}/members") => Rule::Object(K::ReadService, Value::Null),
         ("get", "/configs/{id}") => Rule::Object(K::ReadEnd, Value::Null),
+        ("get", "/configs/{id}/route-server-sessions" | "/configs/{id}/rejected-routes") => {
+            Rule::Object(K::ReadFilter, Value::Null)
+        }
         ("get", "/filters/{id}") => Rule::Object(K::ReadFilter, Value::Null),
         ("get", "/switches/{id}" | "/trunks/{id}" | "/trunks/{id}/impact") => {
             Rule::Object(K::ReadFabric, Value::Null)

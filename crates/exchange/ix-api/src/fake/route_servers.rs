@@ -1,0 +1,98 @@
+//! The route server of the exchange in memory: the first member announces a bogon and a route without ROA, and the session of the
+//! second member over IPv6 is down.
+
+use std::sync::Arc;
+
+use millrace_bird::{Client, Report, Settings};
+use millrace_ix_model::Timestamp;
+use millrace_types::{Duration, Time};
+
+use super::now;
+use crate::route_servers::{Failure, RouteServer, RouteServerStatus};
+
+/// The answers of BIRD to a client of the control socket.
+const ANSWERS: &str = "0001 BIRD 2.0.12 ready.
+0016 Access restricted
+1002-as64500_1  BGP        ---        up     05:33:14.409  Established
+1006-  BGP state:          Established
+     Neighbor address: 198.51.100.10
+     Neighbor AS:      64500
+     Routes:         14 imported, 0 exported
+1002-as64500_2  BGP        ---        up     05:33:14.518  Established
+1006-  BGP state:          Established
+     Neighbor address: 2001:db8:7f::10
+     Neighbor AS:      64500
+     Routes:         6 imported, 2 filtered, 0 exported
+1002-as64501_1  BGP        ---        start  05:33:14.403  Idle
+1006-  BGP state:          Idle
+     Neighbor address: 198.51.100.11
+     Neighbor AS:      64501
+     Last error:       BGP Error: Bad peer AS
+0000 OK
+1007-Table master4:
+ 203.0.113.0/24       unicast [as64500_1 05:33:14.518] * (100) [AS64500i]
+1012-\tBGP.as_path: 64500
+ \tBGP.next_hop: 198.51.100.10
+ \tBGP.community: (65520,0) (65520,2)
+1007-192.0.2.0/25         unicast [as64500_1 05:33:14.518] * (100) [AS64510i]
+1012-\tBGP.as_path: 64500 64510
+ \tBGP.next_hop: 198.51.100.10
+ \tBGP.community: (65520,0) (65520,13) (65520,12)
+0000 OK
+1007-Table master6:
+ 2001:db8:dead::/48   unicast [as64500_2 05:33:14.559] * (100) [AS64500i]
+1012-\tBGP.as_path: 64500
+ \tBGP.next_hop: 2001:db8:7f::10
+ \tBGP.large_community: (64999, 1101, 13)
+1007-2001:db8:beef::/48   unicast [as64500_2 05:33:14.559] * (100) [AS64500i]
+1012-\tBGP.as_path: 64500
+ \tBGP.next_hop: 2001:db8:7f::10
+ \tBGP.large_community: (64999, 1101, 99)
+0000 OK
+";
+
+/// The ways in which the exchange in memory reads its route server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RouteServerReads {
+    #[default]
+    Succeed,
+    /// They failed for ten minutes, after one that succeeded.
+    Fail,
+    /// None has succeeded.
+    NeverSucceeded,
+}
+
+/// Returns the status of a route server.
+pub(super) fn status(reads: RouteServerReads, server: &RouteServer) -> RouteServerStatus {
+    let before = |secs: u64| Timestamp::from_millis(now().millis().saturating_sub(secs * 1_000));
+    let failure = |secs| Failure {
+        since: before(secs),
+        error: "/run/bird/rs1.ctl: connection refused: expected the control socket of a running BIRD"
+            .to_owned(),
+    };
+    match reads {
+        RouteServerReads::Succeed => RouteServerStatus {
+            report: report(server).map(|report| (before(7), Arc::new(report))),
+            failure: None,
+        },
+        RouteServerReads::Fail => RouteServerStatus {
+            report: report(server).map(|report| (before(600), Arc::new(report))),
+            failure: Some(failure(570)),
+        },
+        RouteServerReads::NeverSucceeded => RouteServerStatus {
+            report: None,
+            failure: Some(failure(600)),
+        },
+    }
+}
+
+/// Returns the report of a client that gets the answers.
+fn report(server: &RouteServer) -> Option<Report> {
+    let mut client = Client::new(Settings {
+        asn: server.asn,
+        reject_cause: server.reject_cause,
+        interval: Duration::from_secs(30),
+    });
+    client.connected(Time::ZERO);
+    client.receive(ANSWERS.as_bytes(), Time::ZERO).ok().flatten()
+}

@@ -1,0 +1,206 @@
+//! Sessions with route servers and rejected routes as values of the API.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use millrace_bird::{Cause, Report, Route, Scheme, Session};
+use millrace_ix_model::{Config, ConfigId, Reason, Timestamp, reason};
+
+use super::Scope;
+use crate::route_servers::{RouteServer, RouteServerStatus};
+use crate::view;
+
+/// A route server of an end's LAN with its newest facts.
+#[derive(Clone)]
+pub(crate) struct Reading<'a> {
+    pub(crate) server: &'a RouteServer,
+    pub(crate) status: RouteServerStatus,
+}
+
+/// The parts of an end by which its sessions are known.
+pub(crate) struct Owner {
+    addresses: Vec<IpAddr>,
+    /// The autonomous systems of the end, or else those of its account.
+    asns: BTreeSet<u32>,
+}
+
+impl Owner {
+    /// Returns true if the routes of a session are those of the end. A route server may still have the session of the member that
+    /// had the address before.
+    fn owns(&self, session: &Session) -> bool {
+        self.asns.is_empty() || session.asn.is_none_or(|asn| self.asns.contains(&asn))
+    }
+}
+
+/// A rejected route with its origin.
+pub(crate) struct Rejection<'a> {
+    server: &'a RouteServer,
+    read_at: Timestamp,
+    address: IpAddr,
+    route: &'a Route,
+}
+
+impl Reading<'_> {
+    /// Returns the sessions with an address.
+    fn sessions(&self, address: IpAddr) -> impl Iterator<Item = &Session> {
+        let report: Option<&Arc<Report>> = self.status.report.as_ref().map(|(_, report)| report);
+        report
+            .into_iter()
+            .flat_map(|report| &report.sessions)
+            .filter(move |session| session.neighbor == address)
+    }
+}
+
+impl Scope<'_> {
+    /// Returns the addresses and the autonomous systems of an end.
+    pub(crate) fn owner(&self, id: ConfigId, end: &Config) -> Owner {
+        let exchange = &self.snapshot.exchange;
+        let ips = self.snapshot.index().ips.get(&id).into_iter().flatten();
+        let account = exchange.accounts.get(&end.account).map(|account| &account.asns);
+        let asns = Some(&end.asns).filter(|asns| !asns.is_empty()).or(account);
+        Owner {
+            addresses: ips.filter_map(|ip| Some(exchange.ips.get(ip)?.address)).collect(),
+            asns: asns.cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Returns the sessions of an end at each route server; `absent` ones for addresses without a session.
+    pub(crate) fn route_server_sessions(
+        &self,
+        readings: &[Reading<'_>],
+        owner: &Owner,
+    ) -> Vec<view::RouteServerSession> {
+        let pairs = readings
+            .iter()
+            .flat_map(|reading| owner.addresses.iter().map(move |address| (reading, *address)));
+        let mut all = Vec::new();
+        for (reading, address) in pairs {
+            let found: Vec<_> = reading
+                .sessions(address)
+                .filter(|session| owner.owns(session))
+                .map(|session| self.route_server_session(reading, address, Some(session)))
+                .collect();
+            if found.is_empty() {
+                all.push(self.route_server_session(reading, address, None));
+            }
+            all.extend(found);
+        }
+        all
+    }
+
+    fn route_server_session(
+        &self,
+        Reading { server, status }: &Reading<'_>,
+        address: IpAddr,
+        session: Option<&Session>,
+    ) -> view::RouteServerSession {
+        let failure = status.failure.as_ref();
+        let report = status.report.as_ref();
+        let without = if report.is_some() { "absent" } else { "unknown" };
+        view::RouteServerSession {
+            server: server.fqdn.clone(),
+            server_asn: server.asn,
+            freshness: status.freshness(server, self.now).name().to_owned(),
+            read_at: report.map(|(at, _)| at.to_string()),
+            failing_since: failure.map(|failure| failure.since.to_string()),
+            // The text has paths of the exchange's machines.
+            failure: failure
+                .filter(|_| self.principal.actor.is_operator())
+                .map(|failure| failure.error.clone()),
+            address: address.to_string(),
+            name: session.map(|session| session.name.clone()),
+            asn: session.and_then(|session| session.asn),
+            state: session.map_or(without, |session| session.state.name()).to_owned(),
+            imported: session.and_then(|session| session.imported),
+            rejected: session.map_or(0, |session| session.rejected.len()),
+            truncated: session.is_some_and(|session| session.is_truncated)
+                || report.is_some_and(|(_, report)| report.is_truncated),
+            error: session.and_then(|session| session.last_error.clone()),
+        }
+    }
+}
+
+/// Returns the rejected routes of an end, ordered by route server, address and prefix.
+pub(crate) fn rejections<'a>(readings: &'a [Reading<'a>], owner: &Owner) -> Vec<Rejection<'a>> {
+    let mut all = Vec::new();
+    for reading in readings {
+        let Some((read_at, _)) = reading.status.report else {
+            continue;
+        };
+        for address in &owner.addresses {
+            let own = reading.sessions(*address).filter(|session| owner.owns(session));
+            let routes = own.flat_map(|session| &session.rejected);
+            all.extend(routes.map(|route| Rejection {
+                server: reading.server,
+                read_at,
+                address: *address,
+                route,
+            }));
+        }
+    }
+    all
+}
+
+impl Rejection<'_> {
+    /// Returns the route as a value of the API.
+    pub(crate) fn view(&self) -> view::RejectedRoute {
+        let route = self.route;
+        let mut causes: Vec<view::RejectCause> = route
+            .causes
+            .iter()
+            .map(|cause| reject_cause(Some(cause.to_string()), &meaning(cause)))
+            .collect();
+        if causes.is_empty() {
+            causes.push(reject_cause(None, &reason::route_without_cause()));
+        }
+        view::RejectedRoute {
+            server: self.server.fqdn.clone(),
+            address: self.address.to_string(),
+            prefix: route.prefix.to_string(),
+            next_hop: route.next_hop.map(|address| address.to_string()),
+            as_path: route.as_path.clone(),
+            causes,
+            read_at: self.read_at.to_string(),
+        }
+    }
+}
+
+fn reject_cause(community: Option<String>, reason: &Reason) -> view::RejectCause {
+    view::RejectCause {
+        community,
+        text: reason.text.clone(),
+        coded: view::coded(&reason.coded),
+    }
+}
+
+/// Returns the meaning of a cause in the tables of arouteserver's documentation ("Reject reasons") and of IXP Manager
+/// (`community-filtering-definitions`).
+fn meaning(cause: &Cause) -> Reason {
+    match (cause.scheme, cause.number) {
+        (Scheme::Arouteserver, 1) => reason::route_as_path_length(),
+        (Scheme::Arouteserver, 2) | (Scheme::EuroIx, 3) => reason::route_bogon(),
+        (Scheme::Arouteserver, 3) => reason::route_blacklisted(),
+        (Scheme::Arouteserver, 4) => reason::route_address_family(),
+        (Scheme::Arouteserver, 5) | (Scheme::EuroIx, 8) => reason::route_next_hop(),
+        (Scheme::Arouteserver, 6) | (Scheme::EuroIx, 7) => reason::route_first_asn(),
+        (Scheme::Arouteserver, 7) | (Scheme::EuroIx, 4) => reason::route_bogon_asn(),
+        (Scheme::Arouteserver, 8) | (Scheme::EuroIx, 14) => reason::route_transit_free_asn(),
+        (Scheme::Arouteserver, 9) | (Scheme::EuroIx, 10) => reason::route_origin_not_in_as_set(),
+        (Scheme::Arouteserver, 10) => reason::route_not_global_unicast(),
+        (Scheme::Arouteserver, 11) => reason::route_blacklisted_for_client(),
+        (Scheme::Arouteserver, 12) | (Scheme::EuroIx, 9) => reason::route_prefix_not_in_as_set(),
+        (Scheme::Arouteserver, 13) => reason::route_prefix_length(),
+        (Scheme::Arouteserver, 14) | (Scheme::EuroIx, 13) => reason::route_rpki_invalid(),
+        (Scheme::Arouteserver, 15) => reason::route_never_via_route_servers(),
+        (Scheme::Arouteserver, 65_535) => reason::route_without_cause(),
+        (Scheme::EuroIx, 1) => reason::route_prefix_too_long(),
+        (Scheme::EuroIx, 2) => reason::route_prefix_too_short(),
+        (Scheme::EuroIx, 5) => reason::route_as_path_too_long(),
+        (Scheme::EuroIx, 6) => reason::route_as_path_too_short(),
+        (Scheme::EuroIx, 11) => reason::route_prefix_not_of_origin(),
+        (Scheme::EuroIx, 12) => reason::route_rpki_unknown(),
+        (Scheme::EuroIx, 15) => reason::route_too_many_communities(),
+        _ => reason::route_cause_unknown(cause),
+    }
+}

@@ -1,0 +1,198 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { rejectedRoutes, routeServerSessions } from "../api/queries";
+import type { RejectedRoute, RouteServerSession } from "../api/types";
+import { Age } from "../i18n/format";
+import type { MessageId } from "../i18n/messages";
+import { useText, type Translate } from "../i18n/text";
+import { Loaded } from "../ui/loaded";
+import { Button, Notice, State, type Tone } from "../ui/parts";
+
+/** The states of BGP have their names from RFC 4271 in every language. */
+const BGP_STATES: Record<string, string> = {
+  idle: "Idle",
+  connect: "Connect",
+  active: "Active",
+  open_sent: "OpenSent",
+  open_confirm: "OpenConfirm",
+  established: "Established",
+};
+
+const OTHER_STATES: Record<string, MessageId> = {
+  passive: "rs.passive",
+  close: "rs.close",
+  down: "rs.disabled",
+  absent: "rs.absent",
+};
+
+const TONES: Record<string, Tone> = { established: "ok", idle: "bad", down: "bad", absent: "bad", unknown: "off" };
+
+function stateWord(t: Translate, state: string): string {
+  return BGP_STATES[state] ?? t(OTHER_STATES[state] ?? "rs.unknown");
+}
+
+/** Returns one session of each route server: what is known of the route server itself stands in all of its sessions. */
+function servers(sessions: RouteServerSession[]): RouteServerSession[] {
+  return sessions.filter((session, index) => sessions.findIndex(({ server }) => server === session.server) === index);
+}
+
+/** Says for each route server since when it does not answer, or how old its answer is. */
+function Freshness({ sessions }: { sessions: RouteServerSession[] }) {
+  const t = useText();
+  return servers(sessions).map(({ server, freshness, read_at, failing_since, failure }) => {
+    if (freshness === "fresh" && read_at !== null) {
+      return (
+        <p key={server} className="hint">
+          {server}: {t("load.readAt")} <Age at={read_at} />
+        </p>
+      );
+    }
+    const title = failing_since === null ? t("rs.never", { server }) : t("rs.away", { server, time: new Date(failing_since) });
+    return (
+      <Notice key={server} tone={freshness === "pending" ? "off" : "wait"} title={title}>
+        <p>{read_at === null ? t("rs.neverAbout") : t("rs.awayAbout", { time: new Date(read_at) })}</p>
+        {failure === null ? null : <p className="breaks">{failure}</p>}
+      </Notice>
+    );
+  });
+}
+
+/** The state of the session of each address at each route server. */
+export function SessionTable({ sessions }: { sessions: RouteServerSession[] }) {
+  const t = useText();
+  return (
+    <div className="table-wrap">
+      <table className="table cards">
+        <thead>
+          <tr>
+            <th scope="col">{t("rs.address")}</th>
+            <th scope="col">{t("rs.server")}</th>
+            <th scope="col">{t("services.state")}</th>
+            <th scope="col" className="number">
+              {t("bgp.routes")}
+            </th>
+            <th scope="col" className="number">
+              {t("rs.rejectedCount")}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {sessions.map((session) => (
+            <tr key={`${session.server} ${session.address} ${session.name ?? ""}`}>
+              <th scope="row">
+                <code>{session.address}</code>
+              </th>
+              <td data-label={t("rs.server")}>
+                <span>
+                  {session.server} <span className="quiet">{`AS${session.server_asn}`}</span>
+                </span>
+              </td>
+              <td data-label={t("services.state")}>
+                <span>
+                  <State tone={TONES[session.state] ?? "wait"}>{stateWord(t, session.state)}</State>
+                  {session.error === null ? null : <small className="quiet breaks"> {session.error}</small>}
+                </span>
+              </td>
+              <td className="number" data-label={t("bgp.routes")}>
+                {session.imported}
+              </td>
+              <td className="number" data-label={t("rs.rejectedCount")}>
+                {`${session.rejected}${session.truncated ? "+" : ""}`}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** The number of rejected routes that are shown at first. */
+const FIRST = 20;
+
+/** The rejected routes, each with its causes in words. */
+export function RejectedTable({ routes }: { routes: RejectedRoute[] }) {
+  const t = useText();
+  const [all, setAll] = useState(false);
+  const shown = all ? routes : routes.slice(0, FIRST);
+  return (
+    <>
+      <div className="table-wrap">
+        <table className="table cards">
+          <thead>
+            <tr>
+              <th scope="col">{t("rs.prefix")}</th>
+              <th scope="col">{t("rs.why")}</th>
+              <th scope="col">{t("rs.asPath")}</th>
+              <th scope="col">{t("rs.nextHop")}</th>
+              <th scope="col">{t("rs.server")}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((route) => (
+              <tr key={`${route.server} ${route.address} ${route.prefix} ${route.as_path} ${route.next_hop ?? ""}`}>
+                <th scope="row">
+                  <code>{route.prefix}</code>
+                </th>
+                <td data-label={t("rs.why")}>
+                  <span className="stack tight">
+                    {route.causes.map((cause) => (
+                      <span key={cause.community ?? ""}>
+                        {t.reason(cause.coded, cause.text)} {cause.community === null ? null : <code className="quiet small">{cause.community}</code>}
+                      </span>
+                    ))}
+                  </span>
+                </td>
+                <td className="breaks" data-label={t("rs.asPath")}>
+                  {route.as_path}
+                </td>
+                <td data-label={t("rs.nextHop")}>{route.next_hop === null ? null : <code>{route.next_hop}</code>}</td>
+                <td data-label={t("rs.server")}>{route.server}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {shown.length < routes.length ? (
+        <div className="buttons">
+          <Button onPress={() => setAll(true)}>{t("rs.showAll", { count: routes.length })}</Button>
+        </div>
+      ) : null}
+    </>
+  );
+}
+
+function Rejected({ end, truncated }: { end: string; truncated: boolean }) {
+  const t = useText();
+  const query = useQuery(rejectedRoutes(end));
+  return (
+    <section className="stack tight">
+      <h3>{t("rs.rejected")}</h3>
+      <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.noneRejected")}</p> }}>
+        {(routes) => <RejectedTable routes={routes} />}
+      </Loaded>
+      {truncated ? <p className="hint">{t("rs.more")}</p> : null}
+    </section>
+  );
+}
+
+/** The sessions of an end with the route servers of its LAN, and the routes that they reject. */
+export function RouteServers({ end }: { end: string }) {
+  const t = useText();
+  const query = useQuery(routeServerSessions(end));
+  return (
+    <section className="stack tight route-servers">
+      <h3>{t("rs.title")}</h3>
+      <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.none")}</p> }}>
+        {(sessions) => (
+          <>
+            <Freshness sessions={sessions} />
+            <SessionTable sessions={sessions} />
+            {sessions.some((session) => session.read_at !== null) ? <Rejected end={end} truncated={sessions.some((session) => session.truncated)} /> : null}
+          </>
+        )}
+      </Loaded>
+    </section>
+  );
+}
