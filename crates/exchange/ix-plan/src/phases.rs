@@ -17,7 +17,7 @@ use crate::difference::Modification;
 use crate::entry::{Entry, EntryId, FlowId, SwitchState};
 use crate::filters::FilterScope;
 use crate::layout::{CookieFields, CookieKind, EGRESS, FORWARD, Metadata, PORT};
-use crate::plan::{Plan, plan_filters_of, plan_services, plan_switches};
+use crate::plan::{Plan, plan_filters_of, plan_services, plan_switches, switches_differ};
 use crate::service::Settings;
 
 /// The modifications of a change, by switch, in the order of the phases. Within a phase each switch's modifications go
@@ -54,10 +54,6 @@ pub fn phases_between((old, then): (&Exchange, &Settings), (new, now): (&Exchang
     }
     let mut before = plan_services(old, &services, then);
     let mut after = plan_services(new, &services, now);
-    let is_base_equal = old.switches == new.switches
-        && old.trunks == new.trunks
-        && old.connections == new.connections
-        && old.configs == new.configs;
     // A peering LAN that ends takes the entries for stray frames of its quarantine with it.
     let is_lan = |exchange: &Exchange, id: &ServiceId| {
         let service = exchange.services.get(id);
@@ -66,7 +62,7 @@ pub fn phases_between((old, then): (&Exchange, &Settings), (new, now): (&Exchang
     let is_lan_changed = services
         .iter()
         .any(|id| (is_lan(old, id) || is_lan(new, id)) && old.services.get(id) != new.services.get(id));
-    if !is_base_equal || is_lan_changed {
+    if switches_differ(old, new) || is_lan_changed {
         merge(&mut before, plan_switches(old));
         merge(&mut after, plan_switches(new));
     }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_flow::Action;
-use millrace_ix_model::{ConnectionKind, Consent, Exchange, ServiceId, ServiceKind, SwitchId};
+use millrace_ix_model::{
+    ConfigId, ConnectionKind, Consent, Exchange, ServiceId, ServiceKind, SwitchId, VlanConfig,
+};
 use millrace_types::GroupId;
 
 use crate::builder::{Builder, Line, Problem, RESERVED_PRIORITY, metadata, reserved_addresses, watching};
@@ -26,7 +28,7 @@ pub struct Plan {
 pub fn plan(exchange: &Exchange, settings: &Settings) -> Plan {
     let mut builder = Builder::default();
     plan_base(exchange, &mut builder);
-    let index = Index::new(exchange, |_| true);
+    let index = Index::of_all(exchange);
     for id in exchange.services.keys() {
         plan_service(exchange, &index, *id, settings, &mut builder);
     }
@@ -42,7 +44,7 @@ pub fn plan(exchange: &Exchange, settings: &Settings) -> Plan {
 pub fn plan_services(exchange: &Exchange, services: &BTreeSet<ServiceId>, settings: &Settings) -> Plan {
     let mut builder = Builder::default();
     if !services.is_empty() {
-        let index = Index::new(exchange, |service| services.contains(&service));
+        let index = Index::of(exchange, services);
         for id in services {
             plan_service(exchange, &index, *id, settings, &mut builder);
         }
@@ -71,6 +73,23 @@ pub(crate) fn plan_switches(exchange: &Exchange) -> Plan {
         switches: builder.switches,
         problems: builder.problems,
     }
+}
+
+/// Returns true if the entries of the switches themselves, as [`plan_switches`] returns them, may differ between two exchanges,
+/// apart from peering LANs that begin or end. Of the ends, only those with two tags and those of peering LANs have a part in them.
+pub(crate) fn switches_differ(old: &Exchange, new: &Exchange) -> bool {
+    let has_part = |exchange: &Exchange, end: &ConfigId| {
+        exchange.configs.get(end).is_some_and(|config| {
+            let service = exchange.services.get(&config.service);
+            matches!(config.vlan, VlanConfig::Qinq { .. })
+                || service.is_some_and(|service| service.kind == ServiceKind::ExchangeLan)
+        })
+    };
+    let ends = || old.configs.differing(&new.configs);
+    old.switches != new.switches
+        || old.trunks != new.trunks
+        || old.connections != new.connections
+        || ends().iter().any(|end| has_part(old, end) || has_part(new, end))
 }
 
 /// The priority of the entry that lets frames by trunk pass table 5.

@@ -83,19 +83,36 @@ pub(crate) struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    pub(crate) fn new(exchange: &'a Exchange, is_asked: impl Fn(ServiceId) -> bool) -> Index<'a> {
+    /// Returns the index of all services.
+    pub(crate) fn of_all(exchange: &'a Exchange) -> Index<'a> {
+        let mut ends = BTreeMap::<_, Vec<_>>::new();
+        for (id, config) in &exchange.configs {
+            ends.entry(config.service).or_default().push((*id, config));
+        }
+        Index::with_addresses(exchange, ends, |_| true)
+    }
+
+    /// Returns the index of some services. Of the ends, which may be many, it reads those of these services only.
+    pub(crate) fn of(exchange: &'a Exchange, services: &BTreeSet<ServiceId>) -> Index<'a> {
+        let ends = services.iter().map(|id| (*id, exchange.ends(*id).collect()));
+        let is_of_these = |end: ConfigId| {
+            let config = exchange.configs.get(&end);
+            config.is_some_and(|config| services.contains(&config.service))
+        };
+        Index::with_addresses(exchange, ends.collect(), is_of_these)
+    }
+
+    /// Returns the index of these ends, with the addresses of those that are asked for.
+    fn with_addresses(
+        exchange: &'a Exchange,
+        ends: BTreeMap<ServiceId, Vec<(ConfigId, &'a Config)>>,
+        is_asked: impl Fn(ConfigId) -> bool,
+    ) -> Index<'a> {
         let mut index = Index {
-            ends: BTreeMap::new(),
+            ends,
             macs: BTreeMap::new(),
             ips: BTreeMap::new(),
         };
-        let is_asked = |end: ConfigId| {
-            let config = exchange.configs.get(&end);
-            config.is_some_and(|config| is_asked(config.service))
-        };
-        for (id, config) in exchange.configs.iter().filter(|(id, _)| is_asked(**id)) {
-            index.ends.entry(config.service).or_default().push((*id, config));
-        }
         for mac in exchange.macs.values().filter(|mac| is_asked(mac.config)) {
             index.macs.entry(mac.config).or_default().push(mac);
         }
