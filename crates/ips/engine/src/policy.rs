@@ -36,7 +36,7 @@ names! {
         SegmentMemory "segment_memory";
         /// The memory of fragments is full.
         FragmentMemory "fragment_memory";
-        /// The handshake of a TCP connection was not seen.
+        /// The handshake of a TCP connection was not seen, or that of one end only.
         Midstream "midstream";
         /// A TCP segment does not belong to its connection.
         InvalidTcp "invalid_tcp";

@@ -85,7 +85,9 @@ impl Engine {
             return None;
         }
         let cause = match problem {
-            TcpProblem::Midstream => Cause::Midstream,
+            // An acknowledgment alone brings nothing that would have to be inspected.
+            TcpProblem::OneSided if packet.payload.is_empty() => return None,
+            TcpProblem::Midstream | TcpProblem::OneSided => Cause::Midstream,
             TcpProblem::Memory => Cause::SegmentMemory,
             _ => Cause::InvalidTcp,
         };

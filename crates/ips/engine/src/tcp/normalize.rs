@@ -69,11 +69,8 @@ pub struct Normalizer {
 
 impl Default for Normalizer {
     fn default() -> Normalizer {
-        let mut drops = [true; TcpProblem::ALL.len()];
-        // The directions may take different routes: such packets are inspected one by one.
-        drops[TcpProblem::OneSided as usize] = false;
         Normalizer {
-            drops,
+            drops: [true; TcpProblem::ALL.len()],
             rewrites_overlaps: true,
             trims_syn: true,
             clears_urgent: true,

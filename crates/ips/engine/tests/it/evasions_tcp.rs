@@ -242,6 +242,15 @@ fn one_sided_routes_are_followed_if_asked() {
     finds_after_one_side(&mut bed, [syn, ack]);
 }
 
+#[test]
+fn data_are_dropped_if_the_answer_to_the_syn_was_not_seen() {
+    let mut bed = TestBed::inline();
+    let [syn, _, ack] = handshake();
+    bed.send_all([syn, ack]);
+    assert!(bed.send(data(0, b"att")).is_dropped());
+    assert!(bed.send(data(3, b"ack")).is_dropped());
+}
+
 fn finds_after_one_side(bed: &mut TestBed, packets: [Vec<u8>; 2]) {
     bed.send_all(packets);
     bed.send(data(0, b"att"));
