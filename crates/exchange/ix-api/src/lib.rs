@@ -22,6 +22,7 @@ mod events;
 pub mod fake;
 mod guard;
 mod idempotency;
+mod index;
 pub mod observed;
 mod oidc;
 mod page;

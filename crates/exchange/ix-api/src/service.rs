@@ -3,7 +3,7 @@
 //! A trait, so that tests run the whole API over an exchange in memory, and so that this crate knows neither the
 //! database nor the switches.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
-    AccountId, Actor, Applied, ConfigId, ConnectionId, Exchange, FilterId, FilterMatch, ObjectId, Operation,
-    PortId, Prefix, Refusal, ServiceId, SwitchId, Timestamp, reason,
+    AccountId, Actor, Applied, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, Operation, PortId,
+    Prefix, Refusal, ServiceId, SwitchId, Timestamp, reason,
 };
 use millrace_ix_samples::Traffic;
 use millrace_ix_service::Unconfirmed;
 use tokio::sync::broadcast;
 
+use crate::index::Index;
 use crate::observed::{Attack, FilterCounter, Load, Quarantined, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus};
 
@@ -80,19 +81,6 @@ pub struct Snapshot {
     index: Arc<OnceLock<Index>>,
 }
 
-/// The ends by service and by connection.
-#[derive(Debug, Default)]
-pub(crate) struct Index {
-    /// The ends of each service.
-    pub(crate) by_service: HashMap<ServiceId, Vec<ConfigId>>,
-    /// The ends of each connection.
-    pub(crate) by_connection: HashMap<ConnectionId, Vec<ConfigId>>,
-    /// The MAC addresses of each end.
-    pub(crate) macs: HashMap<ConfigId, Vec<millrace_ix_model::MacId>>,
-    /// The IP addresses of each end.
-    pub(crate) ips: HashMap<ConfigId, Vec<millrace_ix_model::IpId>>,
-}
-
 impl Snapshot {
     /// Returns a snapshot.
     pub fn new(exchange: Arc<Exchange>, revision: u64) -> Snapshot {
@@ -103,17 +91,23 @@ impl Snapshot {
         }
     }
 
-    /// Returns the engine's snapshot for the API. The index of `before` is kept if both have the same objects.
+    /// Returns the engine's snapshot for the API. The index of `before` is kept, and brought up to date.
     pub(crate) fn of_engine(
         source: Arc<millrace_ix_service::Snapshot>,
         before: Option<&Snapshot>,
     ) -> Snapshot {
-        let same = before.filter(|before| Arc::ptr_eq(&before.exchange, &source.exchange));
+        let index = match before {
+            Some(before) if Arc::ptr_eq(&before.exchange, &source.exchange) => Arc::clone(&before.index),
+            Some(before) if let Some(index) = before.index.get() => {
+                Arc::new(index.updated(&before.exchange, &source.exchange).into())
+            }
+            _ => Arc::default(),
+        };
         Snapshot {
             exchange: Arc::clone(&source.exchange),
             revision: source.revision.0,
             quarantine: Arc::clone(&source.quarantine),
-            index: same.map(|before| Arc::clone(&before.index)).unwrap_or_default(),
+            index,
             source: Some(source),
             ..Snapshot::default()
         }
@@ -153,24 +147,7 @@ impl Snapshot {
     }
 
     pub(crate) fn index(&self) -> &Index {
-        self.index.get_or_init(|| {
-            let mut index = Index::default();
-            for (id, config) in &self.exchange.configs {
-                index.by_service.entry(config.service).or_default().push(*id);
-                index
-                    .by_connection
-                    .entry(config.connection)
-                    .or_default()
-                    .push(*id);
-            }
-            for (id, mac) in &self.exchange.macs {
-                index.macs.entry(mac.config).or_default().push(*id);
-            }
-            for (id, ip) in &self.exchange.ips {
-                index.ips.entry(ip.config).or_default().push(*id);
-            }
-            index
-        })
+        self.index.get_or_init(|| Index::of(&self.exchange))
     }
 }
 

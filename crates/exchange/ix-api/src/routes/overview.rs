@@ -3,7 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 use millrace_ix_model::state::Severity as ModelSeverity;
-use millrace_ix_model::{Consent, ObjectId, OperationKind, Quarantine, ServiceKind, Timestamp};
+use millrace_ix_model::{
+    Consent, ObjectId, OperationKind, Quarantine, Service, ServiceId, ServiceKind, Timestamp,
+};
 
 use super::services::readable;
 use crate::access::Principal;
@@ -33,6 +35,7 @@ pub(crate) async fn overview(
     let scope = Scope::new(&principal, now);
     let exchange = &principal.snapshot.exchange;
     let mut services = readable(&principal);
+    let mut tasks = service_tasks(&principal, &scope, &services, now);
     // Every member may read every peering LAN: those that it has not joined are not among its own services.
     let index = principal.snapshot.index();
     services.retain(|(id, service)| {
@@ -41,7 +44,6 @@ pub(crate) async fn overview(
             || principal.actor.is_operator()
             || ends.any(|end| principal.may_read(*end))
     });
-    let mut tasks = service_tasks(&principal, &scope, now);
     let readable = exchange
         .connections
         .iter()
@@ -170,12 +172,17 @@ fn task(task: &str, object: impl Into<ObjectId>, name: &str, severity: Severity)
 }
 
 /// Returns what services ask of the actor's account.
-fn service_tasks(principal: &Principal, scope: &Scope<'_>, now: Timestamp) -> Vec<Task> {
+fn service_tasks(
+    principal: &Principal,
+    scope: &Scope<'_>,
+    services: &[(ServiceId, &Service)],
+    now: Timestamp,
+) -> Vec<Task> {
     let exchange = &principal.snapshot.exchange;
     let index = principal.snapshot.index();
     let own = principal.actor.account;
     let mut tasks = Vec::new();
-    for (id, service) in readable(principal) {
+    for &(id, service) in services {
         let ends = index.by_service.get(&id).map(Vec::as_slice).unwrap_or_default();
         let configs = || {
             ends.iter()

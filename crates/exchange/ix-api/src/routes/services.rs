@@ -1,5 +1,7 @@
 //! Services: lists, orders of paths, answers to invitations, locks, keys.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
@@ -40,16 +42,18 @@ pub(crate) fn readable(principal: &Principal) -> Vec<(ServiceId, &Service)> {
         .account
         .map(|account| exchange.descendants(account))
         .unwrap_or_default();
-    let index = principal.snapshot.index();
+    let own_ends = exchange
+        .configs
+        .values()
+        .filter(|config| below.contains(&config.account));
+    let with_own_end: BTreeSet<ServiceId> = own_ends.map(|config| config.service).collect();
     // The table is asked only about services that can concern the actor: it looks at every end of the exchange.
     let concerns = |id: ServiceId, service: &Service| {
-        let ends = index.by_service.get(&id).map(Vec::as_slice).unwrap_or_default();
-        let mut configs = ends.iter().filter_map(|end| exchange.configs.get(end));
         principal.actor.is_operator()
             || service.kind == ServiceKind::ExchangeLan
             || below.contains(&service.account)
             || service.peer.is_some_and(|peer| below.contains(&peer))
-            || configs.any(|config| below.contains(&config.account))
+            || with_own_end.contains(&id)
     };
     let services = exchange
         .services
