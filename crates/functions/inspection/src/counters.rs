@@ -89,6 +89,7 @@ const CAUSES: [&str; Cause::ALL.len()] = [
     "policy_segment_memory",
     "policy_fragment_memory",
     "policy_midstream",
+    "policy_one_sided",
     "policy_invalid_tcp",
     "policy_parser_error",
     "policy_parser_memory",

@@ -80,6 +80,10 @@ const POLICIES: [(&str, &str); Cause::ALL.len()] = [
         "policy: the handshake of a connection was not seen",
     ),
     (
+        "on_one_sided",
+        "policy: the answer to the SYN of a connection was not seen",
+    ),
+    (
         "on_invalid_tcp",
         "policy: a TCP segment does not belong to its connection",
     ),

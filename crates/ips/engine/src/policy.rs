@@ -36,8 +36,10 @@ names! {
         SegmentMemory "segment_memory";
         /// The memory of fragments is full.
         FragmentMemory "fragment_memory";
-        /// The handshake of a TCP connection was not seen, or that of one end only.
+        /// The handshake of a TCP connection was not seen.
         Midstream "midstream";
+        /// The answer to the SYN of a TCP connection was not seen: the ends may send by different routes.
+        OneSided "one_sided";
         /// A TCP segment does not belong to its connection.
         InvalidTcp "invalid_tcp";
         /// A parser gave up: the bytes contradict the protocol.
@@ -84,6 +86,7 @@ impl Policies {
         Policies([Policy::DropFlow; Cause::ALL.len()])
             .with(Cause::InvalidTcp, Policy::DropPacket)
             .with(Cause::Midstream, Policy::DropPacket)
+            .with(Cause::OneSided, Policy::DropPacket)
             .with(Cause::SegmentMemory, Policy::DropPacket)
             .with(Cause::Overload, Policy::Ignore)
     }
@@ -91,7 +94,9 @@ impl Policies {
     /// Returns policies by which traffic goes on, inspected as far as possible. Segments that do not belong to their
     /// connection are dropped: a receiver would drop them, too.
     pub fn open() -> Policies {
-        Policies([Policy::Bypass; Cause::ALL.len()]).with(Cause::InvalidTcp, Policy::DropPacket)
+        Policies([Policy::Bypass; Cause::ALL.len()])
+            .with(Cause::InvalidTcp, Policy::DropPacket)
+            .with(Cause::OneSided, Policy::Ignore)
     }
 
     /// Returns the policies with another one for a cause.
@@ -110,7 +115,9 @@ impl Policies {
 
 impl Default for Policies {
     fn default() -> Policies {
-        Policies::closed().with(Cause::MatchLimit, Policy::Ignore)
+        Policies::closed()
+            .with(Cause::MatchLimit, Policy::Ignore)
+            .with(Cause::OneSided, Policy::Ignore)
     }
 }
 

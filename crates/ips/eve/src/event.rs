@@ -240,7 +240,7 @@ fn policy_reason(cause: Cause) -> &'static str {
         Cause::SegmentMemory => "stream memcap",
         Cause::FragmentMemory => "defrag memcap",
         Cause::Midstream => "stream midstream",
-        Cause::InvalidTcp => "stream error",
+        Cause::InvalidTcp | Cause::OneSided => "stream error",
         Cause::ParserError => "applayer error",
         Cause::ParserMemory | Cause::MatchLimit | Cause::Overload | Cause::NoRules => cause.name(),
     }

@@ -87,7 +87,8 @@ impl Engine {
         let cause = match problem {
             // An acknowledgment alone brings nothing that would have to be inspected.
             TcpProblem::OneSided if packet.payload.is_empty() => return None,
-            TcpProblem::Midstream | TcpProblem::OneSided => Cause::Midstream,
+            TcpProblem::OneSided => Cause::OneSided,
+            TcpProblem::Midstream => Cause::Midstream,
             TcpProblem::Memory => Cause::SegmentMemory,
             _ => Cause::InvalidTcp,
         };

@@ -1,6 +1,6 @@
 //! Evasions on TCP: each is found, and in line something that the attack needs is dropped or normalised.
 
-use millrace_ips_engine::{Mode, Settings, Verdict};
+use millrace_ips_engine::{Mode, Policies, Settings, Verdict};
 use millrace_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN, URG};
 
 use crate::bed::{ATTACK, CLIENT, SERVER, Segment, TestBed, acknowledgment, data, fragments, handshake};
@@ -244,9 +244,14 @@ fn one_sided_routes_are_followed_if_asked() {
 
 #[test]
 fn data_are_dropped_if_the_answer_to_the_syn_was_not_seen() {
-    let mut bed = TestBed::inline();
+    let settings = Settings {
+        mode: Mode::Ips,
+        policies: Policies::closed(),
+        ..Settings::default()
+    };
+    let mut bed = TestBed::with(settings, ATTACK);
     let [syn, _, ack] = handshake();
-    bed.send_all([syn, ack]);
+    assert!(!bed.send(syn).is_dropped() && !bed.send(ack).is_dropped());
     assert!(bed.send(data(0, b"att")).is_dropped());
     assert!(bed.send(data(3, b"ack")).is_dropped());
 }
