@@ -306,7 +306,10 @@ mod tests {
         }
         function.tick(passes.now);
         let count = |name: &str| setup.counters.value(name).unwrap();
-        assert_eq!((passes.processed.packets, passes.processed.dropped), (3 * 10 * 13, 0));
+        assert_eq!(
+            (passes.processed.packets, passes.processed.dropped),
+            (3 * 10 * 13, 0)
+        );
         assert_eq!(
             (count("tcp_sessions"), count("invalid"), count("rewritten")),
             (30, 0, 0)

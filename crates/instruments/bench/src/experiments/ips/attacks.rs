@@ -61,7 +61,11 @@ impl Experiment {
         let measure = |every: u16, offered: Option<f64>| {
             let mut arguments = vec!["--http".to_owned(), "1".to_owned()];
             arguments.extend(["--attacks".to_owned(), every.to_string()]);
-            arguments.extend(offered.into_iter().flat_map(|rate| ["--offered".to_owned(), rate.to_string()]));
+            arguments.extend(
+                offered
+                    .into_iter()
+                    .flat_map(|rate| ["--offered".to_owned(), rate.to_string()]),
+            );
             self.measure(&system, Some(self.core), seconds, &arguments)
         };
         let full = match measure(ONE_OF, None).and_then(|json| number(&json, "/packets_per_second")) {
@@ -89,9 +93,19 @@ impl Experiment {
                 recorder.missing(&name(what), asked, "no attack reached the function in this time")?;
                 continue;
             }
-            let row = case(name(&format!("{what}, passed")), asked.to_owned(), Gate::Exactly(0.0), "");
+            let row = case(
+                name(&format!("{what}, passed")),
+                asked.to_owned(),
+                Gate::Exactly(0.0),
+                "",
+            );
             recorder.value(&row, round, passed)?;
-            let row = case(name(&format!("{what}, inspected")), asked.to_owned(), Gate::None, "");
+            let row = case(
+                name(&format!("{what}, inspected")),
+                asked.to_owned(),
+                Gate::None,
+                "",
+            );
             recorder.value(&row, round, requests)?;
         }
         Ok(())
