@@ -379,15 +379,15 @@ impl FlowTable {
     pub(crate) fn expire(&mut self, now: Time, budget: usize) -> Option<Box<Flow>> {
         let (len, unit) = (self.deadlines.len(), unit(now));
         let budget = budget.min(len);
-        let next = match self.sweep + 1 {
-            next if next < len => next,
-            _ => 0,
-        };
+        if budget == 0 {
+            return None;
+        }
+        let next = if self.sweep + 1 < len { self.sweep + 1 } else { 0 };
         // In nearly all cases these slots have no deadline that is over.
         if let Some(deadlines) = self.deadlines.get(next..next + budget)
             && !has_passed(deadlines, unit)
         {
-            self.sweep = next + budget - usize::from(budget != 0);
+            self.sweep = next + budget - 1;
             return None;
         }
         self.expire_one_by_one(now, budget)
