@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_ix_model::{Exchange, ServiceId, ServiceKind, SwitchId, Timestamp};
+use millrace_ix_model::{Exchange, ServiceId, SwitchId, Timestamp};
 
 use crate::difference::Modification;
 use crate::entry::{Entry, EntryId, FlowId, SwitchState};
@@ -54,15 +54,7 @@ pub fn phases_between((old, then): (&Exchange, &Settings), (new, now): (&Exchang
     }
     let mut before = plan_services(old, &services, then);
     let mut after = plan_services(new, &services, now);
-    // A peering LAN that ends takes the entries for stray frames of its quarantine with it.
-    let is_lan = |exchange: &Exchange, id: &ServiceId| {
-        let service = exchange.services.get(id);
-        service.is_some_and(|service| service.kind == ServiceKind::ExchangeLan)
-    };
-    let is_lan_changed = services
-        .iter()
-        .any(|id| (is_lan(old, id) || is_lan(new, id)) && old.services.get(id) != new.services.get(id));
-    if switches_differ(old, new) || is_lan_changed {
+    if switches_differ(old, new) {
         merge(&mut before, plan_switches(old));
         merge(&mut after, plan_switches(new));
     }

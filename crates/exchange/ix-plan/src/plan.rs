@@ -75,21 +75,31 @@ pub(crate) fn plan_switches(exchange: &Exchange) -> Plan {
     }
 }
 
-/// Returns true if the entries of the switches themselves, as [`plan_switches`] returns them, may differ between two exchanges,
-/// apart from peering LANs that begin or end. Of the ends, only those with two tags and those of peering LANs have a part in them.
+/// Returns true if the entries of the switches themselves, as [`plan_switches`] returns them, may differ between two exchanges.
+/// Of the services, only peering LANs have a part in them, by the stray frames of their quarantine; of the ends, those of peering
+/// LANs and those with two tags.
 pub(crate) fn switches_differ(old: &Exchange, new: &Exchange) -> bool {
+    let is_lan = |exchange: &Exchange, id: &ServiceId| {
+        let service = exchange.services.get(id);
+        service.is_some_and(|service| service.kind == ServiceKind::ExchangeLan)
+    };
     let has_part = |exchange: &Exchange, end: &ConfigId| {
         exchange.configs.get(end).is_some_and(|config| {
-            let service = exchange.services.get(&config.service);
-            matches!(config.vlan, VlanConfig::Qinq { .. })
-                || service.is_some_and(|service| service.kind == ServiceKind::ExchangeLan)
+            matches!(config.vlan, VlanConfig::Qinq { .. }) || is_lan(exchange, &config.service)
         })
     };
-    let ends = || old.configs.differing(&new.configs);
+    let (services, ends) = (&old.services, &old.configs);
     old.switches != new.switches
         || old.trunks != new.trunks
         || old.connections != new.connections
-        || ends().iter().any(|end| has_part(old, end) || has_part(new, end))
+        || services
+            .differing(&new.services)
+            .iter()
+            .any(|id| is_lan(old, id) || is_lan(new, id))
+        || ends
+            .differing(&new.configs)
+            .iter()
+            .any(|end| has_part(old, end) || has_part(new, end))
 }
 
 /// The priority of the entry that lets frames by trunk pass table 5.

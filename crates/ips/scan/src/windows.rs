@@ -317,7 +317,7 @@ impl Windows {
     fn pair_at(&self, block: &[u8; BLOCK], at: usize) -> Pair {
         match block[at..].first_chunk() {
             Some(pair) => self.pair(*pair),
-            None => Pair::default(),
+            None => unreachable!("positions of a block have a pair"),
         }
     }
 
@@ -484,5 +484,20 @@ impl Scanner for Windows {
         let buckets = |b: &Buckets| size_of_val(&b.starts[..]) + size_of_val(&b.entries[..]);
         let bits = size_of_val(&*self.pairs) + size_of_val(&*self.heads);
         patterns + bits + buckets(&self.long) + buckets(&self.short)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_folded_as_its_bytes_are() {
+        for first in 0..=u8::MAX {
+            for second in 0..=u8::MAX {
+                let window = [first, second, !first, second.rotate_left(3)];
+                assert_eq!(folded_window(window), folded(&window), "{window:?}");
+            }
+        }
     }
 }

@@ -81,9 +81,6 @@ impl Engine {
         flow: &mut Flow,
         out: &mut Events,
     ) -> Option<Verdict> {
-        if !self.tcp.normalizer.drops(problem) {
-            return None;
-        }
         let cause = match problem {
             // An acknowledgment alone brings nothing that would have to be inspected.
             TcpProblem::OneSided if packet.payload.is_empty() => return None,

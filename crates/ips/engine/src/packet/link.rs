@@ -169,8 +169,7 @@ pub(crate) fn follow(
             Next::Ppp => ppp_header(frame, at)?,
             Next::Mpls => label_stack(frame, at)?,
             Next::EtherType(ether_type) => match ether_type {
-                EtherType::IPV4 => (Next::IpOf(IpVersion::V4), at),
-                EtherType::IPV6 => (Next::IpOf(IpVersion::V6), at),
+                _ if let Some(version) = version_of(ether_type) => (Next::IpOf(version), at),
                 EtherType::VLAN | EtherType::QINQ | ether_type::QINQ_OLD => {
                     let tag = vlan::View::new(frame.get(at..).unwrap_or_default());
                     let tag = tag.map_err(|_| Undecoded::TruncatedLink)?;

@@ -53,8 +53,6 @@ problems! {
 /// The parts of the normaliser, each of which can be turned off. A part that is off lets the segment pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Normalizer {
-    /// Drops segments by their problem, in the order of [`TcpProblem::ALL`].
-    pub drops: [bool; TcpProblem::ALL.len()],
     /// Rewrites data that differ from the first copy.
     pub rewrites_overlaps: bool,
     /// Removes data from a SYN without fast open.
@@ -70,20 +68,12 @@ pub struct Normalizer {
 impl Default for Normalizer {
     fn default() -> Normalizer {
         Normalizer {
-            drops: [true; TcpProblem::ALL.len()],
             rewrites_overlaps: true,
             trims_syn: true,
             clears_urgent: true,
             clears_reserved: true,
             clears_options: true,
         }
-    }
-}
-
-impl Normalizer {
-    /// Returns true if a segment with the problem is dropped.
-    pub fn drops(&self, problem: TcpProblem) -> bool {
-        self.drops[problem as usize]
     }
 }
 

@@ -78,16 +78,17 @@ impl Session {
         let server = self.stream(Direction::ToClient);
         let is_answer = self.is_repeated && tcp.has(flags::SYN | flags::ACK) && tcp.flags & flags::RST == 0;
         let is_other = server.is_none_or(|stream| stream.first_seq() != tcp.seq.wrapping_add(1));
-        let session = || Session {
-            state: FlowState::New,
-            halves: [self.halves[0].after_syn(), Half::new(Direction::ToClient, depth)],
-            is_midstream: false,
-            is_reset: false,
-            is_repeated: false,
-            is_closing: false,
-            charged: 0,
-        };
-        (is_answer && is_other).then(|| Box::new(session()))
+        (is_answer && is_other).then(|| {
+            Box::new(Session {
+                state: FlowState::New,
+                halves: [self.halves[0].after_syn(), Half::new(Direction::ToClient, depth)],
+                is_midstream: false,
+                is_reset: false,
+                is_repeated: false,
+                is_closing: false,
+                charged: 0,
+            })
+        })
     }
 
     /// Returns the state.
