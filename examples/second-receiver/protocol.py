@@ -167,6 +167,8 @@ def messages(stream):
     reader = Reader(stream)
     while reader.at < len(stream):
         size = reader.varint()
+        if size == 0:
+            raise ValueError("a message without a type")
         body = reader.take(size)
         yield body[0], Reader(body[1:])
 

@@ -1,4 +1,5 @@
-"""The streams of a QUIC connection in a capture, with a key log (RFC 9000, RFC 9001, draft-ietf-tls-keylogfile).
+"""The streams of a QUIC connection in a capture, with a key log (RFC 9000, RFC 9001, draft-ietf-tls-keylogfile, and
+draft-ietf-quic-ack-frequency, since a sender asks for acknowledgements when its last packets were lost).
 
 Only what a passive reader needs: 1-RTT packets are opened, STREAM frames are put in order, all other frames are skipped.
 """
@@ -63,12 +64,16 @@ class Keys:
             return None
 
 
+# Frames that consist of numbers only: RESET_STREAM, STOP_SENDING, MAX_*, *_BLOCKED, RETIRE_CONNECTION_ID and ACK_FREQUENCY.
+NUMBERS = {0x04: 3, 0x05: 2, 0x11: 2, 0x15: 2, 0xAF: 4} | dict.fromkeys((0x10, 0x12, 0x13, 0x14, 0x16, 0x17, 0x19), 1)
+
+
 def streams_in(frames):
     """Yields stream number, offset and bytes of each STREAM frame."""
     reader = Reader(frames)
     while reader.at < len(frames):
         kind = reader.varint()
-        if kind in (0x00, 0x01, 0x1E):  # PADDING, PING, HANDSHAKE_DONE
+        if kind in (0x00, 0x01, 0x1E, 0x1F):  # PADDING, PING, HANDSHAKE_DONE, IMMEDIATE_ACK
             continue
         if kind in (0x02, 0x03):  # ACK
             reader.varint(), reader.varint()
@@ -93,10 +98,11 @@ def streams_in(frames):
             if kind == 0x1C:
                 reader.varint()
             reader.take(reader.varint())
-        else:
-            # RESET_STREAM, STOP_SENDING, MAX_*, *_BLOCKED, RETIRE_CONNECTION_ID: numbers only.
-            for _ in range({0x04: 3, 0x05: 2, 0x11: 2, 0x15: 2}.get(kind, 1)):
+        elif kind in NUMBERS:
+            for _ in range(NUMBERS[kind]):
                 reader.varint()
+        else:
+            raise ValueError(f"a frame of the unknown type {kind:#x}")
 
 
 class Connection:

@@ -25,7 +25,9 @@ sys.path.insert(0, str(RECEIVER))
 
 
 class Relay:
-    """Passes datagrams between a sender and a receiver, drops some of the sender's, and writes the others to a pcap file."""
+    """Passes datagrams between a sender and a receiver, drops some of the sender's, and writes the others to a pcap file.
+
+    Of the sender's QUIC packets with a short header, those from the second to the sixth are lost, so that it sends probes."""
 
     def __init__(self, receiver, capture, drop_every):
         self.receiver, self.drop_every = receiver, drop_every
@@ -41,13 +43,15 @@ class Relay:
         self.thread.start()
 
     def run(self):
-        sender, count = None, 0
+        sender, count, short = None, 0, 0
         while not self.stop.is_set():
             for end in select.select([self.near, self.far], [], [], 0.05)[0]:
                 datagram, source = end.recvfrom(65_536)
                 if end is self.near:
                     sender, count = source, count + 1
-                    if self.drop_every and count % self.drop_every == 0:
+                    short += datagram[0] & 0xC0 == 0x40
+                    is_lost_short = datagram[0] & 0xC0 == 0x40 and 2 <= short <= 6
+                    if is_lost_short or count % self.drop_every == 0:
                         self.dropped += 1
                         continue
                     self.write(source, self.receiver, datagram)
@@ -179,6 +183,24 @@ def test_the_vectors_of_the_page_are_reproduced():
     assert blake3.chaining_value(data[protocol.GROUP :], protocol.GROUP) == vector("group 1")
     assert manifest.value(0, data) == vector("extent 0")
     assert manifest.root([manifest.value(0, data)]) == vector("root")
+
+
+def test_frames_of_all_types_are_skipped_to_the_streams():
+    import quic
+
+    stream = bytes([0x0E, 4, 7, 2]) + b"ab"
+    before = {
+        "PADDING": "00", "PING": "01", "ACK": "02 05 00 01 02 00 01", "ACK_ECN": "03 05 00 00 02 01 02 03",
+        "RESET_STREAM": "04 04 00 07", "STOP_SENDING": "05 04 00", "CRYPTO": "06 00 02 aabb", "NEW_TOKEN": "07 02 aabb",
+        "MAX_DATA": "10 05", "MAX_STREAM_DATA": "11 04 05", "MAX_STREAMS": "12 05", "DATA_BLOCKED": "14 05",
+        "STREAM_DATA_BLOCKED": "15 04 05", "STREAMS_BLOCKED": "16 05", "NEW_CONNECTION_ID": "18 01 00 04 01020304" + "00" * 16,
+        "RETIRE_CONNECTION_ID": "19 01", "PATH_CHALLENGE": "1a" + "00" * 8, "PATH_RESPONSE": "1b" + "00" * 8,
+        "CONNECTION_CLOSE": "1c 00 06 01 78", "HANDSHAKE_DONE": "1e", "IMMEDIATE_ACK": "1f", "ACK_FREQUENCY": "40af 00 02 19 01",
+    }
+    for name, frame in before.items():
+        assert list(quic.streams_in(bytes.fromhex(frame) + stream)) == [(4, 7, b"ab")], name
+    with pytest.raises(ValueError, match="0x21"):
+        list(quic.streams_in(bytes([0x21, 0]) + stream))
 
 
 def test_the_sessions_line_of_the_key_log_has_the_keys_that_tls_exports(transfer):

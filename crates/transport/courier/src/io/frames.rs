@@ -37,7 +37,7 @@ pub trait FrameLink: FrameWriter + Send {
     /// Returns true if frames can be sent.
     fn is_up(&self) -> bool;
 
-    /// Returns a descriptor that is readable while [`FrameLink::advance`] may find a frame.
+    /// Returns a descriptor that is readable while [`FrameLink::advance`] may find a frame, once it has found none.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Returns when the link has something to do that no frame starts.

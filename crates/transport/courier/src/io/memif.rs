@@ -185,6 +185,11 @@ impl MemifLink {
                 Err(error) => self.close(&up.connection, &error.to_string()),
             },
         }
+        if self.is_up() {
+            // The caller looks at the rings: those of a new connection have not been asked for interrupts yet, and the switch of
+            // the connection before may have taken one of this connection.
+            let _full = self.interrupt.write(1);
+        }
         Ok(())
     }
 

@@ -83,7 +83,7 @@ pub trait DatagramIo: Send {
     /// If the backend cannot go on.
     fn receive(&mut self) -> io::Result<Option<Burst<'_>>>;
 
-    /// Returns a descriptor that is readable while [`DatagramIo::receive`] may return a burst.
+    /// Returns a descriptor that is readable while [`DatagramIo::receive`] may return a burst, once it has returned none.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Returns when the backend has something to do that no datagram starts, such as the repetition of an ARP request.

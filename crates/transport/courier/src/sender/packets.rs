@@ -28,11 +28,11 @@ const _: () = assert!(
 );
 
 impl Sender<'_> {
-    /// Takes datagrams: feedback to the group, all others to QUIC.
-    pub(super) fn receive(&mut self) -> Result<(), SendError> {
+    /// Takes datagrams: feedback to the group, all others to QUIC. Returns true if there may be more.
+    pub(super) fn receive(&mut self) -> Result<bool, SendError> {
         for _ in 0..BATCH {
             let Some(mut burst) = self.io.receive()? else {
-                break;
+                return Ok(false);
             };
             let (now, from) = (Instant::now(), burst.from);
             for datagram in burst.datagrams() {
@@ -46,7 +46,7 @@ impl Sender<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Sends the packets that may leave now; returns true if more may.

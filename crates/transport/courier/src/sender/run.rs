@@ -229,9 +229,7 @@ impl Sender<'_> {
         let mut linger: Option<Instant> = None;
         let mut readable = true;
         loop {
-            if readable {
-                self.receive()?;
-            }
+            let more = readable && self.receive()?;
             readable = true;
             while let Some((link, event)) = self.control.poll_event() {
                 self.on_link_event(link, event)?;
@@ -268,7 +266,7 @@ impl Sender<'_> {
             } else {
                 linger = None;
             }
-            if !stopped && (answered || sending) {
+            if !stopped && (more || answered || sending) {
                 continue;
             }
             let next = [
