@@ -223,7 +223,8 @@ def test_a_switch_that_comes_back_in_any_state_is_in_sync_and_right_entries_keep
         after = world.contents(one)
         assert not [match for _, match in after if match.startswith("7777")]
         assert len(after) < len(before) and set(after) <= set(before)
-        assert {key: packets for key, packets in before.items() if key in after} == after, "a right entry lost its counter"
+        # Entries for the engine's own probes count on; an entry that was installed again begins at zero.
+        assert not {key: (before[key], packets) for key, packets in after.items() if packets < before[key]}
 
         # A listing that is cut in its middle deletes nothing.
         size = proxy.passed["engine"]
