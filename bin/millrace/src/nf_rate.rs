@@ -208,13 +208,14 @@ impl Passes {
 mod tests {
     use super::*;
 
-    /// Returns `ips` with a rule, and its setup.
-    fn ips(folder: &std::path::Path, rule: &str) -> (&'static Kind, Setup) {
+    /// Returns `ips` with rules, one a line, and its setup.
+    fn ips(folder: &std::path::Path, text: &str) -> (&'static Kind, Setup) {
         let rules = folder.join("test.rules");
-        std::fs::write(&rules, rule).unwrap();
+        std::fs::write(&rules, text).unwrap();
         let kind = CATALOGUE.find("ips").unwrap();
         let (setup, loaded) = prepared(kind, &[format!("rules={}", rules.display())]).unwrap();
-        assert!(loaded.starts_with("1 rule from"), "{loaded}");
+        let count = text.lines().count();
+        assert!(loaded.starts_with(&format!("{count} rule")), "{loaded}");
         (kind, setup)
     }
 
@@ -243,10 +244,18 @@ mod tests {
     #[test]
     fn attacks_of_each_nth_connection_are_dropped_with_their_answers_and_nothing_else_is() {
         let folder = tempfile::tempdir().unwrap();
-        let rule = "drop http any any -> any any (msg:\"attack\"; http.uri; content:\"/attack-0\"; sid:1;)";
-        let (kind, setup) = ips(folder.path(), rule);
+        let rules: String = ["uri", "user_agent", "request_body"]
+            .iter()
+            .zip(1..)
+            .map(|(buffer, sid)| {
+                format!(
+                    "drop http any any -> any any (msg:\"attack\"; http.{buffer}; content:\"attack-0\"; sid:{sid};)\n"
+                )
+            })
+            .collect();
+        let (kind, setup) = ips(folder.path(), &rules);
         let mut function = kind.make_function(&setup).unwrap();
-        // 25 attacks: ten with the paths /attack-00 to /attack-09, six with others, and nine more from the first path on.
+        // 25 attacks: ten with the names attack-00 to attack-09, six with others, and nine more from the first name on.
         let mut load = Traffic::http(50, 1, Some(2));
         let mut passes = Passes::default();
         passes.pass(&mut *function, &mut load, &setup);

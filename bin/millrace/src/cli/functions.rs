@@ -83,7 +83,7 @@ pub(crate) struct Rate {
     /// Each connection carries an HTTP request and a response with this body, instead of data segments
     #[arg(long, value_name = "KIB", conflicts_with_all = ["frame", "data"], value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) http: Option<u16>,
-    /// With --http: the request of each N-th connection is an attack, for /attack-00/ to /attack-15/; those that pass are counted
+    /// With --http: the request of each N-th connection is an attack with one of the names attack-00 to attack-15 in its path (plain or percent-encoded), User-Agent or body; those that pass are counted
     #[arg(long, value_name = "N", requires = "http", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) attacks: Option<u16>,
     /// Offer packets at this rate, as a link does: they wait in a queue, and are lost when it is full

@@ -11,8 +11,49 @@ pub(crate) const HEADERS: usize = 54;
 pub(crate) const FCS: usize = 4;
 /// Data of a full segment.
 const SEGMENT: usize = 1460;
-/// Kinds of attacks: their requests have the paths `/attack-00` to `/attack-15`.
+/// The number of different attacks, `attack-00` to `attack-15`, which are spread over the forms.
 const ATTACKS: u16 = 16;
+
+/// The part of an HTTP request that has the name of an attack.
+#[derive(Clone, Copy)]
+enum AttackForm {
+    Path,
+    /// A path whose first letter is written as `%61`.
+    EncodedPath,
+    UserAgent,
+    /// The body of a POST.
+    Body,
+}
+
+impl AttackForm {
+    const ALL: [AttackForm; 4] = [
+        AttackForm::Path,
+        AttackForm::EncodedPath,
+        AttackForm::UserAgent,
+        AttackForm::Body,
+    ];
+
+    /// Returns the request of an attack.
+    fn request(self, number: u16) -> String {
+        let name = format!("attack-{number:02}");
+        match self {
+            AttackForm::Path => request("GET", &format!("/{name}/"), FIREFOX, ""),
+            AttackForm::EncodedPath => request("GET", &format!("/%61{}/", &name[1..]), FIREFOX, ""),
+            AttackForm::UserAgent => request("GET", CATALOGUE, &format!("{name}/1.0"), ""),
+            AttackForm::Body => request(
+                "POST",
+                CATALOGUE,
+                FIREFOX,
+                &format!("user=admin&query={name}%27--"),
+            ),
+        }
+    }
+}
+
+/// The folder of requests that are no attacks.
+const CATALOGUE: &str = "/catalogue/";
+/// The browser of requests that are no attacks.
+const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0";
 
 /// A segment of a connection, by its place in the streams of both ends.
 struct Step {
@@ -77,9 +118,9 @@ impl Traffic {
         .into_bytes();
         let line = b"<div class=\"entry\"><a href=\"/entry.html\">the quick brown fox jumps over the dog</a></div>\n";
         response.extend(line.iter().cycle().take(size));
-        let steps = |path: &str| {
+        let steps = |request: &str| {
             let mut connection = Connection::begin();
-            connection.add(Direction::Forward, ACK | PSH, request(path).as_bytes());
+            connection.add(Direction::Forward, ACK | PSH, request.as_bytes());
             for (number, part) in response.chunks(SEGMENT).enumerate() {
                 connection.add(Direction::Backward, ACK | PSH, part);
                 if number % 2 == 1 {
@@ -88,13 +129,14 @@ impl Traffic {
             }
             connection.end()
         };
-        let mut traffic = Traffic::of(connections, &steps("/catalogue"));
+        let mut traffic = Traffic::of(connections, &steps(&request("GET", CATALOGUE, FIREFOX, "")));
         let Some(every) = attacks else {
             return traffic;
         };
         traffic.attacks = vec![false; traffic.templates.len()];
         for (count, number) in (0..connections).step_by(usize::from(every)).enumerate() {
-            let steps = steps(&format!("/attack-{:02}", count as u16 % ATTACKS));
+            let form = AttackForm::ALL[count % AttackForm::ALL.len()];
+            let steps = steps(&form.request(count as u16 % ATTACKS));
             for (row, step) in steps.iter().enumerate() {
                 let at = row * usize::from(connections) + usize::from(number);
                 traffic.templates[at] = segment(number, step);
@@ -158,11 +200,17 @@ impl Traffic {
     }
 }
 
-/// Returns a request for an object below a path.
-fn request(path: &str) -> String {
+/// Returns a request for an object in a folder; a body, if there is one, is a form.
+fn request(method: &str, folder: &str, agent: &str, body: &str) -> String {
+    let content = if body.is_empty() {
+        String::new()
+    } else {
+        let size = body.len();
+        format!("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {size}\r\n")
+    };
     format!(
-        "GET {path}/index.html?id=1 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:109.0) \
-         Gecko/20100101 Firefox/115.0\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+        "{method} {folder}index.html?id=1 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: {agent}\r\nAccept: */*\r\n\
+         {content}Connection: close\r\n\r\n{body}"
     )
 }
 

@@ -1,7 +1,8 @@
 //! Attacks that a function blocks: alone, beside other traffic at nearly its rate, and at twice its rate (RFC 9411, appendix A,
 //! which asks for background traffic at 95 % of the maximum).
 //!
-//! Attacks are HTTP requests with sixteen paths; a rule drops each. The rules take turns in where they look for the path.
+//! Attacks are HTTP requests with one of sixteen names in their path (plain or percent-encoded), User-Agent or body; a rule drops
+//! each. Rules for plain paths take turns in where they look for the path.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,8 +12,8 @@ use crate::file_error::file;
 use crate::gated::Gate;
 use crate::gated::recorder::case;
 
-/// The number of paths, as in `millrace nf rate --attacks`.
-const PATHS: u16 = 16;
+/// The number of attacks, as in `millrace nf rate --attacks`, which has four forms in turn.
+const ATTACKS: u16 = 16;
 /// The sid of the first rule, of those that are free for local rules.
 const SID: u16 = 9000;
 /// Of so many connections one is an attack, beside other traffic.
@@ -23,18 +24,24 @@ const ALONE: f64 = 20_000.0;
 /// Returns the rules that drop the attacks.
 fn rules() -> String {
     let mut text = String::new();
-    for path in 0..PATHS {
-        let conditions = match path % 4 {
-            0 => format!("http.uri; content:\"/attack-{path:02}/\""),
-            1 => format!("content:\"GET /attack-{path:02}/\"; offset:0"),
-            2 => format!("http.request_line; content:\"attack-{path:02}/index\""),
-            _ => format!("http.uri; content:\"/attack-\"; pcre:\"/^\\/attack-{path:02}\\//\""),
+    for number in 0..ATTACKS {
+        let name = format!("attack-{number:02}");
+        let conditions = match (number % 4, number / 4) {
+            // A plain path.
+            (0, 0) => format!("http.uri; content:\"/{name}/\""),
+            (0, 1) => format!("content:\"GET /{name}/\"; offset:0"),
+            (0, 2) => format!("http.request_line; content:\"{name}/index\""),
+            (0, _) => format!("http.uri; content:\"/attack-\"; pcre:\"/^\\/{name}\\//\""),
+            // A percent-encoded path.
+            (1, _) => format!("http.uri; content:\"/{name}/\""),
+            (2, _) => format!("http.user_agent; content:\"{name}\""),
+            _ => format!("http.request_body; content:\"query={name}\""),
         };
-        let sid = SID + path;
+        let sid = SID + number;
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "drop http any any -> any any (msg:\"attack {path}\"; flow:established,to_server; {conditions}; sid:{sid};)"
+            "drop http any any -> any any (msg:\"attack {number}\"; flow:established,to_server; {conditions}; sid:{sid};)"
         );
     }
     text
@@ -56,7 +63,7 @@ impl Experiment {
         settings.push("profile=closed".to_owned());
         let system = System { settings, ..*system };
         let name = |what: &str| format!("attacks, {}: {what}", system.name);
-        let asked = "16 paths, HTTP 1 KiB";
+        let asked = "16 attacks, HTTP 1 KiB";
         let seconds = recorder.length.seconds;
         let measure = |every: u16, offered: Option<f64>| {
             let mut arguments = vec!["--http".to_owned(), "1".to_owned()];
@@ -117,13 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_path_has_a_rule_of_its_own() {
+    fn each_attack_has_a_rule_of_its_own() {
         let text = rules();
         let rules: Vec<&str> = text.lines().collect();
-        assert_eq!(rules.len(), usize::from(PATHS));
-        for (path, rule) in rules.iter().enumerate() {
-            assert!(rule.contains(&format!("attack-{path:02}")), "{rule}");
-            assert!(rule.contains(&format!("sid:{};", SID + path as u16)), "{rule}");
+        assert_eq!(rules.len(), usize::from(ATTACKS));
+        for (number, rule) in rules.iter().enumerate() {
+            assert!(rule.contains(&format!("attack-{number:02}")), "{rule}");
+            assert!(rule.contains(&format!("sid:{};", SID + number as u16)), "{rule}");
         }
     }
 }
