@@ -164,7 +164,7 @@ unsafe fn options(pointer: *const CallOptions) -> Result<Options, String> {
     })
 }
 
-/// Returns the transfer of a pointer.
+/// Returns the transfer to which a pointer points.
 ///
 /// # Safety
 /// `pointer` is NULL, or came from this library and is not freed.

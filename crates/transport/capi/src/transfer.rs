@@ -137,7 +137,7 @@ impl EventTexts {
     }
 }
 
-/// Returns a text for C; one with a NUL ends there.
+/// Returns a text for C, cut off at its first NUL.
 pub(crate) fn c_text(text: &str) -> CString {
     let end = text.find('\0').unwrap_or(text.len());
     CString::new(&text[..end]).unwrap_or_default()
@@ -221,7 +221,8 @@ impl Transfer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes the next event to `act`, if there is one in time; `None`: without end. Returns -1 after the last one.
+    /// Waits for the next event, at most `timeout` (`None`: forever), and passes it to `act`. Returns 1 for an event, 0 if none
+    /// came in time, and -1 after the last one.
     pub(crate) fn next(&self, timeout: Option<Duration>, act: impl FnOnce(&EventTexts)) -> i32 {
         let mut state = self.state();
         let State {

@@ -13,10 +13,10 @@ use crate::error::CommandError;
 /// The result of a part of a command.
 pub(crate) type Result<T> = std::result::Result<T, CommandError>;
 
-/// Time between two progress lines of a peer without a terminal.
+/// The least time between two progress lines of a peer if standard error is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 const PEER_WIDTH: usize = 21;
-/// Bytes that are written to standard output at once.
+/// Bytes of pending text from which it is written to standard output.
 const PENDING_MAX: usize = 64 << 10;
 
 /// Returns the directory of this user's configuration.
@@ -104,7 +104,7 @@ impl Display {
         }
     }
 
-    /// Appends to what goes to standard output.
+    /// Appends to the pending text, and writes it to standard output if it has [`PENDING_MAX`] bytes.
     fn write(&mut self, text: &str) -> Result<()> {
         self.pending.push_str(text);
         if self.pending.len() < PENDING_MAX {

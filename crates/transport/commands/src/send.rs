@@ -183,8 +183,8 @@ fn program() -> String {
     quoted(&name.to_string_lossy())
 }
 
-/// Returns true for a ticket, a path of a daemon, HOST:DIRECTORY, KEY@HOST:PORT and HOST:PORT; as with scp, a slash before the colon makes a word a
-/// path.
+/// Returns true for a ticket, a path of a daemon, HOST:DIRECTORY, KEY@HOST:PORT and HOST:PORT. As with scp, a slash before the
+/// colon makes a word a path.
 fn is_target(word: &str) -> bool {
     let is_url = word.starts_with(SCHEME);
     is_url || is_ticket(word) || is_address(word) || remote::parse(word).is_some()

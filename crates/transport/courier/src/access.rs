@@ -85,7 +85,7 @@ pub struct WriteAccess {
     pub store: Arc<dyn Store>,
     /// The highest rate of all transfers that hold it together.
     pub rate: Arc<SharedRate>,
-    /// The bytes that may have arrived and not be written at most.
+    /// The most bytes that may have arrived and not be written yet.
     pub pool_max: u64,
     /// Follows the transfer.
     pub observer: Box<dyn TransferObserver>,
@@ -109,8 +109,8 @@ pub trait Access: Send + Sync {
     /// The refusal.
     fn admit(&self, key: PublicKey) -> Result<(), Refusal>;
 
-    /// Returns the permission to write below a path; an empty path is the only one that the key may write to. It answers at once:
-    /// a store opens files in a thread of its own.
+    /// Returns the permission to write below a path; an empty path stands for the only grant that lets the key write. The call
+    /// does not block: the store opens files later, in a thread of its own.
     ///
     /// # Errors
     /// The refusal.

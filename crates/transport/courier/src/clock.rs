@@ -23,13 +23,13 @@ impl Clock {
         self.time(Instant::now())
     }
 
-    /// Returns the time of the protocol at a time of the system.
+    /// Converts an instant of the system's clock to the protocol's time.
     pub(crate) fn time(&self, at: Instant) -> Time {
         let nanos = at.saturating_duration_since(self.0).as_nanos();
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns the system's time of a time of the protocol.
+    /// Converts a time of the protocol to an instant of the system's clock.
     pub(crate) fn instant(&self, time: Time) -> Instant {
         self.0 + Duration::from_nanos(time.nanos())
     }

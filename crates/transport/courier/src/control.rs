@@ -24,9 +24,9 @@ use thiserror::Error;
 
 /// Peers that a receiver serves at once.
 const LINKS_MAX: usize = 64;
-/// The code with which a link is closed in peace.
+/// The QUIC application error code of a link that is closed because its work is done.
 pub(crate) const CODE_DONE: u32 = 0;
-/// The code with which a link is closed after an error.
+/// The QUIC application error code of a link that is closed after an error.
 pub(crate) const CODE_ERROR: u32 = 1;
 const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL millrace pairwise keys";
 
@@ -431,7 +431,7 @@ impl Link {
         }
     }
 
-    /// Writes what the streams take.
+    /// Writes queued messages to the QUIC streams, as far as flow control allows.
     fn write(&mut self) {
         for (class, out) in [Class::Session, Class::Manifest, Class::Values, Class::Answers]
             .into_iter()
@@ -467,7 +467,7 @@ impl Link {
         }
     }
 
-    /// Reads what arrived into messages.
+    /// Reads the bytes that arrived on each stream, and appends the complete messages to `events`.
     fn read(&mut self, id: LinkId, events: &mut VecDeque<(LinkId, LinkEvent)>) -> Result<(), String> {
         let streams: Vec<StreamId> = self.inbound.keys().copied().collect();
         for stream in streams {

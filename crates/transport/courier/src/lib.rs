@@ -12,8 +12,8 @@
 //! ```
 //!
 //! One thread on each side owns the socket, the protocol's state and pacing; reading, hashing, sealing and writing have threads of
-//! their own. A program starts with [`Session`]; [`send`] and [`receive`] do the same in the caller's thread. A datagram whose first two bits are clear is of the
-//! data path; QUIC has the others (ADR 18).
+//! their own. A program starts with [`Session`]; [`send`] and [`receive`] do the same in the caller's thread. A datagram whose
+//! first two bits are clear belongs to the data path; all others belong to QUIC (ADR 18).
 
 #![forbid(unsafe_code)]
 

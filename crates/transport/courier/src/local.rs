@@ -33,7 +33,7 @@ fn not_scanned(error: ScanError) -> FilesError {
     }
 }
 
-/// Returns the error of a receiver's file: the sender reads it, too, who knows no temporary names.
+/// Returns the error of a receiver's file without temporary names: the sender reads the text, too, and does not know them.
 fn not_written(error: SinkError) -> FilesError {
     let SinkError::Io { path, error } = error else {
         return failed(error);

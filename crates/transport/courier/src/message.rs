@@ -406,8 +406,8 @@ impl Message {
     }
 }
 
-/// Reads the bytes of a stream as control messages, for tools and fuzzers; returns each message encoded anew, and the bytes of one
-/// that is not complete.
+/// Decodes the bytes of a stream as control messages, for tools and fuzzers; returns each message encoded again, and the number
+/// of bytes of an incomplete message at the end.
 ///
 /// # Errors
 /// If a message is not valid: the text that ends the connection.

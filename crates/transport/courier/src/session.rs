@@ -242,13 +242,13 @@ impl Session {
         let counter = Arc::clone(&ready);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             let mut on_event = |event| {
-                // Counted before it is there: whoever takes it finds the count.
+                // The event is counted before it is queued, so that a consumer never takes an event that is not counted.
                 counter.add();
                 let _ = sender.send(event);
             };
             let result = run(&inbox, &mut on_event);
             drop(sender);
-            // The end is an event, too: a descriptor that stays readable.
+            // The end counts as an event that is never taken, so that the descriptor stays readable.
             counter.add();
             result
         })?;
@@ -301,8 +301,8 @@ impl Session {
     }
 }
 
-/// A descriptor that is readable while events wait. It is written and read only when the first one comes and the last one is taken: a
-/// transfer of many small files has an event for each.
+/// A descriptor that is readable while events wait. It is written when the first event comes and read when the last one is taken,
+/// not for each event: a transfer of many small files has many.
 #[derive(Debug)]
 struct Readiness {
     descriptor: EventFd,
@@ -329,7 +329,7 @@ impl Readiness {
     fn take(&self) {
         if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
             let _ = self.descriptor.read();
-            // An event that came before the descriptor was read may have written it in vain.
+            // The read may have cleared the signal of an event that came in between.
             if self.waiting.load(Ordering::SeqCst) > 0 {
                 let _ = self.descriptor.write(1);
             }

@@ -1,8 +1,8 @@
 //! A rate that several transfers share, by the generic cell rate algorithm (ITU-T I.371, annex A).
 //!
-//! Each transfer reserves one time slot of bytes ahead, behind all slots that are reserved; it may move the bytes of a slot when
-//! the slot has begun. Slots are equally long, and nobody has more than one ahead of the present one: transfers that are as fast as they may be get
-//! equal shares, and what a slower one leaves goes to the others.
+//! Each transfer reserves one time slot ahead, after all slots that are reserved already. It may move the bytes of a slot once
+//! the slot has begun. Slots are equally long, and a transfer has at most one slot after its present one. So transfers that use
+//! every slot get equal shares, and the share that a slower transfer leaves goes to the others.
 //!
 //! ```text
 //!        began         now                     theoretical arrival time: the next slot begins here
@@ -23,19 +23,19 @@ const SLOT: Duration = Duration::from_millis(4);
 const SLOT_MIN: u64 = 3_000;
 /// Bytes of a slot at most.
 const SLOT_MAX: u64 = 1 << 20;
-/// Time without transfers that is saved up at most, in nanoseconds: threads that are late by less lose no rate.
+/// The longest idle time that counts as credit, in nanoseconds: threads that are late by less lose no rate.
 const LATE_NANOS: u64 = 10_000_000;
 /// Bytes of an IPv4 packet that is full, and of its payload.
 const PACKET: [u64; 2] = [1_500, 1_424];
 
-/// The highest rate of all transfers that hold it together, counted in bytes of IP packets; none by default.
+/// The highest total rate of the transfers that share this value, counted in bytes of IP packets; no limit by default.
 #[derive(Debug)]
 pub struct SharedRate {
     /// The instant from which times are counted.
     epoch: Instant,
     /// Bits a second; 0: no limit.
     bps: AtomicU64,
-    /// When the slots end that are reserved, in nanoseconds after `epoch`.
+    /// The end of the last reserved slot, in nanoseconds after `epoch`.
     theoretical_arrival_time: AtomicU64,
 }
 
@@ -132,7 +132,7 @@ impl RateSlots {
     /// Returns when the transfer may move bytes, if not now; reserves its next slot for that.
     pub(crate) fn opens(&mut self, now: Instant) -> Option<Instant> {
         let Some(rate) = self.shared.rate() else {
-            // A limit that comes later begins with nothing saved and nothing owed.
+            // If a limit is set later, the transfer starts with neither credit nor debt.
             (self.left, self.next) = (0, None);
             return None;
         };
@@ -144,7 +144,7 @@ impl RateSlots {
                 return Some(begins);
             }
             self.left = self.left.saturating_add_unsigned(bytes);
-            // The slot after this one: a slow transfer that has used up a slot need not wait for those of the others.
+            // The next slot is reserved now, so that a slow transfer need not wait for those of the others when this one is used.
             self.next = Some(reserve(&self.shared));
         }
         None

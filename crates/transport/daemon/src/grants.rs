@@ -111,7 +111,7 @@ impl Grants {
         table.unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Replaces the grants. Running transfers continue; of the new limits, quota and rate apply to them.
+    /// Replaces the grants. Running transfers continue; the new quota and rate apply to them, the other new limits do not.
     pub(crate) fn reload(&self, config: &Config) {
         let known = self.all();
         let keep = |new: &GrantConfig| {

@@ -41,7 +41,7 @@ pub(crate) struct Transfer {
     activity: Arc<Activity>,
     audit: Arc<Audit>,
     number: u64,
-    /// Verified bytes that are counted, or that were there before, which do not count.
+    /// Verified bytes that the counters contain already, and bytes that were there before the transfer, which they leave out.
     counted: u64,
 }
 

@@ -193,7 +193,7 @@ impl OwnAddresses {
     }
 
     /// Notes that another host uses an own address. Returns true if the address stays in use, and an announcement if it is time
-    /// to defend it; `None` if it is known to be a duplicate.
+    /// to defend it; `None` if the address is not an own one or is a known duplicate.
     pub(crate) fn conflict(&mut self, now: Time, ip: IpAddr) -> Option<(bool, Option<Action>)> {
         let own = self.list.iter_mut().find(|own| own.address.ip() == ip)?;
         match own.stage {

@@ -24,7 +24,8 @@ impl Endpoint {
         if sha.is_multicast() || sha == Mac::ZERO || sha == self.config.mac {
             return Err(DropReason::Source);
         }
-        // RFC 5227, section 2.1.1: who sends from our address has it, and who probes for one that we probe wants it.
+        // RFC 5227, section 2.1.1: a host that sends from our address conflicts with us, and so does a host that probes for an
+        // address while we probe for it.
         let is_probe = op == REQUEST && spa.is_unspecified();
         let is_claimed = self.addresses.is_own(sender)
             || (is_probe && self.addresses.is_own(target) && !self.addresses.is_usable(target));

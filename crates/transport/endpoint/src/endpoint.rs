@@ -1,4 +1,4 @@
-//! The endpoint: its state, its timers, and what it has to say.
+//! The endpoint: its state, its timers, and its queues of frames and events.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -15,7 +15,8 @@
 //!
 //! # Trust
 //! Anyone on the link can send any frame, and anyone on the path can send ICMP. A frame from outside therefore:
-//! * never creates more than [`limits::UNSOLICITED_NEIGHBOURS_MAX`] neighbours, and none at all if it is not addressed to this endpoint;
+//! * creates a neighbour only if it is addressed to this endpoint, and at most [`limits::UNSOLICITED_NEIGHBOURS_MAX`] of them are
+//!   kept;
 //! * never replaces the MAC address of a neighbour at once: the known address is probed first, and stays if it answers;
 //! * lowers the path MTU only if it quotes a packet that was sent, by identification or flow label, length and checksum;
 //! * gets at most one answer, rate limited, no longer than itself except for the quotation in an ICMP error.

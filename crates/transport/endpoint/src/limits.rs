@@ -51,13 +51,13 @@ pub const PATH_MTU_MIN: u16 = 1_280;
 /// The time after which a lowered path MTU returns to the MTU of the link (RFC 8201, section 5.3).
 pub const PATH_MTU_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Echo requests that are answered each second, and at once.
+/// The most echo requests that are answered in a second; as many may be answered in one burst.
 pub const ECHO_RATE: u32 = 100;
-/// Answered ARP requests and neighbour solicitations each second, and at once.
+/// The most ARP requests and neighbour solicitations that are answered in a second, and in one burst.
 pub const RESOLUTION_RATE: u32 = 1_000;
-/// ICMP errors that are sent each second, and at once (RFC 4443, section 2.4).
+/// The most ICMP errors that are sent in a second, and in one burst (RFC 4443, section 2.4 (f)).
 pub const ERROR_RATE: u32 = 10;
-/// ICMP errors that are read each second, and at once.
+/// The most ICMP errors that are read in a second, and in one burst.
 pub const ERROR_INPUT_RATE: u32 = 200;
 /// Bytes of a packet that an ICMP error of ours quotes.
 pub const QUOTE_SIZE: usize = 512;

@@ -82,7 +82,7 @@ impl Endpoint {
         if !self.buckets.resolution.take(now) {
             return Err(DropReason::RateLimit);
         }
-        // RFC 4861, section 7.2.4: who has no address yet is answered through the group of all nodes.
+        // RFC 4861, section 7.2.4: the answer to a host without an address goes to the all-nodes group.
         let all = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
         let (to, to_mac, solicited) = if is_probe {
             (all, multicast_mac(all), 0)

@@ -64,7 +64,7 @@ struct Neighbour {
     /// The end of the state.
     until: Time,
     used: Time,
-    /// True if nothing was sent to it: it asked us.
+    /// True if the neighbour asked us, and nothing was sent to it since.
     is_unsolicited: bool,
     /// The MAC address that someone claims while the known one is probed.
     contender: Option<Mac>,
@@ -80,7 +80,7 @@ pub(crate) struct NeighbourCache {
     waiting: usize,
     /// Frames that waited in vain, or made room.
     dropped: u64,
-    /// No state ends before.
+    /// A time before which no entry's state ends.
     next: Option<Time>,
     random: u64,
 }
@@ -162,7 +162,8 @@ impl NeighbourCache {
         match entry.state {
             State::Incomplete { .. } => {
                 entry.mac = mac;
-                // Without an answer, the waiting packet is sent as to a stale neighbour.
+                // Only an answer proves reachability. After any other message the neighbour counts as stale, and the waiting
+                // frames move it to Delay.
                 (entry.state, entry.until) = match evidence {
                     Evidence::Answer => (State::Reachable, reachable_until),
                     _ => (State::Delay, now + DELAY_FIRST_PROBE_TIME),
@@ -301,7 +302,7 @@ impl NeighbourCache {
         self.entries.len()
     }
 
-    /// Removes the least recently used of the entries that are counted, if there are `max`.
+    /// Removes the least recently used entry for which `counts` returns true, if there are `max` such entries.
     fn make_room(&mut self, max: usize, counts: impl Fn(&Neighbour) -> bool) {
         let counted = || self.entries.iter().filter(|(_, entry)| counts(entry));
         if counted().count() < max {

@@ -88,7 +88,7 @@ pub(crate) struct PathTable {
     paths: HashMap<IpAddr, Path>,
     link_mtu: u16,
     random: u64,
-    /// No lowered MTU ends before.
+    /// A time before which no lowered MTU ends.
     next: Option<Time>,
 }
 
@@ -144,7 +144,7 @@ impl PathTable {
     /// below the size of the quoted packet, or it is below what IPv6 requires.
     pub(crate) fn lower(&mut self, now: Time, to: IpAddr, reported: u16, quoted_size: usize) -> Option<u16> {
         let path = self.paths.get_mut(&to)?;
-        // Routers before RFC 1191 report 0. Links of IPv4 may be smaller than ours shall be.
+        // Routers older than RFC 1191 report 0, and IPv4 links may have smaller MTUs than the floor.
         let mtu = if to.is_ipv4() {
             reported.max(PATH_MTU_MIN)
         } else {

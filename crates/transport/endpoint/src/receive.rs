@@ -1,4 +1,4 @@
-//! Received frames: the checks of Ethernet, IP and UDP headers, and who gets the rest.
+//! Received frames: the checks of Ethernet, IP and UDP headers, and the handler of each protocol.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;

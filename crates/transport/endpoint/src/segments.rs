@@ -102,7 +102,7 @@ impl<'a, S: Deref<Target = [u8]>> Segment<'a, S> {
                 // A slice that begins at an odd offset is added byte-swapped (RFC 1071, section 2).
                 sum = sum.add16(Sum::of(slice).folded().swap_bytes());
             }
-            // An odd slice in the middle was padded, as the last one is; its sum stays, the next is swapped.
+            // The sum of an odd slice is padded with a zero byte, where the next slice begins: that slice is swapped.
             at += slice.len();
         }
         sum.folded()

@@ -261,7 +261,7 @@ impl<F: FileSystem> Source<F> {
             let known = &mut self.values[extent as usize];
             match known {
                 Some(known) if *known != value => {
-                    // The times say nothing: each file of the extent may be the one.
+                    // The digest changed and the times did not: any file of the extent may have changed.
                     let mut files: Vec<u32> = manifest.slices(start..end).map(|slice| slice.file).collect();
                     files.dedup();
                     files.retain(|file| !self.withdrawn.contains(file));

@@ -4,16 +4,16 @@
 //! the kernel (UDP_SEGMENT) or the device cuts. Policers drop bursts: if losses gather at the ends of quanta, quanta shrink to
 //! two packets, and grow again when they do not.
 //!
-//! A sender of many receivers has a low rate for each, and pays for each quantum. So two things are different if several flows share
-//! a sender. Quanta at low rates take as much longer as there are flows, as long as they hold no more than an initial window
-//! (RFC 6928), which every path has to take, and a small part of the round-trip time. And a quantum may leave before its time by half
-//! its duration, so that one wake-up serves all flows that are due soon; the next one is due as if it had left in time, and the rate
-//! stays exact.
+//! A sender of many receivers has a low rate for each, and each quantum costs time. So two rules change if several flows share a
+//! sender. First, the duration of a quantum is multiplied by the number of flows, as long as it stays within an initial window
+//! (RFC 6928), which every path has to take, and a sixteenth of the round-trip time. Second, a quantum may leave early by half
+//! its duration, so that one wake-up serves all flows that are due soon; the next quantum keeps its time, so that the rate stays
+//! exact.
 //!
 //! The credit is counted in billionths of a bit, as in `datapath::schedule` (ADR 6): bits a second times nanoseconds is a whole
-//! number of them, so that nothing is rounded and nothing drifts. A caller that is late is owed up to a millisecond;
-//! if several flows share a sender, a quantum at least, as a busy machine wakes it later than that. A flow alone is owed no more:
-//! at low rates a window-limited flow would then send in bursts of a quantum (row T2: CUBIC becomes half as fast again).
+//! number of them, so that nothing is rounded and nothing drifts. A caller that is late gets credit for up to a millisecond. If
+//! several flows share a sender, the bound is at least a quantum, since a busy machine wakes the sender later than that. It is no
+//! more for a single flow: a window-limited flow at a low rate would send in bursts of a quantum (row T2: CUBIC gains half).
 
 use millrace_types::{BitRate, Duration, Time};
 
@@ -23,11 +23,11 @@ const BYTE: i64 = 8_000_000_000;
 const LATE: Duration = Duration::from_millis(1);
 /// The time that a quantum takes at the pacing rate.
 const QUANTUM: Duration = Duration::from_micros(500);
-/// Packets of a quantum that takes longer since flows share a sender: those of an initial window (RFC 6928, section 2).
+/// The most packets of a quantum that is longer because flows share a sender: an initial window (RFC 6928, section 2).
 const SHARED_QUANTUM_PACKETS: u64 = 10;
-/// The part of the minimal round-trip time that such a quantum may take.
+/// A quantum that is longer because flows share a sender takes at most this part of the minimal round-trip time: 1/16.
 const QUANTUM_RTTS: u32 = 16;
-/// A quantum may leave before its time by this part of its duration.
+/// If flows share a sender, a quantum may leave before its time by this part of its duration: 1/2.
 const EARLY: i64 = 2;
 /// The longest quantum: what one send with UDP_SEGMENT carries.
 const QUANTUM_MAX: u64 = 65_536;
@@ -97,7 +97,7 @@ impl Pacer {
         }
     }
 
-    /// Returns the credit of a caller that is as late as it may be.
+    /// Returns the most credit, in billionths of a bit, that a late caller gets.
     fn credit_max(&self) -> i64 {
         let late = i64::try_from(u128::from(self.rate) * LATE.as_nanos()).unwrap_or(i64::MAX);
         if self.flows == 1 {
@@ -123,7 +123,7 @@ impl Pacer {
         self.rate == 0 || self.credit >= -self.early()
     }
 
-    /// Returns the credit that a quantum may lack when it leaves.
+    /// Returns the credit, in billionths of a bit, that a quantum may lack when it leaves.
     fn early(&self) -> i64 {
         if self.flows == 1 {
             return 0;

@@ -23,20 +23,20 @@ const BIN: Duration = Duration::from_millis(10);
 const ENDLESS: u64 = 1 << 50;
 /// Bytes of a REPORT packet, about.
 const REPORT_SIZE: u64 = 64;
-/// Packets that a sender may remember for each that is in flight at most: a lost one stays until it cannot arrive any more.
+/// The most packets that a sender may remember for each packet of its largest flight: a lost packet stays until it cannot arrive.
 const REMEMBERED: u64 = 4;
-/// And besides.
+/// Packets that a sender may remember beyond [`REMEMBERED`] times its largest flight.
 const REMEMBERED_SPARE: u64 = 1_024;
 
 /// A flow of the simulation.
 pub struct FlowSpec {
-    /// Decides how fast.
+    /// The congestion control.
     pub controller: Box<dyn Controller>,
     /// When the flow starts.
     pub start: Time,
     /// The link that it uses, as [`Simulation::add_link`] numbered it.
     pub link: usize,
-    /// The way back: delay, and whatever feedback suffers.
+    /// The return path, which feedback takes.
     pub back: PathConfig,
     /// Bytes to be sent; `None` is no end.
     pub bytes: Option<u64>,
@@ -219,7 +219,7 @@ impl Simulation {
         &self.flows[id].flow
     }
 
-    /// Returns what became of a flow so far.
+    /// Returns the results of a flow so far.
     pub fn report(&self, id: usize) -> &FlowReport {
         &self.flows[id].report
     }
@@ -447,7 +447,7 @@ impl Simulation {
         self.serve_receiver(id);
     }
 
-    /// Lets a receiver send what is due, and sleep.
+    /// Sends the feedback of a receiver that is due, and schedules its next wake-up.
     fn serve_receiver(&mut self, id: usize) {
         let now = self.queue.now();
         let sim = &mut self.flows[id];

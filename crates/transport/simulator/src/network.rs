@@ -66,7 +66,7 @@ impl Policer {
 pub(crate) struct Crossing {
     /// When the packet, and its duplicate, arrive.
     pub(crate) arrivals: [Option<Time>; 2],
-    /// The time until the link had sent it, if it was not dropped before.
+    /// The time until the link had sent the packet; `None` if it was dropped before.
     pub(crate) queued: Option<Duration>,
 }
 

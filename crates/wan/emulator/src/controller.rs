@@ -73,8 +73,8 @@ impl Controller {
         self.set_at(Time::ZERO, config, sources)
     }
 
-    /// Changes the parameters for frames that arrive at `at` or later, if the sender has received the change by then. A later call replaces
-    /// one whose time has not come.
+    /// Changes the parameters for frames that arrive at `at` or later, if the sender has received the change by then. A later
+    /// call replaces a change whose time has not come.
     ///
     /// # Errors
     /// As [`Self::set`].

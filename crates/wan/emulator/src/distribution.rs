@@ -17,7 +17,7 @@ pub(crate) const TAIL: f64 = 1e-6;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Quantile {
     Uniform,
-    /// Truncated to the middle of the distribution: `low` is cut off on both sides.
+    /// A normal distribution without its tails: each tail that is cut off has the probability `low`.
     Normal {
         low: f64,
     },

@@ -4,7 +4,7 @@
 //!  end a --> Sender a_to_b --(packet over the MTU)--> ring of ICMP errors --> IcmpErrors --> end a
 //! ```
 //!
-//! The ring is a small one of the kind in which frames wait, so the two sides may be two threads. An answer leaves at once:
+//! The ring is a small one from `ring::records`, so that the two sides may be two threads. An answer leaves at once:
 //! the router that is emulated stands where frames enter the path.
 
 use std::sync::atomic::AtomicU64;
@@ -15,7 +15,7 @@ use crate::receiver::Frame;
 use crate::ring::records::{Reader, Writer, heap_memory, ring};
 use crate::too_big;
 
-/// The memory of a ring: a burst of the largest answers, 83 units of 16 bytes each.
+/// The memory of a ring in bytes: more than a burst of the largest answers, which take a head and 83 units of 16 bytes each.
 const MEMORY: usize = 128 << 10;
 /// The most ICMP errors a second, and the most of a burst: those of Linux (`net.ipv4.icmp_msgs_per_sec` and
 /// `icmp_msgs_burst`). RFC 4443, section 2.4 (f), demands a limit, and RFC 1812, section 4.3.2.8, allows one.
@@ -49,7 +49,7 @@ impl RateLimit {
 pub(crate) enum Answer {
     /// An ICMP error is on its way.
     Sent,
-    /// The rate limit forbids it, or nobody has taken those before.
+    /// The rate limit forbids it, or the ring is full of errors that were not taken.
     RateLimited,
     /// RFC 1122 or RFC 4443 forbids it.
     Forbidden,
@@ -101,7 +101,7 @@ impl IcmpErrors {
         Some(Frame::new(&self.reader, unit))
     }
 
-    /// Gives the memory of those that were taken back. To be called once a burst.
+    /// Returns the memory of the errors that were taken to the writing side. To be called once a burst.
     #[inline]
     pub fn free(&mut self) {
         self.reader.reclaim();

@@ -70,7 +70,7 @@ pub fn parse(text: &str) -> Result<Parsed, TextError> {
     Ok(parsed)
 }
 
-/// Refuses values that netem has and a path has not: each must be a text of its key, with that key's range.
+/// Refuses values that netem allows and that are outside the range of the path's key.
 fn check_ranges(path: &PathConfig) -> Result<(), TextError> {
     let mut checked = PathConfig::default();
     for key in PathConfig::KEYS {

@@ -77,8 +77,9 @@ impl<M: Memory> Receiver<M> {
         self.reader.reclaim();
     }
 
-    /// Returns a time before which no frame is due: the release of the next one if frames keep their order; otherwise up to
-    /// 1.024 us before it, or, if it is more than 1.05 ms away, up to 1.05 ms.
+    /// Returns a time before which no frame is due: the release of the next frame if frames keep their order. Otherwise the time
+    /// is earlier than that release by up to 1.024 us within the wheel's current period, by up to a period (1.05 ms) after it,
+    /// and by more if the release is more than 8.6 s away.
     pub fn next_due(&mut self) -> Option<Time> {
         self.arrive();
         let due = if self.reader.is_reordering() {

@@ -109,8 +109,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// Returns the steps of a direction up to a time after the start, in order, with those of repetitions, for a caller
-    /// that starts late.
+    /// Returns the steps of a direction up to a time after the start, in order, for a caller that starts late. From the first
+    /// repetition on these are all steps, each once.
     pub fn until(&self, toward: DirectionId, time: Duration) -> impl Iterator<Item = &Step> {
         let within = match self.repeat {
             Some(repeat) if time >= repeat => Duration::MAX,

@@ -180,7 +180,7 @@ pub struct Stats {
     pub background_bytes: u64,
     /// Frames that the receiver took.
     pub released: u64,
-    /// Their bytes.
+    /// Bytes of the frames that the receiver took.
     pub released_bytes: u64,
     /// Frames that the receiver took more than 1 ms after their release.
     pub late: u64,

@@ -122,8 +122,8 @@ pub fn losses(text: &str) -> Result<Box<[bool]>, FileError> {
 pub enum Delays {
     /// A delay in nanoseconds for each frame, from the start again after the last.
     PerFrame(Box<[u64]>),
-    /// A delay from each time on, from the start again after the last time; (time, delay) in nanoseconds. The first time
-    /// is 0; the delay of the last time ends the file only.
+    /// Pairs (time, delay) in nanoseconds: a delay holds from its time until the next one. The first time is 0. The last time
+    /// is the period, after which the list starts again; its delay is not used.
     Timed(Box<[(u64, u64)]>),
 }
 

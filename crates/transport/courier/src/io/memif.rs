@@ -37,7 +37,7 @@ const BUFFER_SIZE_MIN: u32 = 2_048;
 const BURST: usize = 64;
 /// The time between two attempts to connect, and between two checks of the connection.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// The same during the handshake.
+/// The time between two checks of the connection during the handshake.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_millis(2);
 /// The time within which the switch must complete the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -186,8 +186,8 @@ impl MemifLink {
             },
         }
         if self.is_up() {
-            // The caller looks at the rings: those of a new connection have not been asked for interrupts yet, and the switch of
-            // the connection before may have taken one of this connection.
+            // Wakes the caller, so that it polls the rings: it has not asked a new connection's rings for interrupts yet, and the
+            // switch of the previous connection may have consumed an interrupt of this one.
             let _full = self.interrupt.write(1);
         }
         Ok(())

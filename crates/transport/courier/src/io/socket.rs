@@ -32,7 +32,7 @@ pub struct UdpIo {
     segments: bool,
     /// A buffer for each message.
     buffer: Vec<u8>,
-    /// The messages of the last call, and the next one of them to be returned.
+    /// The messages of the last call; `next` is the index of the one that is returned next.
     received: Vec<Message>,
     next: usize,
     /// Messages that a call asks for.
@@ -194,7 +194,7 @@ impl DatagramIo for UdpIo {
     fn receive(&mut self) -> io::Result<Option<Burst<'_>>> {
         loop {
             if self.next == self.received.len() {
-                // The descriptor tells of messages that came since the last call.
+                // The socket was empty after the last call: the descriptor becomes readable when a message arrives.
                 if std::mem::take(&mut self.drained) {
                     return Ok(None);
                 }

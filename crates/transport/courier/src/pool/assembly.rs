@@ -71,7 +71,7 @@ impl Assembly {
         }
     }
 
-    /// Returns the group at an address, which is not among the others then; there is no current group afterwards.
+    /// Removes and returns the group at an address, or begins it. The current group is put back among the others.
     fn take(&mut self, start: u64, size: usize) -> Partial {
         match self.current.take() {
             Some((address, group)) if address == start => return group,

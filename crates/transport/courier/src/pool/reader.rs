@@ -9,7 +9,7 @@ use millrace_transport::sender::{SealRequest, Sealer, Slab};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-/// Requests for slabs that are on the way at most.
+/// The most requests for slabs that the reader has not answered yet.
 pub(crate) const REQUESTS_MAX: usize = 32;
 
 /// The peer for which a task is done.

@@ -42,7 +42,8 @@ impl Waker {
         self.write();
     }
 
-    /// Makes the descriptor readable. A thread that comes between the two steps leaves it readable, and empties it the next time.
+    /// Makes the descriptor readable. A thread that calls [`Waker::disarm`] between the two steps leaves the descriptor
+    /// readable, and empties it the next time.
     fn write(&self) {
         let _ = self.event.write(1);
         self.written.store(true, Ordering::SeqCst);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
 
-/// Tasks after which answers leave, and timers are looked at.
+/// The most tasks that are handled before replies are sent and timers are checked.
 const BATCH: usize = 32;
 
 /// A task of the writer.
@@ -81,7 +81,7 @@ pub(crate) fn run(store: &dyn Store, manifest: &[u8], requests: Requests, ends: 
     }
 }
 
-/// Returns true if the session is closed in peace, and false if its tasks end before.
+/// Handles tasks; returns true after [`Write::Close`], and false if the channel of tasks ends before.
 fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
     while let Some((extent, value)) = sink.poll_have()? {
         if ends.replies.send(WriteReply::Have(extent, value)).is_err() {

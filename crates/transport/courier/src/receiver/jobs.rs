@@ -84,7 +84,7 @@ impl<'scope> Server<'_, 'scope, '_> {
         self.close_request(link);
     }
 
-    /// Lets the peer close the link; if it does not, we do.
+    /// Gives the peer time to close the link; the receiver closes it after [`GREETING`].
     fn close_request(&mut self, link: LinkId) {
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.stage = Stage::Ended {

@@ -11,8 +11,8 @@
 //! A daemon answers requests, too: FETCH, by a session that sends from a thread of its own, and LIST (`jobs`). The other end of
 //! FETCH is a receiver that dials first, and is dialled back (`fetch`).
 //!
-//! The files depend on each other in one direction: `run` calls `link`, `link` calls `admission`, `jobs` and `fetch`; they share the peers in
-//! `state`, whose admitted senders each have a `session`.
+//! The files depend on each other in one direction: `run` calls `link`, `link` calls `admission`, `jobs` and `fetch`; they share
+//! the peers in `state`, whose admitted senders each have a `session`.
 
 mod admission;
 mod fetch;

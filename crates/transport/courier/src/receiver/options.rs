@@ -33,7 +33,7 @@ pub struct ReceiveOptions {
 }
 
 impl ReceiveOptions {
-    /// Returns the file of the ticket, if the receiver ends after the first sender: another one goes on itself.
+    /// Returns the file of the ticket, if the receiver ends after the first sender. A receiver that does not end needs no file.
     pub(super) fn kept_ticket(&self) -> Option<&KeptTicket> {
         self.kept_ticket.as_ref().filter(|_| self.once)
     }

@@ -1,5 +1,5 @@
-//! The rate limit of a session, kept by credit: a sender that has used its credit waits, whatever it is. Sessions that share a rate
-//! share it in time slots, and each byte of credit is paid for out of a slot.
+//! The rate limit of a session. The receiver enforces it by credit, so that it holds for every sender. Sessions that share a rate
+//! divide it into time slots; each byte of credit that a session grants counts against one of its slots.
 //!
 //! ```text
 //!   written bytes ──┐
@@ -14,7 +14,7 @@ use millrace_types::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The pool of a limited session, in time at the rate: a round trip of this duration is filled.
+/// The pool of a limited session, as a duration at the rate: the pool fills paths with round-trip times up to this one.
 const POOL: Duration = Duration::from_millis(400);
 /// The smallest pool.
 const POOL_MIN: u64 = 64 << 10;
@@ -24,7 +24,7 @@ const POOL_MIN: u64 = 64 << 10;
 pub(super) struct RateLimit {
     clock: Clock,
     slots: RateSlots,
-    /// Bytes of the pool that the sender has credit for, and bytes that it gets credit for next.
+    /// Bytes of the pool for which the sender has credit; `unpaid_pool` are those for which it has none yet.
     pool: u64,
     unpaid_pool: u64,
     /// Bytes that are written, and whose credit is not released.
@@ -47,7 +47,8 @@ impl RateLimit {
         self.slots.rate().is_some()
     }
 
-    /// Opens a session that lacks so many bytes; returns the first credit. `unlimited`: the pool without a rate.
+    /// Opens a session that lacks `missing` bytes; returns the first credit in bytes. `unlimited`: bytes of the pool if there
+    /// is no rate limit.
     pub(super) fn open(&mut self, now: Time, missing: u64, unlimited: u64) -> u64 {
         self.unpaid_pool = match self.slots.rate() {
             Some(rate) => SharedRate::bytes_in(rate, POOL)
@@ -64,7 +65,7 @@ impl RateLimit {
         self.unpaid += bytes;
     }
 
-    /// Pays for as much as the present slots allow; returns the bytes of the pool and the written bytes that are paid for.
+    /// Spends the bytes of the slots that have begun; returns how many of them went to the pool, and how many to written bytes.
     fn pay(&mut self, now: Time) -> (u64, u64) {
         let (mut pool, mut written) = (0, 0);
         let now = self.clock.instant(now);
@@ -81,7 +82,7 @@ impl RateLimit {
         (pool, written)
     }
 
-    /// Gives the sender the credit that is paid for now.
+    /// Grants the sender the credit that the present slots allow.
     pub(super) fn release(&mut self, now: Time, receiver: &mut Receiver) {
         let (pool, written) = self.pay(now);
         if pool > 0 {
@@ -95,7 +96,7 @@ impl RateLimit {
         }
     }
 
-    /// Gives bytes of credit back that were paid for and not used.
+    /// Returns credit that was granted and not used to the shared rate.
     pub(super) fn give_back(&mut self, bytes: u64) {
         self.slots.give_back(packet_bytes(bytes));
     }

@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The number of bursts read before the other side of the loop has its turn.
+/// The most bursts that are read before replies and timers are served.
 const BATCH: usize = 64;
 /// The time after a data packet for which data count as flowing.
 const FLOWING: Duration = Duration::from_millis(5);

@@ -38,7 +38,7 @@ const GATHERING_RTTS: u32 = 32;
 /// Bytes that gather at most, beyond the shortest time: less than the smallest usual buffer of a socket.
 const GATHERED_MAX: u64 = 100_000;
 
-/// Whole groups that wait for the end of the bursts that are read together, at most.
+/// Whole groups from which they go to the writer before all bursts are read.
 const GROUPS_MAX: usize = 64;
 
 /// Names a set of files: the SHA-256 of its manifest.

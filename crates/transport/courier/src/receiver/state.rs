@@ -58,7 +58,7 @@ pub(super) enum Stage<'scope> {
 pub(crate) enum Place<'a> {
     /// One store; a ticket or a list of keys admits senders.
     Store(&'a dyn Store),
-    /// Each peer has its own.
+    /// A daemon: access rules give each peer a store of its own.
     Access(&'a dyn Access),
 }
 

@@ -13,11 +13,11 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// The number of bursts read, and of quanta sent, before the other side of the loop has its turn.
+/// The most bursts that are read before quanta are sent, and the most quanta that are sent before bursts are read.
 const BATCH: usize = 32;
-/// Slabs (64 packets) that are sealed ahead of each receiver: first these, so that none waits for another's…
+/// Slabs (64 packets) that are requested ahead of each receiver before any receiver gets more, so that none starves another.
 const AHEAD_FIRST: usize = 2;
-/// …then these.
+/// Slabs that are requested ahead of each receiver in all.
 const AHEAD: usize = 16;
 /// Bytes of one send at most, less than the largest IP packet.
 const SEND_MAX: usize = 65_000;

@@ -20,7 +20,7 @@ use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::Connection;
 use std::time::{Duration, Instant};
 
-/// Comparisons of a receiver's extents that are on the way at once: others must not wait for long.
+/// The most extents of one receiver that the reader compares at once, so that other receivers do not wait for long.
 const CHECKS_MAX: usize = 4;
 /// The wait before a lost receiver is dialled again; it doubles each time.
 const BACKOFF: Duration = Duration::from_millis(500);

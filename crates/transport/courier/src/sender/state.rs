@@ -30,7 +30,7 @@ pub(super) enum Stage {
         links: Vec<LinkId>,
         until: Instant,
     },
-    /// The link was lost; the receiver is dialled again then.
+    /// The link was lost; the receiver is dialled again at `until`.
     Waiting {
         until: Instant,
     },
@@ -113,7 +113,7 @@ impl Stage {
 pub(super) struct Reader {
     pub(super) tasks: Channel<Read>,
     pub(super) replies: Receiver<ReadReply>,
-    /// Pieces that are being sealed.
+    /// The pieces of each slab that are being sealed: bit *i* stands for piece *i*.
     pub(super) requested: HashMap<SlabId, u64>,
     /// Requests on the way.
     pub(super) requests: usize,

@@ -419,7 +419,7 @@ impl<'b> Fields<'_, 'b> {
             segments,
             address: 0,
         };
-        // A file has one spelling.
+        // Each file has one encoding: a file without holes is encoded without segments.
         if count > 0 && end <= size && file.data_len() == size {
             return Err(self.invalid().into());
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Files and directories to sync at most one by one; beyond, one `syncfs(2)` replaces an `fsync(2)` for each.
 const SYNC_ONE_BY_ONE: usize = 8;
-/// Files that are ready, at which a commit does not wait for the interval: it bounds memory and the work after a crash.
+/// Ready files from which a commit does not wait for the interval. The limit bounds memory and the work after a crash.
 const READY_MAX: usize = 4_096;
 
 impl<F: FileSystem> Sink<F> {

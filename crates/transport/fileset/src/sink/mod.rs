@@ -198,7 +198,7 @@ pub struct Sink<F: FileSystem> {
     earlier: Journal,
     journal: F::File,
     journal_size: u64,
-    /// The next extent of the have-map, and the local bytes of each file.
+    /// The next extent of the have-map; `existing` holds the local bytes of each file that was examined.
     have_cursor: u64,
     existing: Vec<Option<Existing>>,
     kept: RangeSet,
@@ -213,7 +213,7 @@ pub struct Sink<F: FileSystem> {
     written: u64,
     /// Open temporary files by number, the last used at the back.
     open: VecDeque<(u32, F::File)>,
-    /// Temporary files with bytes that are not synced, and directories with names that are not.
+    /// Temporary files with bytes that are not synced; `dirty_directories` are directories with names that are not synced.
     dirty: BTreeSet<u32>,
     dirty_directories: HashMap<RelativePath, ()>,
     /// Files whose extents are all verified.

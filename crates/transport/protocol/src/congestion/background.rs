@@ -21,14 +21,14 @@ pub struct Background {
     slow_start_threshold: f64,
     base_rtt: Option<Duration>,
     rtt: Duration,
-    /// No further reduction for loss of packets sent before.
+    /// Loss of packets that were sent before this time causes no further reduction.
     recovery: Time,
     slowdown: Slowdown,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Slowdown {
-    /// The next one begins then; the first one once slow start is over.
+    /// The next slowdown begins at this time; `None` until slow start is over.
     At(Option<Time>),
     /// The window is small until `until`, then grows to its threshold again; it began at `since`.
     Running {

@@ -1,17 +1,17 @@
 //! The circuit breaker (RFC 8084): a flow most of whose packets do not arrive goes back to the initial window.
 //!
-//! Controllers adapt to less bandwidth on their own; the breaker is for those that are told a rate, for paths that vanish, and for
-//! mistakes. It trips when at least half of what was resolved in each round was lost, for three rounds and a second; or when
-//! nothing arrived for three probe timeouts and a second.
+//! Controllers adapt to less bandwidth on their own; the breaker is for controllers with a fixed rate, for paths that vanish, and
+//! for defects. It trips after three rounds and a second in which each round lost at least half of its bytes, or after three
+//! probe timeouts and a second without feedback.
 
 use millrace_types::{Duration, Time};
 
-/// Rounds in which at least half must be lost.
+/// Consecutive rounds with a loss of at least half after which the breaker may trip.
 const ROUNDS: u32 = 3;
-/// And the time that must have passed.
+/// The least time since the last good round before the breaker trips.
 const TIME: Duration = Duration::from_secs(1);
 
-/// Counts what arrives.
+/// The state of the circuit breaker of one flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Breaker {
     round_ends: Time,

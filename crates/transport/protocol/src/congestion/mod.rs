@@ -1,7 +1,7 @@
 //! Congestion control: how much may be in flight to one receiver, and at which rate it leaves.
 //!
-//! A [`Controller`] is told what is sent and, once for each feedback, what came of it. It answers with a window and a pacing
-//! rate. Four are here; rivals (Reno, CUBIC, BBR version 1) are in the simulator.
+//! A [`Controller`] learns of each quantum that is sent and, once for each feedback, of packets acknowledged and lost. It sets a
+//! window and a pacing rate. Three controllers are here; rivals (Reno, CUBIC, BBR version 1) are in the simulator.
 //!
 //! | policy | controller |
 //! | --- | --- |
@@ -72,13 +72,13 @@ pub struct Outcome {
 pub struct RateSample {
     /// Bytes delivered over the interval.
     pub delivered: u64,
-    /// The longer of the intervals in which they were sent and acknowledged.
+    /// The longer of the intervals in which these bytes were sent and acknowledged.
     pub interval: Duration,
-    /// Bytes delivered in all when the newest of them was sent.
+    /// Bytes delivered in all when the newest packet of the sample was sent.
     pub prior_delivered: u64,
-    /// Bytes in flight when the newest of them was sent.
+    /// Bytes in flight when the newest packet of the sample was sent.
     pub tx_in_flight: u64,
-    /// Bytes declared lost since the newest of them was sent.
+    /// Bytes declared lost since the newest packet of the sample was sent.
     pub lost: u64,
     /// The sender had nothing to send for a part of the interval.
     pub app_limited: bool,

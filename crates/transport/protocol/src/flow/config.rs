@@ -24,7 +24,7 @@ pub struct FlowConfig {
     pub initial_rtt: Option<Duration>,
     /// Bytes that may be sent before the first feedback.
     pub credit: u64,
-    /// Decides how fast.
+    /// The congestion control.
     pub controller: Box<dyn Controller>,
     /// Seeds the packet numbers that are skipped.
     pub seed: u64,

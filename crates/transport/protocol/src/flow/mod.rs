@@ -74,7 +74,7 @@ pub struct Flow {
     layout: Layout,
     in_flight: u64,
     window_limited: bool,
-    /// Nothing of what may leave is sealed.
+    /// No piece that may leave is sealed.
     starved: bool,
     /// The slab of the cursor when the slabs ahead were looked up last, and how many of them were cached: they need no look-up until
     /// the cursor comes to another slab.
@@ -89,7 +89,7 @@ pub struct Flow {
     /// The last feedback, or the first departure after an idle time.
     heard_at: Time,
     timeouts: u32,
-    /// Probes since data was acknowledged: feedback may arrive where packets of data do not.
+    /// Probes since data was last acknowledged. Feedback does not reset the count: a black hole passes feedback and drops data.
     barren_probes: u32,
     /// Feedback packets that had arrived when data was acknowledged last.
     feedback_at_ack: u64,
@@ -218,8 +218,8 @@ impl Flow {
         self.pacer.set_flows(flows);
     }
 
-    /// Notes that the uplink, which other flows share, keeps a quantum back that path and pacing would let go: delivery rates then
-    /// say what the uplink's share is, and not what the path can do.
+    /// Notes that the shared uplink holds back a quantum that the window and the pacer allow: delivery rates then measure the
+    /// share of the uplink, not the path.
     pub fn note_uplink_limit(&mut self, now: Time) {
         let room = self.controller.window().saturating_sub(self.in_flight) > self.overhead;
         if room && self.plan.has_piece() && self.pacer.is_open(now) {
@@ -462,7 +462,7 @@ impl Flow {
         newest
     }
 
-    /// Takes a round-trip time if the newest number of all is acknowledged now.
+    /// Takes a sample of the round-trip time if this feedback acknowledges the largest number so far.
     fn sample_rtt(
         &mut self,
         now: Time,

@@ -34,7 +34,7 @@ const STEPS: [u16; 13] = [
 ];
 /// Probes of one size that may be lost before the size counts as too large (RFC 8899, section 5.1.2, MAX_PROBES).
 const PROBES_MAX: u32 = 3;
-/// Probes of a silent path without an acknowledgement of data after which the size is given up.
+/// Probes of a silent path that bring feedback but no acknowledgement of data, after which the flow returns to the base size.
 const SILENT: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_secs(600);
@@ -58,7 +58,7 @@ pub fn initial_payload(mtu: u16, headers: u16) -> u16 {
 enum State {
     /// Larger sizes are tried, one probe at a time.
     Search,
-    /// No larger size passes, as far as known; the next one is tried again at a time.
+    /// No larger size passes, as far as known; the next larger one is tried again at `raise_at`.
     Complete { raise_at: Time },
     /// Nothing is tried until a packet of the base size is acknowledged.
     BlackHole,

@@ -27,7 +27,7 @@ pub(super) struct Plan {
     fresh: RangeSet,
     cursor: u64,
     repairs: VecDeque<Piece>,
-    /// Fresh bytes sent so far, and how many may be.
+    /// Fresh bytes sent so far; `credit` is how many may be sent in all.
     sent: u64,
     credit: u64,
     /// Extents that are not verified yet.

@@ -12,7 +12,7 @@ pub(super) struct Reports {
     sent_at: Time,
     /// The receiver is to be asked for feedback.
     ask: bool,
-    /// It was asked at the end of what there was to send.
+    /// The receiver was asked since the flow began to wait for it.
     asked_at_tail: bool,
 }
 

@@ -1,9 +1,9 @@
 //! The packets that arrived, and the time at which the sender is told.
 //!
-//! TACK (Li et al., SIGCOMM 2020): at high rates feedback is periodic, 32 times a round trip but not more often than each 2.5 ms as
-//! long as a round trip has four of them, and says everything since the last feedback that is known to have arrived. At low rates it
-//! waits for 32 packets or a quarter of a round trip. Never more often than each millisecond, never later than 25 ms. It is immediate
-//! when the sender asks.
+//! The schedule follows TACK (Li et al., SIGCOMM 2020). Once 32 packets wait, feedback is due 1/32 of a round trip after the last
+//! one, but not before 2.5 ms or a quarter of a round trip, whichever is less. With fewer packets it is due after a quarter of a
+//! round trip. Both intervals are at least 1 ms and at most 25 ms. A request of the sender makes feedback due after 1 ms. Each
+//! feedback covers everything since the last one that is known to have arrived.
 
 use crate::packet::{Acknowledged, Report};
 use crate::ranges::RangeSet;
@@ -13,10 +13,10 @@ use std::ops::Range;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_millis(25);
-/// The interval at high rates is no shorter than this where a quarter of the round-trip time is longer: on a clean path of 10 ms,
-/// a feedback each millisecond takes 0.17 % of what it acknowledges.
+/// The least interval at high rates, unless a quarter of the round-trip time is shorter: on a clean path of 10 ms, feedback each
+/// millisecond would take 0.17 % of the bytes that it acknowledges.
 const PERIOD_MIN: Duration = Duration::from_micros(2_500);
-/// Packets for which feedback is sent after the shorter interval.
+/// Waiting packets from which feedback is due after the shorter interval.
 const PACKETS: u64 = 32;
 
 /// Feedback packets that may be unconfirmed: 32 times a round trip, two at once, and a half more until a report comes.
@@ -50,7 +50,7 @@ impl AckTracker {
         self.pending_since.get_or_insert(now);
     }
 
-    /// Takes what the sender knows.
+    /// Takes a report: forgets acknowledgements that it confirms, and notes its round-trip time and its request for feedback.
     pub(super) fn on_report(&mut self, report: &Report) {
         if !report.rtt.is_zero() {
             self.rtt = report.rtt;

@@ -11,9 +11,9 @@
 //! **Credit** is absolute: the bytes that the sender may have sent for the first time, in all. It is what was written plus the
 //! pool, so that what arrived and is not written never exceeds the pool.
 //!
-//! **Of an extent** a receiver says three things: its packets are *acknowledged* (here), its digest is *verified*
-//! ([`Receiver::verified`]), it is *durable* ([`Receiver::durable`]). Only the first goes by feedback; it drives loss detection and
-//! nothing else. A sender forgets an extent when it is verified, and calls it delivered when it is durable.
+//! **An extent passes three stages**: its packets are *acknowledged* (here), its digest is *verified* ([`Receiver::verified`]),
+//! and it is *durable* ([`Receiver::durable`]). Feedback carries acknowledgements only, which drive loss detection and nothing
+//! else. A sender forgets an extent when it is verified, and calls it delivered when it is durable.
 
 mod acks;
 mod discard;
@@ -64,9 +64,9 @@ pub struct ReceiverStats {
     pub duplicates: u64,
     /// Datagrams dropped, in the order of [`Discard::ALL`].
     pub discarded: [u64; Discard::ALL.len()],
-    /// FEEDBACK packets, and their bytes with heads.
+    /// FEEDBACK packets that were made.
     pub feedback: u64,
-    /// Bytes of FEEDBACK packets.
+    /// Bytes of these FEEDBACK packets, heads included.
     pub feedback_bytes: u64,
 }
 

@@ -139,7 +139,7 @@ impl Reassembly {
     }
 }
 
-/// Returns those of ascending ranges that overlap one.
+/// Returns the ascending `ranges` that overlap `one`.
 fn overlapping(ranges: &[Range<u64>], one: Range<u64>) -> &[Range<u64>] {
     let from = ranges.partition_point(|range| range.end <= one.start);
     let to = ranges.partition_point(|range| range.start < one.end);

@@ -323,7 +323,7 @@ impl SlabCache {
         self.missing_of(SealRequest { slab, pieces })
     }
 
-    /// Returns what is not cached of a request, if anything.
+    /// Returns the request for the pieces that are not cached; `None` if all are.
     pub fn missing_of(&self, request: SealRequest) -> Option<SealRequest> {
         let at = self.index.get(&request.slab);
         let cached = at.map_or(0, |at| self.slabs[*at].1.request.pieces);

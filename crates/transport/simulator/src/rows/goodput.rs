@@ -18,7 +18,7 @@ const LOSS: [Column; 5] = [
     ("loss 2 %", &[("loss", "2%")], 0.02, 0.93),
 ];
 const BURSTS: Column = ("1 % in bursts of 8", &[("loss", "ge:1%,burst=8")], 0.01, 0.90);
-/// Jitter where it is longer than the path itself is none that a path has: 1 ms up to 10 ms of round-trip time, 5 ms from there.
+/// The jitter at round-trip times from 5 ms to below 50 ms, where 5 ms would be more than real paths have.
 const SHORT_JITTER: Column = ("jitter 1 ms, in order", &[("jitter", "1ms,normal")], 0.0, 0.90);
 const JITTER: [Column; 2] = [
     (

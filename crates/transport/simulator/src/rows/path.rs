@@ -41,7 +41,7 @@ pub(super) fn run(simulation: &mut Simulation, end: Time) -> Result<(), RowError
     Ok(simulation.check()?)
 }
 
-/// Returns a time in milliseconds as text of the emulator's grammar, and of one way of a round trip.
+/// Returns half of a round-trip time in milliseconds, as text of the emulator's grammar.
 pub(super) fn one_way(rtt_ms: f64) -> String {
     format!("{}us", (rtt_ms * 500.0).round())
 }

@@ -10,12 +10,12 @@ const RTT: Duration = Duration::from_millis(400);
 /// The longest time that is waited.
 const LIMIT_S: u64 = 30;
 
-/// Returns the bits a second of a rate's text: of this file's own.
+/// Returns a rate's text in bits a second; 0 if it is not valid, which no text of this file is.
 fn bps(rate: &str) -> f64 {
     rate.parse::<BitRate>().map_or(0.0, |rate| rate.bps() as f64)
 }
 
-/// Measures the round trips until 90 % of the rate arrive over 50 ms.
+/// Measures the number of round trips until 90 % of the rate arrive for 50 ms in a row.
 fn measure(
     case: String,
     (rate, loss): (&str, &str),
@@ -49,7 +49,7 @@ fn measure(
     })
 }
 
-/// Returns log2(BDP / 10 packets) + 3.
+/// Returns the gate of a cold start in round trips: log2(BDP / 10 packets) + 3.
 fn cold_gate(rate: &str) -> f64 {
     let bdp = bps(rate) / 8.0 * RTT.as_secs_f64() / PACKET as f64;
     (bdp / 10.0).log2() + 3.0

@@ -50,7 +50,7 @@ pub struct Site {
     pub disk: u64,
     /// When it crashes, and for how long it is away.
     pub crashes: Option<(Time, Duration)>,
-    /// When it begins to acknowledge what was never sent.
+    /// When it begins to acknowledge packets that were never sent.
     pub lies: Option<Time>,
 }
 
@@ -513,7 +513,8 @@ impl Session {
         }
     }
 
-    /// Runs at the sender, and makes the extent durable: the sync took as long as the message.
+    /// Handles a receiver's message about an extent's digest at the sender. A right extent becomes durable now: in this model the
+    /// disk's sync takes as long as the message.
     fn verified(&mut self, index: usize, connection: u32, extent: u64, right: bool) {
         let now = self.queue.now();
         let site = &mut self.sites[index];

@@ -108,7 +108,7 @@ impl Session {
     }
 }
 
-/// Acknowledges everything up to the largest number, to be sent more: what was lost, and what was skipped.
+/// Forges acknowledgements of all numbers up to five beyond the largest, so that lost and skipped ones are among them.
 fn lie(feedback: &mut Feedback) {
     if let Some(newest) = feedback.acknowledged.last() {
         let everything = 0..newest.end + 5;

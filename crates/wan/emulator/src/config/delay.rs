@@ -10,7 +10,7 @@ use crate::text::{Grammar, Interval, Items, Probability, TextError, serde_as_tex
 pub enum DelayConfig {
     /// The same for every frame; the mean, if there is jitter.
     Constant(Interval),
-    /// A file of delays: one for each frame, or one from each of a list of times.
+    /// A file of delays: one for each frame, or pairs of a time and the delay from that time on.
     Trace(String),
 }
 

@@ -1,7 +1,7 @@
 //! Inverted bits.
 //!
-//! A frame's outcome says only from which numbers its bits follow; they are drawn again when they are applied, so that an
-//! outcome is small and nothing is allocated.
+//! A frame's outcome holds only the stream of random numbers from which its inverted bits follow. [`Flips::apply`] draws the
+//! bits, so that an outcome is small and nothing is allocated.
 
 use arrayvec::ArrayVec;
 use libm::{log, log1p};
@@ -12,7 +12,7 @@ use super::outcome::DropReason;
 use crate::config::{Corrupt, CorruptAction, Errors};
 use crate::random::Stream;
 
-/// The largest number of bits that are inverted in a frame by number; by rate there may be more.
+/// The most bits that are inverted in a frame with a given number of them; a bit error rate may invert more.
 const MOST_BITS: usize = 64;
 
 /// The parameters of corruption.
@@ -28,7 +28,7 @@ enum ErrorModel {
         chance: Chance,
         bits: u8,
     },
-    /// The inverse of the logarithm of the probability that a bit is right.
+    /// Each bit with a probability p, held as 1 / ln(1 − p).
     Bits(f64),
 }
 
@@ -54,9 +54,9 @@ pub struct Flips {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Count {
-    /// A number of different bits.
+    /// This number of different bits.
     Exactly(u8),
-    /// Each bit with a probability; the inverse of the logarithm of the probability that it is right.
+    /// Each bit with a probability p, held as 1 / ln(1 − p).
     Each(f64),
 }
 

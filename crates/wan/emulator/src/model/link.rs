@@ -163,8 +163,8 @@ fn to_nanos(amount: u128, rate: u64) -> u64 {
     }
 }
 
-/// Returns the largest number of bytes on the link that wait in front of a link or are on their way, if they stay `stay`
-/// nanoseconds after it.
+/// Returns the largest number of bytes, as they count on the link, that wait in front of a link or are on their way, if frames
+/// stay on the path for `stay` nanoseconds after the link.
 pub(crate) fn bytes_in_flight(
     config: &PathConfig,
     stay: u64,

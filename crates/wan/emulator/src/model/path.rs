@@ -101,7 +101,8 @@ impl PathModel {
         self.bytes_in_flight
     }
 
-    /// Returns the largest number of bytes that those frames take in a ring of records; `None` if that cannot be known.
+    /// Returns the largest number of bytes that frames in flight take in a ring of records; `None` for a path with a delay and
+    /// without a rate.
     pub(crate) fn record_bytes(&self) -> Option<u64> {
         let Some(bytes) = self.bytes_in_flight else {
             return (self.stay == 0).then_some(0);
@@ -132,7 +133,7 @@ pub struct Path {
     /// The frames that were offered.
     offered: u64,
     last_arrival: Time,
-    /// The latest release of a frame that kept its place: one of a path that keeps the order waits for it.
+    /// The latest release of a frame that kept its place; in ordered mode no later frame is released before it.
     last_release: Time,
     link: LinkState,
     opportunities: OpportunityState,

@@ -14,8 +14,8 @@ use crate::random::Stream;
 pub(crate) struct QueueModel {
     depth: Depth,
     red: Option<Red>,
-    /// The times at which the last frames that had to wait are sent, as many as the depth in packets. The memory belongs
-    /// to the parameters, as it is allocated with them; the contents move to the next parameters.
+    /// The times at which the link begins to send the frames that wait, at most as many as the depth in packets. The memory
+    /// is allocated with the parameters; a change of parameters moves the contents to the new ones.
     starts: VecDeque<u64>,
 }
 

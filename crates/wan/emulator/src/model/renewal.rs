@@ -54,8 +54,8 @@ impl Renewal {
         self.drawn += 1;
     }
 
-    /// Goes to the state at `now`. After a gap of more than a thousand periods the process starts anew shortly before
-    /// `now`, so that a gap costs a bounded time.
+    /// Advances to the state at `now`. The process skips all of a gap but the time of a thousand mean cycles, so that a gap
+    /// costs a bounded time.
     pub(crate) fn advance(&mut self, now: u64, off: Period, on: Period, stream: Stream) {
         const PERIODS: f64 = 1000.0;
         let longest = (PERIODS * (off.mean + on.mean)) as u64;

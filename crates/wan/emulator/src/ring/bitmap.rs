@@ -1,4 +1,4 @@
-//! A set of slots with a fast search for the next: one bit for each slot, and one for each word of these.
+//! A set of slots with a fast search for the next one: a bit for each slot, and a summary bit for each word of 64 such bits.
 
 /// A set of numbers below a power of two, 2048 or 8192.
 pub(crate) struct Bitmap {
@@ -31,7 +31,7 @@ impl Bitmap {
         }
     }
 
-    /// Returns the first number of the set from `from` on, and after the largest those from 0.
+    /// Returns the first number of the set at or after `from`; if there is none, the smallest one; `None` if the set is empty.
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         self.next_up(from).or_else(|| self.next_up(0))
     }

@@ -12,11 +12,11 @@
 //! A record that would not fit before the end of the ring begins at its start; the rest of the ring is a record with the
 //! flag `PAD`. `link` belongs to the reader: the unit of another record.
 //!
-//! # The promise
+//! # Guarantees
 //! Records come out as they went in. Neither side waits, takes a lock or allocates. The reader may free records in any order;
 //! the memory goes back to the writer in the order of the ring, so it waits for the oldest.
 //!
-//! # The argument
+//! # Correctness
 //! Positions count units and only grow. A unit belongs to the writer from the moment that it reads a `freed` past it until it
 //! publishes a `filled` past it, and to the reader for the rest of the time. Each position is written by one side with
 //! release, after that side is done with the units before it, and read by the other with acquire. The words themselves are

@@ -269,8 +269,8 @@ impl Wheel {
         pop(&mut self.due.0, records)
     }
 
-    /// Returns a time in nanoseconds before which no record is due, exact to a slot within this period and the next, and to a
-    /// period beyond.
+    /// Returns a time in nanoseconds before which no record is due, exact to a slot within this period, and to a period beyond,
+    /// except for records beyond the last far slot.
     pub(crate) fn next_due(&self, records: &impl Records) -> Option<u64> {
         if self.due.0 != NONE {
             return Some(records.release(self.due.0));

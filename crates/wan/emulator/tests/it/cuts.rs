@@ -149,7 +149,7 @@ fn a_million_random_cuts_change_nothing() {
         let config = busy(order, true);
         let reference = expected(&config, &traffic);
         let mut state = 1u64;
-        // 250 runs of 2000 frames for each order: a million times a coin says whether the burst ends.
+        // 250 runs of 2000 frames for each order: a million random decisions whether a burst ends.
         for _ in 0..250 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let coin = |n: usize, salt: u64| {

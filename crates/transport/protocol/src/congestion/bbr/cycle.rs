@@ -4,11 +4,12 @@ use super::{BETA, Bbr, CALM, State};
 use crate::congestion::{RateSample, Sample};
 use millrace_types::{Duration, Time};
 
-/// Rounds between probes of a flow with a small BDP, so that Reno and CUBIC find as much bandwidth (section 5.3.3.8).
+/// The most rounds between probes. A flow with fewer packets in its BDP probes after as many rounds as packets, as Reno would
+/// (section 5.3.3.8).
 const RENO_ROUNDS: f64 = 63.0;
 /// The least time between probes; up to a second of random wait is added.
 const PROBE_WAIT: Duration = Duration::from_secs(2);
-/// A round-trip time that Up has made longer by this share of the minimum ends it if the delivery rate has not grown.
+/// The queue that ends Up if the delivery rate has not grown, as a share of the minimal round-trip time.
 const UP_QUEUE: f64 = 0.2;
 /// Growth of the delivery rate below which Up has found nothing.
 const UP_GROWTH: f64 = 1.05;
@@ -39,7 +40,8 @@ pub(super) struct Cycle {
     up_rounds: u32,
     up_acked: f64,
     acked_per_increment: f64,
-    /// The delivery rate and the queueing delay when Up began, and whether one of its rounds is over.
+    /// The delivery rate that Up has found, in bytes a second; the queueing delay when Up began; and whether a round has passed
+    /// without growth.
     up_bandwidth: f64,
     up_delay: Duration,
     up_round_over: bool,

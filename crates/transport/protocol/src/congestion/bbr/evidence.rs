@@ -19,11 +19,11 @@ const FLOOR_PACKETS: f64 = 10_000.0;
 const FLOOR_TIME: Duration = Duration::from_secs(20);
 /// Calm packets below which the floor is not known.
 const FLOOR_KNOWN: f64 = 1_000.0;
-/// Packets of each dose that are pooled over cycles.
+/// Packets of a dose after which its counts start anew in the next phase; fewer are pooled over phases.
 const POOLED: f64 = 2_000.0;
-/// The difference between doses that is congestion, if it is significant.
+/// The least difference of loss between doses that counts as congestion.
 const DIFFERENCE: f64 = 0.02;
-/// Standard deviations that are significant.
+/// The number of standard deviations from which a difference is significant.
 const SIGMAS: f64 = 3.0;
 
 /// Packets and losses.
@@ -153,7 +153,7 @@ impl DoseResponse {
         }
     }
 
-    /// Begins a Down phase, likewise.
+    /// Begins a Down phase; counts of earlier ones are kept while they are few.
     pub(super) fn start_down(&mut self) {
         if self.down.packets >= POOLED {
             self.down = Counts::default();

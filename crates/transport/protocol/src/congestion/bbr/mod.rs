@@ -8,7 +8,7 @@
 //!      │                                │ plateau with a queue,     │ in flight <= BDP
 //!      │                                │ or Up loses more          v
 //!      │                               Up (1.25)                 Cruise (1.0)
-//!      │                                ^ one round                 │ 2..3 s, or 62 rounds
+//!      │                                ^ one round                 │ 2..3 s, or 62..63 rounds
 //!      │                                └────── Refill (1.0) <──────┘
 //!   any state ── no RTT near the minimum for 5 s ──> ProbeRTT (0.1 BDP, 200 ms and a round) ──> Cruise
 //! ```
@@ -60,11 +60,11 @@ const HEADROOM: f64 = 0.15;
 const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
 /// Packets of a round in which loss may end Startup without a longer round-trip time.
 const STARTUP_LOSS_PACKETS: f64 = 2_000.0;
-/// Queueing delay up to which a packet is sent calmly: the larger of a share of the minimal round-trip time and a time.
+/// The queueing delay up to which a packet counts as calm: a share of the minimal round-trip time, or this duration if longer.
 const CALM: (f64, Duration) = (0.05, Duration::from_millis(1));
-/// The default of the loss that is tolerated, and the most that may be asked for.
+/// The default cap of the loss floor, as a share of packets.
 pub const LOSS_TOLERANCE: f64 = 0.05;
-/// The largest `--loss-tolerance`.
+/// The largest `--loss-tolerance`, as a share of packets.
 pub const LOSS_TOLERANCE_MAX: f64 = 0.15;
 
 /// The configuration at the start.

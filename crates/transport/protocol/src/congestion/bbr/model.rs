@@ -109,7 +109,7 @@ impl MinRtt {
         self.is_within(Duration::ZERO, share, floor)
     }
 
-    /// Returns true if the queueing delay exceeds `delay` by no more than that.
+    /// Returns true if the queueing delay exceeds `delay` by at most the tolerance of [`MinRtt::is_near`].
     pub(super) fn is_within(&self, delay: Duration, share: f64, floor: Duration) -> bool {
         let minimum = self.value.unwrap_or_default();
         self.queueing_delay() <= delay + minimum.mul_f64(share).max(floor) + self.jitter()
@@ -210,7 +210,7 @@ impl ExtraAcked {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     round_delivered: u64,
-    /// The feedback at hand ends a round of this count.
+    /// The feedback at hand ends a round as these bounds count rounds.
     pub(super) round_starts: bool,
     pub(super) bandwidth_latest: f64,
     pub(super) inflight_latest: f64,
@@ -243,7 +243,7 @@ impl Bounds {
         self.round_delivered = other.round_delivered;
     }
 
-    /// Runs near the start of the processing of a feedback.
+    /// Updates the latest delivery signals; runs before the other steps of a feedback (section 5.5.10).
     pub(super) fn update_latest(&mut self, sample: &Sample, rate: &RateSample) {
         self.bandwidth_latest = self.bandwidth_latest.max(rate.rate());
         self.inflight_latest = self.inflight_latest.max(rate.delivered as f64);
@@ -253,7 +253,7 @@ impl Bounds {
         }
     }
 
-    /// Runs near its end.
+    /// Starts the latest delivery signals anew after a round; runs after the other steps of a feedback.
     pub(super) fn advance_latest(&mut self, rate: &RateSample) {
         if self.round_starts {
             self.bandwidth_latest = rate.rate();
