@@ -46,7 +46,7 @@ impl Writer<'_> {
 }
 
 impl Datagram {
-    /// Returns the datagram as it is sent. Its size is the caller's business: see [`Sample::size`].
+    /// Returns the encoded datagram. The caller limits its size by [`Sample::size`].
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(crate::MAX_DATAGRAM_SIZE);
         let mut out = Writer(&mut bytes);

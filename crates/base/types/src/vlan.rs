@@ -7,6 +7,8 @@ use core::fmt;
 pub struct Vid(u16);
 
 impl Vid {
+    /// Returns the identifier `raw`.
+    ///
     /// # Errors
     /// [`VidError`] if `raw` needs more than 12 bits.
     pub const fn new(raw: u16) -> Result<Vid, VidError> {
@@ -56,6 +58,8 @@ impl core::error::Error for VidError {}
 pub struct Pcp(u8);
 
 impl Pcp {
+    /// Returns the priority `raw`.
+    ///
     /// # Errors
     /// [`PcpError`] if `raw` needs more than 3 bits.
     pub const fn new(raw: u8) -> Result<Pcp, PcpError> {

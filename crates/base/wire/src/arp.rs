@@ -37,6 +37,8 @@ pub(crate) fn is_ipv4_over_ethernet(header: &[u8; SIZE]) -> bool {
 pub struct View<'a>(&'a [u8; SIZE]);
 
 impl<'a> View<'a> {
+    /// Returns a view of the bytes after the EtherType, which may continue after the packet, as padding does.
+    ///
     /// # Errors
     /// [`HeaderError`] if the packet is truncated, or for other hardware or protocols.
     #[inline]

@@ -24,6 +24,8 @@ macro_rules! field {
             /// The highest value.
             pub const MAX: $name = $name((1 << $bits) - 1);
 
+            /// Returns the field with the value `raw`.
+            ///
             /// # Errors
             #[doc = concat!("[`OutOfRange`] if `raw` needs more than ", $bits, " bits.")]
             pub const fn new(raw: $inner) -> Result<$name, OutOfRange> {

@@ -90,7 +90,7 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Returns an 802.1Q tag; of `vid` the low 12 bits, of `pcp` the low 3 bits are taken.
+    /// Adds an 802.1Q tag, with the low 12 bits of `vid` and the low 3 bits of `pcp`.
     #[must_use]
     pub fn vlan(self, vid: u16, pcp: u8) -> Builder<'a> {
         self.tag(EtherType::VLAN, vid, pcp)
@@ -238,7 +238,7 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Zeros after the packet, up to `size` bytes in all: Ethernet wants 60.
+    /// Pads the frame with zeros to at least `size` bytes; the minimum of Ethernet is 60.
     #[must_use]
     pub fn pad_to(mut self, size: usize) -> Builder<'a> {
         self.pad_to = size;

@@ -21,7 +21,8 @@ pub(crate) fn array<const N: usize, const M: usize>(header: &[u8; M], at: usize)
     core::array::from_fn(|i| header[at + i])
 }
 
-/// Returns the 16-bit integer at the constant `at`. Panics if it is outside, which the compiler then excludes.
+/// Returns the 16-bit integer at `at`, a constant of the caller, so that the compiler removes the bounds check. Panics
+/// if the integer is not inside the header.
 #[inline(always)]
 pub fn be16<const M: usize>(header: &[u8; M], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])

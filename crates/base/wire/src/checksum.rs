@@ -223,12 +223,11 @@ pub mod crc32c {
 
     /// Returns the CRC after four bytes changed from `old` to `new`, with `following` more bytes after them.
     ///
-    /// A CRC is linear, so nothing but the changed bytes is read. Costs a multiplication of polynomials
-    /// for each bit that is set in `following`: about 0.1 microseconds.
+    /// A CRC is linear, so only the changed bytes are read. The cost is one multiplication of polynomials for each bit
+    /// that is set in `following + 4`: about 0.1 microseconds in all.
     pub fn mend(crc: u32, old: [u8; 4], new: [u8; 4], following: usize) -> u32 {
-        // With the same start value and final inversion in both, only the difference of the messages
-        // remains; the CRC register after four bytes fed to it when it is zero is that of a message which
-        // is the register itself.
+        // A CRC is linear: the start value and the final inversion cancel out in the difference of the two CRCs. What
+        // remains is the CRC, with start value zero, of the changed four bytes (old XOR new) and the zeros after them.
         let difference = u32::from_le_bytes(old) ^ u32::from_le_bytes(new);
         crc ^ append_zeros(difference, following + 4)
     }

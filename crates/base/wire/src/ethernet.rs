@@ -82,6 +82,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Returns a view of a frame.
+    ///
     /// # Errors
     /// [`HeaderError::Truncated`].
     #[inline]

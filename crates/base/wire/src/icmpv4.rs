@@ -31,7 +31,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `bytes` are the payload of the IP packet. The checksum is not verified.
+    /// Returns a view of the payload of an IP packet. Does not verify the checksum.
     ///
     /// # Errors
     /// [`HeaderError::Truncated`].

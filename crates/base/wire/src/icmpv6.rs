@@ -213,7 +213,7 @@ pub struct NdRepr {
 }
 
 impl NdRepr {
-    /// Every view is valid; options that OpenFlow does not match are ignored.
+    /// Returns the fields of a view. Options that OpenFlow does not match are ignored.
     pub fn parse(view: &NdView<'_>) -> NdRepr {
         NdRepr {
             kind: view.kind,

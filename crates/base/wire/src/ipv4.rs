@@ -42,7 +42,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `bytes` may go on after the packet, as padding does. The header checksum is not verified.
+    /// Returns a view of `bytes`, which may continue after the packet, as padding does. Does not verify the header
+    /// checksum.
     ///
     /// # Errors
     /// [`HeaderError`] if the header is truncated, or version, header length or total length are invalid.
@@ -184,6 +185,8 @@ impl<'a> View<'a> {
 pub struct Options<'a>(&'a [u8]);
 
 impl<'a> Options<'a> {
+    /// Returns `bytes` as options.
+    ///
     /// # Errors
     /// [`HeaderError::Invalid`] if `bytes` are too many, or not whole words.
     pub fn new(bytes: &'a [u8]) -> Result<Options<'a>, HeaderError> {

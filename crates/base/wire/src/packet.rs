@@ -61,7 +61,7 @@ pub trait Packet: Sized + Send {
         Err(tail)
     }
 
-    /// Calls `each` with the bytes of each segment, in order.
+    /// Calls `see` with the bytes of each segment, in order.
     #[inline]
     fn each_segment<'a>(&'a self, see: &mut impl FnMut(&'a [u8])) {
         see(self.head());

@@ -55,7 +55,7 @@ impl GsoLayout {
         let segment_size = packet.segment_size()?;
         let (head, frame_size) = (packet.head(), packet.len());
         let (ip_at, is_ipv6, is_plain) = find_ip(head, frame_size)?;
-        // Whatever precedes IP is parsed as if it were Ethernet.
+        // The parser needs a plain frame: an Ethernet header stands for all headers in front of IP.
         let mut view: ArrayVec<u8, HEADERS_MAX> = ArrayVec::new();
         let kind = if is_ipv6 { EtherType::IPV6 } else { EtherType::IPV4 };
         view.try_extend_from_slice(&[0; ethernet::SIZE - 2]).ok()?;

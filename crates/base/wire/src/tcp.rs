@@ -55,7 +55,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `bytes` are the payload of the IP packet. The checksum is not verified.
+    /// Returns a view of the payload of an IP packet. Does not verify the checksum.
     ///
     /// # Errors
     /// [`HeaderError`] if the header is truncated or its data offset is invalid.
@@ -150,6 +150,8 @@ impl<'a> View<'a> {
 pub struct Options<'a>(&'a [u8]);
 
 impl<'a> Options<'a> {
+    /// Returns `bytes` as options.
+    ///
     /// # Errors
     /// [`HeaderError::Invalid`] if `bytes` are too many, or not whole words.
     pub fn new(bytes: &'a [u8]) -> Result<Options<'a>, HeaderError> {

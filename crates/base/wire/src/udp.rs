@@ -22,7 +22,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `bytes` are the payload of the IP packet, and not of a fragment. The checksum is not verified.
+    /// Returns a view of the payload of an IP packet that is not a fragment. Does not verify the checksum.
     ///
     /// # Errors
     /// [`HeaderError`] if the header is truncated or its length is invalid. The length 0 of a jumbogram (RFC 2675) is

@@ -53,7 +53,7 @@ impl core::fmt::Display for State {
 /// The reason of the last change to [`State::Down`] (RFC 5880, section 4.1); the values that this side sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Diagnostic {
-    /// The session was not down since its begin.
+    /// The session has not gone down since it began.
     None = 0,
     /// No packet arrived within the detection time.
     DetectionTimeExpired = 1,
@@ -339,8 +339,8 @@ impl Session {
         self.next_send = now;
     }
 
-    /// Does what is due at `now`: ends the session if its detection time passed, and returns a packet to send. To be
-    /// called again until it returns `None`.
+    /// Ends the session if its detection time has passed at `now`, and returns a packet that is due. The caller repeats
+    /// the call until it returns `None`.
     pub fn poll(&mut self, now: Time) -> Option<Packet> {
         if let Some(last) = self.last_received
             && now >= last + self.detection_time()

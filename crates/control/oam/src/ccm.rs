@@ -234,7 +234,7 @@ impl Mep {
         self.last = Some((now, message.has_rdi));
     }
 
-    /// Does what is due at `now`: returns a message to send.
+    /// Returns the message that is due at `now`, if any.
     pub fn poll(&mut self, now: Time) -> Option<[u8; MESSAGE_SIZE]> {
         let is_up = self.is_up(now);
         if core::mem::replace(&mut self.was_up, is_up) != is_up {
@@ -292,7 +292,7 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    /// Runs both ends for a time in ms; `ways` says which of them are heard.
+    /// Runs both ends from `from` to `to` in ms. `heard` says which end's messages arrive.
     fn run(ends: &mut [Mep; 2], from: u64, to: u64, heard: [bool; 2]) {
         for at in from..to {
             for end in 0..2 {

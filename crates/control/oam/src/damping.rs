@@ -11,7 +11,7 @@ pub struct DampingSettings {
     pub flaps: u32,
     /// The time in which flaps are counted.
     pub window: Duration,
-    /// The time for which a damped link counts as down. A flap meanwhile begins it again.
+    /// The time for which a damped link counts as down. Each flap in that time restarts it.
     pub hold_down: Duration,
 }
 

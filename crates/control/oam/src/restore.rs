@@ -5,11 +5,11 @@ use millrace_types::{Duration, Time};
 /// The state of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// It did not work yet.
+    /// The path has not worked yet.
     Never,
     Live,
     Failed,
-    /// It works since this time.
+    /// The path has worked since this time.
     Waiting(Time),
 }
 

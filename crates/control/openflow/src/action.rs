@@ -248,7 +248,7 @@ fn decode_body(type_: ActionType, body: &mut Reader<'_>) -> Result<Action, Actio
     })
 }
 
-/// Returns true for an ordinary port, and for a reserved one other than `OFPP_ANY`.
+/// Returns the output port: an ordinary port, or a reserved one other than `OFPP_ANY`.
 fn out_port(raw: u32) -> Result<PortNo, ActionError> {
     let port = PortNo::from_raw(raw);
     if port.is_ordinary() || (port.is_reserved() && port != PortNo::ANY) {

@@ -28,7 +28,7 @@ pub struct AsyncConfig {
 }
 
 impl Default for AsyncConfig {
-    /// Returns the masks of a new connection (OpenFlow 1.3.5, sections 6.3.5 and 7.3.10): all messages but packet_in
+    /// Returns the masks of a new connection (OpenFlow 1.3.5, sections 6.3.4 and 7.3.10): all messages but packet_in
     /// for an invalid TTL; a slave gets port_status alone.
     fn default() -> AsyncConfig {
         let all_port_reasons = 0b111;

@@ -2,7 +2,7 @@
 
 use millrace_types::{Duration, Mac};
 
-/// The error of a value that ends behind the bytes. Each caller maps it to an OpenFlow error.
+/// The error of a value that extends beyond the end of the bytes. Each caller maps it to an OpenFlow error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Truncated;
 

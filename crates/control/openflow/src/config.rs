@@ -22,8 +22,8 @@ wire_enum! {
 pub struct SwitchConfig {
     /// The handling of IP fragments.
     pub fragments: FragmentHandling,
-    /// Bytes of a packet that go to the controller on a table miss without a table-miss entry; 0xffff
-    /// (`OFPCML_NO_BUFFER`) sends the whole packet, unbuffered.
+    /// The maximum number of bytes of a packet in a packet_in that no output action causes, such as one for an invalid
+    /// TTL; 0xffff (`OFPCML_NO_BUFFER`) sends the whole packet, unbuffered.
     pub miss_send_len: u16,
 }
 

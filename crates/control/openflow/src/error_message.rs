@@ -20,7 +20,8 @@ pub struct ErrorMessage {
 }
 
 impl ErrorMessage {
-    /// Returns the answer to `request`, with its first bytes. Errors of experimenters are those of the ONF.
+    /// Returns the error that answers `request`, with the first bytes of the request. An experimenter error is one of
+    /// the ONF.
     pub fn about(code: ErrorCode, request: &[u8]) -> ErrorMessage {
         let head = &request[..request.len().min(ERROR_DATA_SIZE)];
         let data = if code.type_ == ErrorCode::EXPERIMENTER_TYPE {

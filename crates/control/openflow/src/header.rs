@@ -154,8 +154,9 @@ impl MessageType {
         )
     }
 
-    /// Returns true for messages that change the switch or send a packet, which a slave may not (OpenFlow 1.3.5, section
-    /// 6.3.5). A TABLE_FEATURES request with a body changes tables, too, but its message type does not show that.
+    /// Returns true for messages that change the switch or send a packet, which a slave may not (OpenFlow 1.3.5,
+    /// section 6.3.4). A TABLE_FEATURES request with a body changes tables, too, but its message type does not show
+    /// that.
     pub const fn is_write(self) -> bool {
         matches!(
             self,

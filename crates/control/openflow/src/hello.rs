@@ -20,8 +20,9 @@ impl Hello {
         versions: Some(1 << VERSION),
     };
 
-    /// Returns true if both sides support 1.3 (OpenFlow 1.3.5, section 6.3.1). `version` is that in the header of the
-    /// peer's HELLO. The bitmap decides if there is one, and otherwise the lower of both versions.
+    /// Returns true if both sides support 1.3 (OpenFlow 1.3.5, section 6.3.1). `header_version` is the version in the
+    /// header of the peer's HELLO. If the HELLO has a bitmap, the bitmap decides; otherwise the lower version of both
+    /// sides does.
     pub fn agrees(&self, header_version: u8) -> bool {
         match self.versions {
             Some(versions) => versions & 1 << VERSION != 0,

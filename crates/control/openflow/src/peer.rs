@@ -32,7 +32,7 @@ impl Default for Peer {
 }
 
 impl Peer {
-    /// Checks that the role allows `request` (OpenFlow 1.3.5, section 6.3.5).
+    /// Checks that the role allows `request` (OpenFlow 1.3.5, section 6.3.4).
     ///
     /// # Errors
     /// `OFPBRC_IS_SLAVE`.

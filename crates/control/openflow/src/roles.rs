@@ -1,4 +1,4 @@
-//! The master election: the part of controller roles that is common to all connections (OpenFlow 1.3.5, section 6.3.5).
+//! The master election: the part of controller roles that is common to all connections (OpenFlow 1.3.5, section 6.3.4).
 //!
 //! At most one controller is master. A request to become master or slave carries a generation_id, and
 //! one that is older than the latest seen, in the circular order of 64-bit numbers, is refused: it comes

@@ -120,7 +120,7 @@ pub(crate) fn drops(socket: &OwnedFd) -> Result<u32, Errno> {
 
 /// Returns the address of an interface for frames of a protocol; protocol 0 receives none.
 fn address(index: u32, protocol: u16) -> sockaddr_ll {
-    // SAFETY: it is of numbers only, and zeros are legal ones.
+    // SAFETY: a `sockaddr_ll` has only integer fields, for which zero is a valid value.
     let mut address: sockaddr_ll = unsafe { core::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
@@ -209,7 +209,8 @@ impl Ring {
         }
         // SAFETY: within the slot, as was just checked.
         let from = unsafe { self.slot(index).add(at) };
-        // SAFETY: both are so long; ours does not overlap the mapping, to which nobody has a reference but to atomics.
+        // SAFETY: both ranges have `into.len()` bytes. `into` does not overlap the mapping, to which no references
+        // exist except to atomics.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
         true
     }

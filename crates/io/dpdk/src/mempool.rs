@@ -153,7 +153,7 @@ impl Mempool {
             });
         }
         let socket = config.socket.map_or(-1, c_int::from);
-        // SAFETY: EAL is up, says the token; the name ends with a zero byte and is copied.
+        // SAFETY: the token proves that EAL is up; the name ends with a zero byte and is copied.
         let raw =
             unsafe { sys::shim_pool_create(name.as_ptr(), config.buffers, cached, config.data_room, socket) };
         NonNull::new(raw).map(|raw| Self { raw }).ok_or_else(|| {

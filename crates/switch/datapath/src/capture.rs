@@ -10,7 +10,8 @@ use millrace_types::PortNo;
 use millrace_wire::bpf::Program;
 use millrace_wire::{Depth, Layers, Packet};
 
-/// Maximum number of captures of a bridge at a time: each has a bit in [`CapturedPacket::captures`](crate::Tapped::captures).
+/// Maximum number of captures of a bridge at a time: each has a bit in
+/// [`CapturedPacket::captures`](crate::CapturedPacket::captures).
 pub const CAPTURES_MAX: usize = 64;
 
 /// The conditions of a capture: it selects the packets that pass all of them.

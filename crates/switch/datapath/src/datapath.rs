@@ -31,9 +31,9 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Excludes the cores that workers are bound to from the affinity of the calling thread, and so of the threads and
-    /// processes that it starts from now on: the kernel runs threads on any core that is free, and a network function
-    /// on the core of a worker that polls halves the speed of both. Does nothing if workers have all cores.
+    /// Excludes the workers' cores from the affinity of the calling thread, which the threads and processes that it
+    /// starts later inherit. Otherwise the kernel may run a network function on the core of a polling worker, which
+    /// halves the speed of both. Does nothing if workers have all cores.
     pub fn leave_cores(&self) {
         let this = nix::unistd::Pid::from_raw(0);
         let Ok(mut rest) = nix::sched::sched_getaffinity(this) else {

@@ -93,6 +93,8 @@ pub enum SetFieldError {
 }
 
 impl SetField {
+    /// Returns the field with its value.
+    ///
     /// # Errors
     /// [`SetFieldError`] if no action may set the field or the value is too large.
     ///
@@ -139,7 +141,7 @@ pub struct Instructions {
     pub write_actions: Option<Box<[Action]>>,
     /// The change of the metadata: `(value, mask)`.
     pub write_metadata: Option<(u64, u64)>,
-    /// The table that continues; it must be a later one.
+    /// The table that processes the packet next; its number must be higher than that of this table.
     pub goto_table: Option<TableId>,
 }
 

@@ -73,8 +73,9 @@ pub trait Egress<P> {
     /// matches.
     fn traced(&mut self, trace: u64, in_port: PortNo, packet: P);
 
-    /// Hands a packet to the control side that came in at the underlay of a tunnel and asks for an address of ours on
-    /// that link or announces another's (ARP, neighbour discovery). It may be lost: the sender repeats it.
+    /// Hands the control side a packet of address resolution (ARP, neighbour discovery) from the underlay of a tunnel:
+    /// a request for a local address, or an announcement of a neighbour's address. The packet may be lost, because its
+    /// sender repeats it.
     fn neighbour(&mut self, underlay: PortNo, packet: P) {
         let _ = (underlay, packet);
     }

@@ -1,4 +1,4 @@
-//! Flow entries, in a form of which a table can hold a million.
+//! Flow entries, in a form compact enough for a table of a million entries.
 
 use core::slice;
 
@@ -89,7 +89,7 @@ const IS_TABLE_MISS: u8 = 1 << 3;
 const REFERS: u8 = 1 << 4;
 
 impl FlowEntry {
-    /// Returns an entry of these parts. Of `apply_actions` it keeps 65,535, which is more than a message can hold.
+    /// Returns an entry of these parts. It keeps at most 65,535 apply_actions; no message can hold as many.
     pub fn new(parts: FlowEntryParts) -> FlowEntry {
         let Instructions {
             meter,

@@ -53,7 +53,7 @@ pub struct Forwarding {
     changed: Vec<u64>,
     /// By table, the bits that its entries match; `None` without entries.
     masks: Vec<Option<FlowMask>>,
-    /// The form of cached traversals, and the generation since which it is that.
+    /// The form of cached traversals, and the generation at which this form began.
     cache_form: (CacheForm, u64),
 }
 
@@ -62,12 +62,12 @@ fn mask_of(table: &Adaptive) -> Option<FlowMask> {
     (!table.is_empty()).then(|| table.mask())
 }
 
-/// The matched fields with the numbers of their entries and traces, and what follows from them.
+/// The number of entries and traces that match each field, and the parse depth that follows from the matched fields.
 #[derive(Clone, Debug)]
 struct FieldUse {
     entries: [u32; Field::ALL.len()],
     depth: Option<Depth>,
-    /// True if any field but the ingress port is matched.
+    /// True if some entry or trace matches a field other than in_port and in_phy_port.
     beyond_in_port: bool,
 }
 
@@ -312,13 +312,14 @@ impl Forwarding {
         self.form_cache();
     }
 
-    /// Returns true if workers cache traversals.
+    /// Returns the policy for the workers' caches of traversals.
     #[inline]
     pub fn flow_cache(&self) -> FlowCachePolicy {
         self.flow_cache
     }
 
-    /// Returns the number of changes of tables so far: whatever is derived from tables is true while it is the same.
+    /// Returns the number of changes of tables so far. Values derived from the tables are valid while this number stays
+    /// the same.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation
@@ -331,7 +332,7 @@ impl Forwarding {
         changed.copied().unwrap_or(self.generation)
     }
 
-    /// Returns the form of cached traversals, and the generation since which it is that.
+    /// Returns the form of cached traversals, and the generation at which this form began.
     #[inline(always)]
     pub(crate) fn cache_form(&self) -> (&CacheForm, u64) {
         (&self.cache_form.0, self.cache_form.1)

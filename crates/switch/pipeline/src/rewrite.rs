@@ -11,8 +11,8 @@ use millrace_types::{Mac, Pcp, Vid};
 use millrace_wire::rewrite::{HeaderField, HeaderRewrite};
 use millrace_wire::{Dscp, Ecn, L4};
 
-/// Returns the rewrite that these actions are together; `None` where one of them is no change of a header field that a
-/// rewrite can express, or if there are none.
+/// Returns one rewrite with the effect of all these actions; `None` if there are no actions, or if a rewrite cannot
+/// express one of them.
 fn compile(changes: &[Action]) -> Option<HeaderRewrite> {
     let mut rewrite = HeaderRewrite::NONE;
     let is_complete = changes

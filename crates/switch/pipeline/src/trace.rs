@@ -5,10 +5,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use millrace_flow::{FieldSet, FlowKey, Match, Rule};
 use millrace_types::Priority;
 
-/// An armed trace. Workers hand over a copy of each packet that matches, until there are enough.
+/// An armed trace: workers send a copy of each matching packet to the control side until the requested number is
+/// reached.
 ///
-/// While a trace is armed, all packets are parsed as deep as it needs. While none is, traces cost one comparison for
-/// each burst.
+/// While a trace is armed, workers parse all packets to the depth that its match needs. While no trace is armed, the
+/// feature costs one comparison for each burst.
 #[derive(Debug)]
 pub struct LiveTrace {
     id: u64,
@@ -33,7 +34,7 @@ impl LiveTrace {
         self.id
     }
 
-    /// Returns the number of packets that are still to come.
+    /// Returns the number of packets that the trace still waits for.
     pub fn remaining(&self) -> u32 {
         self.remaining.load(Ordering::Relaxed)
     }
@@ -42,7 +43,7 @@ impl LiveTrace {
         self.fields
     }
 
-    /// Returns true if this packet is one of those waited for, and counts it then.
+    /// Returns true if the trace wants a copy of this packet, and then decrements the number of remaining packets.
     #[inline]
     pub(crate) fn takes(&self, key: &FlowKey) -> bool {
         self.remaining() > 0

@@ -157,7 +157,6 @@ impl Summary {
 
 /// Walks from the header `first`, which is at the front of `payload`, to the transport.
 /// The walk costs a few nanoseconds for each extension header, and almost nothing without any.
-/// Costs a few nanoseconds for each extension header, and nothing to speak of without any.
 #[inline]
 pub fn walk(first: IpProto, payload: &[u8]) -> ExtensionWalk {
     match first {

@@ -63,8 +63,8 @@ pub struct Outer {
 }
 
 impl Outer {
-    /// Parses the outer headers of a frame of `size` bytes that starts with `head`. Returns `None` if it is not a
-    /// tunnel's packet: neither GRE, nor UDP to one of `ports`, the destination ports with their encapsulations.
+    /// Parses the outer headers of a frame of `size` bytes that starts with `frame`. Returns `None` if the packet is
+    /// neither GRE nor UDP to one of `ports`, the UDP destination ports of tunnels with their encapsulations.
     ///
     /// # Errors
     /// [`OuterError`] if it is a tunnel's packet by protocol and port, and cannot be decapsulated.

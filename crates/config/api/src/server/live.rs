@@ -34,8 +34,8 @@ pub trait Live: Send + Sync + 'static {
     /// Returns the readiness of the switch: it forwards as configured, or the reasons why not.
     fn ready(&self) -> view::Ready;
 
-    /// Checks that this machine provides what a start with `config` needs. The values in question take effect at the
-    /// next start only, so that a running process would not notice. The server calls it before each commit.
+    /// Checks that this machine has the resources that a start with `config` needs. They are used only at the next
+    /// start, so the running process would not notice that one is missing. The server calls this before each commit.
     ///
     /// # Errors
     /// All values that name something that is missing.

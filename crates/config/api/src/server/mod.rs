@@ -1,7 +1,7 @@
 //! The server: REST, metrics, change stream and captures over HTTP/1.1.
 //!
 //! ```text
-//! let bound = Bound::bind(Settings::from_config(&config.api, state_dir)?, live, store).await?;
+//! let bound = BoundServer::bind(Settings::from_config(&config.api, state_dir)?, live, store).await?;
 //! bound.run(shutdown).await;
 //! ```
 //!

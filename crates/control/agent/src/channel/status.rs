@@ -102,7 +102,7 @@ impl ChannelTable {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a channel to the board. Dropping the returned value removes it.
+    /// Adds a channel to the table. Dropping the returned entry removes it.
     pub(crate) fn line(
         self: &Arc<Self>,
         target: String,
@@ -149,7 +149,7 @@ impl ChannelTable {
     }
 }
 
-/// The entry of one channel on the board.
+/// The entry of one channel in a [`ChannelTable`].
 pub(crate) struct ChannelEntry {
     channel_table: Arc<ChannelTable>,
     key: u64,

@@ -19,7 +19,7 @@ use super::oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 const SOURCE_PORT: u16 = 49_152;
 
 impl<B: Backend> BridgeControl<B> {
-    /// Makes the sessions those of the configuration of the running ports.
+    /// Adds, changes and removes sessions until they match the configuration of the running ports.
     pub(super) fn configure_oam(&mut self) {
         let now = self.datapath.now();
         let ports = &self.ports;

@@ -1,8 +1,8 @@
 //! Changes of a running bridge by an operator without a controller: flow_mods, and resets of counters.
 //!
-//! Flow entries that an operator adds are state of the running switch, not configuration, as those of controllers.
-//! Controllers see them in statistics and monitors, and may change or remove them. They stay when controllers connect
-//! and disconnect, and end with the daemon.
+//! Flow entries that an operator adds are, like those of controllers, state of the running switch and not
+//! configuration. Controllers see them in statistics and monitors, and may change or remove them. They stay when
+//! controllers connect and disconnect, and end with the daemon.
 
 use millrace_datapath::PortStats;
 use millrace_datapath::io::{Backend, DeviceStats};

@@ -116,8 +116,9 @@ impl SflowAgent {
         &self.config
     }
 
-    /// Changes the configuration. Sequence numbers and counters go on; collectors that stay keep their sockets. A bridge with
-    /// another agent address or sub-agent number is another one for collectors, and begins with number one.
+    /// Changes the configuration. Sequence numbers and counters go on; collectors that stay keep their sockets. For
+    /// collectors, another agent address or sub-agent number is another agent, so its datagrams and notifications are
+    /// numbered from one.
     pub(super) fn configure(&mut self, config: model::Sflow, now: Time) {
         self.flush(now);
         if (config.agent, config.sub_agent) != (self.config.agent, self.config.sub_agent) {
@@ -163,8 +164,8 @@ impl SflowAgent {
         })
     }
 
-    /// Makes these the ports, with their rates. Ports that stay keep their numbers. Counter samples of new ports are spread
-    /// over the polling interval.
+    /// Replaces the sampled ports and their rates. Ports that stay keep their sequence numbers and counters. Counter
+    /// samples of new ports are spread over the polling interval.
     pub(super) fn set_ports(&mut self, rates: &BTreeMap<PortNo, u32>) {
         self.sources.retain(|port, _| rates.contains_key(port));
         for (port, rate) in rates {

@@ -35,7 +35,7 @@ pub(super) fn buffer(asked: &FlowMod) -> Option<BufferId> {
     (asked.buffer != BufferId::NONE && !asked.command.is_delete()).then_some(asked.buffer)
 }
 
-/// Returns a flow_mod as the pipeline's; its match and instructions move there.
+/// Converts a flow_mod to the pipeline's type. The match and the instructions are moved.
 pub(super) fn request(asked: &mut FlowMod) -> pipeline::FlowMod {
     let command = match asked.command {
         FlowModCommand::Add => pipeline::FlowModCommand::Add,

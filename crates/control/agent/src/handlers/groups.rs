@@ -27,7 +27,7 @@ pub(super) fn apply<B: Backend>(
     Ok(())
 }
 
-/// Returns a group_mod as the pipeline's; its buckets move there.
+/// Converts a group_mod to the pipeline's type. The buckets are moved.
 pub(super) fn request(asked: &mut openflow::GroupMod) -> pipeline::GroupMod {
     let kind = match asked.type_ {
         GroupType::All => GroupKind::All,

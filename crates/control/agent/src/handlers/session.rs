@@ -62,7 +62,7 @@ pub(super) fn role_request<B: Backend>(
     id: ConnectionId,
     asked: RoleMessage,
 ) -> Result<RoleMessage, ErrorCode> {
-    // All connections of a controller share its role (OpenFlow 1.3.5, section 6.3.6).
+    // All connections of a controller share its role (OpenFlow 1.3.5, section 6.3.5).
     let (id, current) = bridge
         .controllers
         .connected(id)

@@ -77,7 +77,7 @@ impl RequestBody {
         }
     }
 
-    /// Returns true if the request changes the switch, which a slave may not (OpenFlow 1.3.5, section 6.3.5).
+    /// Returns true if the request changes the switch, which a slave may not (OpenFlow 1.3.5, section 6.3.4).
     pub fn is_write(&self) -> bool {
         matches!(self, RequestBody::TableFeatures(tables) if !tables.is_empty())
     }

@@ -110,7 +110,7 @@ impl Eal {
         unsafe { sys::rte_eal_has_hugepages() != 0 }
     }
 
-    /// Sets what DPDK hands to `tracing`: messages of this level and of more serious ones.
+    /// Sets the least severe level of the messages that DPDK passes to `tracing`.
     pub fn set_log_level(self, level: LogLevel) {
         level.apply();
     }

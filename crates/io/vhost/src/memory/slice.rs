@@ -19,6 +19,8 @@ pub struct GuestSlice<'a> {
 }
 
 impl<'a> GuestSlice<'a> {
+    /// Returns the range of `size` bytes from `start`.
+    ///
     /// # Safety
     /// The caller guarantees that `size` bytes from `start` are mapped for `'a`, and that no reference to them exists
     /// except to atomics.
@@ -171,6 +173,8 @@ fn read_once(mut number: u64) -> u64 {
 /// Largest copy in bytes that is done inline; below it, a call of `memcpy` costs as much as the copy.
 const SMALL: usize = 256;
 
+/// Copies `size` bytes, short ranges inline.
+///
 /// # Safety
 /// The caller guarantees that `size` bytes can be read at `from` and written at `to`, and that the two do not overlap.
 #[inline(always)]
@@ -194,6 +198,8 @@ unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
+/// Copies fewer than 64 bytes inline.
+///
 /// # Safety
 /// As for [`copy`]; `size` is less than 64.
 #[inline(always)]
@@ -220,6 +226,8 @@ unsafe fn copy_few(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
+/// Copies the `N` bytes at offset `at`.
+///
 /// # Safety
 /// The caller guarantees that `N` bytes from offset `at` can be read and written.
 #[inline(always)]

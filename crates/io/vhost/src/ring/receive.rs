@@ -359,7 +359,7 @@ fn fill<P: Packet, const N: usize>(
     Outcome::Came
 }
 
-/// Copies as many bytes as fit into an empty packet. Returns false if that is none.
+/// Copies as many bytes as fit into an empty packet. Returns false if no byte fits.
 fn append<P: Packet>(packet: &mut P, buffers: &mut ChainBuffers<'_>) -> bool {
     let size = buffers.size.min(packet.room());
     let slice = if size == 0 { None } else { packet.append(size) };

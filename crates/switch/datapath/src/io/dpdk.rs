@@ -36,8 +36,8 @@ pub struct DpdkBackend {
 impl DpdkBackend {
     /// Returns a backend whose ports receive into one pool of `buffers` packets.
     ///
-    /// Returns [`MempoolError`] if EAL's memory does not hold them.
-    /// [`MempoolError`] if the memory that EAL has does not hold them.
+    /// # Errors
+    /// [`MempoolError`] if EAL's memory does not hold them.
     pub fn new(eal: Eal, buffers: u32) -> Result<DpdkBackend, MempoolError> {
         let pool = Mempool::new(eal, &MempoolConfig::new("packets", buffers))?;
         Ok(DpdkBackend {

@@ -70,8 +70,8 @@ pub trait TxQueue<P>: Send {
     /// waits.
     fn tx_burst(&mut self, burst: &mut Burst<P>);
 
-    /// Returns the number of packets, of the `left` ones that the last [`Self::tx_burst`] has left, that the device
-    /// will never take: the first ones. They are dropped. Called only if some are left.
+    /// Returns the number of packets that the device will never take: the first ones of the `left` packets that the
+    /// last [`Self::tx_burst`] left in the burst. The caller drops them. Called only if `left` is not zero.
     fn refused(&self, left: usize) -> usize {
         let _ = left;
         0

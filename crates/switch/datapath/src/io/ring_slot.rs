@@ -85,7 +85,7 @@ impl<T> RingSlot<T> {
         Some(running)
     }
 
-    /// Returns the ring after a burst; called by the worker.
+    /// Puts the ring back into the slot after a burst; called by the worker.
     #[inline]
     pub(super) fn release(&self, running: Box<RunningRing<T>>) {
         self.ring.store(Some(running));

@@ -58,10 +58,11 @@ pub enum SampleOutcome {
     },
     /// The packet left by this number of ports, or several times by one.
     Copied(u32),
-    /// The packet was dropped. The port is that whose transmit queue was full, or which another worker sends for.
+    /// The packet was dropped.
     Dropped {
         reason: DropReason,
-        /// The port that dropped the packet on its way out; `None` elsewhere.
+        /// The output port whose transmit queue, or the inbox of the worker that sends for it, was full; `None` if the
+        /// packet was dropped elsewhere.
         port: Option<PortNo>,
     },
     /// The switch itself took the packet: for the controllers, or as a frame of address resolution or of OAM.

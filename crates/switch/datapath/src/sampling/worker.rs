@@ -120,7 +120,7 @@ impl Sampler {
         self.discards.per_second != 0
     }
 
-    /// Returns the part of a packet that is known before it is processed.
+    /// Returns the part of a sample that must be recorded before the packet is processed.
     pub(crate) fn sighting<P: Packet>(&self, packet: &P) -> Sighting {
         let head = packet.head();
         Sighting {
@@ -240,7 +240,7 @@ fn find<'a>(
     }
 }
 
-/// The part of a packet that a sample has from before it is processed.
+/// The part of a sample that is recorded before the packet is processed.
 #[derive(Clone, Copy)]
 pub(crate) struct Sighting {
     size: u32,

@@ -235,7 +235,7 @@ impl<T> Receiver<T> {
         (filled * 255 / self.shared.slots.len() as u64) as u8
     }
 
-    /// Returns the emptied slots to the sender.
+    /// Releases the emptied slots to the sender.
     #[inline]
     pub fn release(&mut self) {
         self.shared.taken.store(self.taken, Ordering::Release);

@@ -4,8 +4,7 @@
 //! Layout: `hashbrown` finds the head of a chain by one-byte tags (sixteen with one SSE2 compare) and a 32-bit hash.
 //! Chains are indices into one array of rules, highest rank first, and each rule is compared in full. The hash is that
 //! of the library (pair-multiply-shift, one multiplication a word). A packet visits all tables before the next packet
-//! starts; there is no prefetch.
-//! packet begins; there is no prefetch.
+//! begins; there is no prefetch.
 
 use hashbrown::HashTable;
 

@@ -50,8 +50,8 @@ pub struct Adaptive {
     masks: Masks,
     projection: Projection,
     parts: Vec<Option<Part>>,
-    /// The parts by their highest rank, highest first: the lowest rank of a packet that makes the part superfluous,
-    /// and the index of the part.
+    /// The parts in search order, the one with the highest rank first. Each item is a rank and the index of a part: a
+    /// packet whose best rule so far has at least this rank needs no search of the part.
     order: Vec<(u64, u32)>,
     /// The number of rules in parts.
     placed: usize,
@@ -425,7 +425,6 @@ impl Adaptive {
     /// Looks up the packets of a burst by their header columns, which were read as [`Adaptive::looks_at_links`]
     /// requires. The result equals a lookup of each packet's key. `beside` has the fields that are not in the packets'
     /// bytes, and the keys of [`HeaderColumns::others`]. `verdicts` is as long as the burst.
-    /// long as the burst.
     #[inline]
     pub fn lookup_headers(
         &self,

@@ -114,8 +114,8 @@ impl Projection {
         self.columns = Vec::new();
     }
 
-    /// Writes the selected keys into the columns, of which there are as many as are in use. Words are copied whole,
-    /// with bits that no rule compares.
+    /// Writes the columns in use of the selected keys to `burst`. Words are copied whole, including bits that no rule
+    /// compares.
     #[inline(always)]
     pub(super) fn extract(&self, keys: &[FlowKey], select: &[u8], burst: &mut Burst) {
         for (from, column) in self.columns.iter().zip(burst) {

@@ -65,14 +65,15 @@ pub(super) const fn tag(hash: u64) -> u64 {
     tag | (tag == 0) as u64
 }
 
-/// Returns a bit in each of the seven low bytes that is zero.
+/// Returns a word in which the highest bit of a byte is set if that byte of `word` is zero, for the seven low bytes.
 #[inline(always)]
 const fn zero_bytes(word: u64) -> u64 {
     // A byte's high bit stays clear only if the byte is zero; no sum of seven bits carries out of a byte.
     !(((word & LOWS) + LOWS) | word) & HIGHS
 }
 
-/// Returns a bit in the byte of each lane whose tag is `tag`, and in no other byte.
+/// Returns a word in which the highest bit of a lane's byte is set if the tag of the lane is `tag`; all other bits are
+/// clear.
 #[inline(always)]
 pub(super) const fn candidates(tags: u64, tag: u64) -> u64 {
     zero_bytes(tags ^ (tag * ONES))

@@ -268,7 +268,8 @@ impl Trie {
         held.ends |= 1 << end;
     }
 
-    /// Stores `value` in every root entry that this prefix covers and no longer one of the short prefixes covers.
+    /// Stores `value` in every root entry below this prefix, except entries that a longer one of the short prefixes
+    /// covers.
     fn cover(&mut self, prefix: Prefix, value: u64) {
         if self.short.is_empty() {
             self.covered = Vec::new();

@@ -43,10 +43,10 @@ pub enum TextProblem {
         /// Description of the expected value.
         expected: String,
     },
-    /// The item is known, and has no meaning in this text.
+    /// The item is known but has no meaning in this text.
     #[error("it has no effect here: expected {expected}")]
     NotHere {
-        /// The items that have, or what else was expected.
+        /// The items that have a meaning in this text, or a description of the expected item.
         expected: String,
     },
     /// The numbers of opening and closing parentheses differ.
@@ -55,10 +55,10 @@ pub enum TextProblem {
     /// The item is a repetition.
     #[error("appears twice: expected it once")]
     Twice,
-    /// Each token is well formed, and the match is invalid.
+    /// Each token is well formed, but the match is invalid.
     #[error(transparent)]
     Match(#[from] MatchError),
-    /// Each token is well formed, and the action is invalid.
+    /// Each token is well formed, but the action is invalid.
     #[error(transparent)]
     SetField(#[from] SetFieldError),
 }

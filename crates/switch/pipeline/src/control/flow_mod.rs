@@ -16,7 +16,7 @@ use super::writer::Control;
 use crate::counters::EntryCount;
 use crate::{FlowEntry, FlowEntryParts, FlowFlags, Op};
 
-/// A flow_mod that was validated as far as that does not depend on other entries.
+/// A flow_mod after the validation that needs no other entry.
 #[derive(Debug)]
 pub struct Prepared(Kind);
 
@@ -59,7 +59,7 @@ impl Control {
         self.apply(&mut prepared, now, ops)
     }
 
-    /// Validates a flow_mod as far as that does not depend on other entries, and builds the entry of an add, so that
+    /// Performs the validation of a flow_mod that needs no other entry, and builds the entry of an add, so that
     /// [`Control::apply`] has little to do.
     ///
     /// # Errors

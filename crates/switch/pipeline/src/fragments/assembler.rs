@@ -61,7 +61,8 @@ pub enum Assembled<'a> {
     Kept,
     /// The packet is complete: the bytes of its frame.
     Whole(&'a [u8]),
-    /// The fragment is dropped for this reason, and so are as many that were stored before.
+    /// The fragment is dropped for this reason, together with this number of fragments of its packet that were stored
+    /// before.
     Dropped(DropReason, u64),
 }
 
@@ -75,7 +76,8 @@ pub struct Assembler {
     /// The frame of a fragment, and that of a complete packet.
     frame: Vec<u8>,
     whole: Vec<u8>,
-    /// Forgotten fragments since the last question, by reason: too old, and no room.
+    /// Fragments forgotten since the last call of [`Assembler::forgotten`]: too old (`expired`), and no room
+    /// (`evicted`).
     expired: u64,
     evicted: u64,
 }
@@ -216,8 +218,8 @@ impl Assembler {
         tags.position(|(tag, packet)| tag.hash == hash && is_it(packet))
     }
 
-    /// Stores a fragment in the packet at an index. Returns the index of the packet after that, too: it changes when
-    /// other packets make room.
+    /// Stores a fragment in the packet at an index. Returns the new index of the packet, which changes if another
+    /// packet is removed to make room, and the outcome.
     fn take(&mut self, mut at: usize, fragment: &FragmentView) -> (usize, Step) {
         let step = match self.check(at, fragment) {
             Check::New if self.allocate(&mut at, fragment) => self.store(at, fragment),
@@ -233,7 +235,7 @@ impl Assembler {
         (at, step)
     }
 
-    /// Compares a fragment with what the packet at an index has of it, and changes nothing.
+    /// Compares a fragment with the data that the packet at an index already has.
     fn check(&self, at: usize, fragment: &FragmentView) -> Check {
         let data = self.frame.get(fragment.data..fragment.data + fragment.size);
         let (Some(packet), Some(data)) = (self.packets.get(at), data) else {
@@ -295,7 +297,8 @@ impl Assembler {
         true
     }
 
-    /// Writes the data of a fragment into chunks that are allocated. Returns true if the packet is whole with it.
+    /// Writes the data of a fragment into its packet's chunks, which are allocated. Returns [`Step::Whole`] if no data
+    /// are missing now, [`Step::Kept`] if some are, and [`Step::Full`] if the data cannot be written.
     fn store(&mut self, at: usize, fragment: &FragmentView) -> Step {
         let data = self.frame.get(fragment.data..fragment.data + fragment.size);
         let (Some(packet), Some(data)) = (self.packets.get_mut(at), data) else {

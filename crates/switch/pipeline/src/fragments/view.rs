@@ -84,8 +84,8 @@ pub struct FragmentView {
 }
 
 impl FragmentView {
-    /// Returns the fragment in a frame, whose first `frame.len()` bytes these are; `None` if it is none. A frame is
-    /// looked into as [`Layers`] does: behind VLAN tags, not inside MPLS or PBB.
+    /// Returns the fragment in a frame of `size` bytes that begins with `frame`; `None` if the frame has no fragment.
+    /// Fragments are found behind VLAN tags, but not inside MPLS or PBB, as in [`Layers`].
     ///
     /// # Errors
     /// [`FragmentError`].
@@ -208,8 +208,8 @@ impl FragmentView {
         }
     }
 
-    /// Writes the headers of the reassembled packet, whose data are `size` bytes, made from those of this first
-    /// fragment, to `out`. Returns false if that is no valid packet.
+    /// Writes the headers of the reassembled packet to `out`. They are made from `headers`, those of this first
+    /// fragment, for `size` bytes of data. Returns false if the result is not a valid packet.
     pub(super) fn write_headers(&self, headers: &[u8], size: usize, ecn: u8, out: &mut Vec<u8>) -> bool {
         let announced = self.headers_of_packet() + size;
         let Ok(length) = u16::try_from(announced) else {

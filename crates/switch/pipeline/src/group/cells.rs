@@ -1,19 +1,19 @@
 //! The selection of a bucket of a select group.
 //!
-//! A table with a power of two of cells assigns each cell to a bucket, so many to each as its weight is worth, to
-//! within one. A packet takes the bucket of the cell that its hash points at: one load. If that bucket is not live,
-//! the packet tries the next cell that follows from its hash, so that the flows of a dead bucket are spread over the
-//! others by weight, and no other flow moves.
+//! A table of cells, whose length is a power of two, assigns each cell to a bucket. The number of a bucket's cells is
+//! proportional to its weight, to within one cell. A packet takes the bucket of the cell that its hash points at: one
+//! load. If that bucket is not live, the packet tries the next cell that follows from its hash, so that the flows of a
+//! dead bucket are spread over the others by weight, and no other flow moves.
 //!
-//! When a group changes, each bucket keeps as many of its cells as its new share allows, so that only those flows
-//! move that have to. That is exact, where a consistent hash (rendezvous, Maglev) is only nearly stable or nearly
-//! balanced. In return the table depends on the one before, which the control side knows.
+//! When a group changes, each bucket keeps as many of its cells as its new share allows, so that no flow moves without
+//! need. This is exact, whereas a consistent hash (rendezvous, Maglev) is only nearly stable or nearly balanced. In
+//! return, a table depends on the previous one, which the control side keeps.
 
-/// The most cells of a group.
+/// The maximum number of cells of a group.
 const LEN_MAX: usize = 65_536;
-/// The least cells of a group: shares are then exact to 0.1 %.
+/// The minimum number of cells of a group: shares are then exact to 0.1 %.
 const LEN_MIN: usize = 1024;
-/// The least cells for each bucket, as far as [`LEN_MAX`] allows.
+/// The minimum number of cells for each bucket, as far as [`LEN_MAX`] allows.
 const PLACES_EACH: usize = 128;
 /// The number of cells that a packet tries before it searches all buckets in turn.
 const TRIES: u32 = 16;

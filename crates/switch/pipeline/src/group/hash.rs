@@ -6,8 +6,9 @@ use millrace_types::split_mix;
 /// The keyed hash of a packet's flow: the same for all packets of a flow, and different for most others.
 ///
 /// Senders must not be able to prepare many packets that take the same bucket. So the seed of the bridge draws the
-/// function from the family that the classifiers use (pair-multiply-shift; Thorup, "High speed hashing for integers
-/// and strings", 2015). It takes one multiplication for each word of the key, and none waits for another.
+/// function from the family that the classifiers use (pair-multiply-shift; Thorup, "High speed hashing for integers and
+/// strings", 2015). It takes one multiplication for each word of the key, and the multiplications do not depend on each
+/// other.
 #[derive(Clone, Debug)]
 pub(crate) struct SelectHash {
     mask: [u64; FlowKey::WORDS],

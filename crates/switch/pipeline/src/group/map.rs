@@ -76,8 +76,9 @@ impl GroupMap {
         if self.watchers == 0 {
             return;
         }
-        // A group is live if one of its buckets is, and a bucket if the group is that it watches. The iteration
-        // begins with none live and ends when nothing changes: groups that only watch each other are never live.
+        // A group is live if one of its buckets is live; a bucket that watches a group is live if that group is live.
+        // The iteration begins with no live group and ends when nothing changes, so groups that only watch each other
+        // are never live.
         self.groups.iter_mut().for_each(|slot| slot.is_live = false);
         loop {
             let risen: Vec<GroupId> = self

@@ -1,9 +1,9 @@
 //! Groups (OpenFlow 1.3.5, sections 5.6 and 7.3.4.2).
 //!
-//! A group has two forms. A [`Group`] is what a controller has sent, and reads back as it was given. A [`CompiledGroup`]
-//! is made of it once, on the control side, and has what a worker needs: the actions of each bucket in the order of
-//! execution, the slots of the counters, and for a select group its [`BucketCells`]. Readers' copies find it by number in
-//! their [`GroupMap`].
+//! A group has two forms. A [`Group`] is the group as the controller sent it, which statistics return unchanged. The
+//! control side compiles it once into a [`CompiledGroup`], the form for workers: the actions of each bucket in the
+//! order of execution, the slots of the counters, and for a select group its [`BucketCells`]. A readers' copy finds it
+//! by number in its [`GroupMap`].
 
 mod cells;
 mod hash;

@@ -1,7 +1,7 @@
 //! Meters (OpenFlow 1.3.5, sections 5.7 and 7.3.4.4).
 //!
-//! Like groups, meters have two forms: a [`Meter`] is what a controller has sent, a [`CompiledMeter`] what workers need.
-//! All workers and both readers' copies share one, with the state of its bands.
+//! Like groups, meters have two forms: a [`Meter`] as the controller sent it, and a [`CompiledMeter`] for workers. All
+//! workers and both readers' copies share one [`CompiledMeter`], which has the state of its bands.
 
 mod config;
 mod map;
@@ -62,9 +62,9 @@ impl CompiledMeter {
         &self.bands
     }
 
-    /// Measures a packet of this many bytes that counts as so many packets. Returns the band to apply, if any: of
-    /// those whose rate is exceeded the one with the highest rate, and the first of equal ones. With `is_real` the
-    /// packet is accounted for.
+    /// Measures a packet of `size` bytes that counts as `packets` packets. Returns the index of the band to apply, if
+    /// any: the band with the highest rate among those whose rate is exceeded, and the first of several with that rate.
+    /// The packet is charged to the bands only if `is_real`.
     #[inline]
     pub(crate) fn measure(&self, packets: usize, size: usize, now: Time, is_real: bool) -> Option<usize> {
         let mut exceeded: Option<usize> = None;

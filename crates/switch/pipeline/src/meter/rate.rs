@@ -27,8 +27,8 @@ const FRACTION: u32 = 20;
 const BURST_DEFAULT: u64 = 20_000_000 * UNITS_PER_NS;
 /// The longest burst tolerance: a day.
 const BURST_MAX: u128 = 86_400 * UNITS_PER_SECOND;
-/// The theoretical arrival time is never this far ahead, with tolerance and packet included, unless it is from a year
-/// ago.
+/// A theoretical arrival time at least this far ahead of now was last updated more than a year ago, and has wrapped: a
+/// current one is never as far ahead, with tolerance and packet included.
 const STALE: i64 = 2 * BURST_MAX as i64;
 
 /// A conformance test for a rate.

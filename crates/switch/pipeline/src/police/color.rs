@@ -82,7 +82,7 @@ impl Buckets {
         }
     }
 
-    /// Returns the color of a packet that came with a color; a color-blind marker gets green.
+    /// Returns the new color of a packet that arrived with the color `before`; a color-blind marker passes green.
     #[inline]
     pub(super) fn color(&self, size: usize, before: Color, now: Time) -> Color {
         if before == Color::Red {
@@ -122,7 +122,8 @@ impl Buckets {
     }
 }
 
-/// A bucket that is filled by the overflow of another. Both count time at the rate of that one.
+/// The excess bucket of srTCM, which the overflow of the committed bucket fills. It counts tokens as time at the
+/// committed rate.
 #[derive(Debug)]
 pub(super) struct Overflow {
     size: u64,

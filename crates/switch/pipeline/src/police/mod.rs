@@ -87,7 +87,7 @@ impl Policer {
         (rate.bps() / 50 / 8).max(9_600)
     }
 
-    /// Measures a packet of some size and color.
+    /// Returns the new color of a packet of `size` bytes that arrived with the color `before`, and takes its tokens.
     #[inline]
     pub fn color(&self, size: usize, before: Color, now: Time) -> Color {
         self.buckets

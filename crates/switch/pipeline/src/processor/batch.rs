@@ -58,8 +58,8 @@ pub(crate) enum OutputRestriction {
 /// The packets that leave by one port. They are sent when there are as many as a burst, when the burst is over, or
 /// when another port needs the batch. Two ports that receive packets alternately thus get two runs.
 pub(crate) struct PortBatch<P> {
-    /// The port, while it sends packets as they are and without a queue; [`PortNo::ANY`] otherwise, which no packet
-    /// is output to.
+    /// The port while it sends packets unchanged and without a queue; otherwise [`PortNo::ANY`], which is never an
+    /// output port.
     open: PortNo,
     pub(crate) port: PortNo,
     pub(crate) queue: Option<QueueId>,

@@ -1,8 +1,8 @@
 //! Cached traversals applied to a burst.
 //!
-//! Packets with a cached traversal are done first; the others go through the tables. Packets of one connection stay
-//! in order whatever bits the tables match: a packet with a cached traversal goes through the tables, too, if an
-//! earlier packet of the burst does that may belong to the same connection.
+//! Packets with a cached traversal are done first; the others go through the tables. Packets of one connection stay in
+//! order, whatever bits the tables match: if a packet goes through the tables, so do all later packets of the burst
+//! that may belong to its connection, even those with a cached traversal.
 
 use arrayvec::ArrayVec;
 use millrace_flow::Layer;
@@ -183,7 +183,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.traversals.replayed(traversal.len());
     }
 
-    /// Returns the packets that go through the tables, one bit each of `len`, if those of `unknown` have to.
+    /// Returns the packets that go through the tables, one bit for each of `len` packets: those of `unknown`, and later
+    /// packets that may belong to the connections of these.
     #[inline(never)]
     fn in_order(&self, unknown: u64, len: usize) -> u64 {
         /// Bits of the connection number that tell connections apart.

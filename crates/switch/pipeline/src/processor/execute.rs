@@ -13,7 +13,8 @@ use crate::action_summary::ActionSummary;
 use crate::{DropReason, Egress, FlowEntry, PacketInReason};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Applies the rewrite of a summary. Returns false, and changes nothing, if it does not take the packet.
+    /// Applies the rewrite of a summary. Returns false, and changes nothing, if the packet does not have the
+    /// layout that rewrites support, or has a TTL that cannot be decremented.
     #[inline(always)]
     pub(crate) fn rewrite(&self, summary: &ActionSummary, packet: &mut P) -> bool {
         let rewrite = self.fwd.rewrites().get(summary.rewrite_index() as usize);
@@ -21,7 +22,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         rewrite.is_some_and(|rewrite| rewrite.apply(packet.head_mut(), size))
     }
 
-    /// Executes the actions of the entry at a slot one after the other, for a packet that its rewrite does not take.
+    /// Executes the actions of the entry at a slot one after the other, for a packet that the entry's rewrite cannot
+    /// change ([`Self::rewrite`] returned false).
     #[inline(never)]
     pub(super) fn change_at(&mut self, i: usize, packet: P, slot: Option<Slot>) {
         self.need_key(i, &packet);

@@ -32,11 +32,11 @@ const HIT: u64 = 15;
 const HIT_STEP: u64 = 3;
 /// The cost of going from one table to the next, without the lookup.
 const NEXT_TABLE: u64 = 12;
-/// The saving for each packet at which a trial begins.
+/// The minimum saving for each packet with which a trial begins.
 const WORTH: u64 = 10;
 
-/// Tables of more entries, with their counters, do not fit a second-level cache. A lookup then reads one cache line
-/// more than a hit, which costs so much.
+/// The number of entries beyond which a table with its counters does not fit the second-level cache. A lookup then
+/// reads one cache line more than a hit, at the cost [`FAR`].
 const FAR_LEN: usize = 1 << 14;
 const FAR: u64 = 12;
 

@@ -16,8 +16,8 @@ use super::run::Run;
 use super::scratch::Scratch;
 use crate::{Egress, Forwarding};
 
-/// The number of bursts whose keys are read first after a burst of which more than a quarter of the packets needed a
-/// key.
+/// The number of bursts whose keys are read before the lookup, after a burst in which more than a quarter of the
+/// packets needed a key.
 const PAUSE: u8 = 63;
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {

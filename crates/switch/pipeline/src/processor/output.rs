@@ -159,7 +159,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Drops a packet, or nothing where only a copy would have been sent, and counts the reason.
+    /// Counts a drop, and drops the packet itself unless `source` is a reference from which a copy would have been
+    /// made.
     pub(crate) fn drop(&mut self, source: PacketSource<'_, P>, reason: DropReason) {
         self.count_drop(reason);
         let PacketSource::Move(packet) = source else {
@@ -203,7 +204,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.spread(i, source, except, |_| true, |_, _| Effect::Done);
     }
 
-    /// Sends out of several ports, each of which gets the packet as `adapt` makes it. All but the last get copies.
+    /// Sends the packet out of each port that `wanted` accepts, after a change by `adapt`. All ports but the last get
+    /// copies.
     fn spread(
         &mut self,
         i: usize,

@@ -256,8 +256,8 @@ impl CombinedActions {
         Some((sum, lengths))
     }
 
-    /// Returns these combined actions with those of the last entry, which has this summary: where that is a
-    /// [`Kind::Rewrite`] and the earlier entries have no actions, the rewrite is all there is to do.
+    /// Returns the rewrite of the last entry alone if its summary is a [`Kind::Rewrite`] and the earlier entries have
+    /// neither actions nor a meter; otherwise returns these combined actions unchanged.
     pub(crate) fn with_last(self, entries: &[&FlowEntry], summary: ActionSummary) -> CombinedActions {
         let is_idle = |entry: &&FlowEntry| entry.actions().is_empty() && entry.meter().is_none();
         match entries.split_last() {
@@ -272,8 +272,8 @@ impl CombinedActions {
         }
     }
 
-    /// Returns true if the traversal may be cached that was recorded for a packet which had exactly one VLAN tag, or
-    /// not.
+    /// Returns true if the traversal may be cached: a traversal that is valid only for packets with exactly one VLAN
+    /// tag must have been recorded for such a packet (`has_one_tag`).
     pub(crate) fn is_for(&self, has_one_tag: bool) -> bool {
         self.flags & ONE_TAG == 0 || has_one_tag
     }

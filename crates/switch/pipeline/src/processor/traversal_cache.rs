@@ -18,8 +18,9 @@ use crate::{Counters, FlowCachePolicy, Forwarding};
 const SHAPES: usize = 64;
 /// The most traversals that are recorded in one burst.
 const NOTES: usize = 8;
-/// One in this many new traversals is recorded where that would evict another. With more flows than room, cached flows
-/// stay cached, and most others do not cost a recording each (bimodal insertion, Qureshi et al., ISCA 2007).
+/// Of new traversals whose insertion would evict another, one in this many is recorded. With more flows than room,
+/// cached flows stay cached, and most others do not cost a recording each (bimodal insertion, Qureshi et al., ISCA
+/// 2007).
 const DISPLACING: u32 = 8;
 
 /// The tables of a traversal.

@@ -18,7 +18,7 @@ const NOT_CAPABLE: u8 = 0;
 /// Encapsulates a packet, to be sent out of the underlay of its tunnel.
 ///
 /// # Errors
-/// The reason why it cannot be; the packet may have been changed.
+/// The reason why the packet cannot be encapsulated; the packet may have been changed.
 pub(crate) fn encapsulate<P: Packet>(
     packet: &mut P,
     tunnel: &CompiledTunnel,

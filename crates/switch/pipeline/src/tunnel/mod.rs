@@ -24,10 +24,10 @@ pub(crate) use encap::{decapsulate, encapsulate};
 pub use nsh_port::{NshPath, NshPort};
 pub use table::Tunnels;
 
-/// The packets, of those between two addresses, that belong to a tunnel.
+/// The packets between the two addresses of a tunnel that belong to it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TunnelKey {
-    /// Packets without a key: of GRE, and of MPLS over UDP, which has none.
+    /// Packets without a key: GRE without its key field, and MPLS over UDP, which has no key field.
     None,
     /// Packets with this key.
     Fixed(u32),
@@ -133,7 +133,7 @@ impl From<NshPort> for Logical {
 /// The encapsulation of packets at a logical port.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Encapsulation {
-    /// The envelope; `None` while there is no next hop.
+    /// The tunnel and its precomputed outer headers; `None` while the MAC address of the next hop is unknown.
     Ip(Tunnel, Option<millrace_wire::tunnel::OuterHeaders>),
     Nsh(NshPort),
 }

@@ -1,4 +1,4 @@
-//! The tunnels of a bridge, found by port and by envelope.
+//! The tunnels of a bridge, found by port and by outer headers.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use millrace_wire::tunnel::{Outer, OuterFields, OuterHeaders, TunnelKind};
 
 use super::{CompiledTunnel, Encapsulation, Logical, NshPath, NshPort, Tunnel, TunnelCounts, TunnelKey};
 
-/// The key of an envelope.
+/// The fields of outer headers that identify a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct End {
     underlay: PortNo,
@@ -45,7 +45,7 @@ pub struct Tunnels {
     underlays: Vec<Underlay>,
 }
 
-/// The tunnels as they were given: whatever follows from them is equal if they are.
+/// Compares only the given tunnels and their counters: all other fields follow from these.
 impl PartialEq for Tunnels {
     fn eq(&self, other: &Tunnels) -> bool {
         let both = || self.compiled.iter().zip(&other.compiled);
@@ -57,7 +57,8 @@ impl PartialEq for Tunnels {
 }
 
 impl Tunnels {
-    /// Returns the table of these ports, with their counters. Of two ports for the same packets, the later gets them.
+    /// Returns the table of these ports, with their counters. If two ports select the same packets, the later port
+    /// receives them.
     pub fn new<L: Into<Logical>>(ports: impl IntoIterator<Item = (L, Arc<TunnelCounts>)>) -> Tunnels {
         let mut table = Tunnels::default();
         for (port, counts) in ports {
@@ -200,7 +201,7 @@ impl Tunnels {
         self.compiled.get(*at)
     }
 
-    /// Returns the tunnel that an envelope belongs to, and the local MAC address on its underlay's link.
+    /// Returns the tunnel to which outer headers belong, and the local MAC address on its underlay's link.
     pub(crate) fn of_envelope(&self, underlay: PortNo, outer: &Outer) -> Option<(&CompiledTunnel, Mac)> {
         let key = outer.key.map_or(TunnelKey::None, TunnelKey::Fixed);
         let end = End {

@@ -63,7 +63,7 @@ impl<T> RingMailbox<T> {
         }
     }
 
-    /// Returns a ring; called by the worker.
+    /// Hands a ring back to the control thread; called by the worker.
     pub(super) fn retire(&self, connected: ConnectedRing<T>) {
         // If the queue is full, because the thread has not collected for long, the worker unmaps the ring here.
         drop(self.retired.push(connected));

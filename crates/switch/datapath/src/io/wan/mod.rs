@@ -65,7 +65,7 @@ pub(super) fn open<P: Packet + 'static>(
     })
 }
 
-/// The control side's hold on an end.
+/// The control side's handle of an end.
 struct WanDevice(Arc<End>);
 
 impl Device for WanDevice {

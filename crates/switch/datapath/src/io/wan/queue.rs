@@ -104,7 +104,7 @@ impl<P: Packet> TxQueue<P> for Tx {
         if !self.end.peer_is_open() {
             return;
         }
-        // New settings are those of the packets of this burst.
+        // New settings apply from this burst on.
         if let Some(sender) = self.sender.get_mut() {
             sender.publish();
         }
@@ -123,8 +123,8 @@ impl<P: Packet> TxQueue<P> for Tx {
         if self.end.peer_is_open() { 0 } else { left }
     }
 
-    /// Returns false: the model sees segments, which [`Tx`] makes itself, so that no more than one of them has a
-    /// buffer.
+    /// Returns true: [`Tx`] makes the segments itself and offers them to the model one by one, so that at most one
+    /// segment has a buffer.
     fn takes_gso(&mut self, _: &P, _: &GsoLayout) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! The paths of a process by name: their configuration, the halves of their rings, and what they counted.
+//! The paths of a process by name: their configuration, the halves of their rings, and their counters.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ const DIRECTIONS: [(DirectionId, &str); 2] = [
     (DirectionId::Backward, "b_to_a"),
 ];
 
-/// A path as it is asked for.
+/// The requested settings of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathSpec {
     /// From end a to end b, and back.
@@ -83,7 +83,7 @@ pub enum PathError {
 pub struct PathState {
     /// The name of the path.
     pub name: String,
-    /// The configuration in force, with what a scenario changed.
+    /// The configuration in force, including the changes of a scenario.
     pub spec: PathSpec,
     /// True for each end that is a port.
     pub is_open: [bool; 2],
@@ -100,7 +100,7 @@ pub(super) enum EndError {
     Taken,
 }
 
-/// A half of a ring that a queue has, and that comes back when the queue is dropped.
+/// One half of a ring, lent to a queue. It returns to its home when the queue is dropped.
 pub(super) struct BorrowedHalf<T> {
     half: Option<T>,
     home: Arc<Mutex<Option<T>>>,
@@ -133,7 +133,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Returns true if the other end is a port, so that what is sent here arrives.
+    /// Returns true if the other end is a port, so that sent packets have a receiver.
     #[inline]
     pub(super) fn peer_is_open(&self) -> bool {
         let [a, b] = &*self.is_open;
@@ -146,7 +146,7 @@ impl End {
         if self.number == 0 { a } else { b }
     }
 
-    /// Closes the end, which is no port any more.
+    /// Marks the end as closed: it is no longer a port.
     pub(super) fn close(&self) {
         self.flag().store(false, Ordering::Release);
     }
@@ -168,7 +168,7 @@ struct Line {
     icmp_errors: Arc<Mutex<Option<IcmpErrors>>>,
     controller: Controller,
     rules: Box<[Rule]>,
-    /// With what a scenario changed.
+    /// The configuration in force, including the changes of a scenario.
     current: DirectionConfig,
 }
 

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use millrace_wan_emulator::{Scenario, Step};
 
-/// The longest sleep: a thread whose scenario has ended otherwise ends after it.
+/// The longest sleep, and so the longest time until the thread notices that its scenario is over.
 const NAP: Duration = Duration::from_secs(1);
 
-/// Starts a thread that calls `change` for each step of a scenario, at its time from now on, until `change` returns false.
-/// `is_over` is asked at least once a second, and ends the thread if true.
+/// Starts a thread that calls `change` for each step of a scenario, at its time from now on, until `change` returns
+/// false. The thread calls `is_over` at least once a second, and ends when that returns true.
 ///
 /// # Errors
 /// The error of starting a thread.
