@@ -208,7 +208,7 @@ choice! {
         /// Fragments are reassembled, and the whole packets traverse the tables.
         Reassemble = "reassemble",
     }
-    /// The behaviour of a bridge while no controller is connected (OpenFlow 1.3.5, section 6.4).
+    /// The behaviour of a bridge while no controller is connected (OpenFlow 1.3.5, section 6.3.2).
     FailMode {
         /// Forward with the existing entries; packets for the controller are dropped.
         Secure = "secure",

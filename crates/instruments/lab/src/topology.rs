@@ -202,7 +202,7 @@ pub struct Control {
     pub listen: Vec<String>,
 }
 
-/// The behaviour of a switch without a controller (OpenFlow 1.3.5, section 6.4).
+/// The behaviour of a switch without a controller (OpenFlow 1.3.5, section 6.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailMode {
     /// Forward as a learning switch.

@@ -108,18 +108,6 @@ impl Scenario {
         }
         Ok(())
     }
-
-    /// Returns the steps of a direction up to a time after the start, in order, for a caller that starts late. From the first
-    /// repetition on these are all steps, each once.
-    pub fn until(&self, toward: DirectionId, time: Duration) -> impl Iterator<Item = &Step> {
-        let within = match self.repeat {
-            Some(repeat) if time >= repeat => Duration::MAX,
-            _ => time,
-        };
-        self.steps
-            .iter()
-            .filter(move |step| step.at <= within && step.concerns(toward))
-    }
 }
 
 fn step(at: Duration, change: &[&str]) -> Result<Step, String> {
@@ -169,25 +157,17 @@ mod tests {
         .unwrap();
         assert_eq!(scenario.repeat, Some(Duration::from_secs(60)));
         let mut path = PathConfig::default();
-        for step in scenario.until(DirectionId::Forward, Duration::from_secs(15)) {
-            step.apply(&mut path).unwrap();
-        }
+        let [loss, delay, none] = scenario.steps.as_slice() else {
+            panic!("{scenario:?}");
+        };
+        loss.apply(&mut path).unwrap();
         assert_eq!(
             (path.text("loss").unwrap(), path.text("delay").unwrap()),
             ("1%".to_owned(), "0ns".to_owned())
         );
-        assert_eq!(
-            scenario
-                .until(DirectionId::Backward, Duration::from_secs(30))
-                .count(),
-            2
-        );
-        assert_eq!(
-            scenario
-                .until(DirectionId::Forward, Duration::from_secs(61))
-                .count(),
-            3
-        );
+        assert!([loss, none].iter().all(|step| step.toward.is_none()));
+        assert!(delay.concerns(DirectionId::Forward) && !delay.concerns(DirectionId::Backward));
+        assert_eq!([loss, delay, none].map(|step| step.at.as_secs()), [10, 20, 20]);
     }
 
     #[test]

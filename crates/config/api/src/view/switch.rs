@@ -142,7 +142,7 @@ pub struct Bridge {
     pub controllers_connected: u32,
 }
 
-/// The role of a controller (OpenFlow 1.3.5, section 6.3.6).
+/// The role of a controller (OpenFlow 1.3.5, section 6.3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]

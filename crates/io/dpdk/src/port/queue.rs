@@ -100,7 +100,7 @@ impl TxQueue {
     #[inline]
     pub fn tx_burst<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         if !self.chains {
-            self.straighten(burst);
+            self.linearize(burst);
         }
         if burst.is_empty() {
             return 0;
@@ -144,7 +144,7 @@ impl TxQueue {
 
     /// Linearizes each packet, or drops it, for drivers that send only single segments.
     #[inline]
-    fn straighten<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) {
+    fn linearize<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) {
         let mut next = 0;
         while let Some(packet) = burst.get_mut(next) {
             if packet.is_contiguous() || packet.linearize() {
