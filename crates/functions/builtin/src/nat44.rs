@@ -192,7 +192,7 @@ impl Nat {
         count::TRANSLATED
     }
 
-    /// Translates an ICMP error. The packet inside travelled in the other direction, translated.
+    /// Translates an ICMP error, which quotes a packet of the other direction as it was after its translation.
     fn translate_error(
         &mut self,
         packet: &mut dyn Buffer,

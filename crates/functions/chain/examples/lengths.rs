@@ -4,8 +4,8 @@
 //! cargo run --release -p millrace-chain --example lengths [isolated [PROGRAM] | FUNCTION]
 //! ```
 //! It prints a JSON line for each length and frame size: the nanoseconds of a packet from the entry of the chain to its end, and
-//! the rate as a part of that with one hop. Every function exchanges MAC addresses. With `isolated`, functions run in processes of
-//! `millrace-nf` or PROGRAM. FUNCTION names another function for the worker, such as `firewall` or `wasm:PATH`.
+//! the rate as a share of the rate with one hop. Every function exchanges MAC addresses. With `isolated`, functions run in
+//! processes of `millrace-nf` or PROGRAM. FUNCTION names another function for the worker, such as `firewall` or `wasm:PATH`.
 
 #![allow(clippy::print_stdout)]
 

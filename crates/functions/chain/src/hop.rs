@@ -97,8 +97,8 @@ pub(crate) struct Instance<P> {
     awaited: Option<(u64, Instant)>,
     /// The flows that the function shuns; `None` for functions that shun none.
     pub(crate) shunned: Option<Box<ShunnedFlows>>,
-    /// Packets of shunned flows that pass the process once it has returned earlier packets of their flows: each with the
-    /// number of packets that it must have returned before.
+    /// Packets of shunned flows that wait for earlier packets of their flows: each with the number of packets that the process
+    /// must have returned before it.
     bypassing: VecDeque<(u64, BurstKind, P)>,
 }
 
@@ -387,7 +387,7 @@ pub(crate) struct Hop<P> {
 }
 
 impl<P> Hop<P> {
-    /// Returns the number of packets that the hop's processes have; 0 for a hop of a group, which counts them itself.
+    /// Returns the number of packets that the hop's processes have; 0 for a hop of a group, because the group counts them.
     pub(crate) fn in_flight(&self) -> usize {
         if self.group.is_some() {
             return 0;

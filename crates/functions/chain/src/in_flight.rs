@@ -11,7 +11,7 @@ use millrace_nf::shm::BurstKind;
 
 use crate::hop::IN_FLIGHT_MAX;
 
-/// Limit of the number of bursts. Any two adjacent bursts hold more than one burst together, because they would have been
+/// Limit of the number of bursts. Two adjacent bursts hold more than [`BURST`] packets together, because they would have been
 /// merged otherwise; the first burst may be partial, and one may have been put back before it.
 const BURSTS: usize = 2 * IN_FLIGHT_MAX / BURST + 3;
 

@@ -56,7 +56,7 @@ pub struct HopPlan {
     pub settings: Settings,
     /// The resource limits of each function.
     pub limits: Limits,
-    /// The share of a core that processes share, 1 to 10000; 100 is that of an ordinary process.
+    /// The weight by which processes share a core, 1 to 10000; 100 is the weight of an ordinary process.
     pub weight: u16,
     /// The limit of CPU time, in percent of a core, 1 to 100; `None` sets no limit.
     pub cpu_percent: Option<u8>,
@@ -99,15 +99,15 @@ impl HopPlan {
         self.class != Class::Inline && self.function.contains(':')
     }
 
-    /// Returns the socket to which the operator's processes attach, if they run the function.
+    /// Returns the path of the socket for attached functions; `None` for a hop with another function.
     pub(crate) fn attach_path(&self) -> Option<&Path> {
         self.function.strip_prefix(ATTACHED).map(Path::new)
     }
 
-    /// Returns whether the functions of this hop, which are of a kind, can be kept, with their state, for another plan.
+    /// Returns whether the functions of this hop, which are of this kind, can run for another plan and keep their state.
     pub(crate) fn has_same_function(&self, kind: &Kind, other: &HopPlan) -> bool {
         let own_settings = |plan: &HopPlan| match kind.shared {
-            // The value for them is replaced in the functions.
+            // For other settings of the shared value, the functions get another value.
             Some(shared) => shared.others(&plan.settings),
             None => plan.settings.clone(),
         };
@@ -145,8 +145,8 @@ pub struct ChainPlan {
 }
 
 impl ChainPlan {
-    /// Returns the packets that reach the same lane. Functions are found by name only, because none in a file needs more than
-    /// flows.
+    /// Returns the packets that reach the same lane. Only built-in functions are asked: those of files and processes always
+    /// have [`Spread::Flow`].
     pub(crate) fn lane_spread(&self, catalogue: &Catalogue) -> Spread {
         let needs_addresses = |hop: &HopPlan| {
             let mut kinds = catalogue.kinds().iter();

@@ -19,7 +19,7 @@ use millrace_types::{Duration, Time};
 
 /// The time that exporters have to take a value before functions get it all the same.
 const EXPORTERS: Duration = Duration::from_secs(1);
-/// The pause after which files of a value that could not be compiled are compared.
+/// The interval at which the files are checked for changes after a compilation has failed.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The state of a hop's shared value, for operators.

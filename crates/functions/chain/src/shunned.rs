@@ -17,7 +17,7 @@ const SETS_PER_TICK: usize = 256;
 
 /// Offset of the first tag control information in a frame.
 const TAGS: usize = 14;
-/// The identifier in it (IEEE 802.1Q, section 9.6).
+/// The bits of the VLAN identifier in a tag control information (IEEE 802.1Q-2018, section 9.6).
 const VLAN_ID: u16 = 0xfff;
 /// A bit that distinguishes the identifier 0 from no tag.
 const TAGGED: u16 = 0x1000;
@@ -62,8 +62,8 @@ impl Hash for Key {
 }
 
 impl Key {
-    /// Returns the key of a packet, and true if the packet opens a TCP connection; `None` for packets that the function always gets: those that are not IP, later
-    /// fragments, and packets with more tags.
+    /// Returns the key of a packet, and true if the packet opens a TCP connection. `None` for packets that the function always
+    /// gets: packets that are not IP, later fragments, and packets with more tags.
     #[inline]
     fn of(packet: &dyn Buffer) -> Option<(Key, bool)> {
         let head = packet.head();

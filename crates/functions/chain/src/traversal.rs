@@ -238,8 +238,8 @@ impl<P: Packet> Traversal<'_, P> {
         }
     }
 
-    /// Carries out the effects of a function in a process on packets of `burst`, which it has just returned. `shuns` has a bit
-    /// for each packet whose flow it may shun. Passes its messages on.
+    /// Carries out the effects of a process on the packets of `burst`, which the process has just returned, and passes its
+    /// messages on. `shuns` has a bit for each packet whose flow the process may shun.
     #[cold]
     pub(crate) fn collect(&mut self, at: usize, instance: usize, burst: &Burst<P>, shuns: Packets) {
         let Runner::Remote(remote) = &mut self.hops[at].instances[instance].runner else {

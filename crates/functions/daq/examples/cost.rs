@@ -4,8 +4,8 @@
 //! ```text
 //! cargo run --release -p millrace-daq --example cost
 //! ```
-//! It prints a JSON line for each case: the nanoseconds of a packet from the entry of the chain to its end, as the median of seven
-//! runs, which alternate with those of the case that it is compared with; and the gate, where there is one. Processes are this
+//! It prints a JSON line for each case: the nanoseconds of a packet from the entry of the chain to its end, and the gate, where
+//! there is one. A figure is the median of seven runs, which alternate with the runs of the cases beside it. Processes run this
 //! program, without the filter of system calls that `millrace-nf` has.
 
 #![allow(clippy::print_stdout)]

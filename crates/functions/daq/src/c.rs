@@ -40,7 +40,7 @@ pub(crate) const UNKNOWN: i32 = -1;
 /// The link type Ethernet (`DLT_EN10MB`).
 pub(crate) const ETHERNET: c_int = 1;
 
-/// Interrupts are seen this soon while no packet comes.
+/// The sleep between two polls while no packet arrives. An interrupt is noticed within this time.
 pub(crate) const POLL: Duration = Duration::from_micros(50);
 /// Empty polls before the first sleep.
 pub(crate) const SPINS: u32 = 64;

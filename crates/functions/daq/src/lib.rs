@@ -28,9 +28,9 @@ pub enum SnortVerdict {
     Block,
     /// The packet goes on with the bytes that Snort has changed.
     Replace,
-    /// The packet goes on, and Snort does not see its flow again.
+    /// The packet and later packets of its flow go on; Snort does not see the later ones.
     Whitelist,
-    /// The packet is dropped, and so is its flow, without Snort.
+    /// The packet and later packets of its flow are dropped; Snort does not see the later ones.
     Blacklist,
     /// As `Whitelist`.
     Ignore,

@@ -50,7 +50,7 @@ pub struct Options {
     pub instance: Option<u32>,
     /// The idle time of shunned flows.
     pub shun_idle: Duration,
-    /// A packet that is to be retried a second time passes; else it is dropped.
+    /// A packet with a second verdict `Retry` passes; else it is dropped.
     pub retry_passes: bool,
     /// Verdicts change what happens to packets; else all pass (passive mode).
     pub is_inline: bool,

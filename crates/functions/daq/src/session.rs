@@ -174,7 +174,7 @@ impl Session {
         }
     }
 
-    /// Answers a packet with a verdict. The switch sees it after [`flush`](Session::flush). Replaced bytes are those in place:
+    /// Answers a packet with a verdict. The switch sees it after [`flush`](Session::flush). Snort replaces bytes in place, so
     /// the length of a packet cannot change.
     pub fn finish(&mut self, packet: &Packet, verdict: SnortVerdict) {
         self.counters.add(FIRST_VERDICT + verdict as usize, 1);

@@ -47,7 +47,7 @@ pub(crate) struct Inspector {
     packets: u64,
 }
 
-/// The numbers of functions in this process, by which flow numbers of lanes differ.
+/// The number of functions created in this process. It distinguishes the flow numbers of different lanes.
 static INSTANCES: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
 
 impl Inspector {
@@ -282,7 +282,7 @@ impl Function for Inspector {
     fn shun_ended(&mut self, flow: &ShunnedFlow) {
         let end = |end: Endpoint| (end.ip(), end.port);
         let ends = [end(flow.flow.source), end(flow.flow.destination)];
-        // The time of the last packet is not known: the flow ends by its own time after this call.
+        // The time of the last packet is not known: the time-out of the flow starts with this call.
         self.engine
             .unshun(ends, flow.flow.proto, flow.packets, flow.bytes);
     }

@@ -9,11 +9,11 @@
 use millrace_ips_engine::Overload;
 use millrace_types::{Duration, Time};
 
-/// Fill levels, of 255, from which on a level above the first holds.
+/// The fill levels, from 0 to 255, at which the levels 1, 2 and 3 of overload begin.
 const UP: [u8; 3] = [191, 217, 242];
-/// The fill level below which a level ends.
+/// The fill level below which the level of overload falls.
 const DOWN: u8 = 64;
-/// The time below that level after which one level ends.
+/// The time below [`DOWN`] after which the level of overload falls by one.
 const CALM: Duration = Duration::from_secs(1);
 
 /// The state of overload of one function.

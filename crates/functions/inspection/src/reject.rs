@@ -159,7 +159,7 @@ fn reset(frame: &[u8], size: usize, layers: &Layers, to: To) -> Option<Answer> {
     let next = seq.wrapping_add(data).wrapping_add(controls);
     let (ends, ports, seq, ack, bits) = match to {
         To::Source => {
-            // Acceptable to a synchronised end by its sequence number, to another one by its acknowledgment.
+            // An end in a synchronised state accepts the reset by its sequence number, an end in SYN-SENT by its acknowledgment.
             let (seq, bits) = match bits & flags::ACK != 0 {
                 true => (ack, flags::RST | flags::ACK),
                 false => (0, flags::RST | flags::ACK),
@@ -194,8 +194,8 @@ fn reset(frame: &[u8], size: usize, layers: &Layers, to: To) -> Option<Answer> {
     Some(out)
 }
 
-/// Returns the offset behind the last byte of the IP packet in a frame, as the IP header gives it: padding follows, and the frame may
-/// end before it.
+/// Returns the offset in a frame at which the IP packet ends by the length in its header. Padding may follow, and the first
+/// segment may end before this offset.
 fn ip_end(frame: &[u8], layers: &Layers) -> Option<usize> {
     let start = layers.l3_offset();
     let ip = frame.get(start..)?;

@@ -28,7 +28,7 @@ pub const LIBRARY: Loader = Loader {
     load: library::load,
 };
 
-/// `library:PATH` of any owner, for a process that the function cannot harm others with.
+/// `library:PATH` of any owner, for a process in which the function cannot harm other processes.
 pub const ANY_LIBRARY: Loader = Loader {
     prefix: "library",
     load: library::load_any,

@@ -103,8 +103,8 @@ unsafe impl Sync for RawKind {}
 
 /// Returns the kind of function that a file holds, if no user but root and that of this process can change it.
 ///
-/// The file is loaded by the descriptor that was checked. That stays open, because the loader of shared objects takes an
-/// equal name (`/proc/self/fd/N`) for the object that it has loaded by it before.
+/// The file is loaded by the descriptor that was checked. The descriptor stays open: the dynamic linker identifies objects by
+/// name (`/proc/self/fd/N`), and would take another file with the same number for this one.
 pub(crate) fn load(path: &Path) -> Result<&'static Kind, String> {
     let open = |path: &Path| open_trusted(path).map_err(|error| error.to_string());
     TRUSTED.find(path, open, |file, _| {

@@ -10,8 +10,8 @@
 //!     │  (end of either side closes)    │
 //! ```
 //!
-//! The connection stays open as long as the function is attached. Its end tells the switch at once that the process ended, and
-//! the process that the switch ended or detached it. A process that attaches again gets a new window.
+//! The connection stays open as long as the function is attached. When it closes, the switch knows at once that the process has
+//! ended, or the process knows that the switch has ended or detached it. A process that attaches again gets a new window.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};

@@ -115,7 +115,7 @@ impl Effects {
     /// The switch ignores packets without a transport flow. It forgets the flow when a TCP packet opens a new connection with
     /// the same endpoints, and that packet goes to the function. The function must not have rewritten the packet's endpoints.
     pub fn shun(&mut self, packet: usize, action: ShunAction, idle: Duration) {
-        // A function that repeats itself for a packet has its first request.
+        // The list has room for one request for each packet of a burst. Requests beyond that are ignored.
         let _is_full = self.shuns.try_push(Shun { packet, action, idle });
     }
 
@@ -144,7 +144,7 @@ impl Effects {
         self.refused
     }
 
-    /// Counts packets that were not accepted elsewhere.
+    /// Adds packets that were refused elsewhere to those that were not accepted.
     pub fn refuse(&mut self, packets: u64) {
         self.refused = self.refused.saturating_add(packets);
     }

@@ -189,8 +189,8 @@ pub trait Function: Send {
         let _ = flow;
     }
 
-    /// Uses another shared value from now on, and returns the one that it had, or the new one if it has no use for it: the
-    /// control side drops it, because that may take long. It is called between two bursts and should take no longer than one.
+    /// Replaces the shared value. Returns the old value, or `value` itself if the function does not use shared values; the
+    /// control side drops it, because that may take long. It is called between bursts and should take no longer than a burst.
     fn share(&mut self, value: SharedValue) -> Option<SharedValue> {
         Some(value)
     }

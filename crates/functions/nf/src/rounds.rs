@@ -23,7 +23,7 @@ const SLEEP_MIN: Duration = Duration::from_micros(50);
 const SLEEP_MAX: Duration = Duration::from_micros(200);
 /// The longest time that the core is away after a yield if only functions share it.
 const YIELD_MAX: Duration = Duration::from_millis(1);
-/// The time without yields after a longer one.
+/// The time without yields after the core was away for longer than [`YIELD_MAX`].
 const NO_YIELD: Duration = Duration::from_millis(100);
 
 /// One poll.

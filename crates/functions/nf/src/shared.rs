@@ -68,8 +68,8 @@ pub struct SharedKind {
     pub settings: &'static [&'static str],
     /// Reads the files that the settings name, or returns the reason why that fails.
     pub read: fn(&Settings) -> Result<Source, String>,
-    /// Compiles a source, or returns the reason why that fails. The value that it will replace keeps numbers equal which
-    /// functions remember, such as those of flow bits.
+    /// Compiles a source, or returns the reason why that fails. The second argument is the value that the result replaces:
+    /// numbers that functions remember, such as those of flow bits, stay the same.
     pub compile: fn(&[u8], Option<&SharedValue>) -> Result<Compiled, String>,
     /// True if the compilation generates machine code: a process keeps the right to make memory executable then.
     pub generates_code: bool,

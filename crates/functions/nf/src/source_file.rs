@@ -1,4 +1,4 @@
-//! The source of a hop's shared value in memory from which the processes of its functions read it.
+//! Shared memory by which the control side passes the source of a hop's shared value to the processes of its functions.
 //!
 //! The control side has one file for a hop. It writes a source in two steps: the bytes in a thread of its own, and the head
 //! once exporters have the value that was compiled from them. Processes read the file by a descriptor that they opened before
@@ -70,7 +70,7 @@ impl SourceHead {
     }
 }
 
-/// Returns a digest that tells a torn source from a whole one. It does not protect from intent.
+/// Returns a digest that tells a torn source from a whole one. It does not detect deliberate changes.
 fn digest(bytes: &[u8]) -> u64 {
     // FNV-1a over words, with a rotation so that high bits of a word reach low bits of the digest.
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
@@ -83,7 +83,7 @@ fn digest(bytes: &[u8]) -> u64 {
         .fold(digest, |digest, byte| step(digest, (*byte).into()))
 }
 
-/// The control side's end.
+/// The control side's end, which writes sources.
 #[derive(Debug)]
 pub struct SourceFile {
     file: File,
@@ -133,7 +133,7 @@ impl SourceFile {
     }
 }
 
-/// The end of a process.
+/// The end of a function's process, which reads sources.
 #[derive(Debug)]
 pub struct SourceReader {
     file: File,

@@ -1,8 +1,8 @@
 //! A table of state by flow, in memory that is allocated once: an 8-way set-associative hash table with a keyed hash.
 //!
 //! The hash of a key selects a set, so a lookup compares eight keys at most, and entries never move. Eight tags, which are bits
-//! of the hashes, lie side by side: a lookup reads them and usually one entry. A full set evicts its least recently used entry, if
-//! the caller permits that.
+//! of the hashes, lie side by side: a lookup reads the tags and usually one entry. A full set evicts its least recently used
+//! entry, if the caller permits that.
 
 use core::hash::{Hash, Hasher};
 

@@ -78,10 +78,10 @@ names! {
 pub struct Policies([Policy; Cause::ALL.len()]);
 
 impl Policies {
-    /// Returns policies by which nothing passes uninspected. A segment that does not belong to its connection is dropped by
-    /// itself: whoever can send one from outside of the connection could end it otherwise, and a connection that begins later
-    /// with the same endpoints is inspected. New flows are not refused under
-    /// overload, because packets that do not fit are lost before their inspection.
+    /// Returns policies by which nothing passes uninspected. If a segment does not belong to its connection, only
+    /// the segment is dropped: otherwise an attacker who forges one could end the connection. A later connection with the same
+    /// endpoints is inspected. New flows are not refused under overload, because packets beyond the capacity are lost before
+    /// their inspection.
     pub fn closed() -> Policies {
         Policies([Policy::DropFlow; Cause::ALL.len()])
             .with(Cause::InvalidTcp, Policy::DropPacket)

@@ -60,7 +60,7 @@ pub struct Settings {
     pub policies: Policies,
     /// The treatment of encrypted flows.
     pub encryption: Encryption,
-    /// Bytes of a flow without any candidate rule after which it is bypassed under overload.
+    /// Bytes after which a flow without an alert is bypassed under overload.
     pub bypass_size: u64,
     /// Number of the first flow.
     pub first_flow: u64,

@@ -63,9 +63,9 @@ enum Format {
 #[derive(Clone, Copy)]
 struct Interface {
     link: u32,
-    /// The units of its times in a second.
+    /// Units of its times in a second.
     units: u128,
-    /// Seconds that its times are behind 1970.
+    /// Seconds that are added to its times (option `if_tsoffset`).
     offset: u64,
 }
 
@@ -177,7 +177,7 @@ impl CaptureReader {
 
 fn next_of_pcap(reader: &mut PcapReader<Source>) -> Result<Option<CapturedFrame>, PcapError> {
     let header = reader.header();
-    // Captures hold sizes beyond their own limit, so packets are read without checks of it.
+    // Some captures have frames longer than their snapshot length, so frames are read without a check of their size.
     let Some(packet) = reader.next_raw_packet().transpose()? else {
         return Ok(None);
     };

@@ -28,7 +28,7 @@ pub(crate) fn quote(text: &str) -> String {
     format!("{cut:?}…")
 }
 
-/// Returns the text before the value, and true if a `!` precedes it.
+/// Returns true if the text begins with a `!`, and the text behind it.
 pub(crate) fn negation(text: &str) -> (bool, &str) {
     match text.strip_prefix('!') {
         Some(rest) => (true, rest.trim_start()),

@@ -20,8 +20,8 @@
 //! The first test answers for eight positions before it branches: in text, single positions pass too often and too irregularly
 //! to be predicted. The text of one language has few pairs, so what it reads of `T` stays in the L1 cache.
 //!
-//! A window is at most [`TAIL`] bytes before the end of its pattern. A scan of bytes that follow others therefore looks at
-//! the last of those only, and compares patterns with all of them.
+//! A window begins at most [`TAIL`] bytes before the end of its pattern. A scan of new bytes therefore looks for windows only
+//! from [`TAIL`] bytes before them on, and compares patterns with the bytes before that, too.
 //!
 //! The scheme follows "DFC: Accelerating String Pattern Matching for Network Applications" (Choi et al., NSDI 2016),
 //! with a window chosen by rarity in place of the first bytes.

@@ -4,8 +4,8 @@
 //! groups of a switch that was killed are removed by the next one. If this process may not create groups, functions run with
 //! rlimits and niceness only, and `millrace nf list` shows for each limit what enforces it, if anything does.
 //!
-//! **Weights are niceness, not groups.** Functions on one core give it to each other by yielding, and a yield gives the core
-//! only to a process of the same CPU group. Two processes measured that way alternate within 1.6 to 3 µs in one group, and
+//! **Weights are niceness, not groups.** Functions that share a core yield it to each other, and sched_yield(2) gives the core
+//! only to a process of the same CPU group. As measured, two processes take turns within 1.6 to 3 µs in one CPU group, and
 //! within 11 to 20 µs in two. A process therefore gets a CPU group of its own only if it has a hard limit (`cpu_percent`), or
 //! a weight above what niceness permits.
 
@@ -73,7 +73,7 @@ const PERIOD_MICROS: u64 = 10_000;
 const QUOTA_MIN_MICROS: u64 = 1_000;
 /// The weight of an ordinary process in version 1.
 const SHARES: u64 = 1024;
-/// Attempts to remove a group whose process has ended, because the kernel notices that a little later.
+/// Limit of the attempts to remove a group: the kernel removes an ended process from its group a little later.
 const REMOVALS: u32 = 100;
 /// Pause between two attempts.
 const REMOVAL_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
@@ -83,7 +83,7 @@ const PREFIX: &str = "millrace-nf-";
 /// The number of groups created so far.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Groups of version 2 and their weights. Once one of them has a CPU group of its own, all of them have.
+/// Groups of version 2 and their weights: once the CPU controller is enabled for one group, it is enabled for all.
 static WEIGHTS: Mutex<BTreeMap<PathBuf, u16>> = Mutex::new(BTreeMap::new());
 
 /// The group of one process, with a directory in each hierarchy.

@@ -40,13 +40,13 @@ pub(super) fn open(plan: &HopPlan) -> Result<Option<Arc<AttachPoint>>, String> {
     AttachPoint::open(path).map(Some)
 }
 
-/// Checks the settings of an attached function, which has its own: only those of the switch are left.
+/// Checks the settings of a hop with attached functions: only `export` is valid, because each process has its own settings.
 pub(super) fn check(plan: &HopPlan) -> Result<(), SettingError> {
     plan.settings.only(&["export"])
 }
 
-/// Returns the function of a process that waits to become this instance, which is down; `None` if there is none, or the pause
-/// after the last one is not over.
+/// Attaches a waiting process as this instance, which is down. Returns its function; `None` if no process waits, or the pause
+/// after the last process is not over.
 pub(super) fn attach<P: Packet + 'static>(
     point: &AttachPoint,
     number: usize,

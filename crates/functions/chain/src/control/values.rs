@@ -37,14 +37,14 @@ impl HopControl {
         Some(value.status(&processes))
     }
 
-    /// Takes over the shared value of the hop that this one replaces.
+    /// Takes over the shared value of the hop that this hop replaces.
     pub(super) fn take_value(&mut self, old: &mut HopControl) {
         if old.has_value_for(self.kind) {
             self.value = old.value.take();
         }
     }
 
-    /// Begins to compile the shared value for the settings of the plan, unless it is the one in use.
+    /// Begins to compile the shared value for the settings of the plan, unless they are unchanged.
     pub(super) fn set_value(&mut self) {
         let source = self.source.clone();
         match (&mut self.value, self.kind.shared) {
@@ -55,8 +55,8 @@ impl HopControl {
     }
 }
 
-/// Returns the file from which processes of a hop read the source of its value: that of the hop which it replaces, if there is
-/// one. `None` for functions in the worker, and kinds without a value.
+/// Returns the file from which processes of a hop read the source of its value. A hop that replaces another uses the file of
+/// the old hop. `None` for functions in the worker, and for kinds without a value.
 pub(super) fn source_of(
     kind: &Kind,
     plan: &HopPlan,

@@ -30,7 +30,7 @@ static DESCRIBED: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::
 /// The reason that the process gives.
 pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, String> {
     let failed = |error: io::Error| format!("{}: {error}", program.display());
-    // InFlight until the process has ended.
+    // The user id stays in use until the process has ended.
     let user = users::allocate().map_err(|error| error.to_string())?;
     let mut command = command(program, plan, user.as_ref());
     command

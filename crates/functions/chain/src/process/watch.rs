@@ -58,7 +58,7 @@ struct Looked {
 }
 
 impl Process {
-    /// Opens the process of `child`, which nobody has waited for yet: its number is still its own.
+    /// Opens the process of `child`. Nobody has waited for it yet, so no other process can have its number.
     ///
     /// # Errors
     /// The kernel's error: no file descriptor is free, or the kernel is older than Linux 5.3.
@@ -96,7 +96,7 @@ impl Process {
         }
     }
 
-    /// Waits until a process that maps packet memory has ended. Others are of no concern once their connection is closed.
+    /// Waits until a process that maps packet memory has ended. Returns at once for a process that maps none.
     pub(super) fn wait_for_end(&self) {
         let Some(pidfd) = self.pidfd.as_ref().filter(|_| self.maps_packets) else {
             return;
@@ -232,7 +232,7 @@ mod tests {
             return;
         };
         ended.kill();
-        // A signal that kills leads to the end at some time: this one, sent after it, would come too late.
+        // If `kill` sent SIGKILL to this process, SIGTERM would come too late to decide its exit status.
         nix::sys::signal::kill(
             nix::unistd::Pid::from_raw(other.id().try_into().unwrap()),
             nix::sys::signal::Signal::SIGTERM,

@@ -112,8 +112,8 @@ impl<P: Packet> Isolated<P> {
         self.end.take(burst.len());
     }
 
-    /// Gives the packets behind one that cannot be described, `described` having been given before it. Packets that cannot
-    /// be described stay in `burst`.
+    /// Gives the packets of a burst that can be described; the others stay in `burst`. The first `described` packets are
+    /// described already, and the packet behind them cannot be.
     #[cold]
     fn give_some(&mut self, kind: BurstKind, described: usize, burst: &mut Burst<P>) {
         let (mut given, mut refused) = (Burst::new(), Burst::new());
@@ -287,7 +287,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
             };
             let end = &self.end;
             match record.kind {
-                // Without packets there is no pool for one, so it waits for the next packet.
+                // Both need a packet of the burst: its pool for the new packet, or its flow. Without one they wait.
                 RecordKind::Send(_) | RecordKind::Shun(..) if packets == 0 || record.after > taken => break,
                 RecordKind::Send(direction) => {
                     effects.send_with(direction, record.size, |to| end.copy_record(&record, to));

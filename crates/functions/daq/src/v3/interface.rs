@@ -173,7 +173,7 @@ pub struct Module {
     pub get_snaplen: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub get_capabilities: unsafe extern "C" fn(*mut c_void) -> u32,
     pub get_datalink_type: unsafe extern "C" fn(*mut c_void) -> c_int,
-    /// Null: nothing is reloaded. So are the next two.
+    /// Null, like the next two fields: the module reloads no configuration.
     pub config_load: *const c_void,
     pub config_swap: *const c_void,
     pub config_free: *const c_void,

@@ -36,7 +36,7 @@
 //! * Stores become visible in order, and a store to a line of the other core delays those behind it. The processor fetches
 //!   the lines of pending stores (about 64) in parallel. The switch therefore describes a burst with one store for each
 //!   packet and nothing in between, which takes a third of the time. `prefetchw` helps less, and only shortly before the
-//!   store. Non-temporal stores cost the same at any distance, but more than these between near cores.
+//!   store. Non-temporal stores cost the same between any two cores; between near cores ordinary stores cost less.
 //!
 //! # Trust
 //! The function trusts the switch. The switch trusts nothing: a `done` that decreases or exceeds `given` is a
@@ -69,19 +69,19 @@ mod at {
     pub(super) const SLOT_SIZE: usize = 16;
     /// A number other than zero tells the function to end.
     pub(super) const STOP: usize = 24;
-    /// The switch writes it.
+    /// Packets given, which the switch counts.
     pub(super) const GIVEN: usize = 128;
-    /// The switch's counter of notices.
+    /// Notices that the switch has written.
     pub(super) const NOTICES_WRITTEN: usize = 136;
-    /// The switch's counter of bytes of records.
+    /// Bytes of records that the switch has read.
     pub(super) const RECORDS_READ: usize = 144;
     /// The fill level of the chain's entry, from 0 to 255.
     pub(super) const LOAD: usize = 152;
-    /// The function writes it.
+    /// Packets done, which the function counts.
     pub(super) const DONE: usize = 256;
-    /// The function's counter of bytes of records. The switch reads it with `DONE`, in the same line.
+    /// Bytes of records that the function has written. The switch reads the number with `DONE`, in the same line.
     pub(super) const RECORDS_WRITTEN: usize = 264;
-    /// The function's counter of notices.
+    /// Notices that the function has read.
     pub(super) const NOTICES_READ: usize = 320;
     /// Packets that the function could not send.
     pub(super) const REFUSED: usize = 328;

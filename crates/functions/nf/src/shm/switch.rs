@@ -251,9 +251,8 @@ impl SwitchEnd {
         true
     }
 
-    /// Prefetches the lines that the next `packets` packets will be written to, of a burst at most. The caller does this
-    /// shortly before: earlier, the hardware prefetcher of the function's core takes the lines back, as they follow those
-    /// that it reads.
+    /// Prefetches the lines for the next `packets` packets, a burst at most. The caller does this shortly before it writes
+    /// them: the hardware prefetcher of the function's core reads ahead, and takes lines back that are prefetched earlier.
     #[inline]
     pub fn expect(&self, packets: usize) {
         for line in self.layout.descriptor_lines(self.given, packets) {

@@ -95,7 +95,7 @@ impl Unordered {
         };
         self.received += 1;
         let Some(bytes) = bytes else {
-            // The switch gives no such packet. An answer keeps the others going.
+            // The switch gives no such packet. An answer keeps the answers behind it from waiting.
             self.answer_raw(number, (start, head_size), Verdict::Drop);
             return None;
         };

@@ -74,8 +74,8 @@ fn is_right(block: &[u8]) -> bool {
         .is_some_and(|(data, sum)| crc(data) == u16::from_le_bytes(*sum))
 }
 
-/// Returns group and variation of the object headers that need no knowledge of the objects: those of requests without
-/// data, and the first of other fragments.
+/// Returns group and variation of the object headers that can be found without the sizes of objects: all of a fragment
+/// without object data (`has_data` is false), else only the first.
 fn objects(mut data: &[u8], has_data: bool) -> Vec<(u8, u8)> {
     let mut found = Vec::new();
     while let [group, variation, qualifier, rest @ ..] = data

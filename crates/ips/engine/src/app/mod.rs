@@ -65,7 +65,7 @@ pub struct AppSettings {
     pub attachment_minimum: usize,
     /// True if files are hashed.
     pub hashes_files: bool,
-    /// True in the path: what is forwarded must have been inspected.
+    /// True in mode `ips`: bytes are inspected before they are forwarded.
     pub is_inline: bool,
 }
 
@@ -95,7 +95,7 @@ impl AppSettings {
         }
     }
 
-    /// Returns the settings for the path: what is forwarded is inspected at once.
+    /// Returns the settings for mode `ips`: bytes are inspected before they are forwarded, so buffers need no minimum.
     pub fn inline(self) -> AppSettings {
         AppSettings {
             request_body_minimum: 0,
@@ -141,7 +141,7 @@ pub struct AppState {
     pub is_encrypted: bool,
     /// True once a strict parser refused the bytes: in line the flow is dropped.
     pub has_failed: bool,
-    /// A direction whose bytes were parsed with a packet of the other one, because that told the protocol.
+    /// The direction whose waiting bytes were parsed because a packet of the other direction told the protocol.
     pub(crate) caught_up: Option<Direction>,
     /// Connections that the flow announces, until the engine takes them.
     pub expected: Vec<Expectation>,
@@ -353,7 +353,7 @@ impl AppState {
         self.mode = Mode::Done;
     }
 
-    /// Starts the parser of a protocol, which `direction` told, with the bytes that waited.
+    /// Starts the parser of a protocol that the bytes of `direction` told, with the bytes that waited.
     fn begin(
         &mut self,
         key: &FlowKey,

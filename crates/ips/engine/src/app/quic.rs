@@ -36,8 +36,8 @@ impl Parser for Quic {
     fn data(&mut self, chunk: StreamChunk<'_>, _out: &mut Transactions) -> Outcome {
         let version = chunk.bytes.first().and_then(|_| google_version(chunk.bytes));
         match version {
-            // The reference was observed to drop flows of Q024 and Q033 in line, and none of later versions; these have been out of
-            // use since 2017.
+            // The reference was observed to drop flows of Q024 and Q033 in mode `ips`, and none of later versions. Q024 and
+            // Q033 have been out of use since 2017.
             Some(version) if version < WITHOUT_PRIVATE_FLAGS => Outcome::Failed,
             _ => Outcome::Continue,
         }

@@ -1,4 +1,4 @@
-//! Fields of transactions for the records of EVE, of which rules have no buffers.
+//! Fields of transactions for EVE records, and for conditions of rules that compare a value instead of a buffer.
 
 use crate::app::heap::{Heap, flat, heap};
 

@@ -101,14 +101,14 @@ pub struct Transaction {
     text: Vec<u8>,
 }
 
-/// For sets of buffers, the part of a list of stored buffers in which all of them are: its first and its last index.
+/// The first and the last index of each set of buffers in a list of stored buffers. A search reads only that part of the list.
 #[derive(Debug, Clone, Copy)]
 struct Places([[u8; 2]; Places::SETS]);
 
 impl Places {
     /// A power of two. Buffers of one protocol follow each other, so that few share a set.
     const SETS: usize = 32;
-    /// This index stands for all from it on.
+    /// The index that stands for itself and all higher ones.
     const REST: u8 = u8::MAX;
     const EMPTY: Places = Places([[Places::REST, 0]; Places::SETS]);
 
@@ -273,7 +273,7 @@ impl Transaction {
         }
     }
 
-    /// Replaces the bytes of the only instance of a buffer, or publishes it: those of another buffer, and what `write` appends.
+    /// Replaces or publishes the only instance of a buffer. Its bytes are those of the buffer `first`, then what `write` appends.
     pub(super) fn compose(
         &mut self,
         buffer: Buffer,
@@ -316,7 +316,7 @@ impl Transaction {
         let stored = &mut self.stored[index];
         let is_longer = bytes.starts_with(stored.bytes.of(&self.text));
         self.replaced[stored.direction.index()] += u32::from(!is_longer);
-        // The bytes before stay in the text: they are as many as the buffer had when it was published.
+        // The text keeps the bytes with which the buffer was published.
         stored.bytes = Piece::Own(bytes);
     }
 

@@ -29,7 +29,7 @@ impl Header {
         if let Some(header) = packet.ip.fragment_header {
             let at = ipv6::SIZE + header.at;
             bytes.drain(at..(at + FragmentHeader::SIZE).min(bytes.len()));
-            // The header before names the first header of the data.
+            // The header before the fragment header now names the first header of the data.
             let named_at = header.named_at.map_or(6, |at| ipv6::SIZE + at);
             if let Some(next_header) = bytes.get_mut(named_at) {
                 *next_header = header.next_header.0;
@@ -48,7 +48,7 @@ impl Header {
             IpVersion::V4 => {
                 let size = u16::try_from(size).unwrap_or(u16::MAX);
                 whole[2..4].copy_from_slice(&size.to_be_bytes());
-                // The bits stay but for "more fragments" and the offset.
+                // The reserved bit and "don't fragment" stay; "more fragments" and the offset become 0.
                 whole[6] &= 0xc0;
                 whole[7] = 0;
                 let (header, rest) = whole.split_at_mut(ipv4::MIN_SIZE);

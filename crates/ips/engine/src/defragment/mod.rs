@@ -18,7 +18,7 @@ use crate::hash::Seed;
 use crate::packet::{IpVersion, Packet};
 use crate::pieces::{OverlapPolicy, Pieces};
 
-/// Largest size of an IP packet without its first header, in bytes.
+/// Largest size of a reassembled packet in bytes: in IPv4 with its header, in IPv6 of the data of its fragments.
 const DATA_MAX: u64 = 65_535;
 /// Memory of a packet without pieces, in bytes: an estimate that is charged to the pool.
 const TRACKER_SIZE: usize = 256;

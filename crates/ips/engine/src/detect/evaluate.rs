@@ -116,7 +116,7 @@ fn refers_back(operations: &[Operation]) -> bool {
     false
 }
 
-/// Returns the first and the last offset between which a content lies, or none if it does not fit.
+/// Returns the first offset of the range in which a content must lie, and its end; none if the content does not fit into it.
 pub(super) fn bounds(
     content: &ContentTest,
     subject: &Subject<'_>,

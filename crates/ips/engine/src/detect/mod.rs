@@ -52,9 +52,9 @@ pub struct FlowState {
     pub bits: FlowBits,
     /// Rules that are evaluated once for each direction and raised an alert, by direction.
     raised: [Vec<u32>; 2],
-    /// Hits of the prefilter: rule and offset in the stream behind the window in which it was found, by direction.
+    /// Hits of the prefilter, by direction: the rule, and the offset in the stream at which the window of the hit ends.
     pending: [Vec<(u32, u64)>; 2],
-    /// The generation of the rule set that the numbers of rules are of.
+    /// The generation of the rule set to which the indexes of rules belong.
     generation: u64,
 }
 

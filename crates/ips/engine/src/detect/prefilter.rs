@@ -45,7 +45,7 @@ impl Class {
     }
 }
 
-/// Rules by the pattern or the name of which one must be there.
+/// Rules by their pattern or name: a rule is a candidate only where its pattern or name occurs.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     scanner: Option<Box<dyn Scanner>>,

@@ -36,7 +36,7 @@ pub(super) struct Rates {
     counters: HashMap<Key, Counter>,
     /// Largest number of counters that are kept at a time.
     limit: usize,
-    /// Number of counters that were lost because there was no room.
+    /// Number of times that all counters were lost because there was no room.
     pub(super) lost: u64,
 }
 
@@ -96,7 +96,7 @@ impl Rates {
     /// Returns the counter of a key with an interval that contains the time of the packet, its count raised by one.
     fn count(&mut self, key: Key, rate: &Rate, now: Time) -> &mut Counter {
         if self.counters.len() >= self.limit && !self.counters.contains_key(&key) {
-            // The window of most counters is over; what is not makes room, too, and is counted.
+            // Counters whose interval is over make room. If there is none, all counters are removed, and that is counted.
             let before = self.counters.len();
             self.counters.retain(|_, counter| {
                 now.nanos() < counter.start.nanos().saturating_add(seconds(rate.seconds))
@@ -113,7 +113,7 @@ impl Rates {
         });
         let interval = seconds(rate.seconds);
         let is_over = now.nanos() >= counter.start.nanos().saturating_add(interval);
-        // A capture that is read behind a later one begins new intervals; packets that changed places do not.
+        // An old capture that is read after a newer one begins new intervals; reordered packets do not.
         let is_before = now.nanos().saturating_add(interval) < counter.start.nanos();
         if is_over || is_before {
             counter.start = now;

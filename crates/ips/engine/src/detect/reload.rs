@@ -63,7 +63,7 @@ impl Numbers {
     }
 }
 
-/// Renumbers the rules that a flow remembers. A flow that slept through a set forgets them.
+/// Renumbers the rules that a flow remembers. A flow that had no packet while the previous set was in use forgets them.
 #[cold]
 pub(super) fn renumber(flow: &mut Flow, numbers: &Numbers) {
     let is_next = flow.detect.generation + 1 == numbers.generation;

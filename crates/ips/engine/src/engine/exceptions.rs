@@ -106,7 +106,7 @@ impl Engine {
     }
 
     /// Applies the policy of a cause, and returns its decision about the packet; `None` if the packet is inspected as far as
-    /// possible. Beside the path nothing is decided.
+    /// possible, and always in mode `ids`.
     pub(super) fn exception(
         &mut self,
         cause: Cause,
@@ -145,8 +145,8 @@ impl Engine {
         }
     }
 
-    /// Ends the inspection of a flow that is encrypted, or of a large one that was never suspicious while there is too much
-    /// work, if the settings ask for it.
+    /// Ends the inspection of a flow that is encrypted, if the settings ask for it, and under overload that of a large flow
+    /// without an alert.
     pub(super) fn bypass(&self, flow: &mut Flow) {
         if flow.verdict != FlowVerdict::None {
             return;

@@ -189,7 +189,7 @@ impl Engine {
                     && flow.state == FlowState::Closed
                     && flow.verdict != FlowVerdict::Drop
                     && !repeats_syn(packet, &flow, tuple);
-            // A SYN that repeats an old one may begin a connection, too, as the answer to it shows.
+            // A repeated SYN may begin a new connection, too; the server's answer to the SYN shows that.
             let depth = self.tcp.depth;
             again = match (&flow.tcp, &packet.tcp) {
                 (Some(session), Some(tcp)) if !tuple.is_from_client(&flow.key) && !is_quoted => {

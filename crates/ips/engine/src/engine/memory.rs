@@ -4,7 +4,7 @@
 //!  full ─▶ memory kept for later flows ─▶ the parser of the flow that holds most, among 1,024 and this one ─▶ policy
 //! ```
 //!
-//! The pool is within its limit after each packet: before it the pool was, and this packet's flow is the last to give up.
+//! The pool is within its limit after each packet: only the flow of the packet grows, and it is the last to give up.
 
 use super::Engine;
 use crate::event::Events;

@@ -24,14 +24,14 @@ use crate::verdict::{Action, DropReason, Verdict};
 use flows::Decided;
 use inspect::rejection;
 
-/// Slots that are searched, and flows that end, between frames.
+/// Slots that one search covers, and flows that end, in one call of [`Engine::expire_some`].
 const EXPIRY_SCAN: usize = 1024;
 const EXPIRED_AT_ONCE: usize = 64;
 
 /// The share of a pool that is kept for later flows: one part in this many.
 const SPARE_PART: usize = 8;
 
-/// Buffers of streams that are kept for others, and the size limit of one in bytes.
+/// Number of buffers of ended streams that are kept for new streams, and the size limit of each in bytes.
 const BUFFERS: usize = 1024;
 const BUFFER_SIZE: usize = 16 << 10;
 
@@ -87,7 +87,7 @@ pub struct Engine {
     segment_bytes: usize,
     /// Memory of the parsers and the detection of all flows in bytes.
     parser_bytes: usize,
-    /// Buffers of streams that ended, for others, and their memory in bytes.
+    /// Buffers of ended streams, for new streams, and their memory in bytes.
     buffers: Vec<Vec<u8>>,
     buffer_bytes: usize,
     overload: Overload,
@@ -243,7 +243,7 @@ impl Engine {
         }
     }
 
-    /// Returns `verdict` in mode `ips`; beside the path nothing is dropped.
+    /// Returns `verdict` in mode `ips`, and [`Verdict::Pass`] in mode `ids`.
     fn inline(&self, verdict: Verdict) -> Verdict {
         match self.settings.mode {
             Mode::Ips => verdict,
@@ -313,7 +313,7 @@ impl Engine {
                 vlans,
             };
             let inner = self.packet(rules, &mut whole, network, context, out);
-            // The fragments went before; dropping the last one is enough.
+            // The other fragments are forwarded already; without the last one the receiver cannot assemble the packet.
             return verdict.max(inner.without_rewriting());
         }
         if let Some(network) = inside {

@@ -76,7 +76,7 @@ impl Engine {
             }
         };
         let (app, key) = (&mut flow.app, &flow.key);
-        // The sender of the segment that closes the connection sends nothing more: the rest is not waited for.
+        // After the segment that closes the connection its sender sends nothing more, so missing data are not waited for.
         let is_last = session.is_closing() && tcp.flags & (flags::FIN | flags::RST) != 0;
         for side in Direction::BOTH {
             // In mode `ids` data are inspected with a packet of their receiver, even if they were acknowledged before.

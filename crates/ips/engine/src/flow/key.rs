@@ -154,7 +154,7 @@ impl Tuple {
         (self.vlans[1] == 0).then_some(words)
     }
 
-    /// Returns protocol and encapsulations, above the 48 bits of an end.
+    /// Returns the protocol in bits 48 to 55, and the number of encapsulations in bits 56 to 63.
     #[inline]
     fn outside(&self) -> u64 {
         u64::from(self.protocol) << 48 | u64::from(self.tunnel_depth) << 56

@@ -117,7 +117,7 @@ impl Age {
     }
 }
 
-/// Returns the unit of about a second in which a time is.
+/// Returns a time in units of 2^30 ns, about a second; always less than [`NEVER`].
 fn unit(time: Time) -> Deadline {
     const SHIFT: u32 = 30;
     Deadline::try_from(time.nanos() >> SHIFT).map_or(NEVER - 1, |unit| unit.min(NEVER - 1))
@@ -333,8 +333,8 @@ impl FlowTable {
         }
     }
 
-    /// Returns the flow whose parser holds most memory among some, and that memory in bytes, in units of [`PARSER_UNIT`]. The
-    /// search ends at the first flow that holds much.
+    /// Returns the flow whose parser holds most memory among the next [`LARGEST_SCAN`] slots, and that memory in bytes, rounded
+    /// up to [`PARSER_UNIT`]. The search ends at the first parser that holds [`MUCH`].
     pub(crate) fn largest(&mut self) -> Option<(FlowIndex, usize)> {
         let len = self.ages.len();
         let mut found: Option<(FlowIndex, u16)> = None;
@@ -393,7 +393,7 @@ impl FlowTable {
         self.expire_one_by_one(now, budget)
     }
 
-    /// As [`FlowTable::expire`], for slots of which some have a deadline that is over, or that are at both ends of the table.
+    /// As [`FlowTable::expire`], for slots with deadlines that are over, and where the search passes the end of the table.
     #[cold]
     fn expire_one_by_one(&mut self, now: Time, budget: usize) -> Option<Box<Flow>> {
         let (len, unit) = (self.deadlines.len(), unit(now));
@@ -455,7 +455,7 @@ impl FlowTable {
         (victim.0, FlowIndex(victim.1))
     }
 
-    /// Removes the flow that can be spared most among some.
+    /// Removes the flow that is evicted first among the next [`CANDIDATES`] slots.
     fn evict_any(&mut self) -> Option<Box<Flow>> {
         let len = self.slots.len();
         let victim = self.victim()?;
@@ -464,7 +464,7 @@ impl FlowTable {
         self.remove(FlowIndex(victim as u32))
     }
 
-    /// Returns the index of the flow that can be spared most among some.
+    /// Returns the index of the flow that is evicted first among the next [`CANDIDATES`] slots.
     fn victim(&self) -> Option<usize> {
         let len = self.ages.len();
         let candidates = (0..CANDIDATES.min(len)).map(|step| (self.sweep + step) % len);

@@ -5,7 +5,7 @@ use millrace_wire::IpProto;
 
 use super::{Flow, FlowState, FlowVerdict};
 
-/// The time after which a flow whose packets are not seen here ends, if nobody reports its end.
+/// The time-out of a shunned flow, whose packets the engine does not see, if the switch never reports the end of the shun.
 const SHUNNED: Duration = Duration::from_secs(3600);
 
 /// Times of one protocol.

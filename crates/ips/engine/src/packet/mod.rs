@@ -354,7 +354,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Returns true if the payload is not inspected: it is of a packet inside, or encrypted.
+    /// Returns true if the payload is not inspected, because it is another packet or encrypted.
     pub fn hides_payload(&self) -> bool {
         self.is_tunnel || self.is_encrypted
     }

@@ -15,7 +15,7 @@ const PPP: EtherType = EtherType(0x880b);
 const ERSPAN: EtherType = EtherType(0x88be);
 const ERSPAN_III: EtherType = EtherType(0x22eb);
 
-/// The tunnels that are decoded; those over UDP each by its port, of which 0 turns a tunnel off.
+/// The tunnels that are decoded. A tunnel over UDP is recognised by its port; port 0 turns it off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tunnels {
     /// Teredo (RFC 4380), at either port.
@@ -126,7 +126,7 @@ fn gre(bytes: &[u8], has_erspan_iii: bool) -> Option<(Next, usize)> {
     })
 }
 
-/// Returns the header that follows the UDP header and the size of what is before it in the payload.
+/// Returns the type of the first header inside a tunnel over UDP, and its offset in the UDP payload.
 fn udp(packet: &Packet<'_>, tunnels: &Tunnels) -> Option<(Next, usize)> {
     let (src, dst) = packet.ports?;
     let is = |port: u16, tunnel: u16| tunnel != 0 && port == tunnel;

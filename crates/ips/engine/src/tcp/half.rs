@@ -95,8 +95,8 @@ impl Half {
         self.choose(syn);
     }
 
-    /// Applies the acknowledgment of a SYN. Returns false if it is of no SYN of this end; `reach` is how far past the SYN
-    /// it may be, in bytes.
+    /// Applies the acknowledgment of a SYN. Returns false if `ack` acknowledges no SYN of this end; `reach` is the number of
+    /// data bytes behind the SYN that it may acknowledge, too.
     pub(super) fn acknowledge_syn(&mut self, ack: u32, reach: u32) -> bool {
         if self.is_syn_acked {
             return true;

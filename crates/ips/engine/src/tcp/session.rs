@@ -1,4 +1,4 @@
-//! The state of a connection, as somebody between both ends sees it (RFC 9293, section 3.3.2).
+//! The state of a connection, as an observer between both ends sees it (RFC 9293, section 3.3.2).
 //!
 //! ```text
 //!   SYN of each end seen and acknowledged        FIN of both ends, or RST
@@ -61,7 +61,7 @@ impl Session {
         })
     }
 
-    /// Returns true if the connection has ended and is sent again: a SYN of the client repeated the one that began it.
+    /// Returns true if the client has repeated the SYN of the connection after the end of the connection.
     pub(crate) fn is_repeated(&self) -> bool {
         self.is_repeated
     }
@@ -72,8 +72,8 @@ impl Session {
         client.is_some_and(|stream| stream.first_seq() == tcp.seq.wrapping_add(1))
     }
 
-    /// Returns the connection that a repeated SYN began, if this segment shows that it is another one: the server answers with
-    /// another sequence number.
+    /// Returns a new connection, if this segment shows that the repeated SYN began one: the server answers with another initial
+    /// sequence number.
     pub(crate) fn other_connection(&self, tcp: &TcpHeader<'_>, depth: u64) -> Option<Box<Session>> {
         let server = self.stream(Direction::ToClient);
         let is_answer = self.is_repeated && tcp.has(flags::SYN | flags::ACK) && tcp.flags & flags::RST == 0;

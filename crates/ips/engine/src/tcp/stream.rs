@@ -14,9 +14,9 @@ use crate::settings::Mode;
 
 use super::{Direction, StreamChunk, StreamWindow, TcpSettings};
 
-/// Bytes that are kept before the bytes that were inspected.
+/// Number of inspected bytes that are kept before the new ones.
 pub(crate) const LOOK_BACK: usize = 2619;
-/// Those of them that mode `ids` inspects again with a chunk.
+/// Number of inspected bytes that mode `ids` inspects again with a chunk.
 const CHUNK_LOOK_BACK: usize = 2560;
 
 /// One direction of a connection.
@@ -44,7 +44,7 @@ pub struct Stream {
     staged: usize,
     /// Offset up to which raw inspection came.
     inspected: u64,
-    /// Offset of the message that raw inspection is in, as far as the parser told; in mode `ids` windows begin behind it.
+    /// Offset at which the current message begins, as far as the parser told; in mode `ids` no window begins before it.
     message: u64,
     /// Bytes that were lost directly before `next`, and not yet reported.
     gap: u64,

@@ -288,7 +288,7 @@ fn beside_the_path_the_policy_of_the_host_decides() {
 
 #[test]
 fn split_handshake_and_simultaneous_open_establish_a_connection() {
-    // Simultaneous open (RFC 9293, figure 8).
+    // Simultaneous open (RFC 9293, section 3.5, figure 7).
     let mut bed = TestBed::new(Mode::Ips);
     bed.send(ToServer, SYN, CLIENT, 0, b"").unwrap();
     bed.send(ToClient, SYN, SERVER, 0, b"").unwrap();

@@ -11,16 +11,16 @@ use crate::flow::Direction;
 
 /// Largest number of headers of a message; later ones are not looked at.
 pub(super) const HEADERS_PER_MESSAGE: usize = 1024;
-/// Number of headers from which names are found by their hashes: a block has room for 65,000 lines, and each would be compared
-/// with a thousand names.
+/// Number of headers from which on names are found by their hashes. A block has room for 65,000 lines, each of which would
+/// otherwise be compared with a thousand names.
 const INDEXED: usize = 32;
 /// Number of headers for which memory is taken at once.
 const USUAL: usize = 12;
 /// Largest number of times that repetitions of headers are joined in a message.
 const REPETITIONS: usize = 64;
 
-/// One header, with folded lines joined and repetitions appended. Its bytes are in the text of [`Headers`], as long as they are
-/// as they came.
+/// One header, with folded lines joined and repetitions appended. Name and value lie in the text of [`Headers`]; a value that
+/// is long, folded or repeated has memory of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Header {
     name: Span,
@@ -43,7 +43,7 @@ pub(super) struct Found<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Headers {
     list: Vec<Header>,
-    /// The blocks of lines.
+    /// The names and the short values.
     text: Vec<u8>,
     /// The places in `list` by name in lower case, from [`INDEXED`] headers on.
     index: HashMap<Vec<u8>, usize>,

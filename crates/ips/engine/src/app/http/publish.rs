@@ -19,7 +19,7 @@ pub(super) struct MessageHeaders {
 }
 
 impl MessageHeaders {
-    /// Publishes what consists of the headers of a message.
+    /// Publishes the buffers that consist of headers of a message.
     pub(super) fn publish(&self, transaction: &mut Transaction, headers: &Headers) {
         let side = self.side;
         transaction.compose(Buffer::HttpHeader, side, None, |text| {

@@ -90,7 +90,7 @@ impl Decoder {
         }
     }
 
-    /// Returns what an incomplete escape at the end stands for.
+    /// Returns the bytes of an incomplete escape at the end of the data, as they came.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.escape)
     }
@@ -133,7 +133,7 @@ impl Decoder {
         let mut line = core::mem::take(&mut self.escape);
         line.extend_from_slice(text);
         let is_whole = !end.is_empty();
-        // White space at the end of a line is added by transports.
+        // Transports may add white space at the end of a line (RFC 2045, section 6.7, rule 3).
         let line = if is_whole { line.trim_ascii_end() } else { &line };
         let mut at = 0;
         let mut is_joined = false;

@@ -41,9 +41,9 @@ heap!(Command { tag });
 #[derive(Debug)]
 struct Literal {
     left: u64,
-    /// True until its first byte, if the server must first permit it.
+    /// True until the first byte of a synchronizing literal, which the server must permit (RFC 9051, section 4.3).
     waits: bool,
-    /// The mail that it is.
+    /// The parser of the mail, if the literal is a mail.
     mail: Option<Box<Mime>>,
     transaction: Option<u64>,
     /// True if the transaction ends with the literal.

@@ -235,7 +235,7 @@ impl Pop3 {
         line.size
     }
 
-    /// Ends the mail in progress without its end.
+    /// Ends the reply in progress; a mail in it is incomplete.
     fn abandon(&mut self, out: &mut Transactions) {
         if let Reply::Mail(delivery) = core::mem::replace(&mut self.reply, Reply::Line)
             && let Some(transaction) = self.current.and_then(|id| out.by_id(id))

@@ -155,12 +155,12 @@ impl Smtp {
         self.is_in_line = false;
     }
 
-    /// Consumes client bytes from the front of the pending ones; returns false if it cannot go on.
+    /// Consumes bytes of the client from the front of the pending ones; returns how many, 0 also if only the state changed.
     fn client(&mut self, data: &[u8], out: &mut Transactions) -> usize {
         match self.state {
             State::Failed => 0,
             State::WaitData | State::WaitTls if data.len() <= DATA_WAIT => 0,
-            // A client that does not wait for the reply is taken as if the server accepts the mail, and refuses TLS.
+            // If the client does not wait for the reply, the server is assumed to accept DATA, and to refuse STARTTLS.
             State::WaitData => {
                 self.state = State::Data;
                 0
@@ -290,7 +290,7 @@ impl Smtp {
         }
     }
 
-    /// Returns the oldest command that waits for its reply.
+    /// Removes and returns the oldest command that waits for its reply.
     fn answered(&mut self) -> Option<Command> {
         let (command, len) = self.waiting.front_mut()?;
         let command = *command;

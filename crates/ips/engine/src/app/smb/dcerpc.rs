@@ -90,7 +90,7 @@ pub(super) struct Calls {
     /// The transaction of the newest call.
     call: Option<u64>,
     /// The transaction and the stub buffer to which fragments are appended, by direction. A client may begin a call before the
-    /// last fragment of the answer to the call before.
+    /// last fragment of the previous answer.
     open: [Option<(u64, usize)>; 2],
     has_failed: [bool; 2],
     /// True if a PDU of a context ended since the parser was asked.

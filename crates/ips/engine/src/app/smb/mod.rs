@@ -135,7 +135,7 @@ impl Smb {
     }
 
     /// Takes the bytes that are written to or read from a file, which may be a pipe of DCE/RPC. Each write to a pipe begins
-    /// a PDU: one that is cut short or invalid, or a file with such bytes, says nothing about the next.
+    /// a PDU, so an incomplete or invalid PDU, or a file that looks like one, does not affect the next write.
     fn pipe(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) {
         if data.first() == Some(&5) && data.get(1).is_some_and(|minor| *minor <= 1) {
             self.calls.restart(direction);

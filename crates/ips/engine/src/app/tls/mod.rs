@@ -249,7 +249,7 @@ impl Tls {
     }
 
     fn change_cipher_spec(&mut self, direction: Direction, out: &mut Transactions) {
-        // In TLS 1.3 it has no meaning (RFC 8446, section 5): the records behind it say themselves that they are data.
+        // In TLS 1.3 the message has no meaning (RFC 8446, section 5): encrypted records have the type application_data.
         let is_resumed = direction == Direction::ToClient && !self.has_certificate;
         let is_plain = self.version < 0x0304;
         self.sides[direction.index()].is_encrypted |= is_plain;

@@ -143,7 +143,7 @@ impl Default for Detector {
 pub struct DetectSettings {
     /// Limits of regular expressions.
     pub pcre: pcre::Limits,
-    /// The result of an evaluation that exceeds a limit: a match or none. Either is counted.
+    /// True if an evaluation that exceeds a limit counts as a match. The excess is counted in either case.
     pub limit_matches: bool,
     /// Largest number of alerts of a packet; those of the first rules stay.
     pub alerts: usize,
@@ -246,7 +246,8 @@ impl Detector {
         action
     }
 
-    /// Returns true if the conditions that all types of rules have are satisfied. `app` is the protocol of the transaction, or of the flow: a flow changes it with CONNECT or STARTTLS.
+    /// Returns true if the conditions that all types of rules have are satisfied. `app` is the protocol of the transaction, or
+    /// else of the flow, which changes it with CONNECT or STARTTLS.
     fn common(
         &self,
         rule: &Rule,
@@ -305,12 +306,12 @@ impl Detector {
             && evaluate::matches(&rule.payload, &Subject::whole(packet.payload), &mut self.scratch)
     }
 
-    /// Returns true if a stream window matches the rule: its last part by itself, or all of it where the bytes that were
-    /// inspected before do not match alone.
+    /// Returns true if the rule matches the last part of a stream window, or matches the whole window and not the part that
+    /// was inspected before.
     fn window(&mut self, rule: &Rule, window: &StreamWindow<'_>) -> bool {
         let StreamWindow { bytes, new_from, .. } = *window;
-        // As observed, `depth` and `offset` count from the first byte of the last part: in mode `ids` a chunk, in mode `ips`
-        // the packet with the bytes before it, so that a match in them is repeated with the next packet.
+        // As observed, `depth` and `offset` count from the first byte of the last part. In mode `ids` the last part is the
+        // chunk. In mode `ips` it has bytes before the packet, too, so a match there is repeated with the next packet.
         let from = match window.is_chunk {
             true => new_from,
             false => bytes.len().saturating_sub(WINDOW).min(new_from),
@@ -342,8 +343,8 @@ impl Detector {
     }
 }
 
-/// Returns true if a condition asks for an empty payload. A packet that brings stream data to inspection has none, as
-/// observed in the answers of Suricata.
+/// Returns true if a condition asks for an empty payload. As observed in the answers of Suricata, a packet that brings
+/// stream data to inspection never satisfies it.
 fn is_empty(test: &PacketTest) -> bool {
     matches!(test, PacketTest::Number(NumberField::Dsize, Comparison::Equal(0)))
 }

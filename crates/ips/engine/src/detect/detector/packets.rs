@@ -39,7 +39,7 @@ impl Detector {
             ..
         } = context;
         let prefilter = &rules.prefilter;
-        // A rule whose endpoints are others never matches in this direction of the flow.
+        // A rule with other endpoints cannot match in this direction of the flow.
         let is_possible = |rule: u32| {
             rules.rules.get(rule as usize).is_some_and(|rule| {
                 let asked = rule.flow.direction.filter(|_| rule.flow.is_needed);
@@ -49,7 +49,7 @@ impl Detector {
         self.memory.0.begin();
         if !packet.is_pseudo {
             let class = Class::of(packet.protocol) as usize;
-            // Rules over the stream, too, are found by the search of the stream, if it has the bytes of the packet.
+            // If the stream window has the bytes of the packet, its scan finds the rules that are also over streams.
             let is_in_window = stream.is_some_and(|window| {
                 let new = window.bytes.get(window.new_from..).unwrap_or_default();
                 !packet.is_unordered && new.starts_with(packet.payload)
@@ -121,7 +121,8 @@ impl Detector {
     }
 }
 
-/// Scans a stream window, and adds the rules that are possible of hits in it and in the windows before that lie in it.
+/// Scans the new bytes of a stream window. Adds the possible rules of its hits, and those of earlier hits that still lie in the
+/// window.
 fn scan_stream(
     group: &Group,
     window: &StreamWindow<'_>,

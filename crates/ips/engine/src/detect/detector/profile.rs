@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use super::Detector;
 
-/// Evaluations between two that are timed, as a shift: one of 16.
+/// Binary logarithm of the sampling interval: one evaluation of 16 is timed.
 const SAMPLE_SHIFT: u32 = 4;
 
-/// A clock: the time since any moment, in nanoseconds.
+/// A clock: returns the nanoseconds since an arbitrary time.
 pub type Clock = fn() -> u64;
 
 /// The cost of a rule, or of a group.

@@ -81,7 +81,7 @@ impl Detector {
         transaction.detect.directions[direction.index()] = state;
     }
 
-    /// Adds the rules to the candidates that the new bytes of a transaction name.
+    /// Adds to the candidates the rules that the prefilter finds in the new bytes of a transaction.
     fn find_candidates(
         &mut self,
         rules: &Ruleset,
@@ -133,7 +133,7 @@ impl Detector {
         let is_evaluated =
             std::mem::replace(&mut candidate.evaluated, transaction.version()) == transaction.version();
         if is_evaluated && !all_matched {
-            // The buffers are those that did not match before.
+            // The transaction is unchanged, so the buffers that did not match still do not.
             return false;
         }
         self.counters.evaluations += 1;

@@ -31,8 +31,8 @@ pub use shared::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, S
 /// Number of variables that `byte_extract` and `byte_math` may set in one rule.
 pub const VARIABLES: usize = 16;
 
-/// The type of a rule, as the documentation of Suricata names them: it decides when the rule is evaluated, and whether
-/// its action takes the packet or the flow.
+/// The type of a rule, as the documentation of Suricata names it: it decides when the rule is evaluated, and whether its
+/// action applies to the packet or to the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RuleType {
     /// Addresses and protocol only: once for each direction of a flow.

@@ -33,7 +33,7 @@ pub struct ContentTest {
     pub depth: Option<Operand>,
     /// Smallest distance from the end of the last match.
     pub distance: Option<Operand>,
-    /// Number of bytes from the end of the last match, and the distance, in which the pattern lies.
+    /// Number of bytes in which the pattern lies, counted from the end of the last match plus the distance.
     pub within: Option<Operand>,
     /// True if the pattern ends the buffer.
     pub endswith: bool,
@@ -89,7 +89,7 @@ pub struct NumberSource {
     /// True if the place counts from the end of the last match.
     pub is_relative: bool,
     pub form: NumberForm,
-    /// Bits that are kept, and shifted to the right until the lowest is one of them; 0 keeps all.
+    /// Mask of the bits that are kept. They are shifted right by the trailing zeros of the mask. 0 keeps all bits.
     pub bitmask: u64,
 }
 

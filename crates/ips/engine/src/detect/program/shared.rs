@@ -25,7 +25,7 @@ pub enum StateTest {
     Bits {
         table: BitTable,
         bits: Vec<u32>,
-        /// True if all are meant, false if any is.
+        /// True if the condition is on all of the bits, false if on any of them.
         is_all: bool,
         /// True if they must not be set.
         is_negated: bool,

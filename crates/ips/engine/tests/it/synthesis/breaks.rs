@@ -1,8 +1,8 @@
 //! Conversations of a rule in which one condition is broken, and all others are left as they are.
 //!
-//! A condition on bytes is broken by a change of the bytes after which the operations before it still match, and it does
-//! not. The bytes of the conversation are compared again: a broken condition that another part of the conversation
-//! happens to satisfy says nothing.
+//! A condition on bytes is broken by a change of the bytes: the operations before the condition still match, and the
+//! condition does not. The bytes of the conversation are compared again, because a broken condition that another part of the
+//! conversation happens to satisfy says nothing.
 
 use core::fmt;
 use core::net::Ipv4Addr;

@@ -5,8 +5,9 @@
 //!                              └─ breaks: one condition of each kind ─▶ conversation ─▶ engine ─▶ no alert
 //! ```
 //!
-//! The rules are 200 for Suricata and 120 for Snort 2.9 of Emerging Threats Open (BSD), and 40 of our own for Snort 3. With `MILLRACE_SYNTHESIS=all` they are those of `../shared/data/rules`
-//! (with a number, one in so many; with `sids:N,N`, these), and the reasons are printed for which rules have no flow.
+//! The rules are 200 for Suricata and 120 for Snort 2.9 of Emerging Threats Open (BSD), and 40 of our own for Snort 3.
+//! With `MILLRACE_SYNTHESIS=all` they are those of `../shared/data/rules` (with a number N, one of N of them; with `sids:N,N`,
+//! these), and the reason is printed for each rule without a flow.
 
 #![allow(clippy::print_stdout, reason = "the figures are printed")]
 
@@ -210,7 +211,7 @@ fn whole(name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Makes a flow for each rule, and checks that so many percent fire on theirs, and none on one with a broken condition.
+/// Makes a flow for each rule. Checks that `least` percent of the rules fire on theirs, and none on one with a broken condition.
 ///
 /// Returns the kinds of conditions that were broken.
 fn check(syntax: Syntax, text: &str, least: f64) -> Vec<Kind> {

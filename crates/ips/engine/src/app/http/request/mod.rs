@@ -42,9 +42,9 @@ enum State {
     Chunked(Chunked),
     /// Behind the headers of CONNECT, until the response is known.
     Connect,
-    /// The same beside the path, where the headers count as complete when the response is known: at once if it opens the
-    /// tunnel, otherwise when the client goes on or ends. This was observed. In line they count before the request is
-    /// forwarded, so that a rule can drop it.
+    /// As `Connect`, in mode `ids`: as observed, the headers count as complete at once if the response opens the tunnel,
+    /// otherwise when the client goes on or ends. In mode `ips` the headers count as complete before the request is forwarded,
+    /// so that a rule can drop it.
     ConnectHeld,
     /// Behind the headers of an accepted CONNECT: the first bytes of the tunnel.
     Tunnel,

@@ -53,7 +53,7 @@ impl ResponseSide {
             self.state = State::UntilClose;
             return Step::Consumed(0);
         }
-        // Bytes behind a response that no request asked for belong to it.
+        // Without a waiting request, bytes that are no status line belong to the previous response.
         if pairing.waiting.is_empty()
             && let Some(previous) = self.previous
         {

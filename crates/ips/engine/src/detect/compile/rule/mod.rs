@@ -167,9 +167,9 @@ pub(super) fn compile(
 }
 
 impl Builder<'_> {
-    /// Returns the application protocols that the buffers of a rule imply, or its fields; none if neither does.
+    /// Returns the application protocols that the buffers of a rule imply, else those of its fields; none if neither has any.
     fn implied_protocols(&self) -> Vec<AppProtocol> {
-        // A buffer of one protocol says more than one of files.
+        // The buffer with the fewest protocols decides: file buffers have several.
         let of_buffers = self.buffers.iter().map(|test| protocols::of_buffer(test.buffer));
         let fewest = of_buffers.min_by_key(|all| all.len()).unwrap_or_default();
         if !fewest.is_empty() {
@@ -195,8 +195,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Leaves only patterns of buffers as candidates for the fast pattern of a rule that has some: the buffers of a
-    /// transaction rule decide when it is evaluated.
+    /// Removes patterns of the payload from the candidates for the fast pattern if the rule has patterns of buffers: the
+    /// buffers of a transaction rule decide when it is evaluated.
     fn retain_transaction_patterns(&mut self) {
         let mut positive = self.candidates.iter().filter(|it| !it.content.is_negated);
         if positive.any(|it| it.test.is_some()) {
@@ -204,7 +204,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the type of the rule, which says when it is evaluated. `targets`: it looks at packets, and at the stream.
+    /// Returns the type of the rule. `targets` tells whether its payload is inspected in packets, and in the stream.
     fn rule_type(&self, has_protocol: bool, has_ports: bool, targets: (bool, bool)) -> RuleType {
         let has_payload = !self.payload.is_empty();
         let has_conditions = has_payload

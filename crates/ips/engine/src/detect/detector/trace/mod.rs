@@ -84,7 +84,7 @@ pub struct TraceRecord {
 pub(super) struct Tracer {
     rule: u32,
     records: Vec<TraceRecord>,
-    /// Records of the current packet begin here.
+    /// The index of the first record of the current packet.
     first: usize,
     /// The matches of the rule on the current packet, each with its transaction.
     matched: Vec<Option<u64>>,
@@ -424,7 +424,7 @@ impl Detector {
         found.or(subjects.len().checked_sub(1))
     }
 
-    /// Adds operations up to the first behind which the list does not match any more.
+    /// Adds the operations of a list, up to the first one with which the list no longer matches.
     fn trace_operations(
         &mut self,
         name: &str,
