@@ -31,7 +31,7 @@ const COLLECTIONS: Record<string, string[]> = {
   mc: ["services"],
 };
 
-/** Marks what an event concerns as out of date, so that what is on screen is read again. */
+/** Marks the collections that an event concerns as out of date, so that the screens read them again. */
 export function applyEvent(queries: QueryClient, event: StreamEvent) {
   const collections = new Set<string>(["overview"]);
   // An order, and each step of its change, is in the journal of changes.

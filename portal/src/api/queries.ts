@@ -133,7 +133,7 @@ export const audit = (filter: { actor?: string; object?: string; after?: string 
     staleTime: 0,
   });
 
-/** Counters and rates change without an event. */
+/** The interval in ms at which counters and rates are read again, because no event reports their changes. */
 const OBSERVED = 10_000;
 
 export const attack = (target: string) =>

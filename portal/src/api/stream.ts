@@ -3,7 +3,7 @@
 
 export type StreamEvent = { serial: number; kind: string; objects: string[]; change?: string };
 
-/** What a stream tells its tabs. `reset` asks them to read everything again, because events
+/** A message of the stream to its tabs. `reset` asks them to read everything again, because events
  * were missed; `refused` says that the engine answered without a stream, so that the session may have ended. */
 export type StreamMessage =
   | { type: "state"; connected: boolean; since: number }

@@ -32,7 +32,7 @@ export function searchIndex(services: Service[], connections: Connection[], acco
   return found;
 }
 
-/** Returns true if every word of the text is part of the words, whatever the case. */
+/** Returns true if `words` contains every word of `text`, in upper or lower case. */
 export function matches(words: string, text: string): boolean {
   const lower = words.toLowerCase();
   return text

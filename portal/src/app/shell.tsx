@@ -119,7 +119,7 @@ function Drawer({ me }: { me: Whoami }) {
   );
 }
 
-/** Says since when what is on screen may be out of date. */
+/** Shows since when the data on screen may be out of date. */
 function StaleBanner() {
   const t = useText();
   const live = useLive();

@@ -113,7 +113,7 @@ function SwapRouter({ end }: { end: End }) {
   const [address, setAddress] = useState("");
   const [hours, setHours] = useState("24");
   const swap = useOrder(async (old: { id: string; valid_until: string | null }, address: string, until: string) => {
-    // The limit permits a second address while one of both ends within a day.
+    // The policy permits one address more than its limit while the validity of one of them ends within a day.
     await lanOrder.endMac(old.id, until);
     try {
       return await lanOrder.addMac(end.id, address, null);

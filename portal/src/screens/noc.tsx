@@ -47,7 +47,7 @@ export function NocWall() {
   const sites = [...new Set(switches.data.map((entry) => entry.site))];
   const failing = switches.data.filter((entry) => entry.state !== "in_sync").length;
   const down = trunks.data.filter((trunk) => trunk.up === false).length;
-  // A trunk whose ports nobody reads is not up.
+  // A trunk whose state is not known does not count as up.
   const up = trunks.data.filter((trunk) => trunk.up === true).length;
   const established = sessions.filter((session) => session.state === "established").length;
   const clock = new Intl.DateTimeFormat(language, { timeStyle: "medium" }).format(now);

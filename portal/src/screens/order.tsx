@@ -71,7 +71,7 @@ export function OrderPath() {
   const [attempt, setAttempt] = useState(0);
   const [preview, setPreview] = useState<{ outcome: Ordered; of: string }>();
   const [checked, setChecked] = useState(false);
-  // One key for each draft: a press that is sent twice, or again after a cut, is one order.
+  // One key for each draft: a request that is sent twice, or again after a lost connection, is one order.
   const key = useRef(idempotencyKey());
   const accounts = useQuery(accountsQuery);
   const connections = useQuery(connectionsQuery);

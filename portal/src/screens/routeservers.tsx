@@ -32,7 +32,7 @@ function stateWord(t: Translate, state: string): string {
   return BGP_STATES[state] ?? t(OTHER_STATES[state] ?? "rs.unknown");
 }
 
-/** Returns one session of each route server: what is known of the route server itself stands in all of its sessions. */
+/** Returns one session of each route server; all its sessions have the same facts about the route server itself. */
 function servers(sessions: RouteServerSession[]): RouteServerSession[] {
   return sessions.filter((session, index) => sessions.findIndex(({ server }) => server === session.server) === index);
 }

@@ -285,7 +285,7 @@ function ServiceActs({ service }: { service: ServiceView }) {
   );
 }
 
-/** Who changed the service when, and how far each change has come. */
+/** The changes of a service: who ordered each, when, and how far it has come. */
 function History({ service }: { service: ServiceView }) {
   const t = useText();
   const me = useMe();

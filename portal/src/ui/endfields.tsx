@@ -8,7 +8,7 @@ import { formatBitRate } from "../i18n/units";
 import { useLanguage } from "../i18n/text";
 import { Choices, ComboBox, Select, TextField, type Option } from "./fields";
 
-/** What one types about an end. VLANs and rate are text until the order is given. */
+/** The fields of an end as they are typed. VLANs and rate are text until the order is given. */
 export type EndDraft = {
   connection: string;
   tagging: "dot1q" | "qinq" | "port";

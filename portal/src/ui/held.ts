@@ -2,8 +2,8 @@ import { useMemo, useRef, useState, type RefObject } from "react";
 
 /**
  * Keeps the order and the members of a list while the pointer or the focus is in it, so that a live update never moves
- * what one is about to press. Contents of rows change in place; new and gone rows wait. What the reader asks for, such as
- * another filter (`asked`), is shown at once.
+ * a row that the reader is about to press. Contents of rows change in place; new and gone rows wait. A change that the
+ * reader asks for, such as another filter (`asked`), is shown at once.
  */
 export function useHeld<T>(items: T[], key: (item: T) => string, within: RefObject<HTMLElement | null>, asked: string) {
   const [busy, setBusy] = useState(false);

@@ -17,7 +17,7 @@ export function ErrorSummary({ problems, attempt }: { problems: FieldProblem[]; 
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (problems.length > 0) box.current?.focus();
-    // The focus moves once for each attempt, not while one corrects the fields.
+    // The focus moves once for each attempt, not while the reader corrects the fields.
   }, [attempt]);
   if (problems.length === 0) return null;
   return (

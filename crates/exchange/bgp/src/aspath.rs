@@ -1,10 +1,10 @@
-//! AS_PATH (RFC 4271, section 4.3; RFC 6793 for numbers of four octets).
+//! AS_PATH (RFC 4271, section 4.3; RFC 6793 for four-octet AS numbers).
 
 use core::fmt;
 
 use crate::reader::Reader;
 
-/// The number that stands for a number of four octets where two are sent (RFC 6793, section 9).
+/// The two-octet AS number that stands for a four-octet one (RFC 6793, section 9).
 pub(crate) const AS_TRANS: u32 = 23_456;
 
 /// The type of a segment.
@@ -80,7 +80,7 @@ impl AsPath {
         Ok(AsPath(segments.into()))
     }
 
-    /// Appends the form in messages, with numbers of four octets.
+    /// Appends the wire format, with four-octet AS numbers.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         for segment in &self.0 {
             let kind = match segment.kind {
@@ -89,7 +89,7 @@ impl AsPath {
                 SegmentKind::ConfedSequence => 3,
                 SegmentKind::ConfedSet => 4,
             };
-            // A segment has at most 255 numbers: a longer sequence is several (RFC 4271, section 5.1.2).
+            // A segment has at most 255 AS numbers: a longer sequence becomes several segments (RFC 4271, section 5.1.2).
             for chunk in segment.asns.chunks(255) {
                 bytes.extend([kind, chunk.len() as u8]);
                 bytes.extend(chunk.iter().flat_map(|asn| asn.to_be_bytes()));
@@ -97,7 +97,8 @@ impl AsPath {
         }
     }
 
-    /// Returns the number of the neighbour: the first of the first sequence.
+    /// Returns the AS number of the neighbour: the first of the first segment that is not of a confederation, if that is an
+    /// AS_SEQUENCE.
     pub fn first(&self) -> Option<u32> {
         match self.outside().next() {
             Some(segment) if segment.kind == SegmentKind::Sequence => segment.asns.first().copied(),
@@ -105,7 +106,7 @@ impl AsPath {
         }
     }
 
-    /// Returns the number of the origin: the last of the last sequence. A path that ends with a set has no single origin
+    /// Returns the AS number of the origin: the last of the last segment. A path that ends with an AS_SET has no single origin
     /// (RFC 6811, section 2).
     pub fn origin(&self) -> Option<u32> {
         match self.outside().last() {
@@ -135,8 +136,8 @@ impl AsPath {
             .sum()
     }
 
-    /// Returns the path with numbers of four octets: the end of this one is replaced by AS4_PATH, whose segments of
-    /// confederations are discarded (RFC 6793, sections 4.2.3 and 6).
+    /// Returns the path with four-octet AS numbers: AS4_PATH, without its confederation segments, replaces the end of this path
+    /// (RFC 6793, sections 4.2.3 and 6).
     pub(crate) fn merged(self, as4: &AsPath) -> AsPath {
         let (hops, hops4) = (self.hops(), as4.hops());
         if hops < hops4 {

@@ -26,7 +26,7 @@ const LARGE_COMMUNITIES: u8 = 32;
 
 const OPTIONAL: u8 = 0x80;
 const TRANSITIVE: u8 = 0x40;
-/// The flag by which the length has two bytes.
+/// The Extended Length flag: the length field has two bytes (RFC 4271, section 4.3).
 pub(crate) const EXTENDED_LENGTH: u8 = 0x10;
 
 /// The ORIGIN attribute (RFC 4271, section 5.1.1).
@@ -45,9 +45,9 @@ pub enum Origin {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes {
     pub origin: Origin,
-    /// AS_PATH, with numbers of four octets.
+    /// AS_PATH, with four-octet AS numbers.
     pub as_path: AsPath,
-    /// The next hop, of NEXT_HOP or MP_REACH_NLRI; of IPv6 the global one. Flow specifications have none.
+    /// The next hop from NEXT_HOP or MP_REACH_NLRI, for IPv6 the global address; `None` for flow specifications.
     pub next_hop: Option<IpAddr>,
     /// ORIGINATOR_ID, inside of an AS (RFC 4456).
     pub originator_id: Option<Ipv4Addr>,
@@ -56,7 +56,7 @@ pub struct Attributes {
     pub large: Box<[LargeCommunity]>,
     /// Extended communities.
     pub extended: Box<[ExtendedCommunity]>,
-    /// True if there are extended communities of IPv6 that redirect (RFC 8956, section 6.1).
+    /// True if an IPv6 extended community redirects traffic (RFC 8956, section 6.1).
     pub redirects_ipv6: bool,
 }
 
@@ -77,7 +77,7 @@ impl Attributes {
             + 8 * self.extended.len()
     }
 
-    /// Returns true if the route has a community of 32 bits.
+    /// Returns true if the route has this standard community (RFC 1997).
     pub fn has_community(&self, community: u32) -> bool {
         self.communities.contains(&community)
     }
@@ -101,21 +101,21 @@ pub(crate) struct Collected {
     pub(crate) has_local_pref: bool,
 }
 
-/// The circumstances of a session that decide how attributes are read.
+/// The properties of a session that decide how attributes are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub(crate) has_four_octets: bool,
     pub(crate) is_internal: bool,
 }
 
-/// An attribute that cannot be taken as it is.
+/// The treatment of a malformed attribute, and the error in words.
 pub(crate) type Fault = (Treatment, String);
 
 const fn withdraw(text: String) -> Fault {
     (Treatment::TreatAsWithdraw, text)
 }
 
-/// Returns the flags that the attribute must have: optional and transitive.
+/// Returns the Optional and Transitive flags that an attribute of this type must have; `None` for an unknown type.
 const fn expected_flags(kind: u8) -> Option<u8> {
     match kind {
         ORIGIN | AS_PATH | NEXT_HOP | LOCAL_PREF | ATOMIC_AGGREGATE => Some(TRANSITIVE),
@@ -131,12 +131,12 @@ const fn expected_flags(kind: u8) -> Option<u8> {
     }
 }
 
-/// Returns true for an attribute that is not known although its flags say that everybody must know it.
+/// Returns true if the flags say "well-known" and the type is unknown.
 pub(crate) const fn is_unknown_well_known(flags: u8, kind: u8) -> bool {
     expected_flags(kind).is_none() && flags & OPTIONAL == 0
 }
 
-/// Returns the fault of the flags, if there is one (RFC 7606, section 3, (c)).
+/// Checks the Optional and Transitive flags of an attribute (RFC 7606, section 3, (c)).
 pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), Fault> {
     match expected_flags(kind) {
         Some(expected) if flags & (OPTIONAL | TRANSITIVE) != expected => Err(withdraw(format!(
@@ -217,7 +217,7 @@ impl Collected {
                 self.attributes.redirects_ipv6 =
                     chunks.any(|chunk| matches!((chunk[0], chunk[1]), (0x00, 0x0d | 0x0c) | (0x80, 0x0b)));
             }
-            // RFC 6793, section 6: these two are never sent by a speaker with numbers of four octets.
+            // RFC 6793, section 6: a speaker with four-octet AS numbers never sends AS4_PATH.
             AS4_PATH if context.has_four_octets => {
                 return Err((
                     Treatment::AttributeDiscard,

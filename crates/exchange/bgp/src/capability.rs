@@ -33,7 +33,7 @@ pub struct Capabilities {
     /// True for messages of up to 65,535 bytes (RFC 8654).
     pub extended_messages: bool,
     pub graceful_restart: Option<GracefulRestart>,
-    /// The number of the speaker in four octets (RFC 6793).
+    /// The speaker's AS number in four octets (RFC 6793).
     pub four_octet_asn: Option<u32>,
     /// Add-Path (RFC 7911): 1 receives, 2 sends, 3 both.
     pub add_path: BTreeMap<Family, u8>,

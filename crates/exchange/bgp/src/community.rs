@@ -5,7 +5,7 @@ use core::fmt;
 /// "Discard traffic to this prefix" (RFC 7999): 65535:666.
 pub const BLACKHOLE: u32 = 0xffff_029a;
 
-/// A large community: global administrator and two numbers of its own.
+/// A large community: the global administrator and two local data parts (RFC 8092, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LargeCommunity(pub u32, pub u32, pub u32);
 

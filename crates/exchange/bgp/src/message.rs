@@ -8,7 +8,7 @@ use crate::reader::Reader;
 pub const HEADER_SIZE: usize = 19;
 /// The greatest size of a message without the capability of extended messages, in bytes.
 pub(crate) const MESSAGE_SIZE_MAX: usize = 4096;
-/// The greatest size with it (RFC 8654), in bytes.
+/// The greatest size of a message with that capability (RFC 8654), in bytes.
 pub(crate) const EXTENDED_SIZE_MAX: usize = 65_535;
 
 /// The type of a BGP message (RFC 4271, section 4.1; RFC 2918), by its number on the wire.

@@ -10,17 +10,17 @@ use crate::reader::Reader;
 pub enum Nlri {
     /// A prefix.
     Unicast {
-        /// The path identifier of Add-Path (RFC 7911); 0 without.
+        /// The path identifier of Add-Path (RFC 7911); 0 without Add-Path.
         path_id: u32,
         prefix: Prefix,
     },
     /// A flow specification.
     Flowspec {
-        /// The path identifier of Add-Path (RFC 7911); 0 without.
+        /// The path identifier of Add-Path (RFC 7911); 0 without Add-Path.
         path_id: u32,
         rule: FlowRule,
     },
-    /// A flow specification that is malformed inside: its length is known, so that the others are not lost.
+    /// A malformed flow specification with a known length, so that the routes behind it can be read.
     MalformedFlowspec {
         /// True for IPv6.
         is_ipv6: bool,
@@ -56,7 +56,7 @@ pub(crate) fn read_all(bytes: &[u8], family: Family, has_path_ids: bool) -> Opti
     Some(routes)
 }
 
-/// Reads a flow specification behind its length, which has one byte below 240 and two from there (RFC 8955, section 4.1).
+/// Reads a length (one byte below 240, else two; RFC 8955, section 4.1) and returns the flow specification behind it.
 fn read_sized<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let first = reader.u8()?;
     let len = if first < 0xf0 {
@@ -67,7 +67,7 @@ fn read_sized<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     reader.take(len)
 }
 
-/// Appends the form in messages.
+/// Appends the wire format.
 pub(crate) fn write(nlri: &Nlri, has_path_ids: bool, bytes: &mut Vec<u8>) {
     let mut path_id = |id: u32| {
         if has_path_ids {

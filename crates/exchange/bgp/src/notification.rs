@@ -9,7 +9,7 @@ pub struct Notification {
     pub code: u8,
     /// The error subcode; 0 is unspecific.
     pub subcode: u8,
-    /// The data, of which the meaning depends on code and subcode.
+    /// The data; code and subcode give its meaning.
     pub data: Vec<u8>,
 }
 

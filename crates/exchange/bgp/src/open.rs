@@ -10,7 +10,7 @@ use crate::reader::Reader;
 /// The first message of a speaker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Open {
-    /// The number of the speaker: that of the capability if there is one.
+    /// The speaker's AS number, taken from the four-octet AS capability if there is one.
     pub asn: u32,
     /// The hold time in seconds; 0 for none.
     pub hold_secs: u16,
@@ -39,7 +39,7 @@ impl Open {
         let mut capabilities = Capabilities::default();
         let parameters = read_parameters(&mut reader, short).ok_or_else(unspecific)?;
         for (kind, value) in parameters {
-            // Authentication (1) is deprecated; every other parameter than capabilities is not recognised.
+            // Only the parameter Capabilities (2) is recognised; Authentication (1) is deprecated.
             if kind != 2 {
                 return Err(Notification::open(4));
             }

@@ -13,7 +13,7 @@ use crate::update::Problem;
 
 /// The time for which a peer that exceeded a limit is not accepted again.
 const PENALTY: Duration = Duration::from_secs(60);
-/// The largest number of faults that are kept for people.
+/// The largest number of faults that are kept for display.
 const PROBLEMS_MAX: usize = 20;
 
 /// The settings of a peer and of the connections that it opens.
@@ -25,7 +25,7 @@ pub struct PeerSettings {
     pub limits: Limits,
 }
 
-/// The state of a peer, for people.
+/// The state of a peer, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerState {
     /// The state of the session: `idle`, `open_sent`, `open_confirm` or `established`.
@@ -54,9 +54,9 @@ pub struct Peer {
     rib: Rib,
     changes: Vec<Change>,
     families: FamilySet,
-    /// Families of which all routes have been announced in this session.
+    /// The families whose End-of-RIB has arrived in this session.
     ended: FamilySet,
-    /// Families whose stale routes wait for the peer, and the end of the wait.
+    /// The families with stale routes, which wait for the peer's announcements until `stale_deadline`.
     stale: FamilySet,
     stale_deadline: Option<Time>,
     restart: Option<(FamilySet, Duration)>,
@@ -211,7 +211,7 @@ impl Peer {
         &self.rib
     }
 
-    /// Returns the state for people.
+    /// Returns the state for display.
     pub fn state(&self) -> PeerState {
         let (unicast, flowspec) = self.rib.counts();
         let session = match self.session.as_ref().map(Session::state) {
@@ -300,7 +300,7 @@ impl Peer {
             }
             self.closed(false, Some(&Notification::cease(reason)), now);
             self.last_error = Some(text);
-            // The event of the end was handled here.
+            // `closed` has handled the end of the session: the event that reports it is dropped.
             while self.session.as_mut().and_then(Session::next_event).is_some() {}
         }
         let Some(family) = end_of_rib else { return };
@@ -322,7 +322,7 @@ impl Peer {
             Some(notification) => notification.to_string(),
             None => "the connection was closed".to_owned(),
         });
-        // A notification ends the routes, the loss of the connection does not (RFC 4724, section 4.2).
+        // A NOTIFICATION removes the routes; the loss of the connection alone does not (RFC 4724, section 4.2).
         let restart = self.restart.take().filter(|_| notification.is_none());
         let (kept, wait) = restart.unwrap_or_default();
         let waiting = self.stale_deadline.is_some() && notification.is_none();

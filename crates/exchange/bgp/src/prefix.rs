@@ -64,7 +64,7 @@ impl Prefix {
         }
     }
 
-    /// Appends the form in messages.
+    /// Appends the wire format.
     pub fn write(self, bytes: &mut Vec<u8>) {
         bytes.push(self.len);
         let count = usize::from(self.len).div_ceil(8);

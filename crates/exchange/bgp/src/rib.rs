@@ -13,9 +13,9 @@ use crate::update::Update;
 /// The bounds of a peer's routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Prefixes of both families, paths counted one by one.
+    /// The number of unicast routes of both families; each path to a prefix counts.
     pub unicast: usize,
-    /// Flow specifications.
+    /// The number of flow specifications.
     pub flowspec: usize,
     /// The memory of all routes and attributes, in bytes, as estimated.
     pub bytes: usize,

@@ -32,13 +32,13 @@ const PDU_SIZE_MAX: u32 = 8192;
 /// The time within which a response must be complete.
 const RESPONSE_TIME: Duration = Duration::from_secs(120);
 
-/// A validated ROA payload: the origin may announce the prefix, and more specific ones up to a length.
+/// A validated ROA payload: the origin may announce the prefix, and more specific prefixes up to `max_len`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Vrp {
     pub prefix: Prefix,
-    /// The greatest length.
+    /// The greatest permitted length of an announced prefix, in bits.
     pub max_len: u8,
-    /// The origin; 0 for nobody (RFC 6483, section 4).
+    /// The AS number of the origin; 0 permits no origin (RFC 6483, section 4).
     pub asn: u32,
 }
 
@@ -161,7 +161,7 @@ impl Client {
         let mut input = core::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
         let mut has_changed = false;
-        // The input is cut once behind the last whole PDU, and not behind each: a set has a million of them.
+        // The input is drained once behind the last whole PDU, not behind each PDU: a set has up to a million.
         let mut rest = Reader(&input);
         loop {
             let mut reader = rest;
@@ -206,7 +206,7 @@ impl Client {
     fn pdu(&mut self, version: u8, kind: u8, field: u16, body: &[u8], now: Time) -> Result<bool, RtrError> {
         let protocol = |text: &str| RtrError::Protocol(text.to_owned());
         if kind == ERROR_REPORT {
-            // Unsupported Protocol Version: the older one is tried (RFC 8210, section 7).
+            // Error 4, Unsupported Protocol Version: the client tries the cache's older version (RFC 8210, section 7).
             if field == 4 && version < self.version {
                 self.version = version;
                 self.query(now);
@@ -218,7 +218,7 @@ impl Client {
             });
         }
         if version < self.version && self.known.is_none() && self.pending.is_none() {
-            // A cache that knows only version 0 answers in it.
+            // A cache that knows only version 0 answers in version 0.
             self.version = version;
         }
         if version != self.version {
@@ -236,7 +236,7 @@ impl Client {
                 }
             }
             CACHE_RESPONSE => {
-                // An answer to a Reset Query begins with nothing, one to a Serial Query with the known set.
+                // A response to a Reset Query starts from the empty set, a response to a Serial Query from the known set.
                 let start = match self.known {
                     Some((session, _)) if session == field => self.vrps.clone(),
                     Some(_) => {
@@ -303,7 +303,7 @@ impl Client {
     }
 }
 
-/// Reads a prefix PDU: true if it is announced, and the payload.
+/// Reads a prefix PDU. Returns true for an announcement and false for a withdrawal, and the payload.
 fn read_vrp(body: &[u8], is_ipv6: bool) -> Option<(bool, Vrp)> {
     let mut reader = Reader(body);
     let (flags, len, max_len, _zero) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
@@ -321,7 +321,7 @@ fn read_vrp(body: &[u8], is_ipv6: bool) -> Option<(bool, Vrp)> {
     Some((flags & 1 != 0, Vrp { prefix, max_len, asn }))
 }
 
-/// Returns the text of an error report, behind the PDU that it is about.
+/// Returns the text of an Error Report, which follows a copy of the erroneous PDU.
 fn error_text(body: &[u8]) -> String {
     let text = |body| {
         let mut reader = Reader(body);

@@ -38,9 +38,9 @@ pub struct SessionSettings {
     /// The hold time in seconds: 0 or at least 3.
     pub hold_secs: u16,
     pub families: FamilySet,
-    /// True for several paths to a prefix, as route servers send them.
+    /// True to receive several paths to a prefix (Add-Path, RFC 7911), as route servers send them.
     pub add_path: bool,
-    /// True if AS_PATH must begin with the peer's number: not from a route server.
+    /// True if AS_PATH must begin with the peer's AS number; false for a route server, which does not add its own.
     pub enforce_first_as: bool,
     /// The seconds for which routes are kept while the peer restarts.
     pub restart_secs: u16,
@@ -263,7 +263,7 @@ impl Session {
                 self.events.push_back(Event::Update(Box::new(update)));
                 Ok(())
             }
-            // The receiver announces nothing, and has sent End-of-RIB for each family.
+            // A ROUTE-REFRESH is ignored: the receiver has no routes to announce again.
             (State::Established, MessageType::RouteRefresh) | (State::Closed, _) => Ok(()),
             (State::Established, MessageType::Open) => {
                 Err(Notification::state_machine(3).with_data(&[kind as u8]))
@@ -278,11 +278,11 @@ impl Session {
             return Err(Notification::open(2));
         }
         let is_internal = open.asn == settings.local_as;
-        // The same identifier is legal between two AS (RFC 6286), but not inside of one.
+        // Two speakers may have the same BGP Identifier in different ASes (RFC 6286), but not in one AS.
         if is_internal && open.router_id == settings.router_id {
             return Err(Notification::open(3));
         }
-        // A speaker without the capability has IPv4 unicast only.
+        // A speaker without the Multiprotocol capability has IPv4 unicast only.
         let offered = if open.capabilities.families.is_empty() {
             FamilySet::default().with(Family::Ipv4Unicast)
         } else {
@@ -360,7 +360,7 @@ impl Session {
 }
 
 /// Returns true if a second connection of the same peer replaces the first (RFC 4271, section 6.8; RFC 4724, section 5).
-/// Both were opened by the peer, so that in OpenConfirm the greater identifier decides.
+/// The peer opened both; while the first is in OpenConfirm, the second wins if the peer's BGP Identifier is the greater one.
 pub fn keeps_new_connection(
     first: State,
     peer_restarts_gracefully: bool,

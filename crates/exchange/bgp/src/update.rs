@@ -22,13 +22,13 @@ pub struct Negotiated {
     pub families: FamilySet,
     /// The families in which the peer sends path identifiers.
     pub add_path: FamilySet,
-    /// True for numbers of four octets in AS_PATH.
+    /// True for four-octet AS numbers in AS_PATH.
     pub has_four_octets: bool,
     /// True for messages of up to 65,535 bytes.
     pub has_extended_messages: bool,
     /// True if the peer has the receiver's own AS number.
     pub is_internal: bool,
-    /// The number that AS_PATH must begin with; `None` for a route server, which does not add its own.
+    /// The AS number that AS_PATH must begin with; `None` for a route server, which does not add its own.
     pub first_as: Option<u32>,
 }
 
@@ -59,9 +59,9 @@ pub struct Update {
     pub withdrawn: Vec<(Family, Nlri)>,
     /// The routes that are announced.
     pub announced: Vec<Reach>,
-    /// The attributes of the announced routes, but the next hop.
+    /// The attributes of the announced routes, without the next hop.
     pub attributes: Attributes,
-    /// The family of which all routes have been sent (RFC 4724, section 2).
+    /// The family whose End-of-RIB marker this UPDATE is (RFC 4724, section 2).
     pub end_of_rib: Option<Family>,
     /// The faults.
     pub problems: Vec<Problem>,
@@ -100,7 +100,7 @@ impl Update {
         Ok(decoder.finish())
     }
 
-    /// Returns the body of an UPDATE that says that all routes of a family have been sent.
+    /// Returns the body of the End-of-RIB marker of a family (RFC 4724, section 2).
     pub fn end_of_rib_body(family: Family) -> Vec<u8> {
         if family == Family::Ipv4Unicast {
             return vec![0; 4];
@@ -239,7 +239,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Returns the family if the session has it: routes of others are ignored.
+    /// Returns the family if it was negotiated; routes of other families are ignored.
     fn negotiated(&self, afi: u16, safi: u8) -> Option<Family> {
         Family::from_numbers(afi, safi).filter(|family| self.session.families.contains(*family))
     }

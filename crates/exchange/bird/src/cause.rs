@@ -10,7 +10,7 @@ const FILTERED: u32 = 1101;
 /// arouteserver's number for "the route must be treated as rejected", which every rejected route has beside its cause.
 const REJECTED: u32 = 0;
 
-/// The meaning of a cause's number.
+/// The numbering scheme that gives a cause's number its meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scheme {
     /// The numbers of arouteserver's `reject_cause`.
@@ -25,7 +25,7 @@ pub struct Cause {
     pub scheme: Scheme,
     /// The number of the cause.
     pub number: u32,
-    /// The numbers before it in the community.
+    /// The numbers before the cause in the community: the global administrator of a large community, then the next number.
     prefix: (Option<u32>, u32),
 }
 
@@ -47,7 +47,7 @@ pub struct CausePattern {
     number: u32,
 }
 
-/// A text is no pattern of communities.
+/// A text that is no pattern of communities.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text:?}: expected the communities of reject causes, such as 65520:* or 64999:65520:*")]
 pub struct CauseParseError {

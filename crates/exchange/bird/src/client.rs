@@ -20,7 +20,7 @@ const READY: u16 = 1;
 const RESTRICTED: u16 = 16;
 /// The first reply code of errors: 8xxx are those of commands, 9xxx those of their syntax.
 const ERRORS: u16 = 8000;
-/// No route, or no protocol, is there to be shown.
+/// The reply codes for "no such route" and "no such protocol": the answer is empty.
 const NOTHING: [u16; 2] = [8001, 8003];
 
 /// The settings of a client.
@@ -90,7 +90,7 @@ pub struct Client {
     causes: Causes,
     lines: Lines,
     phase: Phase,
-    /// The time of the next round while it waits, and else the latest time for the answer.
+    /// While the client waits, the time of the next round; otherwise the latest time for the answer.
     deadline: Time,
     output: Vec<u8>,
     version: String,
@@ -104,7 +104,7 @@ struct Round {
     rejected: Rejected,
     is_truncated: bool,
     skipped: u64,
-    /// The bytes of the answers.
+    /// The size of the answers so far, in bytes.
     size: usize,
 }
 

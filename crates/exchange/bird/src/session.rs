@@ -131,7 +131,7 @@ impl SessionParser {
         }
     }
 
-    /// Returns the sessions with a neighbor, and if there were more than can be kept.
+    /// Returns the sessions with a neighbor, and true if there were more than are kept.
     pub(crate) fn finish(mut self) -> (Vec<Session>, bool) {
         self.end();
         (self.sessions, self.is_truncated)

@@ -100,8 +100,8 @@ impl Assembly {
     }
 }
 
-/// Appends the items of a message to those of the messages before it. Both have the same type. Of a type that consists of
-/// one item, the last message wins.
+/// Appends the items of a message to those of the messages before it. Both have the same type. If the type consists of one
+/// item, the last message replaces it.
 fn append(body: &mut ReplyBody, next: ReplyBody) {
     match (body, next) {
         (ReplyBody::Flow(all), ReplyBody::Flow(mut more)) => all.append(&mut more),

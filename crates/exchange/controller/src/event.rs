@@ -27,7 +27,7 @@ pub enum Event {
     FlowRemoved(FlowRemoved),
     /// A packet for the controller.
     PacketIn(PacketIn),
-    /// Changes of flow entries that a flow monitor reports; those of its begin, and later ones.
+    /// Changes of flow entries that a flow monitor reports: the initial entries, and later changes.
     FlowUpdates(Vec<FlowUpdate>),
     /// True: flow updates pause, because this controller reads too slowly; false: they continue, and entries that changed
     /// meanwhile have been reported.

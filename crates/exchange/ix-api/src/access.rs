@@ -107,7 +107,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
-/// Returns the user of an API key, or of a token that was made from one, that may send a request with this method.
+/// Returns the user of an API key, or of a token made from one, if the scope of the key permits this method.
 pub(crate) fn key_user(
     app: &App,
     key: &str,

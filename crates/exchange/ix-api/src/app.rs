@@ -159,9 +159,9 @@ impl App {
         Ok(())
     }
 
-    /// Sets the password of a user as the exchange's staff does for somebody who lost it: ends the user's sessions, and deletes
-    /// the user's API keys, because whoever had the old password could have made keys. Takes some 30 ms: call it on a
-    /// blocking thread.
+    /// Sets the password of a user who lost it, on behalf of the exchange's staff. Ends the user's sessions and deletes the
+    /// user's API keys, because a person who knew the old password could have made keys. Returns the number of deleted keys.
+    /// Takes some 30 ms: call it on a blocking thread.
     ///
     /// # Errors
     /// [`SetCredentialError`].
@@ -230,7 +230,7 @@ impl App {
         Time::ZERO + self.started.elapsed()
     }
 
-    /// Adds an entry to the audit chain. A chain that cannot be written fails the act that it would hold.
+    /// Adds an entry to the audit chain. If the chain cannot be written, the act that the entry describes must fail.
     pub(crate) async fn record(
         &self,
         actor: &str,

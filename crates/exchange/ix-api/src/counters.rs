@@ -15,7 +15,7 @@ pub type Count = (u64, u64);
 struct Reading {
     at: Timestamp,
     seen: Count,
-    /// The sums over resets of the switch's counters.
+    /// The sums since the first reading; a reset of the switch's counters does not lower them.
     total: Count,
     packets_per_s: u64,
     bits_per_s: u64,
@@ -62,7 +62,7 @@ impl FilterCounters {
 }
 
 impl Reading {
-    /// Returns the reading after this one. A counter that went back was reset: its value is what came since.
+    /// Returns the reading after this one. A counter that went back was reset: its value counts from the reset.
     fn next(self, at: Timestamp, now: Count) -> Reading {
         let since = |before: u64, now: u64| now.checked_sub(before).unwrap_or(now);
         let (packets, bytes) = (since(self.seen.0, now.0), since(self.seen.1, now.1));

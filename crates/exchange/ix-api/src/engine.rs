@@ -56,8 +56,8 @@ impl Engine {
         Engine::with_filters(handle, None, FilterCounters::default())
     }
 
-    /// Returns the engine behind a handle, with the authority that says who may filter an
-    /// address, and the counters that the tasks of the switches write.
+    /// Returns the engine behind a handle, with the authority that says who may filter an address, and the counters that the
+    /// tasks of the switches write.
     pub fn with_filters(
         handle: Handle,
         filters: Option<millrace_ix_filter::Shared>,
@@ -539,8 +539,8 @@ impl EngineCredentials {
         EngineCredentials(handle)
     }
 
-    /// Runs a job on the database from any thread: a worker of a runtime may not block on a channel, so that a thread
-    /// of its own waits there.
+    /// Runs a job on the database from any thread. A worker of a runtime must not block on a channel, so that inside a runtime
+    /// a new thread waits for the answer.
     fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut dyn millrace_ix_store::Store) -> Result<T, millrace_ix_store::StoreError>

@@ -1,4 +1,4 @@
-//! The stream of events: what happened, for each account only what it may know.
+//! The stream of events; each account gets only the events that it may know of.
 //!
 //! ```text
 //!  engine --broadcast--> EventLog: serial, objects, and the accounts that may know of each object
@@ -20,7 +20,7 @@ use crate::service::{Event, ExchangeService};
 /// The number of events that are kept for clients that reconnect.
 const KEPT: usize = 8192;
 
-/// An event with those who may know of it.
+/// An event with the accounts that may know of it.
 #[derive(Debug)]
 pub(crate) struct Logged {
     pub(crate) serial: u64,
@@ -32,11 +32,11 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// Returns the objects that a principal may know of; none means that the event is not for it.
+    /// Returns the objects that a principal may know of; if there are none, the principal does not get the event.
     pub(crate) fn visible_to(&self, principal: &Principal) -> Vec<ObjectId> {
         let account = principal.actor.account;
         let may = |object: ObjectId, audience: &BTreeSet<AccountId>| {
-            // The audience are accounts; a person of one may have no role that reads such objects.
+            // The audience consists of accounts; a user of such an account may have no role that reads such objects.
             principal.may_somewhere(millrace_ix_model::permission::read_kind(object))
                 && (principal.actor.is_operator()
                     || account.is_some_and(|account| audience.contains(&account)))

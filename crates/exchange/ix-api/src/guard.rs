@@ -1,8 +1,8 @@
 //! Checks of every request before its handler, and headers of every answer.
 //!
-//! A page of another origin may not send requests to the API, whatever cookie the browser would add. `Origin` tells it,
-//! and `Sec-Fetch-Site` (W3C, "Fetch Metadata Request Headers") where browsers send no `Origin`. Navigation to the page
-//! itself may come from anywhere: a link in a mail must work.
+//! A page of another origin may not send requests to the API, whatever cookie the browser would add. The headers `Origin` and,
+//! where browsers send no `Origin`, `Sec-Fetch-Site` (W3C, "Fetch Metadata Request Headers") show where a request comes from.
+//! Navigation to the page itself may come from anywhere: a link in a mail must work.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Version, header};

@@ -1,5 +1,5 @@
-//! The ends of services and connections, and the addresses of ends. A snapshot has the index of the one before, brought up to date
-//! with the objects that differ: to make it anew after each order would cost more than all requests.
+//! An index of the ends of services and connections, and of the addresses of ends. The index of a snapshot is the previous index,
+//! updated with the objects that differ: a new index after each order would cost more than all requests.
 
 use millrace_ix_model::{ConfigId, ConnectionId, Exchange, IpId, MacId, Numbered, PersistentMap, ServiceId};
 

@@ -12,9 +12,9 @@ use crate::view::{Coded, coded};
 /// The kind of a problem. Its name is the last part of the document's `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// Path, query, header or JSON syntax.
+    /// The path, the query, a header or the JSON syntax is wrong.
     BadRequest,
-    /// No session and no API key, or a wrong one.
+    /// The request has no session and no API key, or a wrong one.
     Unauthorized,
     /// The password is right and a one-time code is missing.
     CodeRequired,
@@ -34,7 +34,7 @@ pub enum ProblemKind {
     TooLarge,
     /// The body is not JSON.
     UnsupportedMedia,
-    /// Well formed, but a value is not valid.
+    /// The body is well formed, but a value is not valid.
     Invalid,
     /// `If-Match` is missing.
     ConditionRequired,

@@ -17,7 +17,7 @@ use crate::view::List;
 /// The largest body of a request in bytes.
 pub(crate) const BODY_LIMIT: usize = 256 * 1024;
 
-/// A JSON body, and the SHA-256 of the request that it belongs to.
+/// The JSON object in the body of a request.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Body<T> {

@@ -62,7 +62,7 @@ pub fn usual_reject_cause() -> CausePattern {
     CausePattern::standard(65_520)
 }
 
-/// Returns half a minute.
+/// Returns the default interval between two readings of a control socket, in seconds: half a minute.
 pub const fn usual_poll_secs() -> u32 {
     30
 }

@@ -22,14 +22,14 @@ use crate::index::Index;
 use crate::observed::{Attack, FilterCounter, Load, Quarantined, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus};
 
-/// The relation between a switch and the plan, as the fabric page shows it.
+/// The state of a switch relative to the plan, as the fabric page shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchState {
     /// The switch holds what the plan says.
     InSync,
     /// Changes are on the way to the switch.
     Syncing,
-    /// The switch holds something else, and the engine may not mend it.
+    /// The switch differs from the plan, and the engine may not repair it.
     Drifted,
     /// The switch is not connected, or does not answer.
     Unreachable,
@@ -73,10 +73,10 @@ pub struct Snapshot {
     pub(crate) realisations: BTreeMap<ServiceId, Realisation>,
     /// The switches; unknown if one is not listed.
     pub switches: BTreeMap<SwitchId, SwitchHealth>,
-    /// The frames of the ends in quarantine.
+    /// The checklists of the ends in quarantine.
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
-    /// The engine's snapshot, which is asked for revisions and realisations instead, when they are needed: to collect those of
-    /// 10,000 services at every event would cost more than all requests.
+    /// The engine's snapshot. If it is there, it replaces `revisions` and `realisations`, which are read when they are needed:
+    /// collecting them for 10,000 services at every event would cost more than all requests.
     source: Option<Arc<millrace_ix_service::Snapshot>>,
     index: Arc<OnceLock<Index>>,
 }
@@ -335,7 +335,7 @@ pub trait ExchangeService: Send + Sync {
     fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()>;
     /// Returns the events from now on.
     fn subscribe(&self) -> broadcast::Receiver<Arc<Event>>;
-    /// Returns if an account may have a filter. An engine that knows no routes permits none.
+    /// Returns the verdict on a filter of an account. An engine that knows no routes permits none.
     fn check_filter(&self, _account: AccountId, _matching: &FilterMatch) -> Verdict {
         Verdict {
             reason: Some(reason::ownership_unchecked()),

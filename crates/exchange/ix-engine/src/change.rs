@@ -51,7 +51,7 @@ pub struct Order<E: Entries> {
     pub revision: u64,
     /// The identifiers of the objects that the change writes.
     pub objects: BTreeSet<String>,
-    /// The identifiers of the objects that those refer to.
+    /// The identifiers of the objects that the written objects refer to.
     pub references: BTreeSet<String>,
     /// The entries of each switch that go in before the flip.
     pub stage: BTreeMap<SwitchId, Delta<E>>,

@@ -105,7 +105,7 @@ impl<E: Entries> Engine<E> {
                 partly,
             } => {
                 self.refused(switch, session, commit, &reason, now, &mut actions);
-                // The content is not known any more; the parts of the commit that are to be sent alone are.
+                // The switch's content is now unknown; `isolated` still holds the parts of the commit to send one by one.
                 if partly && let Some(entry) = self.connected(switch, session) {
                     entry.known = false;
                     entry.differs.clear();

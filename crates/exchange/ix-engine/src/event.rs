@@ -127,8 +127,8 @@ pub enum Action<E: Entries> {
     },
     /// The entries of a finished change are confirmed gone: the numbers that it freed may rest and be used again.
     Release(ChangeId),
-    /// All switches have been compared with the plan since the start, and nothing is left of changes that were finished
-    /// earlier: the numbers that those freed may rest and be used again.
+    /// All switches have been compared with the plan since the start, and have no entries of changes that were finished before
+    /// it: the numbers that those changes freed may rest and be used again.
     Swept,
     /// Tell people.
     Notify(Notice<E::Key>),

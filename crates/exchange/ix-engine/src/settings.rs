@@ -28,7 +28,7 @@ pub struct Settings {
     pub silence: Duration,
     /// The first delay before a refused repair is tried again; it doubles up to a minute.
     pub retry: Duration,
-    /// The rest of a freed number after its entries are confirmed gone.
+    /// The time for which a freed number is not reused after its entries are confirmed gone.
     pub rest: Duration,
     /// The treatment of foreign entries.
     pub foreign: ForeignPolicy,

@@ -66,7 +66,7 @@ pub(crate) struct Switch<E: Entries> {
     pub(crate) refused: BTreeMap<Option<ChangeId>, (Time, Duration)>,
     /// The number of foreign entries that the last dump had.
     pub(crate) foreign: usize,
-    /// The delay to the other switches that OAM measured.
+    /// The largest one-way delay to the other switches, as OAM measured it.
     pub(crate) delay: Duration,
     /// The time of the last answer, or of the connection.
     pub(crate) heard: Time,

@@ -11,7 +11,7 @@ use millrace_types::Time;
 use crate::evidence::{RouteObjects, VrpState};
 use crate::reference::reference;
 
-/// The largest number of malformed rules of a peer that are kept for people.
+/// The largest number of malformed rules of a peer that are kept for display.
 const MALFORMED_MAX: usize = 20;
 /// The number of changed prefixes from which all filters are checked again, instead of those that overlap.
 const CHANGED_MAX: usize = 64;
@@ -27,7 +27,7 @@ pub struct Settings {
     pub blackhole_large: BTreeSet<LargeCommunity>,
     /// The next hops with the same meaning.
     pub blackhole_next_hops: BTreeSet<IpAddr>,
-    /// The changes of BGP rules of one account in a second; more are delayed.
+    /// The largest number of changes of BGP rules of one account in a second; further changes are delayed.
     pub changes_per_sec: u32,
     /// The time for which a filter stays after its owner lost the prefix.
     pub hold: Duration,
@@ -54,7 +54,7 @@ impl Default for Settings {
 pub enum SessionKind {
     /// The peer is a router of one account: its routes are that account's.
     Member,
-    /// The peer is a route server: a route is that of the account with its first AS and its next hop.
+    /// The peer is a route server: a route belongs to the account that has its first AS and its next hop.
     RouteServer,
 }
 
@@ -345,7 +345,7 @@ impl Authority {
         core::mem::take(&mut self.recheck)
     }
 
-    /// Notes that accounts, addresses or filters of the exchange have changed by an order of somebody else.
+    /// Notes that an order from elsewhere has changed accounts, addresses or filters of the exchange.
     pub fn exchange_changed(&mut self) {
         self.dirty.all = true;
     }
@@ -355,7 +355,8 @@ impl Authority {
         self.dirty.all || !self.dirty.rules.is_empty() || !self.dirty.prefixes.is_empty()
     }
 
-    /// Returns true if the rules of a peer are kept although it does not announce them: it may not have come back yet.
+    /// Returns true while the rules of a peer are kept although the peer does not announce them: after a start of the engine,
+    /// until the peer has announced all routes or [`Settings::restart`] is over.
     pub(crate) fn may_come_back(&self, address: IpAddr, now: Timestamp) -> bool {
         now < self.started.1.after(self.settings.restart)
             && self

@@ -31,14 +31,14 @@ pub struct Packet {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
     pub filter: FilterId,
-    /// True if the filter means the packet.
+    /// True if the packet matches the filter.
     pub matches: bool,
     /// True for the one filter that decides.
     pub applies: bool,
     pub why: Reason,
 }
 
-/// The reason for which a value of a packet is not the expected one.
+/// Returns the reason for a mismatch from the packet's value and the expected value.
 type Compared = fn(u8, u8) -> Reason;
 
 /// Returns the first field that does not match, with the reason; `None` if the packet matches.
@@ -118,7 +118,7 @@ fn mismatch(matching: &FilterMatch, packet: &Packet) -> Option<Reason> {
     }
 }
 
-/// Returns true if a filter's match means the packet.
+/// Returns true if the packet satisfies a filter's match.
 pub fn matches(matching: &FilterMatch, packet: &Packet) -> bool {
     mismatch(matching, packet).is_none()
 }

@@ -14,7 +14,7 @@ use millrace_ix_model::Prefix;
 
 /// The greatest answer that is taken, in bytes.
 pub const ANSWER_MAX: usize = 64 << 20;
-/// The AS numbers of one AS-SET.
+/// The largest number of AS numbers of one AS-SET.
 pub const ASNS_MAX: usize = 50_000;
 
 /// The beginning of an answer.

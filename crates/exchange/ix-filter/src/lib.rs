@@ -9,9 +9,9 @@
 //!   page and API ──► Filter objects ──────────────────────┘
 //! ```
 //!
-//! [`Authority`] holds the peers and the evidence, and compares what the peers announce with the filters of the exchange;
-//! the orders that make both equal go through the same door as those of people. [`translate`] turns a Flowspec rule into
-//! matches, exactly or not at all. [`explain`] says which filter applies to a packet, and why.
+//! [`Authority`] holds the peers and the evidence, and compares what the peers announce with the filters of the exchange. It
+//! makes both equal by ordinary orders, as people give them. [`translate`] turns a Flowspec rule into matches, exactly or not
+//! at all. [`explain`] says which filter applies to a packet, and why.
 //!
 //! Pure: no IO, no clock, no randomness.
 

@@ -88,8 +88,8 @@ impl Index {
         }
     }
 
-    /// Returns the account of a route: that of the session, or at a route server the one with the first AS and, for routes that
-    /// have one, the next hop.
+    /// Returns the account of a route: the account of a member's session; from a route server, the account that has the first AS
+    /// and, if the route has a next hop, the next hop.
     pub(crate) fn account(&self, peer: &PeerInfo, attributes: &Attributes) -> Option<AccountId> {
         if peer.kind == SessionKind::Member {
             return peer.account;
@@ -304,7 +304,8 @@ impl Authority {
         }
     }
 
-    /// Returns prefix and AS path of a route to a part of the destination from another neighbouring AS (RFC 9117, section 4.1, rule c).
+    /// Returns prefix and AS path of a route to a part of the destination from another neighbouring AS (RFC 9117, section 4.1,
+    /// rule c).
     fn more_specific(
         &self,
         index: &Index,

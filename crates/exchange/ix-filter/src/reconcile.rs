@@ -18,7 +18,7 @@ const MISSING: &str = "; missing: ";
 
 /// The largest number of live filters of an account.
 const FILTERS_MAX: usize = 500;
-/// The largest number of refused BGP rules of an account that are kept for people.
+/// The largest number of refused BGP rules of an account that are kept for display.
 const REFUSED_MAX: usize = 500;
 /// The largest number of entries of an account's filters in one switch.
 const ENTRIES_MAX: usize = 20_000;
@@ -26,7 +26,7 @@ const ENTRIES_MAX: usize = 20_000;
 /// The orders that make the filters equal to the rules.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Round {
-    /// The orders, of which each depends on those before it for the same filter only.
+    /// The orders; each depends only on earlier orders for the same filter.
     pub operations: Vec<Operation>,
     /// The time of the next comparison, if nothing happens before.
     pub again_at: Option<Timestamp>,
@@ -183,7 +183,7 @@ impl Authority {
                 self.withdrawn.remove(reference);
             }
             (None, Some((id, filter))) => {
-                // A rule of the database that its peer has not announced since the start of the engine.
+                // The database has the rule, and its peer has not announced it since the start of the engine.
                 let is_unheard = !self.rules.contains_key(reference) && !self.withdrawn.contains(reference);
                 if is_unheard
                     && peer_of(reference).is_some_and(|peer| self.may_come_back(peer, comparison.now))
@@ -352,7 +352,7 @@ impl Authority {
             (FilterState::Refused(_), Finding::Unknown { reason }) => {
                 update(FilterState::Refused(reason));
             }
-            // Evidence that is not at hand changes nothing.
+            // Unknown evidence changes nothing.
             (_, _) => {}
         }
     }

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use millrace_bgp::RouteKey;
 
-/// The bytes of a rule that its reference shows; of longer ones it shows a hash.
+/// The largest number of bytes of a rule in its reference; the length and a hash stand for the rest.
 const SHOWN_MAX: usize = 64;
 /// The beginning of every reference of a BGP rule.
 pub(crate) const PREFIX: &str = "bgp:";

@@ -38,7 +38,7 @@ impl Desired {
 }
 
 impl Authority {
-    /// Returns the filter for a rule; `None` if no peer announces it or it is no account's.
+    /// Returns the filter for a rule; `None` if no peer announces the rule, or it belongs to no account.
     pub(crate) fn desired(&self, reference: &str, index: &Index) -> Option<Desired> {
         let announced = self.rules.get(reference)?;
         let neighbour = self.neighbours.get(&announced.peer)?;

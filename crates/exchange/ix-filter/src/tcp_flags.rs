@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use millrace_bgp::flowspec::BitmaskOperator;
 use millrace_ix_model::{Reason, TcpFlagsMatch, reason};
 
-/// The flags of TCP, with the three reserved bits: 12.
+/// The bits of the TCP flags and the reserved bits before them: 12 bits.
 const BITS: u64 = 0xfff;
-/// The pairs of one expression.
+/// The largest number of pairs of one expression.
 const PAIRS_MAX: usize = 512;
 
 /// Returns pairs that together match exactly the flags for which the expression is true. A mask of 0 matches all flags.
@@ -58,7 +58,7 @@ fn alternatives(operator: &BitmaskOperator) -> Vec<(u16, u16)> {
     }
 }
 
-/// Returns the pairs that match what both lists match.
+/// Returns the pairs that match exactly the flags that both lists match.
 fn product(ones: &[(u16, u16)], others: &[(u16, u16)]) -> Vec<(u16, u16)> {
     let mut pairs = BTreeSet::new();
     for (mask, value) in ones {

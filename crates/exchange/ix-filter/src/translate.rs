@@ -1,10 +1,10 @@
 //! Flow specifications as filters: exactly, or not at all.
 //!
-//! A rule becomes several matches, which together mean the same packets: OpenFlow has one value, one prefix or one mask
+//! A rule becomes several matches, which together match the same packets: OpenFlow has one value, one prefix or one mask
 //! for each field, and a component may have several values.
 //!
 //! Fragments after the first have no ports, flags and ICMP types. Open vSwitch's data model, which the switches follow,
-//! gives those fields the value 0 there. A match of 0 therefore also says that the packet is no such fragment.
+//! gives those fields the value 0 there. A match on the value 0 therefore also has to exclude these fragments.
 
 use millrace_bgp::flowspec::{
     BitmaskField, BitmaskOperator, Component, NumericField, NumericOperator, matches_bits, ranges,
@@ -27,7 +27,7 @@ const OPERATORS_MAX: usize = 256;
 /// A rule as a filter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Translated {
-    /// Matches that together mean the packets of the rule; at least one.
+    /// Matches that together match the packets of the rule; at least one.
     pub matches: Vec<FilterMatch>,
     pub action: FilterAction,
 }
@@ -401,7 +401,7 @@ impl Transport {
         extensions: bool,
     ) -> Result<Vec<Option<FragmentMatch>>, Untranslatable> {
         let later = later && !self.needs_header;
-        // Without a 0 in its fields the match excludes later fragments by itself.
+        // A match on other values than 0 excludes later fragments by itself.
         if self.needs_header && whole && first && !self.matches_zeros() {
             return Ok(vec![None]);
         }
@@ -457,7 +457,7 @@ fn fragments(operators: &[BitmaskOperator], is_ipv6: bool) -> Result<[bool; 3], 
     const IS_FRAGMENT: u64 = 2;
     const FIRST: u64 = 4;
     const LAST: u64 = 8;
-    // IPv6 has no bit "don't fragment", and it is ignored there (RFC 8956, section 3.5).
+    // IPv6 has no "don't fragment" bit; the rule's DF bit is ignored (RFC 8956, section 3.6).
     let dont_fragment: &[u64] = if is_ipv6 { &[0] } else { &[0, DF] };
     let operators: Vec<BitmaskOperator> = operators
         .iter()

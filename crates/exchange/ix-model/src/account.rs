@@ -156,8 +156,8 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Returns the engine itself, to which everything is permitted, and which alone reports the end of numbers and
-    /// times.
+    /// Returns the engine itself. Everything is permitted to it, and it alone gives the `Report…` operations and
+    /// `Expire`.
     pub fn system() -> Actor {
         Actor {
             user: None,

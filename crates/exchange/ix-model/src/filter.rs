@@ -20,7 +20,7 @@ pub struct Ports {
     pub last: u16,
 }
 
-/// The part of a fragmented packet that a filter means.
+/// The parts of fragmented packets that a filter matches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FragmentMatch {
@@ -34,7 +34,7 @@ pub enum FragmentMatch {
     Later,
 }
 
-/// The bits of the TCP header that a filter means.
+/// The TCP flags that a filter matches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct TcpFlagsMatch {
     /// The bits that are compared (RFC 9293, section 3.1; FIN is bit 0).
@@ -43,7 +43,7 @@ pub struct TcpFlagsMatch {
     pub value: u16,
 }
 
-/// The packets that a filter means.
+/// The packets that a filter matches.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct FilterMatch {
     pub destination: Prefix,
@@ -146,7 +146,7 @@ pub enum FilterAction {
     Count,
 }
 
-/// The way on which a filter came.
+/// The source of a filter: an interface of the exchange, or a BGP route.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FilterOrigin {
@@ -184,7 +184,7 @@ pub struct Filter {
     pub account: AccountId,
     /// The packets.
     pub matching: FilterMatch,
-    /// Further packets that the filter means: a Flowspec rule has several values in one component.
+    /// Further packets that the filter matches: a Flowspec rule may have several values in one component.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<FilterMatch>,
     /// Packets from these accounts only; from every account if empty.
@@ -192,7 +192,7 @@ pub struct Filter {
     pub peers: BTreeSet<AccountId>,
     /// The treatment.
     pub action: FilterAction,
-    /// The way on which the filter came.
+    /// The source of the filter.
     pub origin: FilterOrigin,
     /// The order among the filters of an account: of two filters that match a packet the one with the lower rank
     /// applies. Filters of equal rank apply in the order of `order`, then of their identifiers. See [`filter_rank`].
@@ -216,7 +216,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Returns the matches whose packets the filter means.
+    /// Returns all matches of the filter, `matching` first.
     pub fn matches(&self) -> impl Iterator<Item = &FilterMatch> {
         core::iter::once(&self.matching).chain(&self.alternatives)
     }

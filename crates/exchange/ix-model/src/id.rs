@@ -184,7 +184,7 @@ numbers! {
     ServiceIndex, "service index", 1 ..= 0xff_ffff;
     /// The version of a service on trunks: the tunnel key of VXLAN (24 bits), or the VID of an S-tag (12 bits).
     WireId, "wire id", 1 ..= 0xff_ffff;
-    /// The number of the meter of an end. Lower numbers and those above are meters that the planner numbers itself.
+    /// The number of the meter of an end. The planner uses numbers above this range for its other meters.
     MeterNumber, "meter number", 1 ..= 0xf_ffff;
     /// The number of a group: of a LAG, of the path to a site, or of the copies of a multipoint service.
     GroupNumber, "group number", 1 ..= 0xf_ffff;

@@ -127,7 +127,7 @@ pub(crate) fn adjust(total: &mut Contracts, before: &Contracts, after: &Contract
 /// The stamps of the collections that an index is made of.
 pub(crate) type Stamps = [u64; 4];
 
-/// The place of an index in its exchange. It is no part of the value: all places are equal.
+/// The cache of an exchange's index. It is no part of the exchange's value: all caches compare equal.
 #[derive(Default)]
 pub(crate) struct IndexCell(Mutex<Option<(Stamps, Arc<Index>)>>);
 

@@ -5,8 +5,8 @@ use crate::operation::Operation;
 
 impl Operation {
     /// Returns the operation that restores what this one changes, and its object; `exchange` is the state before. `None` for
-    /// operations that cannot be undone at any time: what was deleted is gone, and numbers, VLANs or capacity that were given
-    /// back may be another's by then.
+    /// operations that cannot be undone at any time: a deleted object is gone, and somebody else may use numbers, VLANs or
+    /// capacity that were given back.
     pub fn inverse(&self, exchange: &Exchange) -> Option<(Operation, ObjectId)> {
         match self {
             Operation::DrainTrunk { trunk, .. } => {

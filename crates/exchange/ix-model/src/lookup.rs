@@ -29,7 +29,7 @@ fn index_of(exchange: &Exchange) -> Index {
     index
 }
 
-/// Takes the object that is replaced out of an index, and its successor in. The contracts stay as they are.
+/// Replaces an object in an index by its new version, except for the contracts.
 fn replace(index: &mut Index, id: ObjectId, before: Option<&Object>, after: Option<&Object>) {
     for (kind, number) in before.into_iter().flat_map(numbers) {
         index.remove_number(kind, number);
@@ -82,7 +82,8 @@ fn numbers(object: &Object) -> impl Iterator<Item = (PoolKind, u32)> {
     found.into_iter().flatten()
 }
 
-/// Returns the service whose contracts an object has a part in, apart from connections.
+/// Returns the service whose contracts depend on a service or an end; `None` for other objects. Connections, which several
+/// services may use, are handled in `write`.
 fn service_of(id: ObjectId, object: Option<&Object>) -> Option<ServiceId> {
     match (id, object) {
         (ObjectId::Service(id), _) => Some(id),
@@ -146,7 +147,7 @@ impl Exchange {
 }
 
 impl Draft<'_> {
-    /// Returns those of some objects that the draft did not change, and all changed ones.
+    /// Returns the objects of `kept` that the draft did not change, and then all objects that it created or changed.
     fn corrected<K: Key>(&self, kept: Vec<K>) -> impl Iterator<Item = (K, &K::Object)> {
         let kept = kept
             .into_iter()

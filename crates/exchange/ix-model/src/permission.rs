@@ -65,11 +65,11 @@ impl Roles {
 }
 
 const ADMIN: Roles = Roles::of(&[Role::MemberAdmin]);
-/// The people and programs of a member that order.
+/// The roles of a member's people and programs that order.
 const TECH: Roles = Roles::of(&[Role::MemberAdmin, Role::MemberTech, Role::ApiClient]);
-/// Those that act in an incident.
+/// The roles of a member that act in an incident.
 const NOC: Roles = TECH.and(Roles::of(&[Role::MemberNoc]));
-/// Everybody of a member.
+/// All roles of a member.
 const MEMBER: Roles = NOC.and(Roles::of(&[Role::MemberBilling]));
 const RESELLER: Roles = Roles::of(&[Role::Reseller]);
 const OPERATOR_NOC: Roles = Roles::of(&[Role::OperatorNoc, Role::OperatorAdmin]);
@@ -212,7 +212,7 @@ impl Draft<'_> {
 
     /// Returns true if `account` is `ancestor` or below it.
     pub fn is_below(&self, account: AccountId, ancestor: AccountId) -> bool {
-        // A circle of parents is refused when an account is made; the bound makes this safe for any contents.
+        // Orders make no cycle of parents; `seen` ends the loop for any contents.
         let mut seen = BTreeSet::new();
         let mut at = Some(account);
         while let Some(id) = at {

@@ -52,7 +52,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Returns the switch of the ports: a link has all ports at one switch.
+    /// Returns the switch of the ports: all ports of a connection are at one switch.
     pub fn switch(&self) -> Option<SwitchId> {
         self.ports.first().map(|port| port.switch)
     }
@@ -89,7 +89,7 @@ pub enum Consent {
     },
 }
 
-/// A service: the thing in which frames travel.
+/// A service, which carries frames between its ends.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Service {
     pub kind: ServiceKind,
@@ -146,14 +146,14 @@ pub enum EndRole {
 pub enum Quarantine {
     /// The service has no quarantine.
     NotNeeded,
-    /// The end is in the quarantine LAN.
+    /// The frames of the end are judged and not forwarded.
     Running {
         /// The time since which no offending frame was seen.
         clean_since: Timestamp,
     },
-    /// The end passed its fifteen minutes.
+    /// The end was clean for the time that the policy asks for.
     Passed,
-    /// An operator admitted the end without them.
+    /// An operator admitted the end before that time.
     Waived {
         /// The reason in words.
         reason: String,
@@ -186,7 +186,7 @@ pub struct Config {
     pub index: ConnectionIndex,
     /// The meter of the contracted rate.
     pub meter: MeterNumber,
-    /// The group of the copies that frames of this end need in a multipoint service with flooding.
+    /// The group that copies the frames of this end in a multipoint service with flooding.
     #[serde(default)]
     pub group: Option<GroupNumber>,
     /// True while the end is shut down, as for a failover test.
@@ -232,8 +232,8 @@ pub struct RegisteredIp {
     pub valid_until: Option<Timestamp>,
 }
 
-/// A permission to configure the other end of a service, valid once and until its end. The bounds of a redeemed key hold for the
-/// holder's end as long as the key exists.
+/// A permission to configure the other end of a service, valid once and until `valid_until`. The bounds of a redeemed key hold
+/// for the holder's end as long as the key exists.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ServiceKey {
     pub service: ServiceId,

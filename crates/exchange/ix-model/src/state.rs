@@ -130,7 +130,7 @@ pub enum Severity {
     Info,
 }
 
-/// The answer to "why is it not in production?".
+/// A reason why a service is not in production, or not as contracted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Status {
     pub severity: Severity,

@@ -171,7 +171,7 @@ pub enum VlanRequest {
     },
     /// Two tags.
     Qinq {
-        /// The VID of the outer tag; the lowest that no other end uses if absent.
+        /// The VID of the outer tag; if absent, the lowest for which an inner VID is free.
         #[serde(default)]
         outer: Option<VlanId>,
         /// The VID of the inner tag; the lowest free one if absent.
@@ -229,7 +229,7 @@ impl VlanRequest {
                     inner,
                     ethertype,
                 })
-                // An outer VID that one tag of another end has is refused at its first inner VID already.
+                // An outer VID that is another end's only tag conflicts with every inner VID.
                 .find(is_free),
         }
     }

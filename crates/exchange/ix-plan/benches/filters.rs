@@ -1,5 +1,5 @@
-//! The cost of filters in a switch: a worker forwards packets without rules, with 10,000 rules, and with 10,000 rules of which 1,000
-//! change in a second, in turn, in one run. It fails if the forwarding rate is below 80 % of that without rules.
+//! The cost of filters in a switch: in one run, a worker in turn forwards packets without rules, with 10,000 rules, and with
+//! 10,000 rules of which 1,000 change in a second. The run fails if a forwarding rate is below 80 % of that without rules.
 //!
 //! ```text
 //! cargo bench -p millrace-ix-plan --bench filters

@@ -69,7 +69,8 @@ pub fn in_safe_order(mut modifications: Vec<Modification>) -> Vec<Modification> 
     modifications
 }
 
-/// Returns for each group how many groups deep it forwards, among the groups of one side of the modifications.
+/// Returns the depth of each group on one side of the modifications: 0 if it forwards to no group, else one more than the
+/// deepest group that it forwards to.
 fn depths<'a>(
     modifications: &'a [Modification],
     side: impl Fn(&'a Modification) -> Option<&'a Entry>,
@@ -82,7 +83,7 @@ fn depths<'a>(
         })
         .collect();
     let mut depths: BTreeMap<GroupId, u32> = groups.keys().map(|id| (*id, 0)).collect();
-    // Groups of the planner are two deep; the bound ends the search for any content.
+    // The planner nests groups two deep; the bound ends the search for any content.
     for _ in 0..16 {
         for (id, group) in &groups {
             let deepest = targets(group).filter_map(|target| depths.get(&target)).max();

@@ -25,7 +25,7 @@ use crate::service::Settings;
 
 /// The longest range of ports that is written as exact ports, without masks.
 pub const EXACT_PORTS_MAX: u32 = 64;
-/// The entries of all filters of one account, for one end and in one switch.
+/// The largest number of entries of all filters of one account, for one end and in one switch.
 pub(crate) const ENTRIES_MAX: usize = 20_000;
 /// The highest priority of a filter.
 const FIRST_PRIORITY: u16 = 60_000;
@@ -41,8 +41,8 @@ const ICMP: u8 = 1;
 struct Placed(BTreeMap<Prefix, Vec<(Vec<Matching>, u16)>>);
 
 impl Placed {
-    /// Returns the level of a filter: below every earlier one that it overlaps, and no lower, so that filters that are added
-    /// or removed elsewhere do not move it.
+    /// Returns the level of a filter, 0 for the highest priority: the first level below all earlier filters that it overlaps.
+    /// Filters that are added or removed elsewhere do not move it.
     fn level(&self, destination: Prefix, matchings: &[Matching]) -> u16 {
         let wider = (0..destination.len()).filter_map(|len| self.0.get(&destination.truncated(len)));
         let within = self

@@ -245,7 +245,7 @@ fn plan_admission(
     builder.packet_meter(end.switch, broadcast, policy.broadcast_pps);
     builder.packet_meter(end.switch, multicast, policy.multicast_pps);
     let cookie = end.cookie(CookieKind::End);
-    // A frame that has a tag still is one of a member that tags what the end does not have.
+    // A frame that still has a tag here has one more than the end.
     let from_end = || {
         context
             .matching(context.entered_by(end), Metadata::ENTERED)

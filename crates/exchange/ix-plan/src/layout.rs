@@ -17,19 +17,19 @@
 use millrace_ix_model::{Config, FilterId, Service, ServiceIndex, TrunkId};
 use millrace_types::{Cookie, GroupId, Mac, MeterId, TableId};
 
-/// By which end or trunk a frame came, and its service.
+/// The table that finds the end or trunk by which a frame came, and its service.
 pub const PORT: TableId = TableId(0);
-/// The second tag of frames with two.
+/// The table that matches the second tag of frames with two tags.
 pub const INNER: TableId = TableId(1);
-/// Admission: addresses, EtherTypes, ARP and neighbour discovery.
+/// The table of admission: addresses, EtherTypes, ARP and neighbour discovery.
 pub const ADMIT: TableId = TableId(2);
-/// The contracted rate.
+/// The table that polices the contracted rate.
 pub const POLICE: TableId = TableId(3);
-/// The end by which a frame leaves.
+/// The table that finds the end by which a frame leaves.
 pub const FORWARD: TableId = TableId(4);
-/// Filters of the end by which a frame leaves.
+/// The table with the filters of the end by which a frame leaves.
 pub const PROTECT: TableId = TableId(5);
-/// Tags and output.
+/// The table that writes tags and sends the frame.
 pub const EGRESS: TableId = TableId(6);
 /// The first table that the planner does not use.
 pub const TABLES_END: u8 = 7;

@@ -76,8 +76,8 @@ pub(crate) fn plan_switches(exchange: &Exchange) -> Plan {
 }
 
 /// Returns true if the entries of the switches themselves, as [`plan_switches`] returns them, may differ between two exchanges.
-/// Of the services, only peering LANs have a part in them, by the stray frames of their quarantine; of the ends, those of peering
-/// LANs and those with two tags.
+/// They depend on peering LANs and their ends, by the stray frames of the quarantine, and on ends with two tags; on no other
+/// service and end.
 pub(crate) fn switches_differ(old: &Exchange, new: &Exchange) -> bool {
     let is_lan = |exchange: &Exchange, id: &ServiceId| {
         let service = exchange.services.get(id);

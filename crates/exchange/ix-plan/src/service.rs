@@ -92,7 +92,7 @@ impl<'a> Index<'a> {
         Index::with_addresses(exchange, ends, |_| true)
     }
 
-    /// Returns the index of some services. Of the ends, which may be many, it reads those of these services only.
+    /// Returns the index of some services. It reads only the ends of these services, because the exchange may have many.
     pub(crate) fn of(exchange: &'a Exchange, services: &BTreeSet<ServiceId>) -> Index<'a> {
         let ends = services.iter().map(|id| (*id, exchange.ends(*id).collect()));
         let is_of_these = |end: ConfigId| {

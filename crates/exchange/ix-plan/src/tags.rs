@@ -84,7 +84,7 @@ pub(crate) fn plan_ingress(
                     builder.flow(end.switch, line.metadata(inside).goto(next));
                 }
             }
-            // The outer tag is not this end's alone: `plan_outer_tags` has its entries.
+            // Several ends may share the outer tag: `plan_outer_tags` adds its entries.
             VlanConfig::Qinq { .. } => {}
         }
     }
@@ -136,7 +136,7 @@ pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>,
                 let line = Line::new(PORT, PRIORITY, from_port.with(Field::VlanVid, 0u16), cookie);
                 builder.flow(end.switch, line.metadata(with_pcp(0)).goto(ADMIT));
             }
-            // The outer tag is not this end's alone: `plan_outer_tags` has its entries.
+            // Several ends may share the outer tag: `plan_outer_tags` adds its entries.
             VlanConfig::Qinq { .. } => {}
         }
     }

@@ -10,7 +10,7 @@ use crate::rates::relative_error;
 use crate::suggest::{Suggestion, Window, suggest};
 use crate::{Ends, Observation};
 
-/// The parts that each list has.
+/// The largest number of parts in each list.
 const PARTS_LEN: usize = 15;
 
 /// A part of the traffic.
@@ -42,7 +42,7 @@ pub struct Attack {
     pub usual_bits_per_s: f64,
     /// The rate in packets per second.
     pub packets_per_s: f64,
-    /// The relative error of the rates in 95 % of cases.
+    /// The half width of the 95 % confidence interval, relative to the rates.
     pub relative_error: f64,
     /// The minutes of the last hour, the oldest first.
     pub minutes: Vec<Minute>,

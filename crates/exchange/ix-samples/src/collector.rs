@@ -14,23 +14,23 @@ use crate::rates::{PeerRate, Rates, TargetRate, TopFlow, Traffic, relative_error
 use crate::sketch::SpaceSaving;
 use crate::{Ends, Observation, Window};
 
-/// The most recent observations: 16 MB.
+/// The largest number of recent observations in the ring: 16 MB.
 const RECENT_MAX: usize = 131_072;
-/// The most ends whose traffic before an attack is kept: they take 250 MB when all are full.
+/// The largest number of ends whose traffic before an attack is kept: they take 250 MB when all are full.
 const BEFORE_ENDS_MAX: usize = 256;
 /// The age at which an observation counts as traffic before an attack, in milliseconds.
 const BEFORE_AGE_MS: u64 = 120_000;
 /// The window in which an attack is looked for, in milliseconds.
 const ATTACK_MS: u64 = 30_000;
-/// The counters of the sketch of flows.
+/// The number of counters of the sketch of flows.
 const FLOWS_MAX: usize = 8_192;
-/// The destinations with minutes.
+/// The largest number of destinations with minutes.
 const DESTINATIONS_MAX: usize = 4_096;
-/// The flows that an account sees.
+/// The largest number of top flows, and of targets, of an account.
 const TOP_LEN: usize = 15;
 /// The duration of a window of the sketch of flows, in milliseconds.
 const FLOWS_MS: u64 = 30_000;
-/// The switches that are known by their samples.
+/// The largest number of sources of samples whose losses are counted.
 const SWITCHES_MAX: usize = 1_024;
 
 /// A flow to an end.
@@ -146,7 +146,7 @@ impl Collector {
         }
     }
 
-    /// Keeps an observation as traffic before an attack, perhaps.
+    /// Adds an observation to the history of its end, unless too many ends have one.
     fn keep(&mut self, observation: Observation) {
         let end = (observation.ends.service, observation.ends.leaves);
         if self.before.len() >= BEFORE_ENDS_MAX && !self.before.contains_key(&end) {
@@ -280,8 +280,8 @@ impl Collector {
         targets
     }
 
-    /// Returns the observations of the window in which an attack is looked for, and its duration in seconds: the ring may hold
-    /// less while much comes.
+    /// Returns the duration in seconds and the observations of the window in which an attack is looked for. At high rates the
+    /// ring may hold less than the window.
     fn attack_window(&self, now: Timestamp) -> (f64, impl Iterator<Item = &Observation>) {
         let age = move |observation: &Observation| now.millis().saturating_sub(observation.at.millis());
         let oldest = self.recent.front().map_or(0, age).min(ATTACK_MS);

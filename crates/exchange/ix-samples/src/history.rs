@@ -11,9 +11,9 @@ use crate::random::Random;
 
 /// The duration of a bucket, in milliseconds.
 const BUCKET_MS: u64 = 10_000;
-/// The observations of an end that are kept.
+/// The largest number of observations of an end that are kept.
 const KEPT_MAX: usize = 4_096;
-/// The observations of a bucket that are looked at.
+/// The largest number of observations of a bucket that are looked at.
 const STAGED_MAX: usize = 4_096;
 /// The ratio to the mean rate above which a bucket is left out.
 const BURST_RATIO: f64 = 2.0;
@@ -67,7 +67,7 @@ impl History {
         choose(&mut self.staged, STAGED_MAX, self.staged_len, observation, random);
     }
 
-    /// Ends a bucket, behind which the next observation is `buckets` later.
+    /// Ends the bucket; the next observation is `buckets` buckets later.
     fn end_bucket(&mut self, buckets: u64, random: &mut Random) {
         let staged = core::mem::take(&mut self.staged);
         let (len, bytes) = (self.staged_len, self.staged_bytes);

@@ -4,7 +4,7 @@ use millrace_ix_model::{FilterMatch, FragmentMatch, Ports};
 
 use crate::Observation;
 
-/// Returns true if a filter with this match means the packet.
+/// Returns true if the packet satisfies a filter's match.
 pub fn matches(matching: &FilterMatch, packet: &Observation) -> bool {
     let in_ports = |ports: &[Ports], port: u16| {
         // Fragments after the first have no ports.

@@ -11,7 +11,7 @@ use crate::Ends;
 const SLOT_MS: u64 = 5_000;
 /// The number of slots.
 const SLOTS: usize = 6;
-/// The most combinations of service and ends, which bounds memory to about 20 MB.
+/// The largest number of combinations of service and ends; they take about 20 MB.
 const KEYS_MAX: usize = 65_536;
 
 /// The sums of a slot.
@@ -77,7 +77,7 @@ pub struct PeerRate {
     pub packets_per_s: f64,
     /// The part of the rate that switches drop, as filters do, in bit/s.
     pub dropped_bits_per_s: f64,
-    /// The relative error of the rate in 95 % of cases: 1.96 divided by the root of the number of samples.
+    /// The half width of the 95 % confidence interval, relative to the rate: 1.96 divided by the root of the number of samples.
     pub relative_error: f64,
 }
 
@@ -109,7 +109,8 @@ pub struct TopFlow {
     pub bits_per_s: f64,
 }
 
-/// Returns the relative error of a rate from so many samples, in 95 % of cases (Phaal and Panchen, "Packet Sampling Basics").
+/// Returns the half width of the 95 % confidence interval of a rate from so many samples, relative to the rate (Phaal and
+/// Panchen, "Packet Sampling Basics").
 pub(crate) fn relative_error(samples: u64) -> f64 {
     1.96 / (samples.max(1) as f64).sqrt()
 }

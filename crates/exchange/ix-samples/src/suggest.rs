@@ -1,6 +1,6 @@
 //! Suggested filters: the smallest set of rules that covers most of an attack and little of the traffic before it.
 //!
-//! The excess of a rule is the traffic that it means now less the traffic that it meant before the attack, both as rates.
+//! The excess of a rule is the traffic that it matches now less the traffic that it matched before the attack, both as rates.
 //! Candidates are the heavy header values of the window: source ports, destination ports, TCP control bits, fragments,
 //! protocols, sources, and pairs of them. Rules are chosen greedily by the excess that they add, among those that keep the
 //! share of the former traffic below its bound; of rules that cover nearly as much, the one with the least former traffic, and
@@ -195,7 +195,7 @@ fn destination(now: Window<'_>, before: Window<'_>, target: Prefix) -> Prefix {
     }
 }
 
-/// A header value, or several, that rules can mean.
+/// A header value, or several, that rules can match.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 struct Signature {
     source: Option<(IpAddr, u8)>,
@@ -244,7 +244,7 @@ fn masked(address: IpAddr, len: u8) -> IpAddr {
     }
 }
 
-/// Returns the signatures of a packet, each a rule that would mean it.
+/// Returns the signatures of a packet, each a rule that would match it.
 fn signatures(packet: &Observation) -> Vec<Signature> {
     let protocol = Signature {
         protocol: Some(packet.protocol),
@@ -308,7 +308,7 @@ fn signatures(packet: &Observation) -> Vec<Signature> {
     all
 }
 
-/// Returns the rules that mean a heavy part of the observations.
+/// Returns the rules that match a heavy part of the observations.
 fn candidates(observations: &[Observation], destination: Prefix, total: f64) -> Vec<FilterMatch> {
     let mut weights: HashMap<Signature, f64> = HashMap::new();
     for packet in observations {

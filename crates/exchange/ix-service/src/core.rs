@@ -68,7 +68,7 @@ pub struct Core {
     pub(crate) store: Box<dyn Store>,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) planner: Planner,
-    /// The time for which the switches are planned: addresses and filters are valid, or not, as at this time.
+    /// The time for which the switches are planned: it decides which addresses and filters are valid.
     pub(crate) planned_at: Timestamp,
     pub(crate) revision: Revision,
     pub(crate) revisions: Arc<BTreeMap<ObjectId, Revision>>,
@@ -76,7 +76,7 @@ pub struct Core {
     pub(crate) ports: Arc<PortStates>,
     pub(crate) checklists: Arc<Checklists>,
     pub(crate) probes: Probes,
-    /// The time of the next questions to ends in quarantine.
+    /// The time of the next ARP requests to ends in quarantine.
     pub(crate) next_question: Time,
     /// The newest MAC address of each end; `None` until it was read once after the start.
     pub(crate) announced: Option<BTreeMap<ConfigId, Mac>>,
@@ -120,7 +120,8 @@ impl Now {
 }
 
 impl Core {
-    /// Reads the database. `extensions` is true if every switch has the match extensions of Open vSwitch. Changes that were under way go on: before the flip from their beginning, after it forward.
+    /// Reads the database. `extensions` is true if every switch has the match extensions of Open vSwitch. Changes that were under
+    /// way continue: from the beginning if the flip had not begun, else forward.
     ///
     /// # Errors
     /// [`StartError`] if the database cannot be read.
@@ -364,7 +365,7 @@ impl Core {
         }
     }
 
-    /// Plans an open change, as if the open changes from it on had not happened, and gives it to the engine.
+    /// Plans an open change on the exchange without this and later open changes, and gives it to the engine.
     pub(crate) fn submit(&mut self, id: u64, resume: Resume, now: Now) {
         let mut before = Exchange::clone(&self.exchange);
         for change in self.open.range(id..).rev().map(|(_, change)| change) {

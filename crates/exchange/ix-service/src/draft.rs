@@ -11,7 +11,7 @@ use crate::wording::resolve;
 pub(crate) enum Script {
     Operations(Vec<Operation>),
     Document(Document),
-    /// Ends of validity, and begins.
+    /// The begins and ends of validity that are due.
     Expire,
     /// The operations that undo a change.
     Revert {

@@ -6,7 +6,7 @@
 //! ```text
 //!  order 1, 2, 3 --> draft, plan, write (each refused alone, or kept) --> one commit --> engine, events, answers
 //!                                                                             |
-//!                                                 refused: the exchange is as before the group, and so is every answer
+//!                                                 refused: the exchange is as before the group, and every order is refused
 //! ```
 
 use std::collections::BTreeMap;
@@ -116,7 +116,7 @@ impl Core {
             self.revision = group.revision;
             self.revisions = group.revisions;
             self.next_change = group.next_change;
-            // An order may have been refused because of one before it that did not happen.
+            // All answers are this error: an order may have been refused because of an earlier one that did not happen.
             return results
                 .into_iter()
                 .map(|_| Err(OrderError::from_store(&error)))

@@ -303,7 +303,7 @@ impl Handle {
     }
 }
 
-/// The way in which connections of switches report to the engine.
+/// The handle by which connections of switches report to the engine.
 #[derive(Clone, Debug)]
 pub struct FabricHandle {
     commands: mpsc::Sender<Command>,

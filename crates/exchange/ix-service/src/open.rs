@@ -110,7 +110,7 @@ impl OpenChange {
         self.redo.objects.keys().map(ToString::to_string).collect()
     }
 
-    /// Returns the identifiers of the objects that those refer to, before or after.
+    /// Returns the identifiers of the objects that the written objects refer to, before or after the change.
     pub(crate) fn references(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for object in self

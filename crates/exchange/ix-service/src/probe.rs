@@ -1,8 +1,8 @@
 //! Probes on trunks: one LLDP frame every five seconds in each direction, which goes out by packet_out and comes back by
 //! packet_in of the other switch.
 //!
-//! A probe that arrives measures the delay of its trunk, the way to and from the controller included: an upper bound, of
-//! which the engine waits twice before it removes old entries. A probe that arrives at another trunk shows wrong cabling. The
+//! A probe that arrives measures the delay of its trunk with the way to and from the controller: an upper bound. The engine
+//! waits for twice that time before it removes old entries. A probe that arrives at another trunk shows wrong cabling. The
 //! nonce of a probe is a keyed hash and valid once, so that nobody else can make or replay one.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +21,7 @@ use crate::quarantine::ENGINE_MAC;
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The probes in a row that may be lost before operators are notified.
 const LOST_MAX: u32 = 3;
-/// The measurements of which the smallest counts: others waited for a busy engine.
+/// The number of recent measurements, of which the smallest counts: larger ones include the wait for a busy engine.
 const DELAYS_LEN: usize = 8;
 /// The organisation and type of the TLV with trunk, side and nonce (IEEE 802.1AB-2016, section 8.6); the organisation is a
 /// locally administered identifier.
@@ -200,7 +200,7 @@ impl Core {
         self.drain(now);
     }
 
-    /// Returns the largest delay of the trunks of a switch, of which each counts by its smallest recent measurement.
+    /// Returns the largest delay of a switch's trunks, with the smallest recent measurement of each trunk.
     fn delay_from(&self, switch: SwitchId) -> Duration {
         let directions = self.probes.directions.iter();
         let of_switch = directions.filter(|((id, side), _)| {

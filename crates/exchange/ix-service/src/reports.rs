@@ -131,8 +131,8 @@ impl Core {
         Ok(())
     }
 
-    /// Brings the plan to the present: addresses and filters whose time has begun or is over since it was made are one
-    /// change, and so are objects that go because of it.
+    /// Brings the plan up to date. One change covers all addresses and filters whose validity has begun or ended since the plan
+    /// was made, and the objects that are removed because of that.
     pub(crate) fn advance_validity(&mut self, now: Now) {
         let (from, to) = (self.planned_at, now.timestamp());
         if crate::phases::has_boundary(&self.exchange, from, to) {

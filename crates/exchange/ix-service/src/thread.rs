@@ -17,9 +17,9 @@ use crate::fabric::{Entry, FabricKey};
 use crate::handle::{Command, Delivery, Handle};
 use crate::snapshot::Snapshot;
 
-/// Events that a slow subscriber may be behind.
+/// The largest number of events by which a slow subscriber may be behind.
 const EVENTS_LEN: usize = 4096;
-/// The commands that run before a snapshot is published.
+/// The largest number of commands that run before a snapshot is published.
 const COMMANDS_MAX: usize = 256;
 /// The time between two signatures of the audit chain's head.
 const SIGN_INTERVAL: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use super::operator::{BitmaskOperator, NumericOperator};
 use crate::prefix::Prefix;
 use crate::reader::Reader;
 
-/// The addresses that a component means: bits `offset` to `len` of an address are compared (RFC 8956, section 3.1).
+/// The addresses that a component matches: bits `offset` to `len` of an address are compared (RFC 8956, section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pattern {
     /// The address; bits before the offset and behind the length are zero.
@@ -54,7 +54,7 @@ impl fmt::Display for Pattern {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum NumericField {
-    /// The IP protocol; of IPv6 the first next header that is no extension header.
+    /// The IP protocol; for IPv6, the upper-layer protocol: the first next header that is no extension header.
     Protocol = 3,
     /// Source or destination port of TCP or UDP.
     Port = 4,
@@ -106,7 +106,7 @@ impl Component {
         }
     }
 
-    /// Reads the component behind its type.
+    /// Reads a component whose type was read already.
     pub(super) fn read(
         number: u8,
         reader: &mut Reader<'_>,
@@ -159,7 +159,7 @@ impl Component {
     }
 }
 
-/// Reads a prefix of IPv4, or length, offset and the bits between them of IPv6.
+/// Reads an IPv4 prefix; or, for IPv6, a length, an offset and the bits between them.
 fn read_pattern(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<Pattern> {
     if !is_ipv6 {
         return Prefix::read(reader, false).map(Pattern::from);

@@ -96,8 +96,8 @@ impl FlowRule {
         }
     }
 
-    /// Returns a text whose order, byte by byte, is the order of precedence of RFC 8955, section 5.1 and RFC 8956, section 4:
-    /// of two rules the one with the lesser text applies first.
+    /// Returns a sort key: the byte order of keys is the order of precedence of RFC 8955, section 5.1, and RFC 8956, section 4.
+    /// The rule with the lesser key applies first.
     pub fn order_key(&self) -> String {
         order::key(&self.components())
     }

@@ -166,7 +166,7 @@ pub fn matches_bits(operators: &[BitmaskOperator], bits: u64) -> bool {
     )
 }
 
-/// Returns true if all members of any group are true; a member with AND belongs to the group of the one before it.
+/// Evaluates an OR of ANDs over pairs (is joined by AND to the pair before, matches).
 fn any_group(members: impl Iterator<Item = (bool, bool)>) -> bool {
     let mut group = None;
     for (and, matches) in members {

@@ -1,5 +1,5 @@
-//! UPDATE messages, right ones and damaged ones, read by this decoder and by bgpkit-parser: what both take means the same to both,
-//! and each case that only one of them takes has a known reason. `make exchange-check` compares 1,000,000 messages.
+//! Well-formed and damaged UPDATE messages, read by this decoder and by bgpkit-parser. A message that both accept has the same
+//! meaning to both; a message that only one accepts has a known reason. `make exchange-check` compares 1,000,000 messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -155,7 +155,7 @@ struct Meaning {
 
 fn ours(update: &Update) -> Meaning {
     let mut meaning = Meaning::default();
-    // bgpkit-parser leaves flow specifications inside of an UPDATE out; the second test compares them.
+    // bgpkit-parser leaves out the flow specifications of an UPDATE; the second test compares them.
     let text = |nlri: &Nlri| match nlri {
         Nlri::Unicast { prefix, .. } => Some(prefix.to_string()),
         _ => None,
@@ -203,7 +203,7 @@ fn theirs(update: &BgpUpdateMessage) -> Meaning {
     }
     for value in attributes.iter() {
         match value {
-            // It reads flow specifications as prefixes, and families that the session does not have.
+            // bgpkit-parser reads flow specifications as prefixes, and also reads families that were not negotiated.
             AttributeValue::MpReachNlri(nlri) | AttributeValue::MpUnreachNlri(nlri)
                 if nlri.safi != Safi::Unicast => {}
             AttributeValue::MpReachNlri(nlri) => {
@@ -250,8 +250,7 @@ fn theirs(update: &BgpUpdateMessage) -> Meaning {
     meaning
 }
 
-/// Returns the reason why bgpkit-parser reads a message in another way that this decoder takes without a problem; `None` if
-/// there is none.
+/// Returns the known reason why bgpkit-parser reads a message differently that this decoder accepts without a problem.
 fn known_difference(ours: &Meaning) -> Option<&'static str> {
     let has_default = |routes: &BTreeSet<String>| routes.contains("::/0") || routes.contains("0.0.0.0/0");
     (has_default(&ours.withdrawn) || has_default(&ours.announced))
@@ -356,7 +355,7 @@ fn a_flow_specification_is_the_same_to_bgpkit_parser() {
     assert!(taken > count / 2 && refused > count / 100);
 }
 
-/// Returns the reason why only one of both takes a flow specification; `None` if there is none.
+/// Returns the known reason why only one of the two decoders accepts a flow specification.
 fn reason_of(
     ours: &Result<FlowRule, FlowRuleError>,
     theirs: &Result<FlowSpecNlri, FlowSpecError>,

@@ -1,5 +1,5 @@
 //! Malformed messages made systematically: each attribute in each wrong length, with wrong flags, twice and cut off; each wrong
-//! prefix length; each wrong header. The consequence is that of a table of RFC 7606, which shares no code with the decoder.
+//! prefix length; each wrong header. A table written from RFC 7606, without the decoder's code, gives the expected consequence.
 
 use millrace_types::Time;
 
@@ -14,7 +14,7 @@ struct Row {
     flags: u8,
     /// A well-formed value.
     value: &'static [u8],
-    /// The permitted lengths: this one, or for `is_list` its multiples but 0. `None`: the attribute is ignored in such a session.
+    /// The permitted length, or for `is_list` the positive multiples of it; `None` if such a session ignores the attribute.
     unit: Option<usize>,
     is_list: bool,
     /// The consequence of a wrong length.
@@ -145,7 +145,7 @@ impl Row {
     }
 }
 
-/// The cases so far, of which each must hold.
+/// The number of cases so far; a case that does not hold fails the test.
 #[derive(Default)]
 struct Cases(usize);
 
@@ -204,7 +204,7 @@ fn occurrences(cases: &mut Cases) {
     }
 }
 
-/// Each list of attributes cut at each byte, with a length of the list that says so (section 4): the routes behind it are found.
+/// Each list of attributes cut at each byte, with the length field of the cut list (section 4): the routes behind it are found.
 fn cuts(cases: &mut Cases) {
     for row in ROWS.iter().filter(|row| !matches!(row.kind, 1 | 3)) {
         let attribute = row.bytes(row.flags, row.value);

@@ -173,7 +173,7 @@ impl Connection {
         }
     }
 
-    /// Returns the next progress, if there is one. `now` is the start of operations that begin.
+    /// Returns the next progress, if there is one. The timeout of an operation that begins starts at `now`.
     pub fn poll(&mut self, now: Time) -> Option<Progress> {
         loop {
             self.pump(now);

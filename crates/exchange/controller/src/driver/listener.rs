@@ -76,7 +76,7 @@ pub async fn listen(config: Config) -> io::Result<Listener> {
     let acceptor = match &config.target {
         Target::Tcp(address) | Target::Tls(address) => Acceptor::Tcp(TcpListener::bind(address).await?),
         Target::Unix(path) => {
-            // A process that can connect pretends to be a switch.
+            // The socket is private, because any process that can connect can pose as a switch.
             let listener = bind_private(path)?;
             listener.set_nonblocking(true)?;
             Acceptor::Unix(UnixListener::from_std(listener)?)

@@ -23,7 +23,7 @@ pub use private_socket::bind_private;
 pub use session::{Events, Handle, Peer, RoleRefused, Session};
 pub use tls::{TlsFiles, TlsFilesError};
 
-/// A place where a switch and a controller meet.
+/// The address at which the controller listens for switches, or at which a switch listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// TCP without encryption. Use it on loopback and on closed control networks only.

@@ -26,7 +26,7 @@ pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
         fs::hard_link(&bound, path)?;
         Ok(listener)
     });
-    // The listener does not need the first name; what cannot be removed is empty and private.
+    // The listener does not need the first name. A directory that cannot be removed stays private.
     let _removed = fs::remove_file(&bound);
     let _removed = fs::remove_dir(&hidden);
     outcome

@@ -163,7 +163,7 @@ impl Handle {
 
     /// Closes the connection.
     pub async fn close(&self) {
-        // Without a task the connection is closed.
+        // If the task has ended, the connection is closed already.
         let _closed = self.commands.send(Command::Close).await;
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct Commit {
     barrier: Option<Xid>,
     is_planned: bool,
     is_confirmed: bool,
-    /// The stages are to be planned again, because the switch refused one by its kind.
+    /// True if the stages are to be planned again, because the switch refused a meter_mod in a bundle.
     plans_again: bool,
     is_partly_applied: bool,
     error: Option<CommitError>,
@@ -368,7 +368,7 @@ impl Commit {
             return None;
         }
         if !self.is_confirmed {
-            // The barrier is answered and the COMMIT before it is not.
+            // The switch answered the barrier but not the COMMIT before it.
             let xid = control.unwrap_or(Xid(0));
             let mut error = self.refusal(None, xid, ErrorCode::OFPBFC_UNKNOWN);
             if let CommitError::Refused { applied, .. } = &mut error {

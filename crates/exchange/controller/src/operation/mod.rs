@@ -141,11 +141,11 @@ pub enum RequestError {
 /// The outcome of an operation.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
-    /// The state of a listing.
+    /// The result of a listing.
     Dump(Result<Box<Dump>, DumpError>),
-    /// The state of a commit.
+    /// The result of a commit.
     Commit(Result<(), CommitError>),
-    /// The state of a request.
+    /// The result of a request.
     Reply(Result<Box<Message>, RequestError>),
 }
 

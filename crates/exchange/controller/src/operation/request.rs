@@ -1,4 +1,4 @@
-//! A request with one reply. A request that OpenFlow does not answer is followed by a barrier, whose reply is its own.
+//! A request with one reply. A barrier follows a request that OpenFlow does not answer; its reply completes the request.
 
 use millrace_openflow::multipart::{MultipartReply, MultipartType};
 use millrace_openflow::{Message, MessageType};

@@ -30,7 +30,7 @@ pub(super) fn waiting(
     })
 }
 
-/// Removes a change from the list, and notes the decision. Who may order the inverse may decide.
+/// Removes a change from the list, and notes the decision. An actor that may order the inverse may decide.
 fn decide(state: &mut State, change: u64, actor: &Actor, action: &str) -> Result<Unconfirmed, ServiceError> {
     let Some(waiting) = state.unconfirmed.get(&change).cloned() else {
         return Err(Refusal::conflict(reason::confirmation_none(change)).into());

@@ -15,7 +15,7 @@ use millrace_ix_samples::{PeerRate, TopFlow, Traffic};
 use super::now;
 use crate::observed::{Attack, FilterCounter, Load, Minute, Session, Share, Suggestion, Target, Verdict};
 
-/// The part of an attack: label, source port, rate in bit/s.
+/// The parts of the attack: label, source port, rate in bit/s.
 const VECTORS: [(&str, u16, u64); 3] = [
     ("udp 123 (NTP)", 123, 6_400_000_000),
     ("udp 53 (DNS)", 53, 1_900_000_000),
@@ -23,7 +23,7 @@ const VECTORS: [(&str, u16, u64); 3] = [
 ];
 /// The usual rate to the destination in bit/s.
 const USUAL: u64 = 240_000_000;
-/// The minutes of the line.
+/// The number of minutes in the chart.
 const MINUTES: u64 = 60;
 /// The minutes since the begin of the attack.
 const SINCE: u64 = 12;
@@ -88,7 +88,7 @@ pub(super) fn targets(exchange: &Exchange, account: AccountId) -> Vec<Target> {
     }
 }
 
-/// Returns the traffic of an account: with each other account that has an end of one of its services, and from peers of the LAN
+/// Returns the traffic of an account with each other account that has an end of one of its services; the victim's includes
 /// the attack.
 pub(super) fn traffic(exchange: &Exchange, account: AccountId) -> Option<Traffic> {
     let own: BTreeSet<_> = exchange
@@ -314,7 +314,7 @@ pub(super) fn loads(exchange: &Exchange) -> BTreeMap<ObjectId, Load> {
     loads
 }
 
-/// Returns if a destination is one of Aoba Networks; all other destinations lack a route object.
+/// Returns the verdict on a filter: destinations of Aoba Networks are allowed, all others lack a route object.
 pub(super) fn verdict(exchange: &Exchange, account: AccountId, matching: &FilterMatch) -> Verdict {
     let own: Vec<Prefix> = ["203.0.113.0/24", "2001:db8:100::/40"]
         .iter()

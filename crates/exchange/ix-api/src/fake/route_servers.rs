@@ -56,9 +56,9 @@ const ANSWERS: &str = "0001 BIRD 2.0.12 ready.
 pub enum RouteServerReads {
     #[default]
     Succeed,
-    /// They failed for ten minutes, after one that succeeded.
+    /// All reads of the last ten minutes failed; the read before them succeeded.
     Fail,
-    /// None has succeeded.
+    /// No read has succeeded.
     NeverSucceeded,
 }
 

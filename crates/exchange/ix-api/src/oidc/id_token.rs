@@ -1,7 +1,7 @@
 //! Verification of ID tokens (OpenID Connect Core 1.0, section 3.1.3.7): signature, issuer, audience, expiry and nonce.
 //!
-//! The algorithms are RS256, ES256 and EdDSA with Ed25519 (RFC 7518, section 3; RFC 8037), and a key verifies the algorithm of its own type only, so
-//! that a token cannot choose a weaker check: `none` and the symmetric algorithms are refused.
+//! The algorithms are RS256, ES256 and EdDSA with Ed25519 (RFC 7518, section 3; RFC 8037). A key verifies the algorithm of its
+//! own type only, so that a token cannot choose a weaker check: `none` and the symmetric algorithms are refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -38,8 +38,8 @@ pub(crate) fn networks(claim: Option<&Value>) -> Vec<Network> {
         .collect()
 }
 
-/// Returns the role that permissions give: all of them the administrator's, changes the technician's, and reading that of billing,
-/// which reads and orders nothing.
+/// Returns the role for permissions: administrator for all of them, technician for update, and billing, which orders nothing,
+/// for read alone.
 fn role(perms: u64) -> Option<Role> {
     if perms & ALL == ALL {
         Some(Role::MemberAdmin)
@@ -52,7 +52,7 @@ fn role(perms: u64) -> Option<Role> {
     }
 }
 
-/// Returns the account of a person and the role there: the account in which the person may do most, of several the oldest.
+/// Returns the account in which the person's role has the most rights, and that role; among equal accounts, the oldest one.
 /// Only members and resellers are looked at: nobody gets an operator's role from outside.
 pub(crate) fn membership(exchange: &Exchange, networks: &[Network]) -> Option<(AccountId, Role)> {
     let accounts = exchange.accounts.iter();

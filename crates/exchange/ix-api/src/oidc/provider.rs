@@ -177,7 +177,7 @@ impl Provider {
     }
 }
 
-/// Checks that an address has TLS. An issuer at this host may do without, and then so may its endpoints.
+/// Checks that an address has TLS. An issuer on a loopback address, and its endpoints there, may do without TLS.
 fn check_address(url: &str, issuer: &str) -> Result<(), OidcError> {
     let is_local = |url: &str| {
         ["http://127.0.0.1:", "http://[::1]:", "http://localhost:"]

@@ -9,7 +9,7 @@ use crate::service::SwitchState;
 use crate::view;
 
 impl Scope<'_> {
-    /// Returns the way of the frames between the first two ends.
+    /// Returns the path of the frames between the first two ends.
     pub(super) fn path(&self, ends: &[(ConfigId, &Config)]) -> Vec<view::Hop> {
         let [(_, near), (_, far), ..] = ends else {
             return Vec::new();
@@ -47,7 +47,7 @@ impl Scope<'_> {
             let found = self.snapshot.exchange.switches.get(&id);
             let health = self.snapshot.switches.get(&id);
             let name = found.map_or_else(|| id.to_string(), |switch| switch.name.clone());
-            // A switch that the engine does not reach may forward: nothing is known of it.
+            // A switch that the engine does not reach may still forward: its state is unknown.
             let up = health.and_then(|health| (health.state != SwitchState::Unreachable).then_some(true));
             hop(
                 "switch",

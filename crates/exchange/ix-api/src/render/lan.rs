@@ -116,8 +116,8 @@ impl Scope<'_> {
         })
     }
 
-    /// Returns the members of a peering LAN that want to be found, and the own account, with the ends that are not in
-    /// quarantine.
+    /// Returns the members of a peering LAN that want to be found, and the principal's own account, with the ends that are not
+    /// in quarantine.
     pub(crate) fn presences(&self, id: ServiceId) -> Vec<view::Presence> {
         let exchange = &self.snapshot.exchange;
         let own = self.principal.actor.account;

@@ -348,7 +348,7 @@ impl<'a> Scope<'a> {
         found.filter(|(end, _)| self.principal.may_read(*end)).collect()
     }
 
-    /// Returns the state that people see.
+    /// Returns the state of a service as pages show it.
     pub(crate) fn shown(&self, id: ServiceId, service: &Service) -> millrace_ix_model::state::ServiceState {
         let realisation = self.snapshot.realisation(id);
         let consent = match service.consent {

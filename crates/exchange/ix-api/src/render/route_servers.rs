@@ -18,7 +18,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) status: RouteServerStatus,
 }
 
-/// The parts of an end by which its sessions are known.
+/// The addresses and autonomous systems by which the sessions of an end are recognised.
 pub(crate) struct Owner {
     addresses: Vec<IpAddr>,
     /// The autonomous systems of the end, or else those of its account.

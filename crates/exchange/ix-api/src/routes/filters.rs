@@ -27,7 +27,7 @@ use crate::render::{Scope, target as target_view, word};
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, NewFilter, Ordered, PortRange, coded};
 
-/// The time between two checks of an account that somebody asks for: each is a query to the routing registry.
+/// The shortest time between two checks of an account on request: each check queries the routing registry.
 const RECHECK_EVERY: Duration = Duration::from_secs(5);
 /// The time to live of a filter that names none, in minutes.
 const MINUTES: u32 = 60;
@@ -387,7 +387,7 @@ pub(crate) async fn attack(
         .await?;
     }
     let scope = Scope::new(&principal, app.now());
-    // The search for rules takes seconds of a core: a member that asks without end delays the searches of others, and nothing else.
+    // The search for rules takes seconds of a core. The limit lets a member that asks all the time delay other searches only.
     let permit = std::sync::Arc::clone(&app.searches).acquire_owned().await;
     let permit = permit.map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     let service = std::sync::Arc::clone(&app.service);

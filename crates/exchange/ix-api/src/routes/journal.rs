@@ -27,8 +27,8 @@ fn number(text: &str) -> Option<u64> {
     text.strip_prefix("ch-")?.parse().ok()
 }
 
-/// Returns the name of the user whom the journal or the audit chain names by identifier. Of another account's people a member
-/// learns the account.
+/// Returns the name of the user whose identifier is in the journal or the audit chain; for a user of another account, a member
+/// gets the name of that account.
 fn person(principal: &Principal, actor: &str) -> String {
     let exchange = &principal.snapshot.exchange;
     let user = actor.parse().ok().and_then(|id: UserId| exchange.users.get(&id));
@@ -114,8 +114,8 @@ pub(crate) struct ChangeFilter {
     object: Option<String>,
 }
 
-/// Returns an object with its parts: the ends of a service. An object that the principal may not read has none, like one that nobody
-/// has.
+/// Returns an object and, for a service, its ends. Returns nothing for an absent object and for one that the principal may not
+/// read.
 fn with_parts(principal: &Principal, text: &str) -> BTreeSet<ObjectId> {
     let object = text.parse::<ObjectId>().ok().filter(|id| principal.may_read(*id));
     let ends = match object {

@@ -18,7 +18,7 @@ use crate::view::{Ordered, PlannedSwitch};
 /// An operation, and the place in the request's body that it comes from.
 pub(crate) type Step = (Operation, &'static str);
 
-/// The place of an own end in the body; fields of the order that are not the end's stand beside it.
+/// The prefix of the pointers into the principal's own end in the body; other fields of the order are not below it.
 pub(crate) const END: &str = "end.";
 
 /// Gives an order to the engine and returns its answer.

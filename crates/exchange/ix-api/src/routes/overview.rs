@@ -16,10 +16,10 @@ use crate::render::{Scope, word};
 use crate::service::SwitchState;
 use crate::view::{Load, Overview, Severity, Task};
 
-/// The time before the end of a MAC address in which its end is a task.
+/// The time before a MAC address expires in which the expiry is listed as a task.
 const SOON: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// The rate from which a destination can count as attacked, in bit/s.
+/// The rate above which a destination can count as attacked, in bit/s.
 const ATTACK_BPS_MIN: u64 = 100_000_000;
 /// The multiple of its usual rate from which a destination counts as attacked.
 const ATTACK_FACTOR: u64 = 5;

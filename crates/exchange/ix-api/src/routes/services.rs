@@ -47,7 +47,7 @@ pub(crate) fn readable(principal: &Principal) -> Vec<(ServiceId, &Service)> {
         .values()
         .filter(|config| below.contains(&config.account));
     let with_own_end: BTreeSet<ServiceId> = own_ends.map(|config| config.service).collect();
-    // The table is asked only about services that can concern the actor: it looks at every end of the exchange.
+    // `may_read` looks at every end of the exchange, so that it is asked only about services that can concern the actor.
     let concerns = |id: ServiceId, service: &Service| {
         principal.actor.is_operator()
             || service.kind == ServiceKind::ExchangeLan

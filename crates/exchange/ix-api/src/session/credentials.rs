@@ -14,7 +14,8 @@ pub struct CredentialError {
 
 /// Values by key, which survive a restart. Calls may wait for the disk; they run on blocking threads.
 ///
-/// Keys are `user/us-3`, `session/FINGERPRINT`, `key/FINGERPRINT`, `refresh/FINGERPRINT`, `oidc/FINGERPRINT/ac-2`, `token-key` and `record/ct-7`.
+/// Keys are `user/us-3`, `session/FINGERPRINT`, `key/FINGERPRINT`, `refresh/FINGERPRINT`, `oidc/FINGERPRINT/ac-2`, `token-key`
+/// and `record/ct-7`.
 pub trait CredentialStore: Send + Sync {
     /// Returns the value of a key.
     ///

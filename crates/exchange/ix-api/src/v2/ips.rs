@@ -158,7 +158,7 @@ pub(crate) async fn delete_ip(
     Ok(Json(gone))
 }
 
-/// Returns the lowest address of a network that nobody has, without those of network and broadcast.
+/// Returns the lowest free address of a network; the network address and the broadcast address are not used.
 fn lowest_free(network: Prefix, taken: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let bits = if network.is_ipv6() { 128 } else { 32 };
     let hosts = 1_u128

@@ -1,5 +1,5 @@
-//! Filters of collections. A parameter that no collection knows is ignored, and so is one that no object of the collection
-//! has as a property; a value that cannot be right is refused (IX-API 2.1.0, "Filters").
+//! Filters of collections. Two kinds of parameters are ignored: unknown ones, and properties that no object of the collection
+//! has. A value that cannot be right is refused (IX-API 2.1.0, "Filters").
 
 use axum::Json;
 use axum::extract::FromRequestParts;

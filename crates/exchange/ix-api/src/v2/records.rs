@@ -1,6 +1,6 @@
-//! Facts that IX-API clients keep at the exchange and that no switch depends on: contacts, who has which role, joining rules,
-//! route-server sessions, addresses that no end has yet, purchase orders. They are JSON in the store of credentials, and
-//! in memory for readers; the model knows nothing of them.
+//! Facts that IX-API clients keep at the exchange and that no switch depends on: contacts, assignments of roles, joining rules,
+//! route-server sessions, addresses that no end has yet, purchase orders. The store of credentials holds them as JSON, and
+//! readers use a copy in memory; the model does not know them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};

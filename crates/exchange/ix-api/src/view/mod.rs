@@ -1,5 +1,5 @@
-//! The JSON values of the API. They are not the model's objects: what an account sees of another account's object is
-//! less than what its owner sees, and numbers of the fabric are shown to operators only.
+//! The JSON values of the API. They are not the model's objects: an account sees less of another account's object than the
+//! owner does, and only operators see numbers of the fabric.
 
 mod fabric;
 mod filters;

@@ -54,8 +54,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Resolves names, and refuses those that have an address that is not public. The addresses that were checked are those
-/// that are connected to, so that a name cannot change in between.
+/// Resolves names, and refuses a name with an address that is not public. The client connects to the checked addresses and
+/// does not resolve again, so that the name cannot change in between.
 #[derive(Debug)]
 pub(crate) struct PublicResolver {
     inner: DefaultResolver,

@@ -109,7 +109,7 @@ impl Webhooks {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a webhook with the events behind a serial number. One that runs already begins there again.
+    /// Starts a webhook with the events behind a serial number. A webhook that runs already is restarted there.
     pub(crate) fn start(&self, app: &App, id: &str, webhook: Webhook, after: u64) {
         let deliveries = self.running().remove(id).map(|old| Arc::clone(&old.deliveries));
         let deliveries = deliveries.unwrap_or_default();

@@ -299,7 +299,7 @@ async fn check(
                 let body: Value = serde_json::from_str(&body).unwrap();
                 let answer = send(api, method, path, name, &body).await;
                 let relation = match (kind, exchange.relation(actor, object)) {
-                    // An account below one's own is to be a child.
+                    // An account that is created below the actor's own account is a child.
                     (K::CreateAccount, Relation::Own) => Relation::Child,
                     (_, relation) => relation,
                 };

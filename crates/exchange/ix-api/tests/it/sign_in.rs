@@ -213,7 +213,7 @@ async fn an_api_key_makes_no_other_key() {
         (second.status, second.json()["code"].clone()),
         (403, json!("session-required"))
     );
-    // Nor does a token that was made from it.
+    // A token that was made from the key may not make a key either.
     let pair = json!({ "api_key": made["key"]["id"], "api_secret": stolen });
     let pair = api
         .send(Method::POST, "/api/v2/auth/token", "", &[], Some(pair))

@@ -58,7 +58,7 @@ pub(crate) fn plan(circuits: &BTreeMap<u32, Circuit>) -> Plan {
     plan
 }
 
-/// Returns the deltas of a change in phases: what takes goes in first and out last.
+/// Returns the deltas of a change in phases: entries that take frames from a wire go in first and out last.
 fn phases(before: &Plan, after: &Plan) -> [BTreeMap<SwitchId, Delta<Toy>>; 3] {
     let mut phases: [BTreeMap<SwitchId, Delta<Toy>>; 3] = Default::default();
     let empty = Content::<Toy>::new();
@@ -195,7 +195,7 @@ impl Store {
         }
     }
 
-    /// Lets the numbers rest that changes freed which were finished before the start of the engine.
+    /// Starts the rest of the numbers that were freed by changes that finished before the start of the engine.
     pub(crate) fn sweep(&mut self, now: Time) {
         let open: Vec<u32> = self
             .changes
@@ -212,7 +212,7 @@ impl Store {
         }
     }
 
-    /// Lets the numbers that a finished change freed rest.
+    /// Starts the rest of the number that a finished change freed.
     pub(crate) fn release(&mut self, id: ChangeId, now: Time) {
         let record = &self.changes[&id];
         let freed = match record.journal.last() {

@@ -11,7 +11,7 @@ use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{Config, Consent, EndRole, PoolKind, Quarantine, Service, ServiceKey, ServiceKind};
 use crate::vlan::{VlanConfig, VlanRequest};
 
-/// The ends of a multipoint service with flooding: one copy of a frame for each.
+/// The largest number of ends of a multipoint service with flooding: each end gets a copy of a flooded frame.
 const MULTIPOINT_ENDS_MAX: usize = 64;
 
 /// The parts of an end that the order gives.

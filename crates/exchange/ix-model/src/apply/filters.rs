@@ -11,9 +11,9 @@ use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::time::Timestamp;
 
-/// The filters of an account.
+/// The largest number of filters of an account.
 const FILTERS_MAX: usize = 500;
-/// The matches of a filter beside its first.
+/// The largest number of matches of a filter beside its first.
 const ALTERNATIVES_MAX: usize = 2_000;
 /// The longest validity of a filter.
 const VALIDITY_MAX: Duration = Duration::from_secs(30 * 86_400);

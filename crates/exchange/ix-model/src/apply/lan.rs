@@ -11,7 +11,7 @@ use crate::service::{LanPolicy, RegisteredIp, RegisteredMac, ServiceKind, is_usa
 
 /// The longest time for which an end may have one MAC address more than its policy permits: the swap of a router.
 const SWAP_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The MAC addresses of an end of a multipoint circuit.
+/// The largest number of MAC addresses of an end of a multipoint circuit.
 const CIRCUIT_MACS_MAX: usize = 32;
 
 impl Order<'_> {

@@ -226,9 +226,9 @@ impl Order<'_> {
     }
 }
 
-/// Returns true for characters that show nothing and change how the text around them is read: embeddings, overrides and isolates of
-/// Unicode's bidirectional algorithm (UAX 9, section 2), the zero width space, and separators of lines. A name with them could
-/// be shown as another one.
+/// Returns true for characters that show nothing and change how the text around them is read: embeddings, overrides and
+/// isolates of Unicode's bidirectional algorithm (UAX 9, section 2), the zero width space, and separators of lines. A name with
+/// such a character could look like another name.
 const fn is_invisible(char: char) -> bool {
     matches!(char, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

@@ -140,9 +140,9 @@ impl Order<'_> {
         inner.map(|(_, trunk)| trunk.kind).collect()
     }
 
-    /// Gives a service the wire id and the transit switches that its ends need, after one of them was added, moved or
-    /// removed. `adds_only` keeps the wire id that there is, and so do services that forward by MAC address: a moved address
-    /// changes one entry in place.
+    /// Gives a service the wire id and the transit switches that its ends need, after an end was added, moved or removed. An
+    /// existing wire id is kept with `adds_only`, and by services that forward by MAC address, where a moved address changes one
+    /// entry in place.
     pub(super) fn renew_path(&mut self, id: ServiceId, adds_only: bool) -> Outcome {
         let service = self.object(id)?;
         let switches = self.switches_of(id);
@@ -186,8 +186,8 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Gives another path to the circuits whose path is broken or drained, if there is one: a pair of switches on it has no
-    /// trunk but those of `down` and drained ones. All other circuits keep their path.
+    /// Gives circuits whose path is broken or drained another path, if there is one. A path is broken or drained if each trunk
+    /// between two of its switches is in `down` or drained. All other circuits keep their path.
     pub(super) fn reroute(&mut self, down: &BTreeSet<TrunkId>) -> Outcome {
         let topology = self.topology();
         let is_good = |pair: &[SwitchId]| {

@@ -1,9 +1,9 @@
 //! The filters whose entries a change may alter.
 //!
-//! The priority of a filter depends on the filters of its account that overlap it, and these on others. Two filters overlap
-//! only if one of their destinations contains the other, so that the filters of an account fall into parts that have no
-//! influence on each other: one below each destination that no other one contains. A change plans the parts that it
-//! touches, before and after.
+//! The priority of a filter depends on the filters of its account that overlap it, whose priorities depend on further filters.
+//! Two filters overlap only if one of their destinations contains the other. The filters of an account therefore fall into
+//! independent parts: one below each destination that no other destination contains. A change plans the parts that it touches,
+//! before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(crate) enum Part {
 }
 
 impl FilterScope {
-    /// Returns the filters that may have other entries in one exchange at a time than in another one at another.
+    /// Returns the filters whose entries may differ between the exchange `old` at the time `then` and `new` at the time `now`.
     pub(crate) fn of_change(
         (old, then): (&Exchange, &Settings),
         (new, now): (&Exchange, &Settings),

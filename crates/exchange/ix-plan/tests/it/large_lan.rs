@@ -1,5 +1,5 @@
-//! A peering LAN with many members: who asks for an address reaches its owner and nobody else. `make exchange-check` has 1,000
-//! members and 10,000 pairs.
+//! A peering LAN with many members: a request for an address reaches the owner of the address and nobody else. `make
+//! exchange-check` has 1,000 members and 10,000 pairs.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;

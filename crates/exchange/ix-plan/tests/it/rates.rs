@@ -1,5 +1,6 @@
-//! Contract rates in virtual time: what is delivered of more than the contract, and that a change of rate loses nothing below the
-//! lower of both. `make exchange-check` has rates up to 1 Gbit/s; `tests/interop/check_exchange_rates.py` has real time.
+//! Contract rates in virtual time: a load above the contract is delivered at the contracted rate, and a change of the rate drops
+//! nothing of a load below both rates. `make exchange-check` has rates up to 1 Gbit/s; `tests/interop/check_exchange_rates.py`
+//! has real time.
 
 use core::time::Duration;
 

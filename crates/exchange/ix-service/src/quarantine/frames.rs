@@ -7,7 +7,7 @@ use millrace_types::Mac;
 use millrace_wire::ip::Pseudo;
 use millrace_wire::{Dscp, Ecn, EtherType, FlowLabel, IpProto, arp, icmpv6, ipv6};
 
-/// The sender of the engine's own questions: a locally administered address.
+/// The source of the engine's own ARP requests: a locally administered address.
 pub(crate) const ENGINE_MAC: Mac = Mac([0x02, 0x4d, 0x49, 0x58, 0x00, 0x01]);
 /// Frames are padded to this size, without the checksum.
 const SIZE_MIN: usize = 60;

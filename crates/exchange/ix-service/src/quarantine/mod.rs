@@ -3,7 +3,7 @@
 //! ```text
 //! table 2 (tags popped), table 0 (other tags, reserved addresses) --packet_in, 50/s an end--> Core::packet_in
 //!     --> judge: Ok | Fault(check, words) --> findings in the snapshot, ReportQuarantine { clean: false }
-//! Core::watch_quarantine, once a second: ARP questions that only a proxy answers; after the clean time of the policy, and
+//! Core::watch_quarantine, once a second: ARP requests that only a proxy answers; after the clean time of the policy, and
 //!     at least one good frame, ReportQuarantine { clean: true }: the end goes to production as an ordinary change
 //! ```
 
@@ -32,13 +32,13 @@ use judge::{Expected, Fault, judge};
 use crate::core::{Core, Now, Output};
 use crate::order::OrderOptions;
 
-/// The findings that are kept of an end.
+/// The largest number of findings of an end that are kept.
 const FINDINGS_LEN: usize = 20;
-/// The bytes of an offending frame that are kept.
+/// The largest number of bytes of an offending frame that are kept.
 const FRAME_SIZE_MAX: usize = 128;
-/// The shortest time between two writes that the end is not clean.
+/// The shortest time between two writes to the database that an end is not clean.
 const REPORT_INTERVAL: core::time::Duration = core::time::Duration::from_secs(10);
-/// The time between two questions that only a proxy answers.
+/// The time between two rounds of ARP requests that only a proxy answers.
 const QUESTION_INTERVAL: Duration = Duration::from_secs(10);
 /// An address outside of every peering LAN (RFC 5737), for which a proxy answers.
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
@@ -246,8 +246,8 @@ impl Core {
         }
     }
 
-    /// Ends the quarantine of ends that were clean for the time of their policy, and asks the others what only a proxy
-    /// answers.
+    /// Ends the quarantine of ends that were clean for the time of their policy, and sends ends in quarantine ARP requests that
+    /// only a proxy answers.
     pub(crate) fn watch_quarantine(&mut self, now: Now) {
         let running: Vec<_> = self
             .exchange

@@ -55,7 +55,7 @@ fn orders_that_wait_together_are_one_write_and_answered_after_it() {
         );
     });
     assert_eq!(handle.snapshot().exchange.accounts.len(), 16 * 12);
-    // Each order causes a second write, the journal of its change, which a group shares, too.
+    // The journal of an order's change is a second write, which the changes of a group share as well.
     let writes = medium.writes.load(Ordering::SeqCst);
     assert!(
         writes <= 16 * 12,
@@ -64,7 +64,7 @@ fn orders_that_wait_together_are_one_write_and_answered_after_it() {
     service.stop();
 }
 
-/// `make exchange-check` runs this; the figure is that of a medium: the folder of temporary files must be on it.
+/// `make exchange-check` runs this test. It measures a storage medium: the folder of temporary files must be on that medium.
 #[test]
 fn the_rate_of_orders_grows_with_the_number_of_those_that_wait() {
     if std::env::var_os("MILLRACE_EXCHANGE_LONG").is_none() {

@@ -1,5 +1,5 @@
-//! `kill -9` at random moments: acknowledged transactions are present afterwards, and no group of them is partial. The killed process
-//! is a child that runs this test program.
+//! `kill -9` at random moments: acknowledged transactions are present afterwards, and no group of transactions is partial. The
+//! killed process is a child that runs this test program.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;

@@ -103,7 +103,7 @@ async fn members_come_from_nothing_to_a_path_in_production() {
     )
     .await;
     assert_eq!(free.json()["capacity"], Value::Null);
-    // The end of the service is the end of its ends.
+    // The deletion of a service with ends deletes the ends, too.
     let gone = delete(&api, &pro, &format!("/network-services/{service}")).await;
     assert_eq!(
         (gone.status, gone.json()["state"].clone()),
