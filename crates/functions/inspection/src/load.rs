@@ -77,21 +77,21 @@ impl LoadGauge {
 mod tests {
     use super::*;
 
-    const LEVELS: &[Overload] = &[Overload::None, Overload::Records, Overload::NewFlows];
+    const LEVELS: &[Overload] = &[Overload::NONE, Overload::RECORDS, Overload::FLOWS];
 
     #[test]
     fn levels_rise_at_once_and_fall_one_by_one_after_a_calm_second() {
         let mut gauge = LoadGauge::new(LEVELS);
         assert_eq!(gauge.note(190, Time::ZERO), None);
-        assert_eq!(gauge.note(191, Time::ZERO), Some(Overload::Records));
-        assert_eq!(gauge.note(255, Time::ZERO), Some(Overload::NewFlows));
+        assert_eq!(gauge.note(191, Time::ZERO), Some(Overload::RECORDS));
+        assert_eq!(gauge.note(255, Time::ZERO), Some(Overload::FLOWS));
         assert_eq!(gauge.note(63, Time::from_secs(1)), None);
         assert_eq!(gauge.note(64, Time::from_millis(1500)), None, "not calm");
         assert_eq!(gauge.note(10, Time::from_secs(2)), None);
         assert_eq!(gauge.note(10, Time::from_millis(2999)), None);
-        assert_eq!(gauge.note(10, Time::from_secs(3)), Some(Overload::Records));
+        assert_eq!(gauge.note(10, Time::from_secs(3)), Some(Overload::RECORDS));
         assert_eq!(gauge.note(10, Time::from_secs(3)), None);
-        assert_eq!(gauge.note(10, Time::from_secs(4)), Some(Overload::None));
+        assert_eq!(gauge.note(10, Time::from_secs(4)), Some(Overload::NONE));
         assert_eq!((gauge.level(), gauge.changes), (0, 4));
     }
 }

@@ -141,14 +141,14 @@ pub(crate) struct Config {
     pub(crate) levels: &'static [Overload],
 }
 
-/// Levels of overload with profile closed.
-const CLOSED: &[Overload] = &[Overload::None, Overload::Records, Overload::NewFlows];
+/// Levels of overload with profile closed, which never inspects a flow less.
+const CLOSED: &[Overload] = &[Overload::NONE, Overload::RECORDS, Overload::FLOWS];
 /// Levels of overload with profile open.
 const OPEN: &[Overload] = &[
-    Overload::None,
-    Overload::Records,
-    Overload::Depth,
-    Overload::NewFlows,
+    Overload::NONE,
+    Overload::RECORDS,
+    Overload::DEPTH,
+    Overload::DEPTH_AND_FLOWS,
 ];
 
 /// Returns the choice that a setting makes among words.

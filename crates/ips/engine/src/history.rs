@@ -56,10 +56,9 @@ fn subject(flow: &Flow, packet: u64, time: Time) -> Subject {
 }
 
 /// Adds flow and transaction to the alerts of a packet.
-pub(crate) fn complete_alerts(alerts: &mut [Event], flow: &mut Flow, direction: Direction) {
+pub(crate) fn complete_alerts(alerts: &mut [Event], flow: &Flow, direction: Direction) {
     for event in alerts {
         let Event::Alert(alert) = event else { continue };
-        flow.is_alerted = true;
         let list = &flow.app.transactions.list;
         let transaction = alert
             .transaction

@@ -121,19 +121,45 @@ impl Default for Policies {
     }
 }
 
-/// The level of overload, in the order in which work is shed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Overload {
+/// The work that is shed under overload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Overload {
+    /// No hashes of files are computed, and no events are written beside alerts.
+    pub sheds_records: bool,
+    /// Large flows without an alert are bypassed, and new flows are inspected half as deep: only for a profile that prefers
+    /// traffic to inspection.
+    pub sheds_depth: bool,
+    /// New flows are treated by the policy for overload.
+    pub limits_flows: bool,
+}
+
+impl Overload {
     /// All work is done.
-    #[default]
-    None,
-    /// No hashes of files, and no events beside alerts.
-    Records,
-    /// Also, large flows that were never suspicious are bypassed, and new flows are inspected half as deep. Only with a
-    /// profile that lets traffic go on.
-    Depth,
-    /// Also, new flows are treated by the policy for overload.
-    NewFlows,
+    pub const NONE: Overload = Overload {
+        sheds_records: false,
+        sheds_depth: false,
+        limits_flows: false,
+    };
+    /// Records are shed.
+    pub const RECORDS: Overload = Overload {
+        sheds_records: true,
+        ..Overload::NONE
+    };
+    /// Records and depth are shed.
+    pub const DEPTH: Overload = Overload {
+        sheds_depth: true,
+        ..Overload::RECORDS
+    };
+    /// Records are shed, and new flows limited; all flows that are inspected are inspected whole.
+    pub const FLOWS: Overload = Overload {
+        limits_flows: true,
+        ..Overload::RECORDS
+    };
+    /// Records and depth are shed, and new flows limited.
+    pub const DEPTH_AND_FLOWS: Overload = Overload {
+        limits_flows: true,
+        ..Overload::DEPTH
+    };
 }
 
 #[cfg(test)]

@@ -14,6 +14,21 @@ pub(super) fn data<'a>(packet: &Packet<'a>) -> (&'a [u8], u8) {
     (packet.ip_payload(), protocol)
 }
 
+/// Returns the bytes of a fragment's headers that count as a part of the length of the whole packet.
+pub(super) fn counted_size(packet: &Packet<'_>) -> u64 {
+    let fragment_header = packet.ip.fragment_header.map_or(0, |_| FragmentHeader::SIZE);
+    of_version(packet.ip.version, packet.ip.header_size - fragment_header)
+}
+
+/// Returns the bytes of headers of this size that count: IPv6 does not count its fixed header.
+fn of_version(version: IpVersion, header_size: usize) -> u64 {
+    let counted = match version {
+        IpVersion::V4 => header_size,
+        IpVersion::V6 => header_size.saturating_sub(ipv6::SIZE),
+    };
+    counted as u64
+}
+
 /// The headers that precede the data of the whole packet: the unfragmentable part.
 #[derive(Debug)]
 pub(super) struct Header {
@@ -39,6 +54,11 @@ impl Header {
             bytes,
             version: packet.ip.version,
         }
+    }
+
+    /// Returns the bytes that count as a part of the length of the whole packet.
+    pub(super) fn counted_size(&self) -> u64 {
+        of_version(self.version, self.bytes.len())
     }
 
     /// Sets the lengths and the checksum of the whole packet.

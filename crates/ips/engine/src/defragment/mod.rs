@@ -18,8 +18,9 @@ use crate::hash::Seed;
 use crate::packet::{IpVersion, Packet};
 use crate::pieces::{OverlapPolicy, Pieces};
 
-/// Largest size of a reassembled packet in bytes: in IPv4 with its header, in IPv6 of the data of its fragments.
-const DATA_MAX: u64 = 65_535;
+/// Largest length of a reassembled packet in bytes, as its header has it: in IPv4 the total length, in IPv6 the payload length,
+/// which includes extension headers (RFC 8200, section 4.5).
+const LENGTH_MAX: u64 = 65_535;
 /// Memory of a packet without pieces, in bytes: an estimate that is charged to the pool.
 const TRACKER_SIZE: usize = 256;
 /// Size of the TCP header up to its control bits, in bytes.
@@ -198,11 +199,7 @@ impl Defragmenter {
             fault = Some(Refused::Unaligned);
         }
         let end = offset + data.len() as u64;
-        let headers = match packet.ip.version {
-            IpVersion::V4 => packet.ip.header_size as u64,
-            IpVersion::V6 => 0,
-        };
-        if headers + end > DATA_MAX {
+        if header::counted_size(packet) + end > LENGTH_MAX {
             return Err(Refused::TooLong);
         }
         let is_tcp = protocol == millrace_wire::IpProto::TCP.0;
@@ -264,10 +261,20 @@ impl Defragmenter {
         if tracker.header.is_none() {
             tracker.header = header;
         }
-        let is_complete =
-            tracker.header.is_some() && tracker.size.is_some_and(|size| tracker.pieces.covers(size));
+        let complete = tracker.header.as_ref().zip(tracker.size);
+        let complete = complete.filter(|(_, size)| tracker.pieces.covers(*size));
+        let length = complete.map(|(header, size)| header.counted_size() + size);
+        // The first fragment, whose headers are kept, may have longer ones than the others.
+        let is_too_long = length.is_some_and(|length| length > LENGTH_MAX);
+        if is_too_long {
+            tracker.is_refused = true;
+            tracker.pieces.clear();
+        }
         self.memory = self.memory + tracker.memory() - before;
-        Ok(is_complete.then_some(key))
+        if is_too_long {
+            return Err(Refused::TooLong);
+        }
+        Ok(length.map(|_| key))
     }
 
     /// Moves a complete packet to `whole`.

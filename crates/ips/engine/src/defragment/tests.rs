@@ -173,6 +173,37 @@ fn tiny_unaligned_and_long_fragments_are_refused_in_line() {
         refused(&fragment_v4(4, IpProto::UDP, 65528, false, &[1; 8])),
         Some(Refused::TooLong)
     );
+    // Eight bytes of a hop-by-hop header count, too.
+    assert_eq!(refused(&fragment_v6(5, 65520, false, &[1; 7])), None);
+    assert_eq!(
+        refused(&fragment_v6(6, 65520, false, &[1; 8])),
+        Some(Refused::TooLong)
+    );
+}
+
+#[test]
+fn a_first_fragment_with_longer_headers_than_the_others_makes_no_packet_that_is_too_long() {
+    for (ident, options, is_whole) in [(1, 0, true), (2, 40, false)] {
+        let mut defragmenter = defragmenter(SETTINGS);
+        // With the 20 bytes of the other headers the packet has 65,532 bytes.
+        let end = 65_512;
+        for at in (8_000..end).step_by(8_000) {
+            let next = (at + 8_000).min(end);
+            let bytes = fragment_v4(ident, IpProto::UDP, at, next < end, &vec![1; next - at]);
+            assert_eq!(add(&mut defragmenter, 0, &bytes), Outcome::Waiting);
+        }
+        let mut first = fragment_v4(ident, IpProto::UDP, 0, true, &[1; 8_000]);
+        first[0] = 0x45 + (options / 4) as u8;
+        let size = (first.len() + options) as u16;
+        first[2..4].copy_from_slice(&size.to_be_bytes());
+        // No-operation options (RFC 791).
+        first.splice(20..20, vec![1; options]);
+        match add(&mut defragmenter, 0, &first) {
+            Outcome::Whole(whole) => assert!(is_whole && whole.len() == 20 + end),
+            Outcome::Refused(reason) => assert!(!is_whole && reason == Refused::TooLong),
+            Outcome::Waiting => panic!("the packet is complete"),
+        }
+    }
 }
 
 #[test]

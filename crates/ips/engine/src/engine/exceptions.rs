@@ -20,7 +20,7 @@ impl Engine {
 
     /// Returns whether events beside alerts are written.
     pub(super) fn keeps_records(&self) -> bool {
-        self.settings.records && self.overload == Overload::None
+        self.settings.records && !self.overload.sheds_records
     }
 
     /// Returns the decision about all later packets of the flow of the last frame; `None` while they are inspected. A frame
@@ -64,7 +64,7 @@ impl Engine {
         if self.settings.mode != Mode::Ips {
             return None;
         }
-        if self.overload == Overload::NewFlows && is_refusing(&policies, Cause::Overload) {
+        if self.overload.limits_flows && is_refusing(&policies, Cause::Overload) {
             return self.exception(Cause::Overload, packet, None, out);
         }
         if is_refusing(&policies, Cause::FlowTable) && self.flows.is_full(tuple) {
@@ -154,7 +154,7 @@ impl Engine {
         let is_encrypted = flow.app.is_encrypted && self.settings.encryption == Encryption::Bypass;
         let is_elephant = || {
             let size: u64 = flow.counters.iter().map(|counters| counters.bytes).sum();
-            self.overload >= Overload::Depth && size > self.settings.bypass_size && !flow.is_alerted
+            self.overload.sheds_depth && size > self.settings.bypass_size && !flow.is_alerted
         };
         if is_encrypted || is_elephant() {
             flow.verdict = FlowVerdict::Bypass;

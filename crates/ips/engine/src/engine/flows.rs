@@ -8,7 +8,7 @@ use crate::event::{Events, FlowEnd};
 use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
 use crate::history;
 use crate::packet::{Context, Network, Packet};
-use crate::policy::{Cause, Overload};
+use crate::policy::Cause;
 use crate::settings::Mode;
 use crate::tcp::normalize::{Edits, Place};
 use crate::verdict::{DropReason, Verdict};
@@ -227,10 +227,10 @@ impl Engine {
             Mode::Ids => self.settings.app,
             Mode::Ips => self.settings.app.inline(),
         };
-        if self.overload >= Overload::Records {
+        if self.overload.sheds_records {
             flow.app.settings.hashes_files = false;
         }
-        if self.overload >= Overload::Depth {
+        if self.overload.sheds_depth {
             flow.app.settings = flow.app.settings.half_as_deep();
         }
         Ok(Some((index, flow)))

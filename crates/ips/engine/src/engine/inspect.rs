@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::detect::{Inspection, Ruleset};
-use crate::event::Events;
+use crate::event::{Event, Events};
 use crate::flow::{Direction, Flow, FlowVerdict};
 use crate::history;
 use crate::packet::Packet;
@@ -62,6 +62,10 @@ impl Engine {
         if let Some(decided) = cause.and_then(|cause| self.exception(cause, packet, Some(flow), out)) {
             verdict = verdict.max(decided);
         }
+        // Also where no record is kept: a flow with an alert is not bypassed.
+        flow.is_alerted |= out.list[events..]
+            .iter()
+            .any(|event| matches!(event, Event::Alert(_)));
         self.bypass(flow);
         if self.keeps_records() {
             history::complete_alerts(&mut out.list[events..], flow, direction);

@@ -115,7 +115,7 @@ impl Engine {
             parser_bytes: 0,
             buffers: Vec::with_capacity(BUFFERS),
             buffer_bytes: 0,
-            overload: Overload::None,
+            overload: Overload::NONE,
             settled: None,
             settings,
         }

@@ -6,7 +6,6 @@ use millrace_wire::tcp::flags;
 use super::{BUFFER_SIZE, Engine, SPARE_PART};
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
-use crate::policy::Overload;
 use crate::settings::Mode;
 use crate::tcp::normalize::{Edits, Place};
 use crate::tcp::{Session, TcpProblem};
@@ -31,7 +30,7 @@ impl Engine {
             return Ok(None);
         };
         // Under overload, new connections are inspected half as deep.
-        let depth = match self.overload >= Overload::Depth {
+        let depth = match self.overload.sheds_depth {
             true => self.tcp.depth / 2,
             false => self.tcp.depth,
         };

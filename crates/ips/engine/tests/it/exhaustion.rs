@@ -116,8 +116,8 @@ fn under_overload_new_connections_are_inspected_half_as_deep_and_others_as_befor
     };
     let mut bed = TestBed::with(settings, ATTACK);
     let mut is_dropped_behind = |port: u16, overload: Overload| {
-        bed.engine.set_overload(Overload::None);
-        if port == 2 {
+        bed.engine.set_overload(Overload::NONE);
+        if [2, 4].contains(&port) {
             bed.engine.set_overload(overload);
         }
         assert!(!bed.send_all(handshake_of(port)));
@@ -138,11 +138,42 @@ fn under_overload_new_connections_are_inspected_half_as_deep_and_others_as_befor
         segment(5000, b"attack")
     };
     assert!(
-        is_dropped_behind(1, Overload::Depth),
+        is_dropped_behind(1, Overload::DEPTH),
         "it began before the overload"
     );
-    assert!(!is_dropped_behind(2, Overload::Depth), "it began under overload");
-    assert!(is_dropped_behind(3, Overload::None));
+    assert!(!is_dropped_behind(2, Overload::DEPTH), "it began under overload");
+    assert!(is_dropped_behind(3, Overload::NONE));
+    assert!(
+        is_dropped_behind(4, Overload::FLOWS),
+        "limits of new flows leave the depth as it is"
+    );
+}
+
+#[test]
+fn under_overload_a_large_flow_is_bypassed_unless_it_had_an_alert() {
+    let rules = format!("{ATTACK}\nalert tcp any any -> any any (content:\"probe\"; sid:2;)");
+    for (beginning, overload, is_inspected) in [
+        (b"hello", Overload::DEPTH, false),
+        (b"probe", Overload::DEPTH, true),
+        (b"hello", Overload::FLOWS, true),
+        (b"hello", Overload::NONE, true),
+    ] {
+        // Without records: an alert is known all the same.
+        let settings = Settings {
+            bypass_size: 4000,
+            records: false,
+            ..settings()
+        };
+        let mut bed = TestBed::with(settings, &rules);
+        bed.handshake();
+        bed.engine.set_overload(overload);
+        bed.send(data(0, beginning));
+        for at in 0..5 {
+            assert!(!bed.send(data(5 + at * 1000, &[b'x'; 1000])).is_dropped());
+        }
+        let is_dropped = bed.send(data(5005, b"attack")).is_dropped();
+        assert_eq!(is_dropped, is_inspected, "{beginning:?} {overload:?}");
+    }
 }
 
 #[test]
