@@ -9,7 +9,7 @@ import { Age, Time, useClock } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
-import { checkEnd, EMPTY_END, EndFields, type EndDraft, type EndErrors } from "../ui/endfields";
+import { checkEnd, EMPTY_END, EndFields, endOrder, type EndDraft, type EndErrors } from "../ui/endfields";
 import { Select, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
@@ -17,7 +17,6 @@ import { Empty, Facts, Notice, Panel, ScreenHead, State, type Tone } from "../ui
 import { RouterConfig } from "../ui/routerconfig";
 import { withLengths } from "../ui/routers";
 import { StateOf } from "../ui/words";
-import { endOrder } from "./order";
 import { RouteServers } from "./routeservers";
 
 const CHECKS: Record<string, { name: MessageId; fix: MessageId }> = {

@@ -4,12 +4,12 @@ import { useMemo, useRef, useState } from "react";
 
 import { idempotencyKey } from "../api/client";
 import { RequestError } from "../api/problem";
-import { accounts as accountsQuery, connections as connectionsQuery, order, useOrder, type EndOrder } from "../api/queries";
+import { accounts as accountsQuery, connections as connectionsQuery, order, useOrder } from "../api/queries";
 import type { Hop, Ordered } from "../api/types";
 import { useMe } from "../app/shell";
 import { useText, type Translate } from "../i18n/text";
 import { useDraft } from "../ui/draft";
-import { checkEnd, EMPTY_END, EndFields, isVid, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
+import { checkEnd, EMPTY_END, EndFields, endOrder, isVid, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
 import { Choices, ComboBox, Form, TextField } from "../ui/fields";
 import { explain } from "../ui/loaded";
 import { Button, Notice, Panel, ScreenHead } from "../ui/parts";
@@ -21,10 +21,6 @@ import { ErrorSummary, type FieldProblem } from "../ui/summary";
 type OrderDraft = { to: "member" | "key" | "own" | "holder"; peer: string; peerText: string; secret: string; name: string; end: EndDraft; far: EndDraft };
 
 const EMPTY: OrderDraft = { to: "member", peer: "", peerText: "", secret: "", name: "", end: EMPTY_END, far: EMPTY_END };
-
-export function endOrder(draft: EndDraft): EndOrder {
-  return { connection: draft.connection, vlan: vlanOf(draft), capacity_mbps: parseRate(draft.rate) ?? null };
-}
 
 type Errors = { peer?: string; secret?: string; name?: string; end: EndErrors; far: EndErrors };
 

@@ -10,7 +10,7 @@ import { Rate, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
-import { checkEnd, EMPTY_END, EndFields, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
+import { checkEnd, EMPTY_END, EndFields, endOrder, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
 import { TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
@@ -22,7 +22,6 @@ import { withLengths } from "../ui/routers";
 import { operationWord } from "../ui/operations";
 import { kindWord, StateOf, statusText } from "../ui/words";
 import { Macs, QuarantineChecklist } from "./lan";
-import { endOrder } from "./order";
 
 const STAGES: Record<string, MessageId> = {
   ordered: "stage.ordered",

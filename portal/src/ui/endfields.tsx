@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 
-import { connections as connectionsQuery, vlans as vlansQuery } from "../api/queries";
+import { connections as connectionsQuery, vlans as vlansQuery, type EndOrder } from "../api/queries";
 import type { Vlan } from "../api/types";
 import { useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
@@ -47,6 +47,11 @@ export function parseRate(text: string): number | null | undefined {
   const scale = { k: 0.001, m: 1, g: 1000 }[found[2] ?? "m"] ?? 1;
   const rate = Number((found[1] ?? "").replace(",", ".")) * scale;
   return Number.isInteger(rate) && rate >= 1 ? rate : undefined;
+}
+
+/** Returns an order of a checked draft. */
+export function endOrder(draft: EndDraft): EndOrder {
+  return { connection: draft.connection, vlan: vlanOf(draft), capacity_mbps: parseRate(draft.rate) ?? null };
 }
 
 /** Returns true if a text is a VID or leaves the choice open. */
