@@ -60,6 +60,8 @@ const FIXED: &[&str] = &[
     "step_limits",
     "pcre_limits",
     "candidates_lost",
+    "rates_lost",
+    "bits_lost",
 ];
 
 const LEN: usize = FIXED.len() + Cause::ALL.len() + TcpProblem::ALL.len();
@@ -160,6 +162,8 @@ pub(crate) fn write(counters: &Counters, engine: &Engine, own: &Own) {
         detect.step_limits,
         detect.pcre_limits,
         detect.candidates_lost,
+        detect.rates_lost,
+        detect.bits_lost,
     ];
     let causes = of_engine.exceptions.iter().zip(own.exceptions);
     let causes = causes.map(|(engine, own)| engine + own);

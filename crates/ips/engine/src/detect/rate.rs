@@ -25,9 +25,19 @@ struct Key {
 #[derive(Debug, Clone, Copy)]
 struct Counter {
     start: Time,
+    /// The duration of the interval, in nanoseconds.
+    interval: u64,
     count: u32,
     /// The end of the time for which another action holds.
     until: Time,
+}
+
+impl Counter {
+    /// Returns true if nothing depends on the counter any more.
+    fn is_over(&self, now: Time) -> bool {
+        let end = self.start.nanos().saturating_add(self.interval);
+        now.nanos() >= end.max(self.until.nanos())
+    }
 }
 
 /// The counters of a lane.
@@ -36,7 +46,7 @@ pub(super) struct Rates {
     counters: HashMap<Key, Counter>,
     /// Largest number of counters that are kept at a time.
     limit: usize,
-    /// Number of times that all counters were lost because there was no room.
+    /// Number of counters that were lost because there was no room.
     pub(super) lost: u64,
 }
 
@@ -95,23 +105,18 @@ impl Rates {
 
     /// Returns the counter of a key with an interval that contains the time of the packet, its count raised by one.
     fn count(&mut self, key: Key, rate: &Rate, now: Time) -> &mut Counter {
+        let interval = seconds(rate.seconds);
         if self.counters.len() >= self.limit && !self.counters.contains_key(&key) {
-            // Counters whose interval is over make room. If there is none, all counters are removed, and that is counted.
-            let before = self.counters.len();
-            self.counters.retain(|_, counter| {
-                now.nanos() < counter.start.nanos().saturating_add(seconds(rate.seconds))
-            });
-            if self.counters.len() == before {
-                self.counters.clear();
-                self.lost += 1;
-            }
+            self.make_room(now);
         }
         let counter = self.counters.entry(key).or_insert(Counter {
             start: now,
+            interval,
             count: 0,
             until: Time::from_nanos(0),
         });
-        let interval = seconds(rate.seconds);
+        // A reload may have changed the rate of the rule.
+        counter.interval = interval;
         let is_over = now.nanos() >= counter.start.nanos().saturating_add(interval);
         // An old capture that is read after a newer one begins new intervals; reordered packets do not.
         let is_before = now.nanos().saturating_add(interval) < counter.start.nanos();
@@ -121,6 +126,25 @@ impl Rates {
         }
         counter.count = counter.count.saturating_add(1);
         counter
+    }
+
+    /// Removes the counters that are over; if there are none, the half with the lowest counts, and of equal counts those that
+    /// began first. A flood of packets from new addresses thus cannot remove the counter of an attack that repeats itself.
+    #[cold]
+    fn make_room(&mut self, now: Time) {
+        let before = self.counters.len();
+        self.counters.retain(|_, counter| !counter.is_over(now));
+        if self.counters.len() < before {
+            return;
+        }
+        let rank = |counter: &Counter| (counter.count, counter.start);
+        let mut ranks: Vec<(u32, Time)> = self.counters.values().map(rank).collect();
+        let half = ranks.len() / 2;
+        if half < ranks.len() {
+            let median = *ranks.select_nth_unstable(half).1;
+            self.counters.retain(|_, counter| rank(counter) > median);
+        }
+        self.lost += (before - self.counters.len()) as u64;
     }
 
     /// Returns true if a match passes a detection filter: those after the first COUNT in the interval do.
@@ -205,5 +229,66 @@ impl Rates {
     /// Forgets all counters.
     pub(super) fn clear(&mut self) {
         self.counters.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(address: u32) -> Key {
+        Key {
+            rule: (1, 1),
+            rate: 0,
+            first: Some(IpAddr::from(address.to_be_bytes())),
+            second: None,
+            flow: 0,
+        }
+    }
+
+    fn rate(seconds: u32) -> Rate {
+        Rate {
+            kind: None,
+            track: Track::Source,
+            count: 10,
+            seconds,
+        }
+    }
+
+    #[test]
+    fn counters_that_are_over_make_room_each_by_its_own_interval() {
+        let mut rates = Rates::new(4);
+        rates.count(key(1), &rate(3600), Time::from_secs(0));
+        for address in 2..5 {
+            rates.count(key(address), &rate(1), Time::from_secs(0));
+        }
+        // The rule of the packet that finds no room has a short interval, too.
+        rates.count(key(5), &rate(1), Time::from_secs(2));
+        assert_eq!(rates.count(key(1), &rate(3600), Time::from_secs(3)).count, 2);
+        assert_eq!(rates.lost, 0);
+    }
+
+    #[test]
+    fn a_full_table_loses_low_counters_that_began_first() {
+        let mut rates = Rates::new(8);
+        for address in 0..8 {
+            rates.count(key(address), &rate(3600), Time::from_secs(u64::from(address)));
+        }
+        rates.count(key(8), &rate(3600), Time::from_secs(8));
+        assert_eq!((rates.counters.len(), rates.lost), (4, 5));
+        for address in 5..9 {
+            let counter = rates.count(key(address), &rate(3600), Time::from_secs(9));
+            assert_eq!(counter.count, 2, "{address}");
+        }
+        // An attack outlives a flood of other addresses that begins after it.
+        let mut rates = Rates::new(8);
+        rates.count(key(0), &rate(3600), Time::from_secs(1));
+        for count in 2..100 {
+            assert_eq!(rates.count(key(0), &rate(3600), Time::from_secs(1)).count, count);
+            for address in 0..20 {
+                rates.count(key(20 * count + address), &rate(3600), Time::from_secs(2));
+            }
+        }
+        assert!(rates.counters.len() <= 8 && rates.lost > 1900, "{}", rates.lost);
     }
 }

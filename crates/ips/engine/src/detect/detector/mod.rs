@@ -105,6 +105,10 @@ pub struct Counters {
     pub pcre_limits: u64,
     /// Candidates of transactions that were lost for want of room.
     pub candidates_lost: u64,
+    /// Counters of thresholds and detection filters that were lost for want of room.
+    pub rates_lost: u64,
+    /// Bits of hosts and address pairs that were not set for want of room.
+    pub bits_lost: u64,
 }
 
 /// A rule that matched the packet.
@@ -190,7 +194,11 @@ impl Detector {
 
     /// Returns the counters.
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters {
+            rates_lost: self.rates.lost,
+            bits_lost: self.addresses.lost,
+            ..self.counters
+        }
     }
 
     /// Returns how often rules exceeded limits.
