@@ -1,6 +1,7 @@
 //! Tags of an end.
 
 use core::fmt;
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -222,15 +223,29 @@ impl VlanRequest {
                 outer,
                 inner,
                 ethertype,
-            } => vids(outer)
-                .flat_map(|outer| vids(inner).map(move |inner| (outer, inner)))
-                .map(|(outer, inner)| VlanConfig::Qinq {
+            } => vids(outer).find_map(|outer| {
+                let mut used = BTreeSet::new();
+                for other in taken {
+                    match *other {
+                        VlanConfig::Qinq {
+                            outer: other_outer,
+                            inner,
+                            ethertype: other_ethertype,
+                        } if (other_outer, other_ethertype) == (outer, ethertype) => {
+                            used.insert(inner);
+                        }
+                        // Such an end conflicts with every inner VID.
+                        other if other.outer().is_none_or(|other| other == outer) => return None,
+                        _ => {}
+                    }
+                }
+                let inner = vids(inner).find(|inner| !used.contains(inner))?;
+                Some(VlanConfig::Qinq {
                     outer,
                     inner,
                     ethertype,
                 })
-                // An outer VID that is another end's only tag conflicts with every inner VID.
-                .find(is_free),
+            }),
         }
     }
 }
@@ -283,6 +298,15 @@ mod tests {
             ethertype: TagType::STag,
         };
         assert_eq!(inner.select(&[qinq(9, 2), dot1q(3)]), Some(qinq(9, 3)));
+        let both = VlanRequest::Qinq {
+            outer: None,
+            inner: None,
+            ethertype: TagType::STag,
+        };
+        assert_eq!(both.select(&[qinq(2, 2), qinq(2, 3), dot1q(3)]), Some(qinq(2, 4)));
+        assert_eq!(both.select(&[dot1q(2), dot1q(3)]), Some(qinq(4, 2)));
+        assert_eq!(both.select(&all), None, "the search ends soon");
+        assert_eq!(both.select(&[VlanConfig::Port]), None);
         assert_eq!(VlanRequest::Port.select(&[dot1q(3)]), None);
         assert_eq!(VlanRequest::Port.select(&[]), Some(VlanConfig::Port));
     }

@@ -31,7 +31,7 @@ const TOP_LEN: usize = 15;
 /// The duration of a window of the sketch of flows, in milliseconds.
 const FLOWS_MS: u64 = 30_000;
 /// The largest number of sources of samples whose losses are counted.
-const SWITCHES_MAX: usize = 1_024;
+const SOURCES_MAX: usize = 65_536;
 
 /// A flow to an end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -93,7 +93,7 @@ impl Collector {
 
     /// Adds the growth of a switch's counter of lost samples, which wraps at 32 bits and begins again with the switch.
     fn count_lost(&mut self, source: (IpAddr, u32, u32), drops: u32) {
-        if self.lost.len() >= SWITCHES_MAX && !self.lost.contains_key(&source) {
+        if self.lost.len() >= SOURCES_MAX && !self.lost.contains_key(&source) {
             return;
         }
         let (last, sum) = self.lost.entry(source).or_insert((drops, 0));

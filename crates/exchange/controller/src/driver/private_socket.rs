@@ -1,6 +1,8 @@
 //! Unix sockets that only their owner can connect to, from the first moment on.
 
+use std::collections::hash_map::RandomState;
 use std::fs;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,8 +18,9 @@ use std::path::Path;
 /// The path exists, its directory does not, or it is longer than a socket's name can be.
 pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
     remove_stale(path);
-    let name = format!(".{}", std::process::id());
-    let hidden = path.with_file_name(name);
+    // A name that no killed process has left: in a container each process has the same identifier.
+    let random = RandomState::new().build_hasher().finish() as u32;
+    let hidden = path.with_file_name(format!(".{random:08x}"));
     fs::DirBuilder::new().mode(0o700).create(&hidden)?;
     let bound = hidden.join("s");
     let outcome = UnixListener::bind(&bound).and_then(|listener| {
