@@ -104,8 +104,7 @@ impl UdpIo {
         let fd = self.socket.as_raw_fd();
         let results = match recvmmsg(fd, &mut headers, parts.iter_mut(), MsgFlags::empty(), None) {
             Ok(results) => results,
-            // An ICMP error of an earlier datagram says nothing that silence does not.
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED | Errno::EHOSTUNREACH) => {
+            Err(error) if is_empty(error) => {
                 self.drained = true;
                 return Ok(());
             }
@@ -204,7 +203,10 @@ impl DatagramIo for UdpIo {
             let at = self.next;
             self.next += 1;
             let message = self.received[at];
-            let Some(from) = message.from else { continue };
+            // An address with port 0 cannot be answered: it means that the peer wants no answer (udp(7), RFC 768).
+            let Some(from) = message.from.filter(|from| from.port() != 0) else {
+                continue;
+            };
             let start = at * MESSAGE_SIZE;
             return Ok(Some(Burst {
                 from,
@@ -284,6 +286,24 @@ pub(crate) fn mapped(address: SocketAddr, only_v4: bool) -> SocketAddr {
     }
 }
 
+/// Returns true if a receive call failed because no datagram is there. The socket also reports an ICMP error that an earlier
+/// datagram caused (ip(7)); the peer's silence tells as much.
+fn is_empty(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::EAGAIN
+            | Errno::EINTR
+            | Errno::ECONNREFUSED
+            | Errno::EHOSTUNREACH
+            | Errno::EHOSTDOWN
+            | Errno::ENETUNREACH
+            | Errno::ENOPROTOOPT
+            | Errno::ENONET
+    )
+}
+
+/// Returns `Ok` if a datagram was not sent for a reason that concerns only this datagram or its destination: the socket serves
+/// other peers, too.
 fn ignore(error: io::Error) -> io::Result<()> {
     let code = error.raw_os_error().map(Errno::from_raw);
     match code {
@@ -296,7 +316,13 @@ fn ignore(error: io::Error) -> io::Result<()> {
             | Errno::ECONNREFUSED
             | Errno::ENETUNREACH
             | Errno::ENETDOWN
-            | Errno::EHOSTUNREACH,
+            | Errno::EHOSTUNREACH
+            | Errno::EHOSTDOWN
+            | Errno::EINVAL
+            | Errno::EACCES
+            | Errno::EADDRNOTAVAIL
+            | Errno::ENOPROTOOPT
+            | Errno::ENONET,
         ) => Ok(()),
         _ => Err(error),
     }
@@ -347,6 +373,73 @@ mod tests {
         assert_eq!(drain(&mut daemon), vec![b"other".to_vec(); 20]);
         connected.send(peer.local_address().unwrap(), b"back").unwrap();
         assert_eq!(peer.receive().unwrap().unwrap().from, address);
+    }
+
+    /// Sends a UDP datagram over a raw socket, with any source port; returns false if this user may not.
+    fn send_raw(source_port: u16, to: SocketAddr, payload: &[u8]) -> bool {
+        let Ok(raw) = nix::sys::socket::socket(
+            AddressFamily::Inet,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            nix::sys::socket::SockProtocol::Udp,
+        ) else {
+            return false;
+        };
+        let size = u16::try_from(8 + payload.len()).unwrap();
+        let mut datagram = Vec::new();
+        for field in [source_port, to.port(), size, 0] {
+            datagram.extend_from_slice(&field.to_be_bytes());
+        }
+        datagram.extend_from_slice(payload);
+        let to = SockaddrStorage::from(to);
+        nix::sys::socket::sendto(raw.as_raw_fd(), &datagram, &to, MsgFlags::empty()).is_ok()
+    }
+
+    #[test]
+    fn a_datagram_from_port_0_is_dropped() {
+        let mut io = UdpIo::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = io.local_address().unwrap();
+        if !send_raw(0, to, b"no answer") {
+            println!("skipped: raw sockets need CAP_NET_RAW");
+            return;
+        }
+        assert!(send_raw(9, to, b"answer"));
+        assert_eq!(io.receive().unwrap().unwrap().from.port(), 9);
+        assert!(io.receive().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_destination_that_cannot_be_reached_does_not_end_the_socket() {
+        let mut io = UdpIo::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        // EINVAL of a port 0, or of a socket of the loopback interface; EACCES of a broadcast address.
+        for to in ["127.0.0.1:0", "192.0.2.1:9", "255.255.255.255:9"] {
+            let to: SocketAddr = to.parse().unwrap();
+            assert!(io.send(to, b"1").is_ok(), "{to}");
+            let parts = [IoSlice::new(b"12"), IoSlice::new(b"34")];
+            assert!(io.send_segments(to, &parts, 2).is_ok(), "{to} in segments");
+        }
+        for error in [
+            Errno::EHOSTDOWN,
+            Errno::ENOPROTOOPT,
+            Errno::EADDRNOTAVAIL,
+            Errno::ENONET,
+        ] {
+            assert!(ignore(error.into()).is_ok(), "{error}");
+        }
+        assert!(ignore(Errno::EBADF.into()).is_err());
+    }
+
+    #[test]
+    fn an_icmp_error_of_an_earlier_datagram_does_not_end_the_socket() {
+        for error in [
+            Errno::ENETUNREACH,
+            Errno::EHOSTDOWN,
+            Errno::ENOPROTOOPT,
+            Errno::ENONET,
+        ] {
+            assert!(is_empty(error), "{error}");
+        }
+        assert!(!is_empty(Errno::EBADF));
     }
 
     #[test]
