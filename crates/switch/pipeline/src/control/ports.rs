@@ -17,12 +17,21 @@ const CONFIG_BITS: u32 = PortConfig::DOWN.0
     | PortConfig::NO_PACKET_IN.0;
 
 impl Control {
-    /// Adds a port, or replaces its whole state.
+    /// Adds a port, or replaces its whole state. MAC addresses learned from the port are removed when its link goes down
+    /// and when its VLANs change. A port_mod changes neither, so that roll back need not restore addresses.
     pub fn set_port(&mut self, port: Port, ops: &mut Vec<Op>) {
-        if self.ports.port(port.number) != Some(&port) {
-            ops.push(Op::Port(Arc::new(port.clone())));
-            self.ports.insert(port);
+        let before = self.ports.port(port.number);
+        if before == Some(&port) {
+            return;
         }
+        let is_down = |port: &Port| port.state.has(PortState::LINK_DOWN);
+        let forgets =
+            before.is_some_and(|before| before.vlan != port.vlan || is_down(&port) && !is_down(before));
+        if forgets {
+            self.fdb.forget_port(port.number, ops);
+        }
+        ops.push(Op::Port(Arc::new(port.clone())));
+        self.ports.insert(port);
     }
 
     /// Removes a port, and the MAC addresses learned from it. Entries that output to it stay, and drop.
@@ -69,8 +78,7 @@ impl Control {
         })
     }
 
-    /// Sets the state of a port as its device reports it. MAC addresses learned from a port whose link is down are
-    /// removed.
+    /// Sets the state of a port as its device reports it, as [`Self::set_port`] does.
     ///
     /// # Errors
     /// [`PortModError::NoSuchPort`].
@@ -80,9 +88,6 @@ impl Control {
         state: PortState,
         ops: &mut Vec<Op>,
     ) -> Result<&Port, PortModError> {
-        if state.has(PortState::LINK_DOWN) {
-            self.fdb.forget_port(number, ops);
-        }
         self.change_port(number, ops, |port| port.state = state)
     }
 

@@ -272,7 +272,10 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         } else {
             self.fwd.fdb().lookup(key)
         };
-        let target = known.and_then(|entry| self.fwd.port(entry.port));
+        // A worker may have learned an address just before the VLANs of the port changed.
+        let target = known
+            .and_then(|entry| self.fwd.port(entry.port))
+            .filter(|port| port.vlan.carries(vid));
         self.observer.mac_lookup(target.map(|port| port.number));
         let adapt = |packet: &mut P, port: &Port| retag(packet, tag, vid, port);
         match target {

@@ -21,6 +21,7 @@ mod memory;
 mod meters;
 mod model;
 mod no_allocation;
+mod normal;
 mod nsh;
 mod packets;
 mod rewrites;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::harness::{Bridge, Event, frame, matching, out, ports, sent, set};
 use millrace_flow::{Action, Field, Instructions};
 use millrace_pipeline::{
-    DropReason, LiveTrace, Origin, PacketInReason, Port, PortConfig, PortState, Step, VlanMode, explain,
+    DropReason, LiveTrace, Origin, PacketInReason, Port, PortConfig, PortState, Step, explain,
 };
-use millrace_types::{Cookie, GroupId, PortNo, QueueId, TableId, Vid};
+use millrace_types::{Cookie, GroupId, PortNo, QueueId, TableId};
 use millrace_wire::EtherType;
 
 const TCP: &str = "tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1000,tp_dst=80";
@@ -336,88 +336,6 @@ fn a_ttl_that_runs_out_is_dropped_or_told_to_the_controllers() {
     assert_eq!((info.reason, bytes), (PacketInReason::InvalidTtl, &expired));
     let sent = sent(&bridge.one(1, &frame("tcp,nw_ttl=2")));
     assert_eq!(sent[0].1, frame("tcp,nw_ttl=1"));
-}
-
-#[test]
-fn normal_learns_floods_and_then_forwards_to_one_port() {
-    let mut bridge = Bridge::new(3);
-    bridge.apply("", &[Action::output(PortNo::NORMAL)]);
-    let from_a = frame("arp,dl_src=02:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff");
-    let many = bridge.receive(1, &vec![from_a.clone(); 9]);
-    let learned = many.iter().filter(|event| matches!(event, Event::Learn(_)));
-    assert_eq!(learned.count(), 1, "a burst from one host reports it once");
-    let to_a = frame("tcp,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a");
-    let events = bridge.one(1, &from_a);
-    assert_eq!(ports(&events), [2, 3]);
-    let Event::Learn(learn) = events[0] else {
-        panic!("a host to learn");
-    };
-    let now = bridge.now;
-    bridge.change(|control, ops| control.learn(learn, now, ops));
-    assert!(
-        bridge
-            .one(1, &from_a)
-            .iter()
-            .all(|event| !matches!(event, Event::Learn(_)))
-    );
-    assert_eq!(ports(&bridge.one(2, &to_a)), [1]);
-    assert_eq!(
-        bridge.one(1, &to_a).last(),
-        Some(&Event::Dropped(DropReason::NormalSamePort))
-    );
-    let bpdu = frame("dl_type=0x1234,dl_dst=01:80:c2:00:00:00");
-    assert_eq!(bridge.one(1, &bpdu), [Event::Dropped(DropReason::NormalReserved)]);
-}
-
-#[test]
-fn normal_keeps_vlans_apart_and_tags_as_the_ports_want() {
-    let mut bridge = Bridge::new(0);
-    let vid = |raw| Vid::new(raw).unwrap();
-    for (number, vlan) in [
-        (1, VlanMode::Access(vid(10))),
-        (2, VlanMode::Access(vid(10))),
-        (3, VlanMode::Access(vid(20))),
-        (4, VlanMode::default()),
-        (
-            5,
-            VlanMode::Trunk {
-                native: Some(vid(10)),
-                allowed: Some(Arc::new([vid(10)].into_iter().collect())),
-            },
-        ),
-    ] {
-        let port = Port {
-            vlan,
-            ..Port::new(PortNo::from_raw(number))
-        };
-        bridge.change(|control, ops| control.set_port(port, ops));
-    }
-    bridge.apply("", &[Action::output(PortNo::NORMAL)]);
-    let plain = frame("arp,dl_dst=ff:ff:ff:ff:ff:ff");
-    let tagged = [&plain[..12], &[0x81, 0, 0, 10], &plain[12..]].concat();
-    let untagged_out = sent(&bridge.one(1, &plain));
-    assert_eq!(
-        untagged_out,
-        [(2, plain.clone()), (4, tagged.clone()), (5, plain.clone())]
-    );
-    let tagged_in = sent(&bridge.one(4, &tagged));
-    assert_eq!(
-        tagged_in,
-        [(1, plain.clone()), (2, plain.clone()), (5, plain.clone())]
-    );
-    assert_eq!(bridge.one(1, &tagged), [Event::Dropped(DropReason::NormalVlan)]);
-}
-
-#[test]
-fn a_standalone_bridge_forwards_what_matches_nothing() {
-    let mut bridge = Bridge::new(2);
-    bridge.apply("udp", &[]);
-    bridge.change(|control, ops| control.set_standalone(true, ops));
-    assert_eq!(ports(&bridge.one(1, &frame(TCP))), [2]);
-    assert_eq!(
-        bridge.one(1, &frame("udp")),
-        [Event::Dropped(DropReason::NoOutput)]
-    );
 }
 
 #[test]

@@ -1,0 +1,138 @@
+//! The reserved port NORMAL: a learning bridge with VLANs.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+
+use std::sync::Arc;
+
+use crate::harness::{Bridge, Event, frame, ports, sent};
+use millrace_flow::Action;
+use millrace_pipeline::{DropReason, Port, PortConfig, PortState, VlanMode};
+use millrace_types::{PortNo, Vid};
+
+const TCP: &str = "tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1000,tp_dst=80";
+
+/// Sends a frame of a host that is not known yet, and lets the bridge learn the host. Returns the ports that forward it.
+fn learn(bridge: &mut Bridge, port: u32, frame: &[u8]) -> Vec<u32> {
+    let events = bridge.one(port, frame);
+    let Event::Learn(learn) = events[0] else {
+        panic!("a host to learn");
+    };
+    let now = bridge.now;
+    bridge.change(|control, ops| control.learn(learn, now, ops));
+    ports(&events)
+}
+
+#[test]
+fn normal_learns_floods_and_then_forwards_to_one_port() {
+    let mut bridge = Bridge::new(3);
+    bridge.apply("", &[Action::output(PortNo::NORMAL)]);
+    let from_a = frame("arp,dl_src=02:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff");
+    let many = bridge.receive(1, &vec![from_a.clone(); 9]);
+    let learned = many.iter().filter(|event| matches!(event, Event::Learn(_)));
+    assert_eq!(learned.count(), 1, "a burst from one host reports it once");
+    let to_a = frame("tcp,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a");
+    assert_eq!(learn(&mut bridge, 1, &from_a), [2, 3]);
+    assert!(
+        bridge
+            .one(1, &from_a)
+            .iter()
+            .all(|event| !matches!(event, Event::Learn(_)))
+    );
+    assert_eq!(ports(&bridge.one(2, &to_a)), [1]);
+    assert_eq!(
+        bridge.one(1, &to_a).last(),
+        Some(&Event::Dropped(DropReason::NormalSamePort))
+    );
+    let bpdu = frame("dl_type=0x1234,dl_dst=01:80:c2:00:00:00");
+    assert_eq!(bridge.one(1, &bpdu), [Event::Dropped(DropReason::NormalReserved)]);
+}
+
+#[test]
+fn normal_keeps_vlans_apart_and_tags_as_the_ports_want() {
+    let mut bridge = Bridge::new(0);
+    let vid = |raw| Vid::new(raw).unwrap();
+    for (number, vlan) in [
+        (1, VlanMode::Access(vid(10))),
+        (2, VlanMode::Access(vid(10))),
+        (3, VlanMode::Access(vid(20))),
+        (4, VlanMode::default()),
+        (
+            5,
+            VlanMode::Trunk {
+                native: Some(vid(10)),
+                allowed: Some(Arc::new([vid(10)].into_iter().collect())),
+            },
+        ),
+    ] {
+        let port = Port {
+            vlan,
+            ..Port::new(PortNo::from_raw(number))
+        };
+        bridge.change(|control, ops| control.set_port(port, ops));
+    }
+    bridge.apply("", &[Action::output(PortNo::NORMAL)]);
+    let plain = frame("arp,dl_dst=ff:ff:ff:ff:ff:ff");
+    let tagged = [&plain[..12], &[0x81, 0, 0, 10], &plain[12..]].concat();
+    let untagged_out = sent(&bridge.one(1, &plain));
+    assert_eq!(
+        untagged_out,
+        [(2, plain.clone()), (4, tagged.clone()), (5, plain.clone())]
+    );
+    let tagged_in = sent(&bridge.one(4, &tagged));
+    assert_eq!(
+        tagged_in,
+        [(1, plain.clone()), (2, plain.clone()), (5, plain.clone())]
+    );
+    assert_eq!(bridge.one(1, &tagged), [Event::Dropped(DropReason::NormalVlan)]);
+}
+
+#[test]
+fn normal_forgets_addresses_of_ports_whose_link_goes_down_or_whose_vlans_change() {
+    let mut bridge = Bridge::new(0);
+    let port = |number, vid| Port {
+        vlan: VlanMode::Access(Vid::new(vid).unwrap()),
+        ..Port::new(PortNo::from_raw(number))
+    };
+    for number in 1..4 {
+        bridge.change(|control, ops| control.set_port(port(number, 10), ops));
+    }
+    bridge.apply("", &[Action::output(PortNo::NORMAL)]);
+    let from_host = frame("arp,dl_src=02:00:00:00:00:22,dl_dst=ff:ff:ff:ff:ff:ff");
+    let to_host = frame("arp,dl_src=02:00:00:00:00:11,dl_dst=02:00:00:00:00:22");
+    learn(&mut bridge, 2, &from_host);
+    assert_eq!(ports(&bridge.one(1, &to_host)), [2]);
+    // Also where a port_mod comes between: it changes no link.
+    let down = PortConfig::NO_PACKET_IN;
+    bridge.change(|control, ops| {
+        control
+            .port_mod(PortNo::from_raw(2), down, down, ops)
+            .map(drop)
+            .unwrap();
+    });
+    assert_eq!(ports(&bridge.one(1, &to_host)), [2]);
+    // The host may be reached by another port now.
+    let link_down = Port {
+        state: PortState::LINK_DOWN,
+        ..port(2, 10)
+    };
+    bridge.change(|control, ops| control.set_port(link_down, ops));
+    assert_eq!(ports(&bridge.one(1, &to_host)), [3]);
+    bridge.change(|control, ops| control.set_port(port(2, 10), ops));
+    learn(&mut bridge, 2, &from_host);
+    assert_eq!(ports(&bridge.one(1, &to_host)), [2]);
+    // A frame of VLAN 10 does not leave in VLAN 20.
+    bridge.change(|control, ops| control.set_port(port(2, 20), ops));
+    assert_eq!(ports(&bridge.one(1, &to_host)), [3]);
+}
+
+#[test]
+fn a_standalone_bridge_forwards_what_matches_nothing() {
+    let mut bridge = Bridge::new(2);
+    bridge.apply("udp", &[]);
+    bridge.change(|control, ops| control.set_standalone(true, ops));
+    assert_eq!(ports(&bridge.one(1, &frame(TCP))), [2]);
+    assert_eq!(
+        bridge.one(1, &frame("udp")),
+        [Event::Dropped(DropReason::NoOutput)]
+    );
+}
