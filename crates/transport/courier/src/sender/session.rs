@@ -184,7 +184,7 @@ impl Sender<'_> {
                     peer.verified_bytes = peer.verified_bytes.saturating_sub(end - start);
                 }
             }
-            (Message::NeedGroupValues(extent), Some(_)) => {
+            (Message::NeedGroupValues(extent), Some(_)) if extent < self.layout.extents() => {
                 let requester = self.requester(at);
                 self.ask(Read::GroupValues { requester, extent })?;
             }

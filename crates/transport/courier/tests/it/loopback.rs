@@ -67,6 +67,22 @@ fn an_extent_with_a_wrong_digest_is_sent_again() {
 }
 
 #[test]
+fn a_receiver_that_asks_for_an_extent_outside_the_session_does_not_end_the_transfer_to_another() {
+    let (honest, hostile) = (MemoryStore::default(), MemoryStore::default());
+    hostile.0.lock().unwrap().questions = vec![4, u64::from(u32::MAX)];
+    let receivers =
+        [honest.clone(), hostile].map(|store| ReceiverThread::start(store, ReceiverSpec::default()));
+    let mut source = MemorySource::new(content(4 << 20, 5));
+    let targets = receivers.iter().map(|receiver| receiver.target("x")).collect();
+    let (outcomes, events) = send_all(&mut source, &identity(), targets, SendOptions::default());
+    assert_eq!(outcomes[0], Outcome::Delivered, "{events:?}");
+    assert!(honest.0.lock().unwrap().bytes == source.bytes);
+    for receiver in receivers {
+        receiver.join();
+    }
+}
+
+#[test]
 fn a_stopped_transfer_goes_on_with_what_is_missing() {
     let store = MemoryStore::default();
     let spec = || ReceiverSpec {

@@ -119,6 +119,8 @@ pub(crate) struct Disk {
     pub(crate) durable: RangeSet,
     /// Extents whose first arrival is damaged on the way to the disk.
     pub(crate) damage: Vec<u64>,
+    /// Extents whose group values the receiver asks for when the session starts, whether it has them or not.
+    pub(crate) questions: Vec<u64>,
 }
 
 /// A store on a disk.
@@ -200,6 +202,9 @@ impl Sink for MemorySink {
     }
 
     fn start(&mut self) -> Result<(), FilesError> {
+        let questions = std::mem::take(&mut self.disk.lock().unwrap().questions);
+        self.events
+            .extend(questions.into_iter().map(SinkEvent::NeedGroupValues));
         if self.verified.count() == self.layout.extents() && self.layout.extents() > 0 {
             self.events.push_back(SinkEvent::Complete);
         }
