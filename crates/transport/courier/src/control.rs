@@ -5,7 +5,7 @@
 
 use crate::identity::{Identity, PublicKey};
 use crate::key_log::KeyLog;
-use crate::message::{CLASSES, Class, Message};
+use crate::message::{CLASSES, Class, GREETING_MAX, Message};
 use crate::tls;
 use crate::window::BorrowedWindow;
 use bytes::{Bytes, BytesMut};
@@ -75,6 +75,8 @@ struct Link {
     quiet: bool,
     /// The peer may send more than its first stream.
     admitted: bool,
+    /// Bytes that the peer sent before it was admitted.
+    greeting_size: usize,
     closing: bool,
 }
 
@@ -248,6 +250,7 @@ impl Control {
                 }
             }
             if let Err(error) = link.read(id, &mut self.events) {
+                link.inbound.clear();
                 link.connection
                     .close(now, VarInt::from_u32(CODE_ERROR), error.clone().into());
                 let (reason, end) = (error, LinkEnd::Closed);
@@ -427,6 +430,7 @@ impl Link {
             inbound: HashMap::new(),
             quiet: false,
             admitted,
+            greeting_size: 0,
             closing: false,
         }
     }
@@ -482,7 +486,15 @@ impl Link {
             if let Ok(mut chunks) = reader.read(true) {
                 loop {
                     match chunks.next(64 << 10) {
-                        Ok(Some(chunk)) => bytes.extend_from_slice(&chunk.bytes),
+                        Ok(Some(chunk)) => {
+                            bytes.extend_from_slice(&chunk.bytes);
+                            if !self.admitted {
+                                self.greeting_size += chunk.bytes.len();
+                                if self.greeting_size > GREETING_MAX {
+                                    break;
+                                }
+                            }
+                        }
                         Ok(None) | Err(ReadError::Reset(_)) => {
                             ended = true;
                             break;
@@ -492,9 +504,13 @@ impl Link {
                 }
                 let _ = chunks.finalize();
             }
-            while let Some(message) = Message::take(bytes).map_err(|error| error.to_string())? {
-                events.push_back((id, LinkEvent::Message(message)));
+            if !self.admitted && self.greeting_size > GREETING_MAX {
+                return Err(format!(
+                    "the peer sent more than {GREETING_MAX} bytes before it was admitted"
+                ));
             }
+            let mut handle = |message| events.push_back((id, LinkEvent::Message(message)));
+            Message::take_all(bytes, &mut handle).map_err(|error| error.to_string())?;
             if ended {
                 self.inbound.remove(&stream);
             }

@@ -33,6 +33,9 @@ use thiserror::Error;
 pub(crate) const VERSION: u64 = 0;
 /// The longest message.
 pub(crate) const MESSAGE_MAX: usize = 256 << 10;
+/// Bytes that a peer may send on the session stream before it is admitted: HELLO, INTO or FETCH (a path has 4,095 bytes at most)
+/// and OFFER are shorter together.
+pub(crate) const GREETING_MAX: usize = 16 << 10;
 /// Bytes of a manifest in one message.
 pub(crate) const MANIFEST_CHUNK: usize = 32 << 10;
 
@@ -285,11 +288,23 @@ impl Message {
         framed.finish()
     }
 
-    /// Takes the first message off a stream's bytes; `None` if it is not complete.
+    /// Takes all complete messages off a stream's bytes, and passes each to `handle`. The cost is linear in the bytes, however short
+    /// the messages are.
     ///
     /// # Errors
-    /// If it is not valid.
-    pub(crate) fn take(bytes: &mut Vec<u8>) -> Result<Option<Message>, MessageError> {
+    /// If a message is not valid. `handle` has those before it.
+    pub(crate) fn take_all(bytes: &mut Vec<u8>, mut handle: impl FnMut(Message)) -> Result<(), MessageError> {
+        let mut from = 0;
+        while let Some((message, size)) = Message::first(&bytes[from..])? {
+            handle(message);
+            from += size;
+        }
+        bytes.drain(..from);
+        Ok(())
+    }
+
+    /// Returns the first message of a stream's bytes with its size there; `None` if it is not complete.
+    fn first(bytes: &[u8]) -> Result<Option<(Message, usize)>, MessageError> {
         let Some(first) = bytes.first() else {
             return Ok(None);
         };
@@ -302,12 +317,10 @@ impl Message {
         if len > MESSAGE_MAX {
             return Err(MessageError::Size(size));
         }
-        if bytes.len() < prefix + len {
+        let Some(body) = bytes.get(prefix..prefix + len) else {
             return Ok(None);
-        }
-        let message = Message::decode(&bytes[prefix..prefix + len])?;
-        bytes.drain(..prefix + len);
-        Ok(Some(message))
+        };
+        Ok(Some((Message::decode(body)?, prefix + len)))
     }
 
     fn decode(body: &[u8]) -> Result<Message, MessageError> {
@@ -413,9 +426,8 @@ impl Message {
 /// If a message is not valid: the text that ends the connection.
 pub fn read_control_stream(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, usize), String> {
     let (mut rest, mut messages) = (bytes.to_vec(), Vec::new());
-    while let Some(message) = Message::take(&mut rest).map_err(|error| error.to_string())? {
-        messages.push(message.encode());
-    }
+    Message::take_all(&mut rest, |message| messages.push(message.encode()))
+        .map_err(|error| error.to_string())?;
     Ok((messages, rest.len()))
 }
 

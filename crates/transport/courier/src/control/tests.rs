@@ -1,6 +1,8 @@
 //! Row T13: unknown peers get at most three bytes for one, and leave no state.
 
 use super::*;
+use crate::files::Requests;
+use crate::message::{Offer, VERSION};
 
 const SILENCE: Duration = Duration::from_secs(20);
 
@@ -51,6 +53,76 @@ impl Bed {
         );
         answers
     }
+}
+
+/// Connects a client, lets it send messages before it is admitted, and returns the events of the server.
+fn events_of(messages: &[Message]) -> Vec<LinkEvent> {
+    let mut bed = Bed::new();
+    let (mut client, first) = bed.dial();
+    let link = *client.links.keys().next().unwrap();
+    let (mut to_server, mut events, mut sent) = (vec![first], Vec::new(), false);
+    while !to_server.is_empty() {
+        let mut to_client = Vec::new();
+        for datagram in to_server.drain(..) {
+            bed.server.handle_datagram(bed.now, address(1), &datagram);
+            while let Some((_, answer)) = bed.server.poll_transmit(bed.now) {
+                to_client.push(answer);
+            }
+        }
+        while let Some((_, event)) = bed.server.poll_event() {
+            events.push(event);
+        }
+        for datagram in to_client {
+            client.handle_datagram(bed.now, address(7_800), &datagram);
+        }
+        if !sent && matches!(client.poll_event(), Some((_, LinkEvent::Connected))) {
+            sent = true;
+            for message in messages {
+                client.send(link, message);
+            }
+        }
+        while let Some((_, datagram)) = client.poll_transmit(bed.now) {
+            to_server.push(datagram);
+        }
+    }
+    events
+}
+
+#[test]
+fn a_peer_that_is_not_admitted_may_send_its_greeting_and_no_more() {
+    let path = Message::Into(vec![b'a'; 4_095]);
+    let greeting = [
+        Message::Hello {
+            version: VERSION,
+            secret: vec![1; 16],
+        },
+        path.clone(),
+        Message::Offer(Offer {
+            payload: 1_424,
+            chacha: false,
+            secret: [3; 32],
+            requests: Requests::default(),
+        }),
+    ];
+    let events = events_of(&greeting);
+    let messages: Vec<&Message> = events
+        .iter()
+        .filter_map(|event| match event {
+            LinkEvent::Message(message) => Some(message),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(messages, greeting.iter().collect::<Vec<_>>(), "{events:?}");
+    let events = events_of(&vec![path; 100]);
+    let closed = events.iter().filter(|event| {
+        matches!(event, LinkEvent::Closed { reason, end: LinkEnd::Closed } if reason.contains("before it was admitted"))
+    });
+    assert_eq!(closed.count(), 1);
+    assert!(
+        events.len() <= 2 + GREETING_MAX / 4_095,
+        "{} events",
+        events.len()
+    );
 }
 
 #[test]

@@ -106,9 +106,7 @@ fn messages_are_what_they_were_however_the_stream_is_cut() {
         let (mut bytes, mut taken) = (Vec::new(), Vec::new());
         for piece in stream.chunks(cut) {
             bytes.extend_from_slice(piece);
-            while let Some(message) = Message::take(&mut bytes).unwrap() {
-                taken.push(message);
-            }
+            Message::take_all(&mut bytes, |message| taken.push(message)).unwrap();
         }
         assert_eq!(taken, messages(), "{cut}");
         assert!(bytes.is_empty());
@@ -122,16 +120,26 @@ fn no_bytes_of_a_peer_are_too_odd() {
         for bit in (0..encoded.len().min(64) * 8).chain([encoded.len() * 8 - 1]) {
             let mut bytes = encoded.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let _ = Message::take(&mut bytes);
+            let _ = Message::first(&bytes);
         }
     }
-    let mut long = vec![0xbf, 0xff, 0xff, 0xff];
-    assert!(matches!(Message::take(&mut long), Err(MessageError::Size(_))));
+    let long = [0xbf, 0xff, 0xff, 0xff];
+    assert!(matches!(Message::first(&long), Err(MessageError::Size(_))));
     let text = Message::Failed {
         text: "\x1b[2Jx".into(),
     };
-    assert_eq!(
-        Message::take(&mut text.encode()),
-        Ok(Some(Message::Failed { text: "[2Jx".into() }))
-    );
+    let (text, _) = Message::first(&text.encode()).unwrap().unwrap();
+    assert_eq!(text, Message::Failed { text: "[2Jx".into() });
+}
+
+/// Bytes that were lost hold up the rest of a stream: a repair releases millions of messages at once.
+#[test]
+fn the_time_to_read_many_short_messages_is_linear() {
+    let started = std::time::Instant::now();
+    let mut bytes = Message::ManifestEnd.encode().repeat(2 << 20);
+    let mut count = 0;
+    Message::take_all(&mut bytes, |_| count += 1).unwrap();
+    assert_eq!((count, bytes.len()), (2 << 20, 0));
+    // Quadratic time is minutes.
+    assert!(started.elapsed() < std::time::Duration::from_secs(30));
 }
