@@ -28,6 +28,8 @@ pub(super) struct Half {
     pub(super) stream: Option<Stream>,
     /// Receive window of this end in bytes.
     pub(super) window: u64,
+    /// True if the window is not checked: a connection of which one direction is seen never tells the window of this end.
+    pub(super) is_window_unknown: bool,
     pub(super) window_scale: Option<u8>,
     /// The last timestamp in order (TS.Recent of the receiver, RFC 7323, section 4.3).
     pub(super) timestamp: Option<u32>,
@@ -43,6 +45,7 @@ impl Half {
             is_syn_acked: false,
             stream: None,
             window: 0,
+            is_window_unknown: false,
             window_scale: None,
             timestamp: None,
             direction,

@@ -158,7 +158,7 @@ impl Session {
             return Ok(accepted);
         }
         if self.is_midstream && self.state == FlowState::New {
-            self.begin_midstream(tcp, direction);
+            self.begin_midstream(tcp, direction, settings);
         }
         if self.state == FlowState::New {
             self.handshake(tcp, direction, &options, settings)?;
@@ -211,6 +211,7 @@ impl Session {
                 }
                 // Segments of the other direction take another route, and are not seen here.
                 receiver.begin_midstream(tcp.ack, u16::MAX);
+                receiver.is_window_unknown = true;
                 sender.is_syn_acked = true;
             }
             let is_early = !sender.is_syn_acked;
@@ -230,11 +231,12 @@ impl Session {
     }
 
     /// Begins in the middle of a connection.
-    fn begin_midstream(&mut self, tcp: &TcpHeader<'_>, direction: Direction) {
+    fn begin_midstream(&mut self, tcp: &TcpHeader<'_>, direction: Direction, settings: &TcpSettings) {
         let (sender, receiver) = self.ends(direction);
         let first = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
         sender.begin_midstream(first, tcp.window);
         receiver.begin_midstream(tcp.ack, u16::MAX);
+        receiver.is_window_unknown = settings.accepts_async;
         self.state = FlowState::Established;
     }
 
@@ -314,7 +316,7 @@ impl Session {
         let end = offset + payload.len() as u64;
         // The right edge of the window; a probe of one byte past a closed window is usual.
         let edge = stream.acked() + receiver.window.max(1);
-        if end > edge && is_established {
+        if end > edge && is_established && !receiver.is_window_unknown {
             return Err(TcpProblem::Window);
         }
         let is_old = |last: u32, new: u32| (new.wrapping_sub(last) as i32) < 0;
@@ -344,6 +346,7 @@ impl Session {
             false => scale(sender.window_scale, receiver.window_scale),
         };
         sender.window = u64::from(tcp.window) << shift;
+        sender.is_window_unknown = false;
         if payload.is_empty() && !tcp.has(flags::FIN) {
             self.close_if_done();
             return Ok(());

@@ -106,11 +106,16 @@ impl Stream {
         Some(buffer)
     }
 
-    /// Returns the offset of a sequence number: the one nearest to `next`; `None` before offset 0.
+    /// Returns the offset of a sequence number: the one nearest to the progress of the stream; `None` before offset 0.
+    ///
+    /// `next` stays at the depth, while the connection goes on. Bytes that were sent count as progress only when no byte is
+    /// reassembled any more: data that the receiver ignores must not move bytes of the stream by the range of sequence numbers.
     pub(super) fn offset_of(&self, seq: u32) -> Option<u64> {
-        let next_seq = self.first_seq.wrapping_add(self.next as u32);
-        let distance = seq.wrapping_sub(next_seq) as i32;
-        self.next.checked_add_signed(distance.into())
+        let sent = if self.is_at_depth() { self.sent } else { 0 };
+        let near = self.next.max(self.acked).max(sent);
+        let near_seq = self.first_seq.wrapping_add(near as u32);
+        let distance = seq.wrapping_sub(near_seq) as i32;
+        near.checked_add_signed(distance.into())
     }
 
     /// Returns the sequence number of the first byte of the stream.
@@ -288,7 +293,12 @@ impl Stream {
 
     /// Returns true if no byte can follow: FIN or depth is reached.
     fn is_at_end(&self) -> bool {
-        self.fin == Some(self.next) || self.depth != 0 && self.next >= self.depth
+        self.fin == Some(self.next) || self.is_at_depth()
+    }
+
+    /// Returns true if all bytes that are reassembled were passed to the parser.
+    fn is_at_depth(&self) -> bool {
+        self.depth != 0 && self.next >= self.depth
     }
 
     /// Tells the parser that no byte follows.

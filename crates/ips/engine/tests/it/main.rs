@@ -16,6 +16,7 @@ mod exhaustion;
 mod exhaustion_memory;
 mod frames;
 mod icmp;
+mod long_connections;
 mod repetition;
 mod segmentation;
 mod synthesis;
