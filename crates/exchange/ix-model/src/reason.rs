@@ -279,6 +279,7 @@ reasons! {
     roles_none() = "a user has no role: expected at least one";
     asn_reserved(asn) = "AS {asn} is reserved: expected the AS of a member";
     asn_taken(object, asn) = "{object} has AS {asn} already";
+    asn_of_another(asn) = "AS {asn} belongs to another account: expected an AS of this account";
 
     // Keys, webhooks, requests.
     key_name() = "expected a name of 1 to 100 characters";

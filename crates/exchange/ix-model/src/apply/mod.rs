@@ -20,6 +20,7 @@ use crate::allocate;
 use crate::exchange::{Applied, ChangeSet, Draft, Exchange, Key, ObjectId};
 use crate::id::{AccountId, ConnectionIndex, GroupNumber, MeterNumber, ServiceId, ServiceIndex, SwitchId};
 use crate::operation::Operation;
+use crate::permission::Relation;
 use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{PoolKind, Released};
@@ -127,6 +128,16 @@ impl Order<'_> {
         account
             .or(self.actor.account)
             .ok_or_else(|| Refusal::invalid("account", reason::account_needed()))
+    }
+
+    /// Returns true if the actor may know of an account. An account that does not want to be found is answered as an absent one.
+    fn knows_account(&self, account: AccountId) -> bool {
+        self.draft.find(account).is_some_and(|found| {
+            found.discoverable
+                || self.actor.is_system()
+                || self.actor.is_operator()
+                || self.draft.relation_to_account(self.actor, account) != Relation::Foreign
+        })
     }
 
     /// Refuses the name if it is empty, too long or has control characters, or if another object of the same type has it

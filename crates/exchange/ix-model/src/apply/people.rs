@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Order, Outcome};
 use crate::account::{Account, AccountKind, Role, User};
-use crate::id::{AccountId, UserId};
+use crate::id::{AccountId, ConfigId, UserId};
 use crate::operation::Operation;
 use crate::permission::{self, Relation};
 use crate::reason;
@@ -45,7 +45,7 @@ impl Order<'_> {
                         .as_deref()
                         .filter(|_| account.parent == parent)
                 })?;
-                self.check_asns(None, &asns)?;
+                self.check_asns(None, parent, &asns)?;
                 self.draft.create::<AccountId>(Account {
                     name,
                     kind,
@@ -71,7 +71,7 @@ impl Order<'_> {
                     account.name = name;
                 }
                 if let Some(asns) = asns {
-                    self.check_asns(Some(id), &asns)?;
+                    self.check_asns(Some(id), account.parent, &asns)?;
                     account.asns = asns;
                 }
                 account.discoverable = discoverable.unwrap_or(account.discoverable);
@@ -132,22 +132,79 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Refuses numbers that are no AS, or that another account has.
-    fn check_asns(&self, id: Option<AccountId>, asns: &BTreeSet<u32>) -> Outcome {
-        for asn in asns {
-            // RFC 7607 and RFC 6793: AS 0 and AS_TRANS are nobody's; RFC 7300: neither are the last ones.
-            if [0, 23_456, 65_535, u32::MAX].contains(asn) {
-                return Err(Refusal::invalid("asns", reason::asn_reserved(asn)));
+    /// Refuses numbers of an account that are no AS, that another account has, or that ends of unrelated accounts have.
+    fn check_asns(&self, id: Option<AccountId>, parent: Option<AccountId>, asns: &BTreeSet<u32>) -> Outcome {
+        check_not_reserved(asns)?;
+        for (other, account) in self.draft.all::<AccountId>() {
+            if Some(other) != id
+                && let Some(asn) = asns.intersection(&account.asns).next()
+            {
+                return Err(self.asn_taken(other, *asn));
             }
-            let taken = self
-                .draft
-                .all::<AccountId>()
-                .find(|(other, account)| Some(*other) != id && account.asns.contains(asn));
-            if let Some((other, _)) = taken {
-                let reason = reason::asn_taken(other, asn);
-                return Err(Refusal::conflict(reason).field("asns").object(other));
+        }
+        // A reseller's ends may have numbers of its customers, and ends of customers those of their reseller.
+        let is_related = |other: AccountId| {
+            Some(other) == id
+                || parent.is_some_and(|parent| self.draft.is_below(parent, other))
+                || id.is_some_and(|id| self.draft.is_below(other, id))
+        };
+        for (_, config) in self.draft.all::<ConfigId>() {
+            if let Some(asn) = asns.intersection(&config.asns).next()
+                && !is_related(config.account)
+            {
+                return Err(self.asn_taken(config.account, *asn));
             }
         }
         Ok(())
+    }
+
+    /// Refuses numbers of an end that are no AS, or that an unrelated account or its ends have. Accounts are related if one is
+    /// below the other. Customers of one reseller are unrelated, but each of them may use the numbers of the reseller.
+    pub(super) fn check_end_asns(&self, account: AccountId, asns: &BTreeSet<u32>) -> Outcome {
+        check_not_reserved(asns)?;
+        let mut inherited: BTreeSet<u32> = BTreeSet::new();
+        for (other, found) in self.draft.all::<AccountId>() {
+            let Some(asn) = asns.intersection(&found.asns).next() else {
+                continue;
+            };
+            if self.draft.is_below(account, other) {
+                inherited.extend(&found.asns);
+            } else if !self.draft.is_below(other, account) {
+                return Err(self.asn_taken(other, *asn));
+            }
+        }
+        for (_, config) in self.draft.all::<ConfigId>() {
+            let other = config.account;
+            let taken = asns
+                .intersection(&config.asns)
+                .find(|asn| !inherited.contains(*asn));
+            if let Some(asn) = taken
+                && !self.draft.is_below(account, other)
+                && !self.draft.is_below(other, account)
+            {
+                return Err(self.asn_taken(other, *asn));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the refusal of a number that another account has. It names the holder only to an actor that may know of it.
+    fn asn_taken(&self, holder: AccountId, asn: u32) -> Refusal {
+        if self.knows_account(holder) {
+            return Refusal::conflict(reason::asn_taken(holder, asn))
+                .field("asns")
+                .object(holder);
+        }
+        Refusal::conflict(reason::asn_of_another(asn)).field("asns")
+    }
+}
+
+/// Refuses numbers that are no AS of a member.
+fn check_not_reserved(asns: &BTreeSet<u32>) -> Outcome {
+    // RFC 7607 and RFC 6793: AS 0 and AS_TRANS are nobody's; RFC 7300: neither are the last ones.
+    let reserved = [0, 23_456, 65_535, u32::MAX];
+    match reserved.into_iter().find(|asn| asns.contains(asn)) {
+        Some(asn) => Err(Refusal::invalid("asns", reason::asn_reserved(asn))),
+        None => Ok(()),
     }
 }

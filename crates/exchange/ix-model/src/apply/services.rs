@@ -152,16 +152,7 @@ impl Order<'_> {
         if kind != ServiceKind::P2pVc {
             return Err(Refusal::invalid("peer", reason::peer_of_p2p_only()));
         }
-        // An account that does not want to be found is answered as an absent one.
-        let relation = self.draft.relation_to_account(self.actor, peer);
-        let sees_all = self.actor.is_system() || self.actor.is_operator();
-        let is_known = self.draft.find(peer).is_some_and(|found| {
-            found.discoverable
-                || sees_all
-                || peer == account
-                || relation != crate::permission::Relation::Foreign
-        });
-        if is_known {
+        if account == peer || self.knows_account(peer) {
             Ok(())
         } else {
             Err(Refusal::not_found(peer).field("peer"))

@@ -2,6 +2,7 @@
 
 mod circuits;
 mod exchange;
+mod numbers;
 mod paths;
 
 use std::collections::BTreeSet;
