@@ -1,16 +1,23 @@
 //! Reports of the engine: rules in place and gone, quarantine, ends of validity.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use super::{Order, Outcome};
 use crate::allocate::REST;
-use crate::filter::FilterState;
-use crate::id::{FilterId, IpId, MacId, ServiceId, ServiceKeyId};
+use crate::filter::{Filter, FilterOrigin, FilterState};
+use crate::id::{AccountId, FilterId, IpId, MacId, ServiceId, ServiceKeyId};
 use crate::operation::Operation;
 use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{PoolKind, Quarantine, Released};
 use crate::state::CommercialState;
+use crate::time::Timestamp;
+
+/// The time for which an ended filter is kept, so that its owner sees it.
+const EXPIRED_FILTERS_KEPT: Duration = Duration::from_secs(7 * 86_400);
+/// The largest number of ended filters of an account that are kept.
+const EXPIRED_FILTERS_MAX: usize = 500;
 
 impl Order<'_> {
     pub(super) fn reports(&mut self, operation: Operation) -> Outcome {
@@ -121,15 +128,7 @@ impl Order<'_> {
             .map(|(id, _)| id)
             .collect();
         keys.into_iter().for_each(|id| self.draft.delete(id));
-        let filters = self.draft.all::<FilterId>();
-        let filters: Vec<_> = filters
-            .filter(|(_, filter)| is_over(filter.valid_until) && filter.state != FilterState::Expired)
-            .map(|(id, filter)| (id, filter.clone()))
-            .collect();
-        for (id, mut filter) in filters {
-            filter.state = FilterState::Expired;
-            self.draft.put(id, filter);
-        }
+        self.expire_filters();
         // Numbers whose rest is over need no note.
         for kind in [
             PoolKind::ConnectionIndex,
@@ -141,6 +140,41 @@ impl Order<'_> {
             for (number, released) in self.draft.released(kind) {
                 if !crate::allocate::rests(released, now) {
                     self.draft.set_released(kind, number, None);
+                }
+            }
+        }
+    }
+
+    /// Ends filters whose validity is over, and deletes ended ones of page and API that are old, or too many of an account. The
+    /// routes bound those of BGP: an ended one stays until its route is withdrawn, or the route would order it again.
+    fn expire_filters(&mut self) {
+        let now = self.now;
+        let is_over = |filter: &Filter| filter.valid_until.is_some_and(|end| end <= now);
+        let ending: Vec<_> = self
+            .draft
+            .all::<FilterId>()
+            .filter(|(_, filter)| is_over(filter) && filter.state != FilterState::Expired)
+            .map(|(id, filter)| (id, filter.clone()))
+            .collect();
+        for (id, mut filter) in ending {
+            filter.state = FilterState::Expired;
+            self.draft.put(id, filter);
+        }
+        let mut ended: BTreeMap<AccountId, Vec<(Option<Timestamp>, FilterId)>> = BTreeMap::new();
+        for (id, filter) in self.draft.all::<FilterId>() {
+            let is_of_bgp = matches!(filter.origin, FilterOrigin::Rtbh | FilterOrigin::Flowspec);
+            if filter.state == FilterState::Expired && !is_of_bgp {
+                let of_account = ended.entry(filter.account).or_default();
+                of_account.push((filter.valid_until, id));
+            }
+        }
+        for (_, mut filters) in ended {
+            filters.sort_unstable();
+            let excess = filters.len().saturating_sub(EXPIRED_FILTERS_MAX);
+            for (index, (end, id)) in filters.into_iter().enumerate() {
+                let is_old = end.is_some_and(|end| end.after(EXPIRED_FILTERS_KEPT) <= now);
+                if index < excess || is_old {
+                    self.draft.delete(id);
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 mod circuits;
 mod exchange;
+mod filters;
 mod numbers;
 mod paths;
 
