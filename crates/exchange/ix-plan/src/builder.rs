@@ -44,7 +44,7 @@ impl Builder {
             cookie: line.cookie.cookie(),
             instructions: line.instructions,
             idle_timeout: 0,
-            hard_timeout: line.hard_timeout,
+            hard_timeout: 0,
         };
         self.switches
             .entry(switch)
@@ -103,7 +103,6 @@ pub(crate) struct Line {
     matching: Matching,
     cookie: CookieFields,
     instructions: Instructions,
-    hard_timeout: u16,
 }
 
 impl Line {
@@ -115,7 +114,6 @@ impl Line {
             matching,
             cookie,
             instructions: Instructions::default(),
-            hard_timeout: 0,
         }
     }
 
@@ -144,11 +142,6 @@ impl Line {
 
     pub(crate) fn goto(mut self, table: TableId) -> Line {
         self.instructions.goto_table = Some(table);
-        self
-    }
-
-    pub(crate) fn expires_after(mut self, secs: u16) -> Line {
-        self.hard_timeout = secs;
         self
     }
 }

@@ -29,8 +29,6 @@ pub const EXACT_PORTS_MAX: u32 = 64;
 pub(crate) const ENTRIES_MAX: usize = 20_000;
 /// The highest priority of a filter.
 const FIRST_PRIORITY: u16 = 60_000;
-/// The seconds after which a switch removes a filter that the engine has not renewed: 18 hours.
-pub const FILTER_HARD_TIMEOUT_SECS: u16 = 64_800;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -164,7 +162,8 @@ impl PlannedFilter<'_> {
             object: self.id.0,
             generation: 0,
         };
-        Line::new(PROTECT, self.priority, matching, cookie).expires_after(FILTER_HARD_TIMEOUT_SECS)
+        // The engine removes filters at their end. A timeout of the switch would end active ones, too.
+        Line::new(PROTECT, self.priority, matching, cookie)
     }
 }
 

@@ -176,3 +176,33 @@ fn switches_that_follow_every_change_have_the_plan_of_the_whole_exchange() {
 fn is_filter(id: &millrace_ix_plan::EntryId) -> bool {
     matches!(id, millrace_ix_plan::EntryId::Flow(flow) if flow.table.0 == 5 && flow.priority.0 > 50_000)
 }
+
+#[test]
+fn no_switch_ends_a_filter_by_itself() {
+    let mut world = World::new(2, TrunkKind::Vxlan);
+    let accounts: Vec<_> = (0..2)
+        .map(|number| world.account(&format!("member {number}")))
+        .collect();
+    for (at, account) in (1..).zip(&accounts) {
+        let port = world.port(0, at);
+        let connection = world.connection(*account, vec![port]);
+        let service = world.service(*account, ServiceKind::P2pVc, None);
+        world.end(service, connection, c_tag(100)).unwrap();
+    }
+    let mut random = Random(7);
+    for _ in 0..30 {
+        let _ = world.apply(random_filter(accounts[0], &accounts, &mut random));
+    }
+    let settings = Settings {
+        now: NOW,
+        extensions: true,
+    };
+    let mut filters = 0;
+    for (id, entry) in plan(&world.exchange, &settings).switches.values().flatten() {
+        if let millrace_ix_plan::Entry::Flow(flow) = entry {
+            filters += usize::from(is_filter(id));
+            assert_eq!((flow.idle_timeout, flow.hard_timeout), (0, 0), "{id:?}");
+        }
+    }
+    assert!(filters > 20, "{filters} entries of filters");
+}
