@@ -92,7 +92,15 @@ pub(crate) struct Webhooks {
 
 struct Running {
     task: JoinHandle<()>,
+    kept: Kept,
+}
+
+/// The parts of a webhook that stay when it is restarted.
+#[derive(Clone)]
+struct Kept {
     deliveries: Arc<Mutex<VecDeque<Delivery>>>,
+    /// One permit: that of the request that is under way. A request goes on when the task that sent it is aborted.
+    turn: Arc<Semaphore>,
 }
 
 impl Drop for Running {
@@ -111,16 +119,19 @@ impl Webhooks {
 
     /// Starts a webhook with the events behind a serial number. A webhook that runs already is restarted there.
     pub(crate) fn start(&self, app: &App, id: &str, webhook: Webhook, after: u64) {
-        let deliveries = self.running().remove(id).map(|old| Arc::clone(&old.deliveries));
-        let deliveries = deliveries.unwrap_or_default();
+        let kept = self.running().remove(id).map(|old| old.kept.clone());
+        let kept = kept.unwrap_or_else(|| Kept {
+            deliveries: Arc::default(),
+            turn: Arc::new(Semaphore::new(1)),
+        });
         let sender = Sender {
             app: app.clone(),
             id: id.to_owned(),
             webhook,
-            deliveries: Arc::clone(&deliveries),
+            kept: kept.clone(),
         };
         let task = tokio::spawn(sender.run(after));
-        self.running().insert(id.to_owned(), Running { task, deliveries });
+        self.running().insert(id.to_owned(), Running { task, kept });
     }
 
     /// Ends a webhook.
@@ -134,7 +145,8 @@ impl Webhooks {
         let Some(found) = running.get(id) else {
             return Vec::new();
         };
-        let deliveries = found.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        let deliveries = &found.kept.deliveries;
+        let deliveries = deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         deliveries.iter().rev().cloned().collect()
     }
 }
@@ -158,14 +170,14 @@ pub(crate) fn agent(permits_private: bool) -> Agent {
 /// The part of the application's state that sends requests.
 pub(crate) struct Outgoing {
     pub(crate) agent: Agent,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
 }
 
 impl Outgoing {
     pub(crate) fn new(permits_private: bool) -> Outgoing {
         Outgoing {
             agent: agent(permits_private),
-            permits: Semaphore::new(UNDER_WAY_MAX),
+            permits: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
         }
     }
 }
@@ -182,7 +194,7 @@ struct Sender {
     app: App,
     id: String,
     webhook: Webhook,
-    deliveries: Arc<Mutex<VecDeque<Delivery>>>,
+    kept: Kept,
 }
 
 impl Sender {
@@ -280,7 +292,8 @@ impl Sender {
     }
 
     fn remember(&self, delivery: Delivery) {
-        let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        let deliveries = &self.kept.deliveries;
+        let mut deliveries = deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         deliveries.retain(|other| other.event != delivery.event);
         deliveries.push_back(delivery);
         if deliveries.len() > REMEMBERED {
@@ -295,13 +308,13 @@ impl Sender {
             .sealer
             .open(PURPOSE, &self.webhook.sealed)
             .map_err(|error| error.to_string())?;
-        let _permit = self
-            .app
-            .outgoing
-            .permits
-            .acquire()
+        let closed = |error: tokio::sync::AcquireError| error.to_string();
+        let turn = Arc::clone(&self.kept.turn)
+            .acquire_owned()
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(closed)?;
+        let permit = Arc::clone(&self.app.outgoing.permits).acquire_owned().await;
+        let permit = permit.map_err(closed)?;
         let timestamp = self.app.now().millis() / 1000;
         let request = self
             .app
@@ -313,7 +326,12 @@ impl Sender {
             .header("webhook-timestamp", timestamp.to_string())
             .header("webhook-signature", sign(&secret, event, timestamp, body));
         let (body, id) = (body.to_owned(), self.id.clone());
-        let sent = tokio::task::spawn_blocking(move || request.send(body)).await;
+        // The thread has the permits, since it goes on if a restart of the webhook aborts this task.
+        let sent = tokio::task::spawn_blocking(move || {
+            let _permits = (turn, permit);
+            request.send(body)
+        });
+        let sent = sent.await;
         match sent {
             Ok(Ok(answer)) => Ok(answer.status().as_u16()),
             Ok(Err(error)) => {

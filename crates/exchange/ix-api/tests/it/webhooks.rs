@@ -243,3 +243,41 @@ async fn a_webhook_goes_to_no_private_address() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_is_replayed_again_and_again_has_one_request_under_way() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    // A receiver that accepts requests and never answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let (sender, accepted) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            if sender.send(stream.unwrap()).is_err() {
+                return;
+            }
+        }
+    });
+    let made = post(&api, &ann, "/api/v1/webhooks", json!({ "url": url })).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let id = made.json()["webhook"]["id"].as_str().unwrap().to_owned();
+    make_key(&api, &ann).await;
+    let (first, accepted) = tokio::task::spawn_blocking(move || {
+        let first = accepted.recv_timeout(PATIENCE).unwrap();
+        (first, accepted)
+    })
+    .await
+    .unwrap();
+    for _ in 0..20 {
+        let replay = format!("/api/v1/webhooks/{id}/replay");
+        let replayed = post(&api, &ann, &replay, json!({ "after": 0 })).await;
+        assert_eq!(replayed.status, 202, "{}", replayed.text());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(accepted.try_recv().is_err(), "a second request is under way");
+    // When the request is over, the next one begins.
+    drop(first);
+    let second = tokio::task::spawn_blocking(move || accepted.recv_timeout(PATIENCE).is_ok());
+    assert!(second.await.unwrap());
+}
