@@ -68,7 +68,7 @@ impl Order<'_> {
                 if (action == FilterAction::Shape { rate_kbps: 0 }) {
                     return Err(Refusal::invalid("action.rate_kbps", reason::shape_rate_min()));
                 }
-                if let Some(peer) = peers.iter().find(|peer| self.draft.find(**peer).is_none()) {
+                if let Some(peer) = peers.iter().find(|peer| !self.knows_account(**peer)) {
                     return Err(Refusal::not_found(*peer).field("peers"));
                 }
                 self.check_validity(valid_until)?;

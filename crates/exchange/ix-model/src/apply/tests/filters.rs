@@ -73,3 +73,34 @@ fn an_account_has_at_most_five_hundred_ended_filters_and_the_oldest_go() {
         assert_eq!(world.exchange.filters[&kept].state, FilterState::Expired);
     }
 }
+
+#[test]
+fn a_filter_names_no_account_that_its_owner_does_not_know() {
+    let mut world = World::new();
+    let member = world.members[0].clone();
+    let [known, hidden] = [1, 2].map(|at: usize| world.members[at].account.unwrap());
+    let hide = Operation::UpdateAccount {
+        account: hidden,
+        name: None,
+        asns: None,
+        discoverable: Some(false),
+        as_set: None,
+    };
+    world.apply(&Actor::system(), hide).unwrap();
+    let order = |peer| {
+        let mut order = filter_of(member.account.unwrap(), FilterOrigin::Page, 60);
+        if let Operation::CreateFilter { peers, .. } = &mut order {
+            peers.insert(peer);
+        }
+        order
+    };
+    let absent = AccountId(9_999);
+    for peer in [hidden, absent] {
+        let refusal = world.refused(&member, order(peer));
+        assert_eq!(refusal.code, RefusalCode::NotFound);
+        assert_eq!(refusal.field.as_deref(), Some("peers"));
+    }
+    world.apply(&member, order(known)).unwrap();
+    let operator = world.operators[0].clone();
+    world.apply(&operator, order(hidden)).unwrap();
+}
