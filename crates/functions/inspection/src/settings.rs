@@ -168,6 +168,10 @@ fn choice<T: Copy>(
     })
 }
 
+/// Time for which fragments wait for the rest of their packet: the longest one for which receivers keep them (RFC 1122, section
+/// 3.3.2), so that no packet is assembled behind the function that was not inspected.
+const FRAGMENT_TIMEOUT: Duration = Duration::from_secs(120);
+
 const YES_NO: &[(&str, bool)] = &[("yes", true), ("no", false)];
 
 impl Config {
@@ -229,7 +233,7 @@ impl Config {
                 hashes_files: yes_no("hashes", false)?,
                 ..defaults.app
             },
-            fragment_timeout: Duration::from_secs(30),
+            fragment_timeout: FRAGMENT_TIMEOUT,
             ..defaults
         }
         .within(memory);
@@ -282,6 +286,12 @@ mod tests {
         for (cause, (key, _)) in Cause::ALL.iter().zip(POLICIES) {
             assert_eq!(key, format!("on_{}", cause.name()));
         }
+    }
+
+    #[test]
+    fn fragments_wait_as_long_as_receivers_keep_them() {
+        let engine = config(&["rules=x"]).unwrap().engine;
+        assert_eq!(engine.fragment_timeout, Duration::from_secs(120));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Fragments are forwarded as they arrive; the last one is inspected together with the whole packet, which the receiver
-//! cannot assemble without it.
+//! cannot assemble without it. If the whole packet is dropped, its fragments are refused until the receiver has forgotten them.
 
 mod header;
 
@@ -99,6 +99,23 @@ struct Key {
     tunnel_depth: u8,
 }
 
+impl Key {
+    /// Returns the key of the packet to which a fragment belongs.
+    fn of(packet: &Packet<'_>) -> Key {
+        Key {
+            src: packet.src,
+            dst: packet.dst,
+            id: packet.ip.id,
+            protocol: match packet.ip.version {
+                IpVersion::V4 => packet.protocol,
+                IpVersion::V6 => 0,
+            },
+            vlans: packet.vlans,
+            tunnel_depth: packet.tunnel_depth,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Tracker {
     serial: u64,
@@ -179,17 +196,7 @@ impl Defragmenter {
     fn insert(&mut self, packet: &Packet<'_>) -> Result<Option<Key>, Refused> {
         let settings = self.settings;
         let (data, protocol) = header::data(packet);
-        let key = Key {
-            src: packet.src,
-            dst: packet.dst,
-            id: packet.ip.id,
-            protocol: match packet.ip.version {
-                IpVersion::V4 => protocol,
-                IpVersion::V6 => 0,
-            },
-            vlans: packet.vlans,
-            tunnel_depth: packet.tunnel_depth,
-        };
+        let key = Key::of(packet);
         let offset = u64::from(packet.ip.fragment_offset);
         let is_last = !packet.ip.more_fragments;
         let mut fault = None;
@@ -212,21 +219,7 @@ impl Defragmenter {
         let header = (offset == 0).then(|| header::Header::of(packet));
         let needed = TRACKER_SIZE + data.len() + Pieces::OVERHEAD + 512;
         self.make_room(needed)?;
-        if !self.trackers.contains_key(&key) {
-            let serial = self.next_serial;
-            self.next_serial += 1;
-            self.order.push_back((serial, key));
-            self.memory += TRACKER_SIZE;
-            let tracker = Tracker {
-                serial,
-                start: packet.time,
-                size: None,
-                header: None,
-                pieces: Pieces::default(),
-                is_refused: false,
-            };
-            self.trackers.insert(key, tracker);
-        }
+        self.begin(key, packet.time);
         let Some(tracker) = self.trackers.get_mut(&key) else {
             return Ok(None);
         };
@@ -275,6 +268,43 @@ impl Defragmenter {
             return Err(Refused::TooLong);
         }
         Ok(length.map(|_| key))
+    }
+
+    /// Begins a packet without pieces, unless one with the key is there.
+    fn begin(&mut self, key: Key, start: Time) {
+        if self.trackers.contains_key(&key) {
+            return;
+        }
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        self.order.push_back((serial, key));
+        self.memory += TRACKER_SIZE;
+        let tracker = Tracker {
+            serial,
+            start,
+            size: None,
+            header: None,
+            pieces: Pieces::default(),
+            is_refused: false,
+        };
+        self.trackers.insert(key, tracker);
+    }
+
+    /// Refuses further fragments of the packet that `packet` completed, until its time is over: the receiver has the others, and
+    /// the one that was dropped may be sent again.
+    pub(crate) fn refuse(&mut self, packet: &Packet<'_>) {
+        // The complete packet gave back more memory than this takes.
+        if self.make_room(TRACKER_SIZE).is_err() {
+            return;
+        }
+        let key = Key::of(packet);
+        self.begin(key, packet.time);
+        if let Some(tracker) = self.trackers.get_mut(&key) {
+            let before = tracker.memory();
+            tracker.is_refused = true;
+            tracker.pieces.clear();
+            self.memory = self.memory + tracker.memory() - before;
+        }
     }
 
     /// Moves a complete packet to `whole`.

@@ -58,6 +58,7 @@ fn add<'a>(defragmenter: &'a mut Defragmenter, seconds: u64, bytes: &[u8]) -> Ou
         time: Time::from_secs(seconds),
         tunnel_depth: 0,
         is_reassembled: false,
+        reassemblies: 0,
         is_tunnel: false,
     };
     let network = network(LinkType(LinkType::RAW), bytes).unwrap();

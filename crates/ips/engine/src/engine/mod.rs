@@ -184,6 +184,7 @@ impl Engine {
             time,
             tunnel_depth: 0,
             is_reassembled: false,
+            reassemblies: 0,
             is_tunnel: false,
         };
         let verdict = match network(link, bytes) {
@@ -290,6 +291,10 @@ impl Engine {
             return verdict;
         }
         if packet.is_fragment {
+            // A whole packet of IPv6 may be a fragment again: fragment headers nest without an encapsulation.
+            if context.reassemblies >= self.settings.tunnel_depth {
+                return verdict.max(self.undecoded(Undecoded::TooDeep));
+            }
             let vlans = network.vlans;
             let mut whole = match self.defragmenter.add(&packet) {
                 Outcome::Waiting => return verdict,
@@ -304,6 +309,7 @@ impl Engine {
             };
             let context = Context {
                 is_reassembled: true,
+                reassemblies: context.reassemblies + 1,
                 is_tunnel: false,
                 ..context
             };
@@ -314,6 +320,9 @@ impl Engine {
             };
             let inner = self.packet(rules, &mut whole, network, context, out);
             // The other fragments are forwarded already; without the last one the receiver cannot assemble the packet.
+            if matches!(inner, Verdict::Drop(_) | Verdict::Reject { .. }) {
+                self.defragmenter.refuse(&packet);
+            }
             return verdict.max(inner.without_rewriting());
         }
         if let Some(network) = inside {

@@ -228,6 +228,8 @@ pub(crate) struct Context {
     pub(crate) tunnel_depth: u8,
     /// True if the bytes are a packet made of fragments.
     pub(crate) is_reassembled: bool,
+    /// Number of packets made of fragments in which this one lies.
+    pub(crate) reassemblies: u8,
     pub(crate) is_tunnel: bool,
 }
 
@@ -384,6 +386,7 @@ pub fn payload(frame: &[u8], link: LinkType) -> Option<&[u8]> {
             time: Time::ZERO,
             tunnel_depth,
             is_reassembled: false,
+            reassemblies: 0,
             is_tunnel: false,
         };
         let Ok(packet) = Packet::decode(frame, place, context) else {

@@ -65,6 +65,7 @@ fn decode(bytes: &[u8]) -> Packet<'_> {
         time: Time::ZERO,
         tunnel_depth: 0,
         is_reassembled: false,
+        reassemblies: 0,
         is_tunnel: false,
     };
     let network = network(LinkType(LinkType::RAW), bytes).unwrap();

@@ -87,6 +87,22 @@ fn a_missing_fragment_that_comes_late() {
 }
 
 #[test]
+fn a_last_fragment_that_was_dropped_and_comes_again() {
+    let mut bed = TestBed::inline();
+    let mut packets = fragments(&attack(), 8);
+    let last = packets.pop().unwrap();
+    assert!(!bed.send_all(packets.clone()));
+    for seconds in [0, 1, 29, 30] {
+        bed.now = bed.now + Duration::from_secs(seconds);
+        assert!(bed.send(last.clone()).is_dropped(), "the receiver has the others");
+    }
+    assert!(bed.send(packets.remove(0)).is_dropped());
+    // Fragments of other packets are forwarded, and so is the whole datagram of another packet.
+    let other = with_ident(&datagram(b"0123 innocent 0123456789"), 99);
+    assert!(!bed.send_all(fragments(&other, 8)));
+}
+
+#[test]
 fn attacks_inside_gre_vxlan_geneve_and_six_in_four() {
     let packets = [
         gre(&attack()),

@@ -17,6 +17,7 @@ mod exhaustion_memory;
 mod frames;
 mod icmp;
 mod long_connections;
+mod nested_fragments;
 mod repetition;
 mod segmentation;
 mod synthesis;
