@@ -83,6 +83,7 @@ const PROBLEMS: [&str; TcpProblem::ALL.len()] = [
     "tcp_after_fin",
     "tcp_midstream",
     "tcp_memory",
+    "tcp_fragmented",
 ];
 
 /// Names of counters of causes, in the order of [`Cause::ALL`].

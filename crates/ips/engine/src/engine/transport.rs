@@ -93,8 +93,13 @@ impl Engine {
         if accepted.edits.is_empty() {
             return Ok(None);
         }
+        let Some(place) = Place::of(packet) else {
+            // Without its last fragment, the segment does not arrive.
+            self.counters.tcp.problems[TcpProblem::Fragmented as usize] += 1;
+            return Err(TcpProblem::Fragmented);
+        };
         accepted.edits.count(&mut self.counters.tcp);
-        Ok(Place::of(packet).map(|place| (accepted.edits, place)))
+        Ok(Some((accepted.edits, place)))
     }
 
     /// Charges the memory of a flow's streams to the pool. A connection that is closed gives back what it does not need.

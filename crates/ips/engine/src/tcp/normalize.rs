@@ -48,6 +48,7 @@ problems! {
     AfterFin "after_fin" "The data are after the FIN of their direction.";
     Midstream "midstream" "The handshake was not seen.";
     Memory "memory" "The memory of segments is full.";
+    Fragmented "fragmented" "The normaliser would change the segment, whose fragments were forwarded already.";
 }
 
 /// The parts of the normaliser, each of which can be turned off. A part that is off lets the segment pass.

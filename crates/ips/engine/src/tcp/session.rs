@@ -144,7 +144,10 @@ impl Session {
         }
         if self.is_repeated {
             // All bytes of the segment were seen before; none enters the streams again.
-            return Ok(Accepted::default());
+            return match settings.mode == Mode::Ips && !self.is_repetition(packet, tcp, direction) {
+                true => Err(TcpProblem::Closed),
+                false => Ok(Accepted::default()),
+            };
         }
         if self.state == FlowState::Closed && self.is_reset {
             // A repetition of the reset changes nothing.
@@ -184,6 +187,23 @@ impl Session {
             )?;
         }
         Ok(accepted)
+    }
+
+    /// Returns true if a segment behind a repeated SYN brings the receiver nothing new.
+    ///
+    /// The receiver may not have accepted what ended the connection: a reset or FIN that expired on its way. Only a new handshake
+    /// may follow a reset, and only bytes that the receiver acknowledged may follow a FIN.
+    fn is_repetition(&self, packet: &Packet<'_>, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
+        if self.is_reset {
+            return tcp.is_syn() || tcp.has(flags::RST);
+        }
+        let seq = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
+        let size = packet.payload.len() as u64;
+        let is_acked = |stream: &Stream| {
+            let offset = stream.offset_of(seq);
+            offset.is_some_and(|offset| offset + size <= stream.acked())
+        };
+        size == 0 || self.stream(direction).is_some_and(is_acked)
     }
 
     /// Applies a segment of the handshake.
@@ -265,7 +285,8 @@ impl Session {
             let offset = stream.and_then(|stream| stream.offset_of(tcp.seq));
             stream.zip(offset).is_some_and(|(stream, offset)| {
                 // The receiver expects a byte between what it acknowledged and what was sent, or one past the FIN.
-                (stream.acked()..=stream.sent() + 1).contains(&offset)
+                let fin = u64::from(stream.fin().is_some());
+                (stream.acked()..=stream.sent() + fin).contains(&offset)
             })
         };
         if !is_expected {

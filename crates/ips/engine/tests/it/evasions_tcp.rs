@@ -3,7 +3,9 @@
 use millrace_ips_engine::{Mode, Policies, Settings, Verdict};
 use millrace_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN, URG};
 
-use crate::bed::{ATTACK, CLIENT, SERVER, Segment, TestBed, acknowledgment, data, fragments, handshake};
+use crate::bed::{
+    ATTACK, CLIENT, SERVER, Segment, TestBed, acknowledgment, data, fragments, handshake, with_ident,
+};
 
 /// Sends the word after decoys; it must be found, and the segment that completes it dropped.
 fn finds_after(mut bed: TestBed, decoys: impl IntoIterator<Item = Vec<u8>>) {
@@ -326,6 +328,80 @@ fn segments_in_fragments() {
     bed.send_all(fragments(&data(0, b"0123456789att"), 24));
     assert!(bed.send_all(fragments(&data(13, b"ack 0123456789 0123456789"), 24)));
     assert!(bed.is_attack_found());
+}
+
+#[test]
+fn a_segment_in_fragments_that_would_be_changed_is_dropped() {
+    let urgent = Segment {
+        flags: ACK | URG,
+        urgent: 6,
+        data: b"GET /eXvil HTTP/1.1\r\nHost: a\r\n\r\n",
+        ..Segment::default()
+    };
+    let mut bed = established();
+    let mut packets = fragments(&urgent.packet(), 32);
+    let last = packets.pop().unwrap();
+    assert!(!bed.send_all(packets));
+    assert!(bed.send(last.clone()).is_dropped());
+    assert!(bed.send(last).is_dropped(), "the receiver has the first fragment");
+    // Data that differ from the first copy.
+    let mut bed = established();
+    bed.send(data(0, b"harmless 0123456789"));
+    let mut packets = fragments(&data(0, b"harmFULL 0123456789"), 24);
+    let last = packets.pop().unwrap();
+    assert!(!bed.send_all(packets) && bed.send(last).is_dropped());
+    let again = with_ident(&data(0, b"harmless 0123456789"), 7);
+    assert!(!bed.send_all(fragments(&again, 24)), "the same data pass");
+}
+
+#[test]
+fn a_reset_that_the_receiver_ignores_and_the_old_syn() {
+    // The first reset has a number that the receiver does not expect, the second one expires on its way.
+    for reset in [CLIENT + 2, CLIENT + 1] {
+        let mut bed = established();
+        let segment = |flags, seq| Segment {
+            flags,
+            seq,
+            ack: 0,
+            ..Segment::default()
+        };
+        bed.send(segment(RST, reset).packet());
+        bed.send(segment(SYN, CLIENT).packet());
+        // The receiver answers with an acknowledgment (RFC 5961, section 4).
+        bed.send(acknowledgment(0));
+        let is_dropped = bed.send(data(0, b"att")).is_dropped();
+        assert!(bed.send(data(3, b"ack")).is_dropped(), "reset {reset}");
+        assert_eq!(is_dropped, reset == CLIENT + 1);
+    }
+}
+
+#[test]
+fn a_fin_that_expires_on_its_way_and_the_old_syn() {
+    let mut bed = established();
+    let fin = Segment {
+        flags: FIN | ACK,
+        seq: CLIENT + 7,
+        ..Segment::default()
+    };
+    let syn = Segment {
+        flags: SYN,
+        seq: CLIENT,
+        ack: 0,
+        ..Segment::default()
+    };
+    let end = Segment {
+        from_client: false,
+        flags: FIN | ACK,
+        seq: SERVER + 1,
+        ack: CLIENT + 4,
+        ..Segment::default()
+    };
+    bed.send(data(0, b"GET"));
+    // What expires does not reach the receiver, which still waits for the third byte.
+    bed.send_all([data(3, b"xxx"), fin.packet(), end.packet(), syn.packet()]);
+    assert!(!bed.send(data(0, b"GET")).is_dropped(), "the receiver has these");
+    assert!(bed.send(data(3, b"att")).is_dropped());
+    assert!(bed.send(data(6, b"ack")).is_dropped());
 }
 
 #[test]
