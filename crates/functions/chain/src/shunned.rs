@@ -34,9 +34,10 @@ struct Entry {
 }
 
 impl Entry {
-    fn ended(self, flow: FlowId) -> ShunnedFlow {
+    fn ended(self, key: Key) -> ShunnedFlow {
         ShunnedFlow {
-            flow,
+            flow: key.flow,
+            vlans: key.tags.map(|tag| tag & VLAN_ID),
             action: self.action,
             packets: self.packets,
             bytes: self.bytes,
@@ -185,7 +186,7 @@ impl ShunnedFlows {
         if is_opening {
             let entry = *entry;
             // One packet of the burst ends one flow at most, so there is room.
-            let _has_room = ended.try_push(entry.ended(key.flow));
+            let _has_room = ended.try_push(entry.ended(key));
             self.flows.remove(&key);
             return None;
         }
@@ -219,7 +220,7 @@ impl ShunnedFlows {
             bytes: 0,
         };
         if let Ok(Some((evicted, old))) = self.flows.insert(key, entry, now, |_, _| true) {
-            let _has_room = ended.try_push(old.ended(evicted.flow));
+            let _has_room = ended.try_push(old.ended(evicted));
         }
     }
 
@@ -228,7 +229,7 @@ impl ShunnedFlows {
         self.flows.sweep(
             SETS_PER_TICK,
             |entry, used| now.since(used) >= entry.idle,
-            |key, entry| ended(entry.ended(key.flow)),
+            |key, entry| ended(entry.ended(key)),
         );
     }
 }
@@ -337,6 +338,9 @@ mod tests {
         for other in [tagged(0), tagged(6), segment((1000, 80), flag::ACK)] {
             assert_eq!(flows.action(&other, Time::ZERO, &mut ended), None);
         }
+        let mut vlans = None;
+        flows.sweep(Time::ZERO + IDLE, |flow| vlans = Some(flow.vlans));
+        assert_eq!(vlans, Some([5, 0]));
     }
 
     #[test]

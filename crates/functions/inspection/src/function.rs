@@ -45,6 +45,8 @@ pub(crate) struct Inspector {
     /// The bytes of a packet of several segments.
     scratch: Vec<u8>,
     packets: u64,
+    /// Unix time of the last burst or tick.
+    now: Time,
 }
 
 /// The number of functions created in this process. It distinguishes the flow numbers of different lanes.
@@ -73,6 +75,7 @@ impl Inspector {
                 _ => 0,
             }),
             packets: 0,
+            now: Time::ZERO,
             config,
         })
     }
@@ -239,6 +242,8 @@ impl Function for Inspector {
         verdicts: &mut [Verdict],
         effects: &mut Effects,
     ) {
+        let time = self.unix(context.now);
+        self.now = time;
         let Some(rules) = self.rules.clone() else {
             verdicts.fill_with(|| self.without_rules());
             return;
@@ -246,7 +251,6 @@ impl Function for Inspector {
         if let Some(level) = self.load.note(context.load, context.now) {
             self.set_overload(level);
         }
-        let time = self.unix(context.now);
         let start = self.config.burst.map(|budget| (Instant::now(), budget));
         let mut is_over = false;
         for (index, (packet, verdict)) in burst.iter_mut().zip(verdicts).enumerate() {
@@ -283,8 +287,9 @@ impl Function for Inspector {
         let end = |end: Endpoint| (end.ip(), end.port);
         let ends = [end(flow.flow.source), end(flow.flow.destination)];
         // The time of the last packet is not known: the time-out of the flow starts with this call.
+        let counters = (flow.packets, flow.bytes);
         self.engine
-            .unshun(ends, flow.flow.proto, flow.packets, flow.bytes);
+            .unshun(ends, flow.flow.proto, flow.vlans, counters, self.now);
     }
 
     fn share(&mut self, value: SharedValue) -> Option<SharedValue> {
@@ -295,9 +300,10 @@ impl Function for Inspector {
     }
 
     fn tick(&mut self, now: Time) {
+        self.now = self.unix(now);
         if let Some(rules) = self.rules.clone() {
-            let time = self.unix(now);
-            self.engine.expire_some(&rules.ruleset, time, &mut self.events);
+            self.engine
+                .expire_some(&rules.ruleset, self.now, &mut self.events);
             if !self.events.list.is_empty() {
                 self.send_events();
             }

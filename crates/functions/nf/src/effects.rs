@@ -37,6 +37,8 @@ pub struct Shun {
 pub struct ShunnedFlow {
     /// The flow; the smaller endpoint is its source.
     pub flow: FlowId,
+    /// Its VLAN identifiers from the outermost on; 0 without a tag.
+    pub vlans: [u16; 2],
     /// The treatment of its packets.
     pub action: ShunAction,
     /// Packets in both directions.

@@ -1,7 +1,8 @@
 //! Decisions about packets: verdicts, answers to rejected packets, shunned flows, policies, overload.
 
 use millrace_inspection::{IDS, IPS};
-use millrace_nf::{Direction, ShunAction, Verdict};
+use millrace_nf::flow::{Endpoint, FlowId};
+use millrace_nf::{Direction, ShunAction, ShunnedFlow, Verdict};
 use millrace_types::Duration;
 use millrace_wire::tcp::flags::{ACK, RST};
 use millrace_wire::{Frame, ipv4, tcp};
@@ -68,6 +69,52 @@ fn an_alert_changes_nothing_and_a_passed_flow_is_shunned() {
     bed.handshake();
     bed.send(data(0, b"friend"));
     assert!(bed.effects.shuns().is_empty());
+}
+
+#[test]
+fn a_passed_connection_goes_on_after_its_shun_ended_with_and_without_a_vlan_tag() {
+    let end = |address: std::net::Ipv4Addr, port| Endpoint {
+        address: address.to_ipv6_mapped().octets(),
+        port,
+    };
+    let rule = r#"pass tcp any any -> any any (msg:"friend"; content:"friend"; sid:2;)"#;
+    // The time of a passed flow is 100 s, and that of a shunned one an hour.
+    let cases = [(1, Verdict::Next), (150, Verdict::Drop)];
+    for (vlan, (wait, expected)) in cases
+        .map(|case| (0, case))
+        .into_iter()
+        .chain(cases.map(|case| (5, case)))
+    {
+        let mut bed = TestBed::made(&IPS, &[], rule);
+        let send = |bed: &mut TestBed, packet: Vec<u8>| {
+            let mut bytes = ethernet(&packet);
+            if vlan != 0 {
+                bytes.splice(12..12, [0x81, 0, 0, vlan]);
+            }
+            bed.frame(&mut Frame::new(&bytes), Direction::Forward)
+        };
+        for packet in crate::packets::handshake() {
+            send(&mut bed, packet);
+        }
+        send(&mut bed, data(0, b"friend"));
+        assert_eq!(bed.effects.shuns().len(), 1);
+        bed.now = bed.now + Duration::from_secs(180);
+        bed.function.tick(bed.now);
+        bed.function.shun_ended(&ShunnedFlow {
+            flow: FlowId {
+                source: end(HOST_A, 40_000),
+                destination: end(HOST_B, 80),
+                proto: 6,
+            },
+            vlans: [vlan.into(), 0],
+            action: ShunAction::Pass,
+            packets: 1000,
+            bytes: 1 << 20,
+        });
+        bed.now = bed.now + Duration::from_secs(wait);
+        let given = send(&mut bed, data(6, b"more"));
+        assert_eq!(given, expected, "VLAN {vlan} after {wait} s");
+    }
 }
 
 #[test]

@@ -339,7 +339,7 @@ impl RecordReader {
     }
 }
 
-/// Returns the bytes of a notice: two endpoints of 18 bytes, the protocol, the action, packets and bytes.
+/// Returns the bytes of a notice: two endpoints of 18 bytes, the protocol, the action, packets, bytes and VLAN identifiers.
 fn encode_notice(ended: &ShunnedFlow) -> [u8; NOTICE_SIZE] {
     let mut bytes = [0; NOTICE_SIZE];
     let FlowId {
@@ -355,6 +355,8 @@ fn encode_notice(ended: &ShunnedFlow) -> [u8; NOTICE_SIZE] {
     bytes[37] = u8::from(ended.action == ShunAction::Drop);
     bytes[40..48].copy_from_slice(&ended.packets.to_le_bytes());
     bytes[48..56].copy_from_slice(&ended.bytes.to_le_bytes());
+    bytes[56..58].copy_from_slice(&ended.vlans[0].to_le_bytes());
+    bytes[58..60].copy_from_slice(&ended.vlans[1].to_le_bytes());
     bytes
 }
 
@@ -377,6 +379,7 @@ fn decode_notice(bytes: &[u8; NOTICE_SIZE]) -> ShunnedFlow {
             0 => ShunAction::Pass,
             _ => ShunAction::Drop,
         },
+        vlans: [56, 58].map(|at| u16::from_le_bytes(part(bytes, at))),
         packets: u64::from_le_bytes(part(bytes, 40)),
         bytes: u64::from_le_bytes(part(bytes, 48)),
     }

@@ -410,6 +410,7 @@ fn ended_shuns_and_the_load_reach_the_function() {
             },
             proto: 6,
         },
+        vlans: [4095, 7],
         action: ShunAction::Drop,
         packets: 1 << 40,
         bytes: u64::MAX,
@@ -481,6 +482,7 @@ fn records_that_violate_the_protocol_are_detected() {
     number(at::NOTICES_READ, u64::MAX);
     let ended = ShunnedFlow {
         flow: FlowId::default(),
+        vlans: [0; 2],
         action: ShunAction::Pass,
         packets: 1,
         bytes: 1,

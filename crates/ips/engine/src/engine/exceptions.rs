@@ -2,6 +2,8 @@
 
 use core::net::IpAddr;
 
+use millrace_types::Time;
+
 use super::Engine;
 use crate::event::{Event, Events};
 use crate::flow::{Flow, FlowVerdict, Tuple};
@@ -39,13 +41,22 @@ impl Engine {
         }
     }
 
-    /// Notes that packets of a flow are seen again, and adds the packets and bytes that were not seen to its counters.
-    pub fn unshun(&mut self, ends: [(IpAddr, u16); 2], protocol: u8, packets: u64, bytes: u64) {
-        let tuple = Tuple::untagged(ends, protocol);
+    /// Notes that packets of a flow are seen again, and adds the packets and bytes that were not seen to its counters. `vlans` are
+    /// its VLAN identifiers from the outermost on, 0 without a tag. The time-out of the flow starts at `now`.
+    pub fn unshun(
+        &mut self,
+        ends: [(IpAddr, u16); 2],
+        protocol: u8,
+        vlans: [u16; 2],
+        (packets, bytes): (u64, u64),
+        now: Time,
+    ) {
+        let tuple = Tuple::between(ends, protocol, [vlans[0], vlans[1], 0]);
         if let Some(index) = self.flows.find(&tuple)
             && let Some(mut flow) = self.flows.take(index)
         {
             flow.is_shunned = false;
+            flow.last = flow.last.max(now);
             flow.counters[0].packets += packets;
             flow.counters[0].bytes += bytes;
             self.flows.put(index, flow);

@@ -184,11 +184,7 @@ impl Engine {
         {
             let is_syn = packet.tcp.is_some_and(|tcp| tcp.is_syn());
             let is_over = self.flows.is_idle(&flow, packet.time)
-                || is_syn
-                    && !is_quoted
-                    && flow.state == FlowState::Closed
-                    && flow.verdict != FlowVerdict::Drop
-                    && !repeats_syn(packet, &flow, tuple);
+                || is_syn && !is_quoted && self.begins_another(packet, &flow, tuple);
             // A repeated SYN may begin a new connection, too; the server's answer to the SYN shows that.
             let depth = self.tcp.depth;
             again = match (&flow.tcp, &packet.tcp) {
@@ -234,6 +230,20 @@ impl Engine {
             flow.app.settings = flow.app.settings.half_as_deep();
         }
         Ok(Some((index, flow)))
+    }
+
+    /// Returns true if a SYN begins another connection than that of `flow`.
+    ///
+    /// The state of a flow whose packets pass is not followed, so that it may have ended. In line the SYN begins another connection
+    /// even if it has the number of the old one, which the client chooses.
+    fn begins_another(&self, packet: &Packet<'_>, flow: &Flow, tuple: &Tuple) -> bool {
+        match flow.verdict {
+            FlowVerdict::Pass | FlowVerdict::Bypass => {
+                self.settings.mode == Mode::Ips || !repeats_syn(packet, flow, tuple)
+            }
+            FlowVerdict::Drop => false,
+            FlowVerdict::None => flow.state == FlowState::Closed && !repeats_syn(packet, flow, tuple),
+        }
     }
 
     /// Ends a flow: all data that are left are parsed and inspected.

@@ -83,13 +83,13 @@ impl Tuple {
         tuple((packet.src, port), (packet.dst, port), packet.protocol, false)
     }
 
-    /// Returns the key of packets between two ends, without VLAN tags and tunnels.
-    pub(crate) fn untagged(ends: [End; 2], protocol: u8) -> Tuple {
+    /// Returns the key of packets between two ends, with these VLAN identifiers and without tunnels.
+    pub(crate) fn between(ends: [End; 2], protocol: u8, vlans: [u16; 3]) -> Tuple {
         Tuple {
             src: ends[0],
             dst: ends[1],
             protocol,
-            vlans: [0; 3],
+            vlans,
             tunnel_depth: 0,
         }
     }

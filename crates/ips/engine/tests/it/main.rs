@@ -10,6 +10,7 @@
 mod allocator;
 mod bed;
 mod detection;
+mod ended_flows;
 mod evasions_ip;
 mod evasions_tcp;
 mod exhaustion;
