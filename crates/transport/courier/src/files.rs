@@ -163,6 +163,9 @@ pub trait Sink: Send {
     /// Returns the value of everything, once every extent is verified.
     fn root(&self) -> Option<Value>;
 
+    /// Returns how many files, links and directories could not be put into place; those that the sender withdrew do not count.
+    fn failed(&self) -> u64;
+
     /// Removes what a transfer would go on from, now that the sender has the receipt.
     ///
     /// # Errors

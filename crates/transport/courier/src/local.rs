@@ -380,6 +380,10 @@ impl files::Sink for LocalSink {
         self.sink.root()
     }
 
+    fn failed(&self) -> u64 {
+        self.sink.failed()
+    }
+
     fn close(self: Box<Self>) -> Result<(), FilesError> {
         self.sink.close().map_err(not_written)
     }

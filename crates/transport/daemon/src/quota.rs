@@ -405,6 +405,10 @@ impl Sink for QuotaSink {
         self.sink.root()
     }
 
+    fn failed(&self) -> u64 {
+        self.sink.failed()
+    }
+
     fn close(self: Box<Self>) -> Result<(), FilesError> {
         self.sink.close()
     }

@@ -81,7 +81,8 @@ pub(crate) fn run(store: &dyn Store, manifest: &[u8], requests: Requests, ends: 
     }
 }
 
-/// Handles tasks; returns true after [`Write::Close`], and false if the channel of tasks ends before.
+/// Handles tasks; returns true after [`Write::Close`], and false if the channel of tasks ends before. Files that could not be put
+/// into place are an error at the end: there is no receipt for them, and the journal stays.
 fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
     while let Some((extent, value)) = sink.poll_have()? {
         if ends.replies.send(WriteReply::Have(extent, value)).is_err() {
@@ -133,6 +134,12 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
         sink.poll(ends.clock.now())?;
         while let Some(event) = sink.poll_event() {
             let reply = match event {
+                SinkEvent::Complete if sink.failed() > 0 => {
+                    let failed = sink.failed();
+                    return Err(FilesError(format!(
+                        "{failed} files, links or directories could not be put into place; the receiver's messages name them"
+                    )));
+                }
                 SinkEvent::Complete => WriteReply::Complete(sink.root().unwrap_or_default()),
                 event => WriteReply::Event(event),
             };

@@ -273,6 +273,10 @@ impl Sink for MemorySink {
         (self.verified.count() == self.layout.extents()).then(|| value(&disk.bytes))
     }
 
+    fn failed(&self) -> u64 {
+        0
+    }
+
     fn close(self: Box<Self>) -> Result<(), FilesError> {
         Ok(())
     }

@@ -143,3 +143,44 @@ fn a_transfer_goes_on_in_a_new_receiver_with_what_is_on_disk() {
     receiver.join();
     assert!(tree(&from) == tree(&to));
 }
+
+#[test]
+fn a_transfer_whose_file_gets_no_name_is_not_delivered_and_goes_on_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir(&to).unwrap();
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("large"), content(2 << 20, 5)).unwrap();
+    fs::write(from.join("small"), content(100, 6)).unwrap();
+    let identity = Identity::generate().unwrap();
+    let scan = || LocalSource::scan(&[from.join("")], &ScanOptions::default()).unwrap();
+    let receiver = ReceiverThread::start(store(&to), ReceiverSpec::default());
+    let slow = SendOptions {
+        rate: Some(BitRate::from_bps(20_000_000)),
+        ..SendOptions::default()
+    };
+    let (outcomes, events) = std::thread::scope(|scope| {
+        let target = receiver.target("a");
+        let sending = scope.spawn(|| send_all_of(&mut scan(), &identity, vec![target], slow));
+        receiver.wait_for(|event| matches!(event, Event::Accepted { .. }));
+        // A directory takes the name of a file meanwhile.
+        fs::create_dir(to.join("large")).unwrap();
+        sending.join().unwrap()
+    });
+    assert!(
+        matches!(&outcomes[..], [Outcome::Resumable { reason }] if reason.contains("1 files, links or directories")),
+        "{outcomes:?}: {events:?}"
+    );
+    receiver
+        .wait_for(|event| matches!(event, Event::File { problem: Some(text), .. } if text.contains("large")));
+    assert!(matches!(&receiver.join()[..], [Outcome::Resumable { .. }]));
+    fs::remove_dir(to.join("large")).unwrap();
+    let receiver = ReceiverThread::start(store(&to), ReceiverSpec::default());
+    let target = receiver.target("a");
+    let (outcomes, events) = send_all_of(&mut scan(), &identity, vec![target], SendOptions::default());
+    assert_eq!(outcomes, [Outcome::Delivered], "{events:?}");
+    let all = |event: &Event| matches!(event, Event::Accepted { present, bytes, .. } if present == bytes);
+    assert!(events.iter().any(all), "the journal stayed: {events:?}");
+    receiver.join();
+    assert!(tree(&from) == tree(&to));
+}

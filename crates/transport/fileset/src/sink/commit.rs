@@ -134,7 +134,7 @@ impl<F: FileSystem> Sink<F> {
     }
 
     /// Appends records to the journal and syncs it.
-    fn append(&mut self, records: &[Record]) -> Result<(), SinkError> {
+    pub(super) fn append(&mut self, records: &[Record]) -> Result<(), SinkError> {
         if records.is_empty() {
             return Ok(());
         }
@@ -213,7 +213,8 @@ impl<F: FileSystem> Sink<F> {
 
     /// Drops a file that could not be put into place.
     fn fail(&mut self, file: u32, error: &SinkError) {
-        self.finish_file(file, FileState::Dropped);
+        self.finish_file(file, FileState::Failed);
+        self.failed += 1;
         self.dirty.remove(&file);
         self.events.push_back(SinkEvent::Failed {
             path: self.path(file),
@@ -227,10 +228,14 @@ impl<F: FileSystem> Sink<F> {
         for entry in manifest.entries() {
             let result = match &entry.kind {
                 EntryKind::Symlink(target) => self.make_symlink(entry, target),
+                EntryKind::HardLink(file) if self.is_withdrawn(*file) => {
+                    self.report(entry, "the sender withdrew the file that it is a hard link to");
+                    continue;
+                }
                 EntryKind::HardLink(file) => self.make_hard_link(entry, *file),
                 EntryKind::Directory | EntryKind::File(_) => Ok(()),
             };
-            self.report(entry, result);
+            self.check(entry, result);
         }
         // A directory comes before its entries: from the last to the first, no later change touches its time again.
         for entry in manifest.entries().iter().rev() {
@@ -239,7 +244,7 @@ impl<F: FileSystem> Sink<F> {
                     .fs
                     .open(&entry.path, Access::Directory)
                     .and_then(|open| set_attributes(&self.fs, &open, &entry.attributes, &self.options));
-                self.report(entry, result);
+                self.check(entry, result);
             }
         }
         let io = |error| SinkError::Io {
@@ -252,13 +257,25 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    fn report(&mut self, entry: &Entry, result: io::Result<()>) {
+    /// Counts and reports an entry that could not be put into place.
+    fn check(&mut self, entry: &Entry, result: io::Result<()>) {
         if let Err(error) = result {
-            self.events.push_back(SinkEvent::Failed {
-                path: entry.path.clone(),
-                reason: error.to_string(),
-            });
+            self.failed += 1;
+            self.report(entry, &error.to_string());
         }
+    }
+
+    fn report(&mut self, entry: &Entry, reason: &str) {
+        self.events.push_back(SinkEvent::Failed {
+            path: entry.path.clone(),
+            reason: reason.to_owned(),
+        });
+    }
+
+    fn is_withdrawn(&self, file: u32) -> bool {
+        self.files
+            .get(file as usize)
+            .is_some_and(|progress| progress.state == FileState::Withdrawn)
     }
 
     fn make_symlink(&self, entry: &Entry, target: &[u8]) -> io::Result<()> {

@@ -173,8 +173,10 @@ enum FileState {
     Pending,
     /// It has its final name.
     Done,
-    /// The sender withdrew it, or it could not be put into place.
-    Dropped,
+    /// The sender withdrew it.
+    Withdrawn,
+    /// It could not be put into place.
+    Failed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -220,6 +222,8 @@ pub struct Sink<F: FileSystem> {
     ready: Vec<u32>,
     /// Files in the state `Pending`.
     pending: u64,
+    /// Entries that could not be put into place.
+    failed: u64,
     next_sync: Option<Time>,
     started: bool,
     complete: bool,
@@ -251,6 +255,12 @@ impl<F: FileSystem> Sink<F> {
     /// Returns true once every entry is in place, has failed or was withdrawn.
     pub fn is_complete(&self) -> bool {
         self.complete
+    }
+
+    /// Returns how many entries could not be put into place: files, links, and directories whose attributes were refused. Those that
+    /// the sender withdrew do not count.
+    pub fn failed(&self) -> u64 {
+        self.failed
     }
 
     /// Returns the progress.

@@ -59,6 +59,7 @@ impl<F: FileSystem> Sink<F> {
             values: vec![None; extents],
             existing: vec![None; manifest.files() as usize],
             pending: u64::from(manifest.files()),
+            failed: 0,
             fs,
             manifest,
             options,

@@ -123,7 +123,7 @@ impl<F: FileSystem> Sink<F> {
             }
             Some(FileState::Pending) => {}
             // A file with its final name is whole: each of its bytes was verified.
-            Some(FileState::Done | FileState::Dropped) => return Ok(()),
+            Some(FileState::Done | FileState::Withdrawn | FileState::Failed) => return Ok(()),
         }
         self.open.retain(|(open, _)| *open != file);
         self.dirty.remove(&file);
@@ -136,14 +136,17 @@ impl<F: FileSystem> Sink<F> {
             })?;
             self.files[file as usize].temporary = false;
         }
-        self.finish_file(file, FileState::Dropped);
+        self.finish_file(file, FileState::Withdrawn);
         self.events.push_back(SinkEvent::Withdrawn(file));
         let manifest = Arc::clone(&self.manifest);
         for extent in manifest.extents_of(file) {
             let (start, end) = manifest.layout().bounds(extent);
             let mut slices = manifest.slices(start..end);
-            let dropped = |file: u32| self.files[file as usize].state == FileState::Dropped;
-            if !self.verified.contains(extent) && slices.all(|slice| dropped(slice.file)) {
+            let is_dropped = |file: u32| {
+                let state = self.files[file as usize].state;
+                matches!(state, FileState::Withdrawn | FileState::Failed)
+            };
+            if !self.verified.contains(extent) && slices.all(|slice| is_dropped(slice.file)) {
                 self.values[extent as usize] = None;
                 self.verified.insert(extent..extent + 1);
                 self.events.push_back(SinkEvent::Verified(extent));

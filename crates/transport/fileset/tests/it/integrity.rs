@@ -158,6 +158,11 @@ fn a_source_that_changes_while_it_is_read_is_withdrawn_and_the_others_arrive() {
             }
         };
         carry(&mut source, &mut sink, seed, &mut change, &mut report).unwrap();
+        assert_eq!(
+            sink.failed(),
+            0,
+            "neither a withdrawn file nor a link to it has failed"
+        );
         sink.close().unwrap();
         let found = snapshot(&to);
         let withdrawn = report
