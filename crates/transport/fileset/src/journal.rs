@@ -5,6 +5,7 @@
 //!   record   type (1 byte), number (8, little endian), value (32), checksum (8)
 //! ```
 //! A record is appended after its data is durable, and counts only if its checksum and those of all records before it are right.
+//! A record whose data is no longer there is revoked by a further record, before its temporary file is made again.
 
 use crate::digest::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,8 @@ pub(crate) const RECORD_SIZE: usize = BODY_SIZE + CHECKSUM_SIZE;
 
 const EXTENT: u8 = 1;
 const COMMITTED: u8 = 2;
+const EXTENT_REVOKED: u8 = 3;
+const COMMITTED_REVOKED: u8 = 4;
 
 /// An entry of the journal: progress that survives a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +29,10 @@ pub(crate) enum Record {
     Extent(u64, Value),
     /// The file has its final name.
     Committed(u32),
+    /// The earlier record of the extent does not hold any more.
+    ExtentRevoked(u64),
+    /// The file does not have its final name any more.
+    CommittedRevoked(u32),
 }
 
 /// The records of a journal.
@@ -33,6 +40,18 @@ pub(crate) enum Record {
 pub(crate) struct Journal {
     pub(crate) extents: BTreeMap<u64, Value>,
     pub(crate) committed: BTreeSet<u32>,
+}
+
+impl Journal {
+    /// Applies a record.
+    pub(crate) fn apply(&mut self, record: Record) {
+        match record {
+            Record::Extent(extent, value) => drop(self.extents.insert(extent, value)),
+            Record::Committed(file) => drop(self.committed.insert(file)),
+            Record::ExtentRevoked(extent) => drop(self.extents.remove(&extent)),
+            Record::CommittedRevoked(file) => drop(self.committed.remove(&file)),
+        }
+    }
 }
 
 /// Returns the bytes of an empty journal.
@@ -45,6 +64,8 @@ pub(crate) fn encode(manifest: &[u8; 32], offset: u64, record: Record, out: &mut
     let (tag, number, value) = match record {
         Record::Extent(extent, value) => (EXTENT, extent, value),
         Record::Committed(file) => (COMMITTED, u64::from(file), [0; 32]),
+        Record::ExtentRevoked(extent) => (EXTENT_REVOKED, extent, [0; 32]),
+        Record::CommittedRevoked(file) => (COMMITTED_REVOKED, u64::from(file), [0; 32]),
     };
     let start = out.len();
     out.push(tag);
@@ -71,11 +92,14 @@ pub(crate) fn decode(manifest: &[u8; 32], bytes: &[u8]) -> Option<(Journal, u64)
             .iter()
             .rev()
             .fold(0, |number, byte| number << 8 | u64::from(*byte));
-        match (body[0], <Value>::try_from(value)) {
-            (EXTENT, Ok(value)) => drop(journal.extents.insert(number, value)),
-            (COMMITTED, Ok(_)) => drop(u32::try_from(number).map(|file| journal.committed.insert(file))),
+        let record = match (body[0], <Value>::try_from(value), u32::try_from(number)) {
+            (EXTENT, Ok(value), _) => Record::Extent(number, value),
+            (COMMITTED, _, Ok(file)) => Record::Committed(file),
+            (EXTENT_REVOKED, ..) => Record::ExtentRevoked(number),
+            (COMMITTED_REVOKED, _, Ok(file)) => Record::CommittedRevoked(file),
             _ => break,
-        }
+        };
+        journal.apply(record);
         offset += RECORD_SIZE;
     }
     Some((journal, offset as u64))
@@ -93,6 +117,26 @@ fn checksum(manifest: &[u8; 32], offset: u64, body: &[u8]) -> [u8; CHECKSUM_SIZE
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_that_is_revoked_does_not_count_until_it_is_written_again() {
+        let manifest = [3; 32];
+        let mut bytes = header(&manifest);
+        let mut append = |record| {
+            let offset = bytes.len() as u64;
+            encode(&manifest, offset, record, &mut bytes);
+            decode(&manifest, &bytes).unwrap().0
+        };
+        append(Record::Extent(1, [1; 32]));
+        append(Record::Extent(2, [2; 32]));
+        append(Record::Committed(7));
+        append(Record::ExtentRevoked(1));
+        let journal = append(Record::CommittedRevoked(7));
+        assert_eq!(journal.extents.keys().collect::<Vec<_>>(), [&2]);
+        assert!(journal.committed.is_empty());
+        let journal = append(Record::Extent(1, [3; 32]));
+        assert_eq!(journal.extents.get(&1), Some(&[3; 32]));
+    }
 
     #[test]
     fn a_torn_record_ends_the_journal() {

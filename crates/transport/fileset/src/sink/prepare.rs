@@ -7,7 +7,7 @@ use super::{
 use crate::digest::{HaveEntry, extent_value};
 use crate::entry::{Entry, EntryKind};
 use crate::fs::{Access, FileSystem, FileType, optional};
-use crate::journal;
+use crate::journal::{self, Record};
 use crate::manifest::Manifest;
 use crate::path::RelativePath;
 use millrace_transport::ranges::RangeSet;
@@ -86,6 +86,8 @@ impl<F: FileSystem> Sink<F> {
         };
         let extents = sink.manifest.layout().extents();
         sink.earlier.extents.retain(|extent, _| *extent < extents);
+        let files = sink.manifest.files();
+        sink.earlier.committed.retain(|file| *file < files);
         sink.check_entries()?;
         Ok(sink)
     }
@@ -151,6 +153,7 @@ impl<F: FileSystem> Sink<F> {
             }
         }
         self.prepare_journal()?;
+        self.revoke_stale_records()?;
         self.make_directories()?;
         for file in 0..self.manifest.files() {
             self.start_file(file)?;
@@ -190,10 +193,67 @@ impl<F: FileSystem> Sink<F> {
             self.fs.set_size(&self.journal, 0).map_err(io)?;
             self.fs.write_at(&self.journal, 0, &header).map_err(io)?;
             self.journal_size = header.len() as u64;
-        } else {
+        } else if self.fs.file_metadata(&self.journal).map_err(io)?.size != self.journal_size {
             self.fs.set_size(&self.journal, self.journal_size).map_err(io)?;
+            // A torn record must not count again once whole records precede it.
+            self.fs.sync(&self.journal).map_err(io)?;
         }
         Ok(())
+    }
+
+    /// Revokes the journal's records whose bytes are gone or will move, and makes that durable. A record does not say which
+    /// temporary file it is about: a new, empty one with the same name must not be made while the record counts.
+    fn revoke_stale_records(&mut self) -> Result<(), SinkError> {
+        let manifest = Arc::clone(&self.manifest);
+        let extents: Vec<u64> = self.earlier.extents.keys().copied().collect();
+        let committed: Vec<u32> = self.earlier.committed.iter().copied().collect();
+        let (mut stay, mut stale) = (HashMap::new(), Vec::new());
+        for extent in extents {
+            let (start, end) = manifest.layout().bounds(extent);
+            let mut holds = self.kept.contains(extent);
+            for slice in manifest.slices(start..end) {
+                holds = holds
+                    && match stay.get(&slice.file) {
+                        Some(stays) => *stays,
+                        None => *stay.entry(slice.file).or_insert(self.bytes_stay(slice.file)?),
+                    };
+            }
+            if !holds {
+                stale.push(Record::ExtentRevoked(extent));
+            }
+        }
+        for file in committed {
+            if self.existing(file)? != Existing::Committed || !self.bytes_stay(file)? {
+                stale.push(Record::CommittedRevoked(file));
+            }
+        }
+        self.append(&stale)?;
+        for record in stale {
+            self.earlier.apply(record);
+        }
+        Ok(())
+    }
+
+    /// Returns true if the local bytes of a file stay in the file that holds them, and that file is the one of the journal's records.
+    fn bytes_stay(&mut self, file: u32) -> Result<bool, SinkError> {
+        Ok(match self.existing(file)? {
+            // The temporary file of a file that was committed is gone: another transfer made this one.
+            Existing::Temporary => !self.earlier.committed.contains(&file),
+            Existing::None | Existing::Final | Existing::Committed => self.is_unchanged(file)?,
+        })
+    }
+
+    /// Returns true if the file under the final name is whole, so that it needs no temporary file.
+    fn is_unchanged(&mut self, file: u32) -> Result<bool, SinkError> {
+        let mut extents = self.manifest.extents_of(file);
+        if !extents.all(|extent| self.kept.contains(extent)) {
+            return Ok(false);
+        }
+        match self.existing(file)? {
+            Existing::Committed => Ok(true),
+            Existing::Final => self.has_same_shape(file),
+            Existing::Temporary | Existing::None => Ok(false),
+        }
     }
 
     /// Makes the directories that are missing.
@@ -309,7 +369,9 @@ impl<F: FileSystem> Sink<F> {
             match self.existing(slice.file)? {
                 Existing::None => return Ok(None),
                 Existing::Final => in_journal = false,
-                Existing::Temporary | Existing::Committed => {}
+                // The temporary file that the records are about became the final file: another transfer made this one.
+                Existing::Temporary => in_journal &= !self.earlier.committed.contains(&slice.file),
+                Existing::Committed => {}
             }
         }
         if in_journal && let Some(value) = self.earlier.extents.get(&extent) {
@@ -353,12 +415,7 @@ impl<F: FileSystem> Sink<F> {
             .clone()
             .filter(|extent| !self.kept.contains(*extent))
             .count() as u64;
-        let unchanged = missing == 0
-            && match existing {
-                Existing::Committed => true,
-                Existing::Final => self.has_same_shape(file)?,
-                Existing::Temporary | Existing::None => false,
-            };
+        let unchanged = self.is_unchanged(file)?;
         let progress = &mut self.files[file as usize];
         progress.missing = missing;
         progress.temporary = existing == Existing::Temporary;

@@ -13,4 +13,5 @@ mod hostile;
 mod integrity;
 mod linux;
 mod sizes;
+mod stale;
 mod support;

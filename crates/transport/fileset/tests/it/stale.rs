@@ -1,0 +1,145 @@
+//! Records of a journal whose bytes are gone: what a new temporary file has in their place is never taken for them.
+
+use crate::support::{Report, carry, contents, noise, path, scan, snapshot};
+use millrace_fileset::fs::FileSystem;
+use millrace_fileset::fs::memory::MemoryFs;
+use millrace_fileset::path::RelativePath;
+use millrace_fileset::scan::Argument;
+use millrace_fileset::sink::{SinkError, temporary_path};
+use millrace_fileset::{ScanOptions, Sink, SinkOptions, Source, SourceOptions};
+use std::sync::Arc;
+
+/// Returns a tree of two files of six and four extents, of which `f` comes first.
+fn two_files() -> MemoryFs {
+    let from = MemoryFs::new();
+    from.put(&path("f"), Some(&noise(1, 6 << 20))).unwrap();
+    from.put(&path("g"), Some(&noise(2, 4 << 20))).unwrap();
+    from
+}
+
+/// Returns the temporary file of `f`.
+fn temporary_f(from: &MemoryFs) -> RelativePath {
+    temporary_path(&scan(from, &contents(), ScanOptions::default()).0, 0)
+}
+
+/// Sends files, and kills the receiver once `until` holds.
+fn send(
+    from: &MemoryFs,
+    to: &MemoryFs,
+    arguments: &[Argument],
+    until: impl Fn() -> bool,
+) -> Result<(), SinkError> {
+    let (manifest, paths) = scan(from, arguments, ScanOptions::default());
+    let mut source = Source::new(
+        from.clone(),
+        Arc::clone(&manifest),
+        paths,
+        SourceOptions::default(),
+    );
+    let mut sink = Sink::open(to.clone(), manifest, SinkOptions::default())?;
+    let mut kill = |_, _: &mut Vec<u8>| {
+        if until() {
+            to.kill_at(to.operations());
+        }
+    };
+    carry(&mut source, &mut sink, 1, &mut kill, &mut Report::default())?;
+    sink.close()
+}
+
+/// Sends both files until `f` has its name, and removes it; the journal says that it was committed.
+fn commit_f_and_take_it_away(from: &MemoryFs) -> MemoryFs {
+    let to = MemoryFs::new();
+    let committed = || to.metadata(&path("f")).is_ok();
+    assert!(send(from, &to, &contents(), committed).is_err());
+    let to = to.restart();
+    to.remove(&path("f")).unwrap();
+    to
+}
+
+/// Sends files until `f` has a temporary file with few of its bytes.
+fn begin_f(from: &MemoryFs, to: &MemoryFs, arguments: &[Argument]) -> MemoryFs {
+    let temporary = temporary_f(from);
+    assert!(to.metadata(&temporary).is_err());
+    assert!(send(from, to, arguments, || to.metadata(&temporary).is_ok()).is_err());
+    let to = to.restart();
+    assert!(to.metadata(&temporary).is_ok());
+    to
+}
+
+#[test]
+fn a_file_that_is_taken_out_of_the_inbox_before_the_end_is_sent_again_as_a_whole() {
+    let from = two_files();
+    let to = commit_f_and_take_it_away(&from);
+    let to = begin_f(&from, &to, &contents());
+    send(&from, &to, &contents(), || false).unwrap();
+    assert!(snapshot(&to) == snapshot(&from));
+}
+
+#[test]
+fn a_temporary_file_of_another_set_does_not_have_what_the_journal_says() {
+    let from = two_files();
+    let to = commit_f_and_take_it_away(&from);
+    let only_f = Argument {
+        path: path("f"),
+        name: Some(b"f".to_vec()),
+    };
+    let to = begin_f(&from, &to, &[only_f]);
+    send(&from, &to, &contents(), || false).unwrap();
+    // The journal of the other set stays, since that one did not end.
+    let mut found = snapshot(&to);
+    found.retain(|name, _| !name.starts_with(".millrace-"));
+    assert!(found == snapshot(&from));
+}
+
+#[test]
+fn a_temporary_file_that_was_deleted_is_sent_again_as_a_whole() {
+    let from = two_files();
+    let temporary = temporary_f(&from);
+    let to = MemoryFs::new();
+    // The sync of one second comes after some extents, and before the file has its name.
+    let kill_after = || {
+        let journal = to
+            .names(&RelativePath::root())
+            .unwrap()
+            .into_iter()
+            .find(|name| name.ends_with(b".journal"));
+        journal.is_some_and(|name| {
+            let size = to.metadata(&RelativePath::new(&name).unwrap()).unwrap().size;
+            size > 100
+        })
+    };
+    assert!(send(&from, &to, &contents(), kill_after).is_err());
+    let to = to.restart();
+    assert!(to.metadata(&path("f")).is_err());
+    to.remove(&temporary).unwrap();
+    let to = begin_f(&from, &to, &contents());
+    send(&from, &to, &contents(), || false).unwrap();
+    assert!(snapshot(&to) == snapshot(&from));
+}
+
+#[test]
+fn a_journal_whose_records_are_revoked_survives_a_loss_of_power_at_any_operation() {
+    let from = two_files();
+    let taken = commit_f_and_take_it_away(&from);
+    let temporary = temporary_f(&from);
+    let start = taken.operations();
+    for operation in start..start + 12 {
+        for seed in 0..4 {
+            let to = taken.restart();
+            to.kill_at(operation);
+            if send(&from, &to, &contents(), || to.metadata(&temporary).is_ok()).is_ok() {
+                continue;
+            }
+            let to = to.crash(operation * 4 + seed);
+            let mut again = to.clone();
+            if to.metadata(&temporary).is_err() && to.metadata(&path("f")).is_err() {
+                again = begin_f(&from, &to, &contents());
+            }
+            send(&from, &again, &contents(), || false).unwrap();
+            assert!(
+                snapshot(&again) == snapshot(&from),
+                "operation {operation}, seed {seed}"
+            );
+        }
+    }
+}
