@@ -205,6 +205,13 @@ impl Authority {
                 let evidence = vec![format!("ROA {prefix}-{max_len} AS{asn}")];
                 return Finding::Owned { evidence };
             }
+            // A customer's ROA is found by the AS-SET, whose members only the registry knows.
+            let is_away = objects.is_some_and(|objects| objects.is_none_or(|objects| objects.expires <= now));
+            if !covering.is_empty() && is_away && index.as_sets.contains_key(&account) {
+                return Finding::Unknown {
+                    reason: reason::registry_away(),
+                };
+            }
             if let Some((prefix, ..)) = covering.first() {
                 let others: BTreeSet<String> =
                     covering.iter().map(|(_, _, asn)| format!("AS{asn}")).collect();

@@ -1,9 +1,11 @@
 //! Rules of peers as filters, over time.
 
+use core::time::Duration;
+
 use millrace_bgp::flowspec::{Component, NumericField, NumericOperator, Pattern};
 use millrace_bgp::{FlowRule, MessageType};
-use millrace_ix_filter::VrpState;
-use millrace_ix_model::{FilterAction, FilterOrigin, FilterState};
+use millrace_ix_filter::{RouteObjects, Settings, VrpState};
+use millrace_ix_model::{FilterAction, FilterOrigin, FilterState, Operation};
 
 use crate::world::{World, bgp, udp_to};
 
@@ -95,6 +97,59 @@ fn caches_that_do_not_answer_suspend_nothing_and_permit_nothing_new() {
     world.pass(1000);
     world.reconcile();
     assert_eq!(world.states(), ["active", "refused"]);
+}
+
+#[test]
+fn a_registry_that_does_not_answer_suspends_no_filter_of_a_customers_prefix() {
+    let settings = Settings {
+        extensions: true,
+        ..Settings::default()
+    };
+    let mut world = World::of(settings, true, &[64_501, 64_502]);
+    // The prefix has a ROA of the customer 64510, which the AS-SET of 64501 has as a member.
+    world.roas(&[("203.0.113.0/24", 64_510)]);
+    let account = world.account(64_501);
+    world.order(vec![Operation::UpdateAccount {
+        account,
+        name: None,
+        asns: None,
+        discoverable: None,
+        as_set: Some("AS-EXAMPLE".to_owned()),
+    }]);
+    let objects = RouteObjects {
+        asns: [64_501, 64_510].into(),
+        expires: world.now.after(Duration::from_secs(1000)),
+        ..RouteObjects::default()
+    };
+    world.authority.set_route_objects(account, objects.clone());
+    world.announce_path(64_501, "203.0.113.0/24", &[64_501, 64_510], [192, 0, 2, 1]);
+    world.announce(64_501, "203.0.113.7/32", true);
+    world.reconcile();
+    assert_eq!(world.states(), ["active"]);
+    // The objects are over: the active filter stays, a new one waits.
+    world.pass(1001);
+    world.announce(64_501, "203.0.113.8/32", true);
+    for _ in 0..3 {
+        world.authority.exchange_changed();
+        world.reconcile();
+        world.pass(400);
+    }
+    assert_eq!(world.states(), ["active", "refused"]);
+    // The registry answers that the customer is no member any more.
+    let expires = world.now.after(Duration::from_secs(10_000));
+    let asns = [64_501].into();
+    world.authority.set_route_objects(
+        account,
+        RouteObjects {
+            asns,
+            expires,
+            ..objects
+        },
+    );
+    world.reconcile();
+    world.pass(301);
+    world.reconcile();
+    assert_eq!(world.states(), ["suspended", "refused"]);
 }
 
 #[test]

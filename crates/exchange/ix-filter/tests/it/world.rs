@@ -32,9 +32,10 @@ pub(crate) fn bgp(text: &str) -> millrace_bgp::Prefix {
 }
 
 /// Returns the attributes of a route: origin, path, and more.
-fn attributes(asn: u32, more: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0x40, 1, 1, 0, 0x40, 2, 6, 2, 1];
-    bytes.extend(asn.to_be_bytes());
+fn attributes(path: &[u32], more: &[u8]) -> Vec<u8> {
+    let count = path.len() as u8;
+    let mut bytes = vec![0x40, 1, 1, 0, 0x40, 2, 2 + 4 * count, 2, count];
+    bytes.extend(path.iter().flat_map(|asn| asn.to_be_bytes()));
     bytes.extend(more);
     bytes
 }
@@ -46,9 +47,14 @@ impl World {
             extensions: true,
             ..Settings::default()
         };
+        World::of(settings, false, asns)
+    }
+
+    /// Returns such a world with settings, and with a registry that has not answered yet if there is to be one.
+    pub(crate) fn of(settings: Settings, has_registry: bool, asns: &[u32]) -> World {
         let mut world = World {
             exchange: Exchange::default(),
-            authority: Authority::new(settings, false, Time::ZERO, START),
+            authority: Authority::new(settings, has_registry, Time::ZERO, START),
             now: START,
         };
         for asn in asns {
@@ -156,7 +162,15 @@ impl World {
         if is_blackhole {
             more.extend([0xc0, 8, 4, 0xff, 0xff, 2, 0x9a]);
         }
-        self.update(asn, &[], &attributes(asn, &more), &routes);
+        self.update(asn, &[], &attributes(&[asn], &more), &routes);
+    }
+
+    /// Announces an IPv4 prefix through a session, with an AS path and a next hop.
+    pub(crate) fn announce_path(&mut self, session: u32, prefix: &str, path: &[u32], next_hop: [u8; 4]) {
+        let mut routes = Vec::new();
+        bgp(prefix).write(&mut routes);
+        let more = [&[0x40, 3, 4], &next_hop[..]].concat();
+        self.update(session, &[], &attributes(path, &more), &routes);
     }
 
     pub(crate) fn withdraw(&mut self, asn: u32, prefix: &str) {
@@ -178,7 +192,7 @@ impl World {
         more.extend((value.len() as u16).to_be_bytes());
         more.extend(value);
         more.extend([0xc0, 16, 8, 0x80, 6, 0, 0, 0, 0, 0, 0]);
-        self.update(asn, &[], &attributes(asn, &more), &[]);
+        self.update(asn, &[], &attributes(&[asn], &more), &[]);
     }
 
     pub(crate) fn account(&self, asn: u32) -> AccountId {
@@ -189,7 +203,7 @@ impl World {
             .0
     }
 
-    fn order(&mut self, operations: Vec<Operation>) {
+    pub(crate) fn order(&mut self, operations: Vec<Operation>) {
         for operation in operations {
             self.exchange
                 .apply(&Actor::system(), self.now, operation)
