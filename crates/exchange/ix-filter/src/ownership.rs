@@ -89,13 +89,21 @@ impl Index {
     }
 
     /// Returns the account of a route: the account of a member's session; from a route server, the account that has the first AS
-    /// and, if the route has a next hop, the next hop.
-    pub(crate) fn account(&self, peer: &PeerInfo, attributes: &Attributes) -> Option<AccountId> {
+    /// and, if the route has a next hop, the next hop. A next hop that asks for a drop is nobody's address.
+    fn account(
+        &self,
+        peer: &PeerInfo,
+        attributes: &Attributes,
+        blackhole_next_hops: &BTreeSet<IpAddr>,
+    ) -> Option<AccountId> {
         if peer.kind == SessionKind::Member {
             return peer.account;
         }
         let candidates = self.by_asn.get(&attributes.as_path.first()?)?;
-        match attributes.next_hop {
+        match attributes
+            .next_hop
+            .filter(|next_hop| !blackhole_next_hops.contains(next_hop))
+        {
             Some(next_hop) => {
                 let account = self.by_address.get(&next_hop)?;
                 candidates.contains(account).then_some(*account)
@@ -137,6 +145,16 @@ impl Path<'_> {
 }
 
 impl Authority {
+    /// Returns the account of a route from a neighbour.
+    pub(crate) fn account_of(
+        &self,
+        index: &Index,
+        neighbour: &PeerInfo,
+        attributes: &Attributes,
+    ) -> Option<AccountId> {
+        index.account(neighbour, attributes, &self.settings.blackhole_next_hops)
+    }
+
     /// Returns the finding if an account may filter a destination. With `is_flowspec` the rules of RFC 9117 apply.
     pub(crate) fn ownership(
         &self,
@@ -325,7 +343,7 @@ impl Authority {
         for neighbour in self.neighbours.values() {
             for (prefix, route) in neighbour.peer.rib().more_specific(bgp(destination)?) {
                 let is_own = route.attributes.as_path.first() == first_as
-                    || index.account(&neighbour.info, &route.attributes) == Some(account);
+                    || self.account_of(index, &neighbour.info, &route.attributes) == Some(account);
                 if !is_own && !self.asks_for_drop(&route.attributes) {
                     return Some((crate::prefix(prefix)?, route.attributes.as_path.to_string()));
                 }
@@ -346,7 +364,7 @@ impl Authority {
                 routes
                     .filter(|route| !self.asks_for_drop(&route.attributes))
                     .map(|route| Path {
-                        account: index.account(&neighbour.info, &route.attributes),
+                        account: self.account_of(index, &neighbour.info, &route.attributes),
                         attributes: &route.attributes,
                     }),
             );

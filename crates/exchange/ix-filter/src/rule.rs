@@ -43,7 +43,7 @@ impl Authority {
         let announced = self.rules.get(reference)?;
         let neighbour = self.neighbours.get(&announced.peer)?;
         let route = neighbour.peer.rib().route(&announced.route)?;
-        let account = index.account(&neighbour.info, &route.attributes)?;
+        let account = self.account_of(index, &neighbour.info, &route.attributes)?;
         match &announced.route {
             RouteKey::Unicast(destination, _) => rtbh(account, *destination),
             RouteKey::Flowspec(rule, _) => Some(flowspec(

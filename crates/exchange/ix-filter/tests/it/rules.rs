@@ -153,6 +153,35 @@ fn a_registry_that_does_not_answer_suspends_no_filter_of_a_customers_prefix() {
 }
 
 #[test]
+fn a_next_hop_that_asks_for_a_drop_is_one_at_a_route_server_too() {
+    let settings = Settings {
+        extensions: true,
+        blackhole_next_hops: ["192.0.2.66".parse().unwrap()].into(),
+        ..Settings::default()
+    };
+    let mut world = World::of(settings, false, &[64_501, 64_502]);
+    world.roas(&[("203.0.113.0/24", 64_501)]);
+    world.announce(64_501, "203.0.113.0/24", false);
+    world.route_server(64_590);
+    world.announce_path(64_590, "203.0.113.7/32", &[64_501], [192, 0, 2, 66]);
+    world.reconcile();
+    assert_eq!(world.states(), ["active"]);
+    let filter = world.filters()[0];
+    assert_eq!(filter.origin, FilterOrigin::Rtbh);
+    assert_eq!(filter.account, world.account(64_501));
+    // The same route by another member is that member's, who does not own the prefix.
+    world.announce_path(64_590, "203.0.113.8/32", &[64_502], [192, 0, 2, 66]);
+    world.reconcile();
+    assert_eq!(world.states(), ["active", "refused"]);
+    assert_eq!(world.filters()[1].account, world.account(64_502));
+    for prefix in ["203.0.113.7/32", "203.0.113.8/32"] {
+        world.withdraw(64_590, prefix);
+    }
+    world.reconcile();
+    assert_eq!(world.filters().len(), 0);
+}
+
+#[test]
 fn rules_outlive_a_restart_of_the_engine_until_their_peer_has_announced_all_routes() {
     let mut before = world();
     before.announce(64_501, "203.0.113.7/32", true);

@@ -72,25 +72,38 @@ impl World {
                 account: Some(world.account(*asn)),
                 asn: *asn,
             };
-            let settings = PeerSettings {
-                session: SessionSettings {
-                    local_as: 64_500,
-                    router_id: "192.0.2.1".parse().unwrap(),
-                    peer_as: *asn,
-                    hold_secs: 0,
-                    families: FamilySet::ALL,
-                    add_path: false,
-                    enforce_first_as: true,
-                    restart_secs: 120,
-                },
-                limits: Limits::default(),
-            };
-            world
-                .authority
-                .put_peer(address(*asn), info, settings, Time::ZERO);
+            world.put_peer(info);
             world.connect(*asn);
         }
         world
+    }
+
+    /// Adds a route server of an AS number, with a session that is established.
+    pub(crate) fn route_server(&mut self, asn: u32) {
+        self.put_peer(PeerInfo {
+            kind: SessionKind::RouteServer,
+            account: None,
+            asn,
+        });
+        self.connect(asn);
+    }
+
+    fn put_peer(&mut self, info: PeerInfo) {
+        let asn = info.asn;
+        let settings = PeerSettings {
+            session: SessionSettings {
+                local_as: 64_500,
+                router_id: "192.0.2.1".parse().unwrap(),
+                peer_as: asn,
+                hold_secs: 0,
+                families: FamilySet::ALL,
+                add_path: false,
+                enforce_first_as: info.kind == SessionKind::Member,
+                restart_secs: 120,
+            },
+            limits: Limits::default(),
+        };
+        self.authority.put_peer(address(asn), info, settings, Time::ZERO);
     }
 
     fn connect(&mut self, asn: u32) {
