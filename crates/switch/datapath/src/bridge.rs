@@ -34,7 +34,11 @@ impl Replica for Forwarding {
     type Change = Op;
 
     fn apply(&mut self, change: &Op) {
-        Forwarding::apply(self, change);
+        self.stage(change);
+    }
+
+    fn settle(&mut self) {
+        Forwarding::settle(self);
     }
 }
 

@@ -45,8 +45,11 @@ pub trait Replica {
     /// The type of a change, which [`Self::apply`] applies to each copy.
     type Change;
 
-    /// Applies the change. Must be deterministic: two copies that were equal are equal afterwards.
+    /// Applies one of several changes. Must be deterministic: two copies that were equal are equal afterwards.
     fn apply(&mut self, change: &Self::Change);
+
+    /// Completes the changes, before readers see the copy.
+    fn settle(&mut self) {}
 }
 
 #[cfg(loom)]
@@ -185,6 +188,7 @@ impl<T: Replica> Writer<T> {
         for change in changes {
             idle.apply(change);
         }
+        idle.settle();
     }
 }
 

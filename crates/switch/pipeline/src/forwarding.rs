@@ -143,6 +143,17 @@ impl Forwarding {
 
     /// Applies one change.
     pub fn apply(&mut self, op: &Op) {
+        self.stage(op);
+        self.settle();
+    }
+
+    /// Completes the changes of [`Self::stage`].
+    pub fn settle(&mut self) {
+        self.groups.settle(&self.ports);
+    }
+
+    /// Applies one of several changes; [`Self::settle`] follows the last one, before packets are processed.
+    pub fn stage(&mut self, op: &Op) {
         match op {
             Op::Insert { slot, entry } => self.insert(*slot, entry),
             Op::Replace { slot, entry } => {
@@ -153,16 +164,16 @@ impl Forwarding {
             Op::Clear => self.clear(),
             Op::Port(port) => {
                 self.ports.insert(Port::clone(port));
-                self.groups.refresh(&self.ports);
+                self.groups.note_port();
             }
             Op::RemovePort(number) => {
                 self.ports.remove(*number);
-                self.groups.refresh(&self.ports);
+                self.groups.note_port();
             }
-            Op::Group(group) => self.groups.insert(Arc::clone(group), &self.ports),
+            Op::Group(group) => self.groups.insert(Arc::clone(group)),
             Op::Meter(meter) => self.meters.insert(meter),
             Op::RemoveMeter(id) => self.meters.remove(*id),
-            Op::RemoveGroup(id) => self.groups.remove(*id, &self.ports),
+            Op::RemoveGroup(id) => self.groups.remove(*id),
             Op::Learn(entry) => {
                 self.fdb.insert(Arc::clone(entry));
             }

@@ -127,11 +127,15 @@ pub(crate) fn resume_flow_updates(controllers: &mut Controllers, tables: &Contro
                 let kind = match (now, missed.was_added) {
                     (Some(_), true) => ChangeKind::Added,
                     (Some(_), false) => ChangeKind::Modified,
-                    // An entry that was added and removed is reported, too: the add may have replaced another entry.
+                    // Also of an entry that was added: the add replaced another one, or there would be no record.
                     (None, _) => ChangeKind::Removed(RemovedReason::Delete),
                 };
                 let entry = Arc::clone(now.unwrap_or(&missed.entry));
-                EntryChange { kind, entry }
+                EntryChange {
+                    kind,
+                    is_new: false,
+                    entry,
+                }
             })
             .collect();
         let mut bytes = Vec::new();

@@ -18,6 +18,8 @@ use crate::asynchronous::{packet_in, resume_flow_updates};
 
 /// Tasks that run before workers' events are polled again.
 const TASKS_BATCH: usize = 256;
+/// Time for the tasks of one batch: BFD and CCM frames are sent between batches.
+const TASKS_TIME_MAX: Duration = Duration::from_millis(5);
 /// Changes that are published even if no barrier asks for it.
 const CHANGES_BATCH: usize = 65_536;
 /// Flow entries, and MAC addresses, that one round checks for time-outs: some hundred microseconds of work.
@@ -175,9 +177,14 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
 /// Runs one batch of tasks. Returns true if there were any.
 fn run_tasks<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>>) -> bool {
     let mut busy = false;
+    let until = bridge.datapath.now() + TASKS_TIME_MAX;
     for task in tasks.try_iter().take(TASKS_BATCH) {
         task(bridge);
         busy = true;
+        // OAM frames are due in the meantime.
+        if bridge.datapath.now() >= until {
+            break;
+        }
         if bridge.ops.len() > CHANGES_BATCH {
             bridge.publish();
         }

@@ -1,6 +1,7 @@
 //! The flow monitors of all connections (ONF extension 187), and the changes that a paused connection missed.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use millrace_flow::Match;
@@ -38,6 +39,8 @@ pub(crate) struct MissedChange {
     pub(crate) entry: Arc<FlowEntry>,
     /// True if the first missed change added the entry, or replaced another one.
     pub(crate) was_added: bool,
+    /// True if the connection knows no entry with this match and priority.
+    is_new: bool,
 }
 
 /// The monitors of one connection.
@@ -69,19 +72,30 @@ impl MonitorSet {
         self.missed.is_some()
     }
 
-    /// Pauses updates, if they are not paused, and records changes for later.
+    /// Pauses updates, if they are not paused, and records changes of selected entries for later. An entry that was added
+    /// and removed meanwhile leaves no record, so that there are no more records than entries now and at the beginning.
     pub(crate) fn record_missed(&mut self, changes: &[EntryChange]) {
         let missed = self.missed.get_or_insert_default();
         for change in changes {
             let entry = &change.entry;
+            if !self.monitors.iter().any(|monitor| monitor.filter.selects(entry)) {
+                continue;
+            }
             let key = (entry.table(), entry.priority(), entry.match_().clone());
-            missed
-                .entry(key)
-                .and_modify(|missed| missed.entry = Arc::clone(entry))
-                .or_insert_with(|| MissedChange {
-                    entry: Arc::clone(entry),
-                    was_added: change.kind == ChangeKind::Added,
-                });
+            let is_removed = matches!(change.kind, ChangeKind::Removed(_));
+            match missed.entry(key) {
+                Entry::Occupied(record) if is_removed && record.get().is_new => {
+                    record.remove();
+                }
+                Entry::Occupied(mut record) => record.get_mut().entry = Arc::clone(entry),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(MissedChange {
+                        entry: Arc::clone(entry),
+                        was_added: change.kind == ChangeKind::Added,
+                        is_new: change.is_new,
+                    });
+                }
+            }
         }
     }
 
@@ -155,23 +169,40 @@ mod tests {
         }))
     }
 
+    fn change(kind: ChangeKind, is_new: bool, priority: u16, cookie: u64) -> EntryChange {
+        EntryChange {
+            kind,
+            is_new,
+            entry: entry(priority, cookie),
+        }
+    }
+
+    /// Returns a set with a monitor of entries of table 0 with these cookies.
+    fn monitoring(cookie: u64, cookie_mask: u64) -> MonitorSet {
+        let filter = FlowFilter {
+            cookie: Cookie(cookie),
+            cookie_mask,
+            ..FlowFilter::all()
+        };
+        let flags = FlowMonitorFlags::ADD;
+        MonitorSet {
+            monitors: vec![Monitor { id: 1, flags, filter }],
+            missed: None,
+        }
+    }
+
+    const REMOVED: ChangeKind = ChangeKind::Removed(RemovedReason::Delete);
+
     #[test]
     fn missed_changes_are_recorded_by_entry() {
-        let mut set = MonitorSet::default();
+        let mut set = monitoring(0, 0);
         for cookie in 0..1000 {
-            let kinds = [
-                ChangeKind::Modified,
-                ChangeKind::Removed(RemovedReason::Delete),
-                ChangeKind::Added,
-            ];
-            set.record_missed(&kinds.map(|kind| EntryChange {
-                kind,
-                entry: entry(1, cookie),
-            }));
-            set.record_missed(&[EntryChange {
-                kind: ChangeKind::Added,
-                entry: entry(2, cookie),
-            }]);
+            set.record_missed(&[
+                change(ChangeKind::Modified, false, 1, cookie),
+                change(REMOVED, false, 1, cookie),
+                change(ChangeKind::Added, true, 1, cookie),
+            ]);
+            set.record_missed(&[change(ChangeKind::Added, false, 2, cookie)]);
         }
         let missed = set.take_missed().unwrap();
         let mut known: Vec<_> = missed
@@ -180,5 +211,27 @@ mod tests {
             .collect();
         known.sort_unstable();
         assert_eq!(known, [(1, false, 999), (2, true, 999)]);
+    }
+
+    #[test]
+    fn entries_that_come_and_go_or_that_no_monitor_selects_leave_no_record() {
+        let mut set = monitoring(0, 1);
+        for priority in 0..1000 {
+            set.record_missed(&[
+                change(ChangeKind::Added, true, priority, 2),
+                change(ChangeKind::Modified, false, priority, 2),
+                change(REMOVED, false, priority, 2),
+                // Another one with the same match; no monitor selects odd cookies.
+                change(ChangeKind::Added, true, priority, 3),
+            ]);
+        }
+        // The connection knows the entry that was replaced.
+        set.record_missed(&[
+            change(ChangeKind::Added, false, 2000, 4),
+            change(REMOVED, false, 2000, 4),
+        ]);
+        let missed = set.take_missed().unwrap();
+        let known: Vec<u16> = missed.keys().map(|(_, priority, _)| priority.0).collect();
+        assert_eq!(known, [2000]);
     }
 }

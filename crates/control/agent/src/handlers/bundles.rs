@@ -4,6 +4,8 @@
 //! bundle is published at once, so that a packet sees all of it or nothing. Every bundle is ordered and atomic, no
 //! matter what its flags ask for.
 
+use std::collections::BTreeMap;
+
 use millrace_datapath::io::Backend;
 use millrace_openflow::{BundleAdd, BundleCommand, BundleControl, ErrorCode, ErrorMessage, Message, encode};
 use millrace_pipeline as pipeline;
@@ -99,7 +101,8 @@ fn commit<B: Backend>(
     replies: &mut Replies,
 ) -> Result<(), ErrorCode> {
     let now = bridge.datapath.now();
-    let mut ports: Vec<(PortNo, pipeline::PortConfig)> = Vec::new();
+    // The last port_mod of a port says what its device gets.
+    let mut ports: BTreeMap<PortNo, pipeline::PortConfig> = BTreeMap::new();
     let flows = bundle.staged.iter().filter_map(|staged| match &staged.change {
         Change::Flow(prepared) => Some(prepared),
         _ => None,
@@ -118,7 +121,9 @@ fn commit<B: Backend>(
             Change::Group(group_mod) => groups::apply(bridge, group_mod),
             Change::Meter(meter_mod) => meters::apply(bridge, meter_mod),
             Change::Port(port_mod) => ports::change(bridge, port_mod)
-                .map(|changed| ports.extend(changed.map(|config| (port_mod.number, config))))
+                .map(|config| {
+                    ports.insert(port_mod.number, config);
+                })
                 .map_err(Refusal::from),
         };
         if let Err(refusal) = outcome {
@@ -130,7 +135,7 @@ fn commit<B: Backend>(
     }
     bridge.tables.commit();
     for (port, config) in ports {
-        bridge.configure_port(port, config);
+        ports::configure(bridge, port, config);
     }
     // The replies so far precede the flow_removed messages of the publication.
     replies.flush();

@@ -6,6 +6,7 @@ use millrace_datapath::io::Backend;
 use millrace_openflow::connection::Request;
 use millrace_openflow::multipart::RequestBody;
 use millrace_openflow::{ErrorCode, Experimenter, Message, flow_monitor};
+use millrace_types::Duration;
 
 use super::queries::unknown_experimenter;
 use super::replies::Replies;
@@ -19,8 +20,10 @@ use crate::controllers::ConnectionId;
 /// Size of replies, in bytes, after which work is interrupted.
 const REPLIES_SIZE: usize = 256 * 1024;
 /// Requests after which work is interrupted for other connections and workers' events: about two milliseconds of
-/// flow_mods.
+/// flow_mods that add an entry.
 const REQUESTS_LEN: usize = 1024;
+/// Time after which work is interrupted: a flow_mod that deletes by cookie reads all entries.
+const TIME_MAX: Duration = Duration::from_millis(2);
 
 /// Requests of a connection that wait for execution.
 pub(crate) struct PendingRequests {
@@ -45,6 +48,7 @@ pub(crate) fn execute<B: Backend>(
     mut work: PendingRequests,
 ) -> Option<PendingRequests> {
     let mut replies = Replies::new(bridge.controllers.outbox(id)?);
+    let until = bridge.datapath.now() + TIME_MAX;
     for _ in 0..REQUESTS_LEN {
         if let Some(listing) = work.listing.take() {
             work.listing = listing.step(bridge, &mut replies.bytes);
@@ -56,7 +60,7 @@ pub(crate) fn execute<B: Backend>(
         } else {
             break;
         }
-        if replies.bytes.len() >= REPLIES_SIZE {
+        if replies.bytes.len() >= REPLIES_SIZE || bridge.datapath.now() >= until {
             break;
         }
     }

@@ -43,18 +43,28 @@ pub(super) fn selected<B: Backend>(bridge: &BridgeControl<B>, port: PortNo) -> O
 
 /// Executes a port_mod.
 pub(super) fn port_mod<B: Backend>(bridge: &mut BridgeControl<B>, asked: &PortMod) -> Result<(), ErrorCode> {
-    if let Some(config) = change(bridge, asked)? {
-        bridge.configure_port(asked.number, config);
-    }
+    let config = change(bridge, asked)?;
+    configure(bridge, asked.number, config);
     Ok(())
 }
 
-/// Applies a port_mod to the tables only. Returns the new configuration if it differs; the caller gives it to the device
-/// with [`BridgeControl::configure_port`].
+/// Gives a configuration that the tables have to the device, if the device has another one.
+pub(super) fn configure<B: Backend>(
+    bridge: &mut BridgeControl<B>,
+    port: PortNo,
+    config: pipeline::PortConfig,
+) {
+    let held = bridge.ports.get(&port).map(|status| status.config);
+    if held.is_some_and(|held| held != config) {
+        bridge.configure_port(port, config);
+    }
+}
+
+/// Applies a port_mod to the tables only. Returns the new configuration, which the caller gives to [`configure`].
 pub(super) fn change<B: Backend>(
     bridge: &mut BridgeControl<B>,
     asked: &PortMod,
-) -> Result<Option<pipeline::PortConfig>, ErrorCode> {
+) -> Result<pipeline::PortConfig, ErrorCode> {
     let status = bridge
         .ports
         .get(&asked.number)
@@ -63,7 +73,6 @@ pub(super) fn change<B: Backend>(
     if asked.mac != status.info.mac && asked.mac != Mac::ZERO {
         return Err(ErrorCode::OFPPMFC_BAD_HW_ADDR);
     }
-    let was = status.config;
     let bits = |config: PortConfig| pipeline::PortConfig(config.raw());
     let config = bridge
         .tables
@@ -75,5 +84,5 @@ pub(super) fn change<B: Backend>(
         )
         .map_err(|error| error_code(error.code()))?
         .config;
-    Ok((config != was).then_some(config))
+    Ok(config)
 }

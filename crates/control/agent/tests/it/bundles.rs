@@ -89,6 +89,49 @@ fn messages_of_a_bundle_take_effect_on_commit_and_not_before() {
     );
 }
 
+/// Returns a port_mod that sets a port down or up.
+fn port_down(number: u32, is_down: bool) -> Message {
+    Message::PortMod(PortMod {
+        number: PortNo::from_raw(number),
+        mac: Mac::ZERO,
+        config: if is_down {
+            PortConfig::PORT_DOWN
+        } else {
+            PortConfig::NONE
+        },
+        mask: PortConfig::PORT_DOWN,
+        advertise: PortFeatures::NONE,
+    })
+}
+
+#[test]
+fn the_last_port_mod_of_a_bundle_says_what_the_port_is() {
+    let switch = TestSwitch::start(&config(2, ""));
+    let mut controller = switch.controller();
+    controller.add([patch(1, 2)]);
+    let port = PortNo::from_raw(2);
+    let bridge = switch.switch.bridge("br0").unwrap();
+    let is_down = move || {
+        let config = bridge.call_blocking(move |control| control.ports()[&port].config);
+        config.unwrap().has(millrace_pipeline::PortConfig::DOWN)
+    };
+    for step in [true, false] {
+        controller.send(&add(1, port_down(2, step)));
+    }
+    assert_eq!(
+        done(&mut controller, 1, BundleCommand::Commit),
+        BundleCommand::CommitReply
+    );
+    assert!(!is_down());
+    switch.peer(1).send(&packet(64));
+    wait_for("the packet", || switch.peer(2).receive());
+    for step in [true, false, true] {
+        controller.send(&add(2, port_down(2, step)));
+    }
+    controller.send(&control(2, BundleCommand::Commit));
+    wait_for("the port is down", || is_down().then_some(()));
+}
+
 #[test]
 fn a_bundle_of_which_one_message_fails_changes_nothing_and_names_the_message() {
     let switch = TestSwitch::start(&config(2, ""));
@@ -96,14 +139,7 @@ fn a_bundle_of_which_one_message_fails_changes_nothing_and_names_the_message() {
     controller.add([patch(1, 2)]);
     controller.send(&add_flow(1, FlowMod::delete(TableId::ALL, Match::any())));
     controller.send(&add_flow(1, patch(2, 1)));
-    let down = Message::PortMod(PortMod {
-        number: PortNo::from_raw(2),
-        mac: Mac::ZERO,
-        config: PortConfig::PORT_DOWN,
-        mask: PortConfig::PORT_DOWN,
-        advertise: PortFeatures::NONE,
-    });
-    controller.send(&add(1, down));
+    controller.send(&add(1, port_down(2, true)));
     let overlapping = FlowMod {
         flags: FlowModFlags::CHECK_OVERLAP,
         ..FlowMod::add(TableId(0), Priority(10), Match::any(), Instructions::default())

@@ -47,6 +47,12 @@ impl Notifier {
         if let Some(old) = core::mem::replace(&mut *current, eventfd) {
             release(&old);
         }
+        drop(current);
+        // A notification that the peer had not read from the former eventfd, or that came there too late, is repeated; one
+        // too many does no harm. A peer that polls has no thread, and gets none by this.
+        if self.thread.get().is_some() {
+            self.notify();
+        }
     }
 
     /// Creates the thread if a notification was requested and there is none yet.
@@ -156,6 +162,22 @@ mod tests {
         notifier.close();
         // The thread has ended: it holds no reference.
         wait_for(|| Arc::strong_count(&notifier) == 1);
+    }
+
+    #[test]
+    fn a_notification_in_an_eventfd_that_is_replaced_comes_by_the_new_one() {
+        let notifier = Arc::new(Notifier::default());
+        let flags = EventfdFlags::NONBLOCK;
+        let (first, second) = (eventfd(0, flags).unwrap(), eventfd(0, flags).unwrap());
+        notifier.set_eventfd(Some(first.try_clone().unwrap()));
+        notifier.notify();
+        notifier.ensure_thread("t");
+        // The peer does not read it.
+        wait_for(|| !notifier.is_pending.load(Ordering::Acquire));
+        notifier.set_eventfd(Some(second.try_clone().unwrap()));
+        let mut second = File::from(second);
+        wait_for(|| second.read(&mut [0; 8]).is_ok());
+        notifier.close();
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub enum ChangeKind {
 pub struct EntryChange {
     /// The change.
     pub kind: ChangeKind,
+    /// True if the entry was added and replaced no other one.
+    pub is_new: bool,
     /// The entry after the change; for a removed entry, before it.
     pub entry: Arc<FlowEntry>,
 }

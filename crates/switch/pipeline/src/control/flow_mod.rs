@@ -168,15 +168,17 @@ impl Control {
         if entry.flags().contains(FlowFlags::CHECK_OVERLAP) && self.overlaps(&entry, held) {
             return Err(FlowModError::Overlap { table });
         }
+        let resets = entry.flags().contains(FlowFlags::RESET_COUNTS);
+        let max_entries = self.max_entries(table);
+        let full = FlowModError::TableFull { table, max_entries };
+        if (held.is_none() || resets) && self.is_out_of_slots() {
+            // An entry whose counters begin again moves to another slot. An eviction would not help: the slot of the evicted
+            // entry is free only after publication.
+            return Err(full);
+        }
         let mut evicted = 0;
         if held.is_none() {
-            let max_entries = self.max_entries(table);
             let active = self.tables[usize::from(table.0)].len();
-            let full = FlowModError::TableFull { table, max_entries };
-            if self.is_out_of_slots() {
-                // An eviction would not help: the slot of the evicted entry is free only after publication.
-                return Err(full);
-            }
             if active >= max_entries as usize {
                 if !self.make_room(table, now, ops) {
                     return Err(full);
@@ -184,8 +186,7 @@ impl Control {
                 evicted = 1;
             }
         }
-        let resets = entry.flags().contains(FlowFlags::RESET_COUNTS);
-        self.note_change(ChangeKind::Added, &entry);
+        self.note_change(ChangeKind::Added, held.is_none(), &entry);
         match held {
             None => {
                 let slot = self.allocate();
@@ -291,7 +292,7 @@ impl Control {
                     ..EntryCount::default()
                 });
             let entry = Arc::new(FlowEntry::new(parts));
-            self.note_change(ChangeKind::Modified, &entry);
+            self.note_change(ChangeKind::Modified, false, &entry);
             self.change(*slot, entry, count, created, ops);
         }
         Ok(ModOutcome {
@@ -323,7 +324,7 @@ impl Control {
         for (at, record) in records.into_iter().enumerate() {
             if let Some(record) = record {
                 self.note(|| Undo::Removed(Slot::new(at as u32), record.clone()));
-                self.note_change(ChangeKind::Removed(RemovedReason::Delete), &record.entry);
+                self.note_change(ChangeKind::Removed(RemovedReason::Delete), false, &record.entry);
                 self.retire(Slot::new(at as u32), record, Some(RemovedReason::Delete), now);
             }
         }

@@ -103,7 +103,7 @@ impl Control {
     /// later [`Op`]s to both, or takes another one later to compare.
     pub fn forwarding(&self) -> Forwarding {
         let mut forwarding = Forwarding::new(self.config.tables, self.config.seed);
-        let mut apply = |op| forwarding.apply(&op);
+        let mut apply = |op| forwarding.stage(&op);
         for (slot, record) in self.entries() {
             let entry = Arc::clone(&record.entry);
             apply(Op::Insert { slot, entry });
@@ -130,6 +130,7 @@ impl Control {
         apply(Op::SelectFields(self.select_fields));
         apply(Op::Tunnels(Arc::clone(&self.tunnels)));
         apply(Op::Oam(Arc::clone(&self.oam)));
+        forwarding.settle();
         forwarding
     }
 
@@ -389,6 +390,7 @@ impl Control {
         self.note(|| Undo::Removed(slot, record.clone()));
         self.note_change(
             ChangeKind::Removed(reason.unwrap_or(RemovedReason::Delete)),
+            false,
             &record.entry,
         );
         self.retire(slot, record, reason, now);
@@ -405,11 +407,11 @@ impl Control {
         });
     }
 
-    /// Records a change for flow monitors.
-    pub(super) fn note_change(&mut self, kind: ChangeKind, entry: &Arc<FlowEntry>) {
+    /// Records a change for flow monitors. `is_new`: the entry was added and replaced no other one.
+    pub(super) fn note_change(&mut self, kind: ChangeKind, is_new: bool, entry: &Arc<FlowEntry>) {
         if let Some(changes) = &mut self.changes {
             let entry = Arc::clone(entry);
-            changes.push(EntryChange { kind, entry });
+            changes.push(EntryChange { kind, is_new, entry });
         }
     }
 }

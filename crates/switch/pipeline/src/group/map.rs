@@ -1,5 +1,7 @@
 //! The groups of a readers' copy, found by number, and their liveness.
 
+use std::collections::HashMap;
+
 use hashbrown::HashTable;
 use millrace_types::{GroupId, PortNo};
 
@@ -15,6 +17,8 @@ pub(crate) struct GroupMap {
     groups: HashTable<GroupSlot>,
     /// The number of groups with a bucket that watches a group.
     watchers: usize,
+    /// True if the liveness of groups has to be computed anew.
+    is_stale: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -45,8 +49,8 @@ impl GroupMap {
         self.slot(id).map(|slot| &*slot.compiled)
     }
 
-    /// Adds or replaces a group.
-    pub(crate) fn insert(&mut self, compiled: Shared, ports: &PortMap) {
+    /// Adds or replaces a group; [`Self::settle`] follows.
+    pub(crate) fn insert(&mut self, compiled: Shared) {
         self.take(compiled.group().id);
         self.watchers += usize::from(watches_groups(&compiled));
         let hash = |slot: &GroupSlot| Self::hash(slot.compiled.group().id);
@@ -55,12 +59,18 @@ impl GroupMap {
             is_live: false,
         };
         self.groups.insert_unique(hash(&slot), slot, hash);
-        self.refresh(ports);
+        self.is_stale = true;
     }
 
-    pub(crate) fn remove(&mut self, id: GroupId, ports: &PortMap) {
+    /// Removes a group; [`Self::settle`] follows.
+    pub(crate) fn remove(&mut self, id: GroupId) {
         self.take(id);
-        self.refresh(ports);
+        self.is_stale = true;
+    }
+
+    /// Notes that the state of a port changed; [`Self::settle`] follows.
+    pub(crate) fn note_port(&mut self) {
+        self.is_stale = true;
     }
 
     fn take(&mut self, id: GroupId) {
@@ -71,32 +81,36 @@ impl GroupMap {
         }
     }
 
-    /// Updates the liveness of groups, if some bucket watches a group. Reads all buckets of all groups.
-    pub(crate) fn refresh(&mut self, ports: &PortMap) {
-        if self.watchers == 0 {
+    /// Updates the liveness of groups behind changes, if some bucket watches a group. Reads each bucket of each group once,
+    /// and each group again for a group that it watches and that is live.
+    pub(crate) fn settle(&mut self, ports: &PortMap) {
+        if !core::mem::take(&mut self.is_stale) || self.watchers == 0 {
             return;
         }
         // A group is live if one of its buckets is live; a bucket that watches a group is live if that group is live.
-        // The iteration begins with no live group and ends when nothing changes, so groups that only watch each other
-        // are never live.
+        // The search begins at the groups that are live by themselves, so groups that only watch each other are never
+        // live.
         self.groups.iter_mut().for_each(|slot| slot.is_live = false);
-        loop {
-            let risen: Vec<GroupId> = self
-                .groups
-                .iter()
-                .filter(|slot| !slot.is_live && self.has_live_bucket(&slot.compiled, ports))
-                .map(|slot| slot.compiled.group().id)
-                .collect();
-            if risen.is_empty() {
-                return;
+        let mut watched_by: HashMap<GroupId, Vec<GroupId>> = HashMap::new();
+        let mut live = Vec::new();
+        for slot in &self.groups {
+            let group = slot.compiled.group();
+            // No group is live yet: this asks for ports, and for buckets that watch nothing.
+            if self.has_live_bucket(&slot.compiled, ports) {
+                live.push(group.id);
             }
-            for id in risen {
-                if let Some(slot) = self
-                    .groups
-                    .find_mut(Self::hash(id), |slot| slot.compiled.group().id == id)
-                {
-                    slot.is_live = true;
+            for bucket in &group.buckets {
+                if bucket.watch_group != GroupId::ANY {
+                    watched_by.entry(bucket.watch_group).or_default().push(group.id);
                 }
+            }
+        }
+        while let Some(id) = live.pop() {
+            let is_it = |slot: &GroupSlot| slot.compiled.group().id == id;
+            if let Some(slot) = self.groups.find_mut(Self::hash(id), is_it)
+                && !core::mem::replace(&mut slot.is_live, true)
+            {
+                live.extend(watched_by.get(&id).into_iter().flatten());
             }
         }
     }

@@ -361,6 +361,35 @@ fn fast_failover_takes_the_first_live_bucket() {
 }
 
 #[test]
+fn liveness_follows_a_long_chain_of_groups() {
+    const LEN: u32 = 3000;
+    let mut bridge = Bridge::new(3);
+    let now = bridge.now;
+    // Each group watches the one before.
+    bridge.add_group(1, FastFailover, vec![watching(2)]);
+    bridge.change(|control, ops| {
+        for id in 2..=LEN {
+            let bucket = Bucket {
+                watch_group: GroupId(id - 1),
+                ..to(3)
+            };
+            let request = GroupMod::Add(group(id, FastFailover, vec![bucket]));
+            control.group_mod(&request, now, ops).unwrap();
+        }
+    });
+    bridge.apply("", &[to_group(LEN)]);
+    let tcp = frame("tcp");
+    let dropped = [Event::Dropped(DropReason::NoLiveBucket)];
+    assert_eq!(ports(&bridge.one(1, &tcp)), [3]);
+    for _ in 0..3 {
+        set_state(&mut bridge, 2, PortState::LINK_DOWN);
+        assert_eq!(bridge.one(1, &tcp), dropped);
+        set_state(&mut bridge, 2, PortState::default());
+        assert_eq!(ports(&bridge.one(1, &tcp)), [3]);
+    }
+}
+
+#[test]
 fn an_explanation_names_the_bucket() {
     let mut bridge = Bridge::new(4);
     bridge.add_group(7, FastFailover, vec![watching(2), watching(3)]);

@@ -104,9 +104,11 @@ impl Bridge {
     pub fn change<R>(&mut self, change: impl FnOnce(&mut Control, &mut Vec<Op>) -> R) -> R {
         let mut ops = Vec::new();
         let result = change(&mut self.control, &mut ops);
-        ops.iter().for_each(|op| self.idle.apply(op));
-        core::mem::swap(&mut self.active, &mut self.idle);
-        ops.iter().for_each(|op| self.idle.apply(op));
+        for _copy in 0..2 {
+            core::mem::swap(&mut self.active, &mut self.idle);
+            ops.iter().for_each(|op| self.active.stage(op));
+            self.active.settle();
+        }
         self.control.published(&mut self.removed);
         result
     }
