@@ -4,69 +4,19 @@
 //! is volatile: a write is lost, kept, or torn into sectors; a change of a directory is lost or kept; a rename within a
 //! directory is atomic. That is as little as POSIX promises ("All File Systems Are Not Created Equal", OSDI 2014).
 
+mod content;
+
 use super::{Access, FileSystem, FileType, Metadata};
 use crate::entry::{FileEntry, Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
+use content::{Content, PAGE_SIZE};
 use millrace_transport::random::Random;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const PAGE_SIZE: u64 = 4_096;
 const SECTOR_SIZE: u64 = 512;
 const ROOT: usize = 0;
-
-/// The bytes of a file; pages that are not there are zeros.
-#[derive(Clone, Debug, Default)]
-struct Content {
-    size: u64,
-    pages: BTreeMap<u64, Vec<u8>>,
-}
-
-impl Content {
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        for (at, part) in pages(offset, bytes.len()) {
-            let page = self
-                .pages
-                .entry(at / PAGE_SIZE)
-                .or_insert_with(|| vec![0; PAGE_SIZE as usize]);
-            let from = (at % PAGE_SIZE) as usize;
-            page[from..from + part.len()].copy_from_slice(&bytes[part]);
-        }
-        self.size = self.size.max(offset + bytes.len() as u64);
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
-        let len = self.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
-        for (at, part) in pages(offset, len) {
-            let from = (at % PAGE_SIZE) as usize;
-            match self.pages.get(&(at / PAGE_SIZE)) {
-                Some(page) => buffer[part.clone()].copy_from_slice(&page[from..from + part.len()]),
-                None => buffer[part].fill(0),
-            }
-        }
-        len
-    }
-
-    fn set_size(&mut self, size: u64) {
-        self.pages.split_off(&size.div_ceil(PAGE_SIZE));
-        if let Some(page) = self.pages.get_mut(&(size / PAGE_SIZE)) {
-            page[(size % PAGE_SIZE) as usize..].fill(0);
-        }
-        self.size = size;
-    }
-}
-
-/// Cuts a run of bytes at the borders of pages: the address of each part, and where it is in the run.
-fn pages(offset: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        let at = offset + done as u64;
-        let part = done..len.min(done + (PAGE_SIZE - at % PAGE_SIZE) as usize);
-        done = part.end;
-        (!part.is_empty()).then_some((at, part))
-    })
-}
 
 #[derive(Clone, Debug)]
 enum FileChange {
@@ -585,6 +535,13 @@ impl FileSystem for MemoryFs {
             return Ok(());
         }
         state.change_names(&parent, NameChange::Rename(old.to_vec(), new.to_vec(), inode))
+    }
+
+    fn rename_new(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
+        if self.state().find(to).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.rename(from, to)
     }
 
     fn remove(&self, path: &RelativePath) -> io::Result<()> {

@@ -175,6 +175,11 @@ pub trait FileSystem {
     /// # Errors
     /// As of `rename(2)`.
     fn rename(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()>;
+    /// Renames a file; one with the new name is not replaced.
+    ///
+    /// # Errors
+    /// As of `renameat2(2)` with `RENAME_NOREPLACE`: `AlreadyExists` if the new name is taken.
+    fn rename_new(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()>;
     /// Removes a name of a file or symlink.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use super::{Access, FileSystem, FileType, Metadata};
 use crate::entry::{Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use rustix::fs::{
-    self, AtFlags, FallocateFlags, Gid, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Uid, XattrFlags,
+    self, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, Timespec, Uid,
+    XattrFlags,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -323,6 +324,21 @@ impl FileSystem for Root {
         }
         let (new_parent, new) = self.parent(to)?;
         Ok(fs::renameat(&old_parent, old, &new_parent, new)?)
+    }
+
+    fn rename_new(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
+        let (old_parent, old) = self.parent(from)?;
+        let (new_parent, new) = self.parent(to)?;
+        match fs::renameat_with(&old_parent, old, &new_parent, new, RenameFlags::NOREPLACE) {
+            // The file system does not know the flag (renameat2(2)): a hard link never replaces a name. A loss of power in between
+            // leaves both names.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                fs::linkat(&old_parent, old, &new_parent, new, AtFlags::empty())?;
+                self.sync_directory(&to.split().0)?;
+                Ok(fs::unlinkat(&old_parent, old, AtFlags::empty())?)
+            }
+            result => Ok(result?),
+        }
     }
 
     fn remove(&self, path: &RelativePath) -> io::Result<()> {

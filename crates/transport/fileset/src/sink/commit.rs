@@ -192,10 +192,13 @@ impl<F: FileSystem> Sink<F> {
                 continue;
             }
             self.open.retain(|(open, _)| open != file);
-            match self.fs.rename(&temporary, &path) {
+            match self.put(&temporary, &path) {
                 Ok(()) => {
                     self.dirty_directories.insert(path.split().0, ());
                     done.push(*file);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.fail(*file, &SinkError::Exists(path));
                 }
                 Err(error) => self.fail(*file, &SinkError::Io { path, error }),
             }
@@ -209,6 +212,23 @@ impl<F: FileSystem> Sink<F> {
             self.events.push_back(SinkEvent::Committed(file));
         }
         Ok(())
+    }
+
+    /// Gives a temporary file or link its final name. An entry with that name is replaced only if the options allow it, also one that
+    /// was made since the sink was opened.
+    fn put(&self, temporary: &RelativePath, path: &RelativePath) -> io::Result<()> {
+        if self.options.overwrite {
+            return self.fs.rename(temporary, path);
+        }
+        match self.fs.rename_new(temporary, path) {
+            // An earlier run made the name, and did not come to remove the temporary one.
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && self.is_same_file(temporary, path)? =>
+            {
+                self.fs.remove(temporary)
+            }
+            result => result,
+        }
     }
 
     /// Drops a file that could not be put into place.
@@ -279,6 +299,8 @@ impl<F: FileSystem> Sink<F> {
     }
 
     fn make_symlink(&self, entry: &Entry, target: &[u8]) -> io::Result<()> {
+        let temporary = self.link_path(&entry.path);
+        optional(self.fs.remove(&temporary))?;
         if self
             .fs
             .read_link(&entry.path)
@@ -286,10 +308,12 @@ impl<F: FileSystem> Sink<F> {
         {
             return Ok(());
         }
-        let temporary = self.link_path(&entry.path);
-        optional(self.fs.remove(&temporary))?;
         self.fs.symlink(target, &temporary)?;
-        self.fs.rename(&temporary, &entry.path)
+        let result = self.put(&temporary, &entry.path);
+        if result.is_err() {
+            optional(self.fs.remove(&temporary))?;
+        }
+        result
     }
 
     fn make_hard_link(&self, entry: &Entry, file: u32) -> io::Result<()> {
@@ -305,10 +329,10 @@ impl<F: FileSystem> Sink<F> {
         let temporary = self.link_path(&entry.path);
         optional(self.fs.remove(&temporary))?;
         self.fs.hard_link(&self.path(file), &temporary)?;
-        self.fs.rename(&temporary, &entry.path)?;
+        let result = self.put(&temporary, &entry.path);
         // A rename between two names of one file does nothing (rename(2)).
         optional(self.fs.remove(&temporary))?;
-        Ok(())
+        result
     }
 
     /// Returns the temporary name of a link.

@@ -12,6 +12,7 @@ use crate::manifest::Manifest;
 use crate::path::RelativePath;
 use millrace_transport::ranges::RangeSet;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::io;
 use std::sync::Arc;
 
 /// Bytes of a journal that are read at most.
@@ -305,7 +306,18 @@ impl<F: FileSystem> Sink<F> {
                 (EntryKind::Directory, Some(_)) => return Err(SinkError::NotDirectory(path.clone())),
                 (_, Some(FileType::Directory)) => return Err(SinkError::IsDirectory(path.clone())),
                 (kind, Some(_)) if !self.options.overwrite => {
-                    if !matches!(kind, EntryKind::File(_)) || !self.is_ours(file) {
+                    // What an earlier run of this transfer made is replaced by nothing else.
+                    let is_ours = match kind {
+                        EntryKind::File(_) => self.is_ours(file),
+                        EntryKind::Symlink(target) => {
+                            self.fs.read_link(path).is_ok_and(|found| found == **target)
+                        }
+                        EntryKind::HardLink(other) => {
+                            self.is_ours(*other) && self.is_same_file(&self.path(*other), path).map_err(io)?
+                        }
+                        EntryKind::Directory => true,
+                    };
+                    if !is_ours {
                         return Err(SinkError::Exists(path.clone()));
                     }
                 }
@@ -321,11 +333,22 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Returns true if the journal says that an earlier run of this transfer wrote the file.
+    /// Returns true if the journal says that an earlier run of this transfer wrote the file. No record tells of a file without data
+    /// that was renamed: any earlier run may have made that one.
     fn is_ours(&self, file: u32) -> bool {
         let mut extents = self.manifest.extents_of(file);
+        if extents.is_empty() && self.journal_size > 0 {
+            return true;
+        }
         self.earlier.committed.contains(&file)
             || extents.any(|extent| self.earlier.extents.contains_key(&extent))
+    }
+
+    /// Returns true if two paths name one file.
+    pub(super) fn is_same_file(&self, one: &RelativePath, other: &RelativePath) -> io::Result<bool> {
+        let one = optional(self.fs.metadata(one))?.map(|metadata| metadata.inode);
+        let other = optional(self.fs.metadata(other))?.map(|metadata| metadata.inode);
+        Ok(one.is_some() && one == other)
     }
 
     /// Returns the local bytes of a file.

@@ -41,20 +41,20 @@ fn killed_at(
     from: &MemoryFs,
     operation: u64,
     lost: bool,
-    commit: Commit,
+    options: SinkOptions,
     expected: &BTreeMap<String, Found>,
 ) -> u64 {
-    let moment = format!("a kill at operation {operation}, lost writes: {lost}, {commit:?}");
+    let moment = format!("a kill at operation {operation}, lost writes: {lost}, {options:?}");
     let to = MemoryFs::new();
     to.kill_at(operation);
-    let Err((before, error)) = transfer(from, &to, options(commit), 1) else {
+    let Err((before, error)) = transfer(from, &to, options, 1) else {
         panic!("no kill at operation {operation}");
     };
     assert!(matches!(error, SinkError::Io { .. }), "{error}");
     let to = if lost { to.crash(operation) } else { to.restart() };
     assert_nothing_wrong(expected, &snapshot(&to), &moment);
-    let after = transfer(from, &to, options(commit), operation + 1)
-        .unwrap_or_else(|(_, error)| panic!("{moment}: {error}"));
+    let after =
+        transfer(from, &to, options, operation + 1).unwrap_or_else(|(_, error)| panic!("{moment}: {error}"));
     assert_eq!(snapshot(&to), *expected, "{moment}");
     let bytes = 3 << 20;
     // After `Complete` only the journal was removed: nobody resumes.
@@ -84,7 +84,13 @@ fn a_receiver_that_is_killed_at_any_operation_resumes_to_the_same_tree() {
         let dense = operation < start + 20 || operation + 60 > start + operations;
         if dense || operation.is_multiple_of(5) {
             let lost = dense || operation.is_multiple_of(2);
-            durable = durable.max(killed_at(&from, operation, lost, Commit::Each, &expected));
+            durable = durable.max(killed_at(
+                &from,
+                operation,
+                lost,
+                options(Commit::Each),
+                &expected,
+            ));
         }
     }
     assert!(durable >= 2 << 20, "no kill came after a sync");
@@ -99,8 +105,25 @@ fn a_set_that_is_committed_at_once_survives_kills_among_its_renames() {
     transfer(&from, &to, options(Commit::All), 1).unwrap();
     let end = to.operations();
     for operation in (start + 200..end).rev().take(70) {
-        killed_at(&from, operation, true, Commit::All, &expected);
-        killed_at(&from, operation, false, Commit::All, &expected);
+        killed_at(&from, operation, true, options(Commit::All), &expected);
+        killed_at(&from, operation, false, options(Commit::All), &expected);
+    }
+}
+
+#[test]
+fn a_set_that_must_replace_nothing_survives_kills_among_its_renames_and_links() {
+    let from = tree();
+    let expected = snapshot(&from);
+    let options = SinkOptions {
+        overwrite: false,
+        ..options(Commit::Each)
+    };
+    let to = MemoryFs::new();
+    transfer(&from, &to, options, 1).unwrap();
+    // The last operation comes after the removal of the journal: nobody resumes.
+    for operation in to.operations() - 60..to.operations() - 1 {
+        killed_at(&from, operation, true, options, &expected);
+        killed_at(&from, operation, false, options, &expected);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Resume, delta and repair are one thing: bytes that are there already are offered by their digests.
 
-use crate::support::{noise, path, snapshot, transfer, tree};
+use crate::support::{Report, carry, contents, noise, path, scan, snapshot, transfer, tree};
 use millrace_fileset::fs::memory::MemoryFs;
 use millrace_fileset::fs::{Access, FileSystem};
-use millrace_fileset::{SinkEvent, SinkOptions};
+use millrace_fileset::{ScanOptions, Sink, SinkEvent, SinkOptions, Source, SourceOptions};
+use std::sync::Arc;
 
 fn delta() -> SinkOptions {
     SinkOptions {
@@ -70,4 +71,49 @@ fn a_file_that_must_not_be_replaced_is_named() {
     to.put(&path("big"), None).unwrap();
     let (_, error) = transfer(&from, &to, SinkOptions::default(), 1).unwrap_err();
     assert!(error.to_string().contains("is a directory"), "{error}");
+}
+
+#[test]
+fn an_entry_that_appears_during_the_transfer_is_replaced_only_if_that_is_allowed() {
+    for overwrite in [false, true] {
+        let (from, to) = (tree(), MemoryFs::new());
+        let (manifest, paths) = scan(&from, &contents(), ScanOptions::default());
+        let mut source = Source::new(
+            from.clone(),
+            Arc::clone(&manifest),
+            paths,
+            SourceOptions::default(),
+        );
+        let options = SinkOptions {
+            overwrite,
+            ..SinkOptions::default()
+        };
+        let mut sink = Sink::open(to.clone(), manifest, options).unwrap();
+        // A file, a symlink and a hard link of the set; the directory `a` is made when the set starts.
+        let taken = [path("a/deep/small03"), path("a/link"), path("hard")];
+        let mut appear = |_, _: &mut Vec<u8>| {
+            for path in taken.iter().filter(|path| to.metadata(path).is_err()) {
+                to.put(path, Some(b"mine")).unwrap();
+            }
+        };
+        let mut report = Report::default();
+        carry(&mut source, &mut sink, 1, &mut appear, &mut report).unwrap();
+        if overwrite {
+            assert_eq!(
+                (sink.failed(), snapshot(&to).len()),
+                (0, snapshot(&from).len() + 1),
+                "and the journal"
+            );
+            continue;
+        }
+        assert_eq!(sink.failed(), 3, "{:?}", report.events);
+        for name in &taken {
+            let mut bytes = [0; 10];
+            let file = to.open(name, Access::Read).unwrap();
+            let len = to.read_at(&file, 0, &mut bytes).unwrap();
+            assert_eq!(&bytes[..len], b"mine", "{name}");
+        }
+        let named = |event: &SinkEvent| matches!(event, SinkEvent::Failed { reason, .. } if reason.starts_with("a/deep/small03 exists"));
+        assert!(report.events.iter().any(named), "{:?}", report.events);
+    }
 }

@@ -158,3 +158,25 @@ fn nothing_outside_the_root_is_reached_through_a_symlink() {
     assert_eq!(fs::read(outside.join("x")).unwrap(), b"old");
     assert!(!fs::symlink_metadata(to.join("x")).unwrap().is_symlink());
 }
+
+#[test]
+fn a_rename_to_a_new_name_replaces_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = Root::open(directory.path()).unwrap();
+    let path = |text: &str| RelativePath::new(text.as_bytes()).unwrap();
+    for name in ["one", "two", "sub"] {
+        match name {
+            "sub" => fs::create_dir(directory.path().join(name)).unwrap(),
+            _ => fs::write(directory.path().join(name), name).unwrap(),
+        }
+    }
+    symlink("nowhere", directory.path().join("link")).unwrap();
+    for taken in ["two", "sub", "link"] {
+        let error = root.rename_new(&path("one"), &path(taken)).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{taken}");
+    }
+    assert_eq!(fs::read(directory.path().join("two")).unwrap(), b"two");
+    root.rename_new(&path("one"), &path("sub/three")).unwrap();
+    assert_eq!(fs::read(directory.path().join("sub/three")).unwrap(), b"one");
+    assert!(!directory.path().join("one").exists());
+}
