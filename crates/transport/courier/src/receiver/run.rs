@@ -127,6 +127,7 @@ impl ReceiverSpec<'_> {
                 admissions,
                 peers: HashMap::new(),
                 lost: Vec::new(),
+                finishing: Vec::new(),
                 by_connection: HashMap::new(),
                 outcomes: Vec::new(),
                 jobs: Jobs::default(),

@@ -86,6 +86,14 @@ pub(super) struct LostSession<'scope> {
     pub(super) observer: Option<Box<dyn TransferObserver>>,
 }
 
+/// The writer of a session that ended before everything was in place. It makes durable what is there: a new session of the same
+/// files waits for it.
+pub(super) struct FinishingSession<'scope> {
+    key: PublicKey,
+    set: SetId,
+    worker: ScopedJoinHandle<'scope, ()>,
+}
+
 /// The state of a receiver for all its senders.
 pub(super) struct Server<'a, 'scope, 'env> {
     pub(super) clock: Clock,
@@ -99,6 +107,7 @@ pub(super) struct Server<'a, 'scope, 'env> {
     pub(super) admissions: Vec<Admission>,
     pub(super) peers: HashMap<LinkId, Peer<'scope>>,
     pub(super) lost: Vec<LostSession<'scope>>,
+    pub(super) finishing: Vec<FinishingSession<'scope>>,
     pub(super) by_connection: HashMap<u32, LinkId>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) jobs: Jobs<'scope>,
@@ -174,8 +183,13 @@ impl<'scope> Server<'_, 'scope, '_> {
             Stage::Serving(session) => {
                 self.by_connection.remove(&session.connection);
                 let bytes = session.verified_bytes;
+                let set = session.set;
                 if outcome == Outcome::Delivered {
                     peer.stage = ended(Some(session));
+                } else if let Some(worker) = session.finish() {
+                    let key = peer.key;
+                    self.finishing.retain(|earlier| !earlier.worker.is_finished());
+                    self.finishing.push(FinishingSession { key, set, worker });
                 }
                 bytes
             }
@@ -281,7 +295,14 @@ impl<'scope> Server<'_, 'scope, '_> {
             .peers
             .iter()
             .find(|(other, peer)| **other != link && peer.key == key && same(peer))
-            .map(|(other, _)| *other)?;
+            .map(|(other, _)| *other);
+        let Some(earlier) = earlier else {
+            let at = self
+                .finishing
+                .iter()
+                .position(|session| session.key == key && session.set == set)?;
+            return Some(self.finishing.swap_remove(at).worker);
+        };
         self.control
             .close(Instant::now(), earlier, CODE_ERROR, "the sender came back");
         let peer = self.peers.remove(&earlier)?;

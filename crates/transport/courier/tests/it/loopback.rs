@@ -7,6 +7,7 @@ use millrace_courier::{Event, Outcome, SendOptions, send};
 use millrace_types::BitRate;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 fn identity() -> Identity {
     Identity::generate().unwrap()
@@ -82,20 +83,10 @@ fn a_receiver_that_asks_for_an_extent_outside_the_session_does_not_end_the_trans
     }
 }
 
-#[test]
-fn a_stopped_transfer_goes_on_with_what_is_missing() {
-    let store = MemoryStore::default();
-    let spec = || ReceiverSpec {
-        once: false,
-        ..ReceiverSpec::default()
-    };
-    let receiver = ReceiverThread::start(store.clone(), spec());
-    let identity = identity();
-    let size = 16 << 20;
-    let mut source = MemorySource::new(content(size, 4));
+/// Sends until the first sign of progress, and stops as a user does. At 40 Mbit/s, 16 MiB take three seconds and more.
+fn stop_at_first_progress(source: &mut MemorySource, identity: &Identity, receiver: &ReceiverThread) {
     let (stop, stopped) = UnixStream::pair().unwrap();
     let mut stop = Some(stop);
-    // At 40 Mbit/s the transfer takes three seconds and more; it is stopped at the first sign of progress.
     let options = SendOptions {
         rate: Some(BitRate::from_bps(40_000_000)),
         ..SendOptions::default()
@@ -107,8 +98,8 @@ fn a_stopped_transfer_goes_on_with_what_is_missing() {
     };
     let targets = vec![receiver.target("a")];
     let outcomes = send(
-        &mut source,
-        &identity,
+        source,
+        identity,
         targets,
         options,
         Some(stopped.as_fd()),
@@ -119,6 +110,20 @@ fn a_stopped_transfer_goes_on_with_what_is_missing() {
         matches!(&outcomes[..], [Outcome::Resumable { .. }]),
         "{outcomes:?}"
     );
+}
+
+#[test]
+fn a_stopped_transfer_goes_on_with_what_is_missing() {
+    let store = MemoryStore::default();
+    let spec = || ReceiverSpec {
+        once: false,
+        ..ReceiverSpec::default()
+    };
+    let receiver = ReceiverThread::start(store.clone(), spec());
+    let identity = identity();
+    let size = 16 << 20;
+    let mut source = MemorySource::new(content(size, 4));
+    stop_at_first_progress(&mut source, &identity, &receiver);
     let durable = store.0.lock().unwrap().durable.count() << 20;
     assert!(durable > 0 && durable < size as u64, "{durable} of {size}");
     // The same ticket serves the same sender again.
@@ -139,4 +144,24 @@ fn a_stopped_transfer_goes_on_with_what_is_missing() {
     );
     assert!(store.0.lock().unwrap().bytes == source.bytes);
     receiver.stop();
+}
+
+#[test]
+fn a_transfer_that_is_started_again_waits_for_the_writer_of_the_stopped_one() {
+    let store = MemoryStore::default();
+    store.0.lock().unwrap().flush_time = Duration::from_secs(2);
+    let spec = ReceiverSpec {
+        once: false,
+        ..ReceiverSpec::default()
+    };
+    let receiver = ReceiverThread::start(store.clone(), spec);
+    let identity = identity();
+    let mut source = MemorySource::new(content(16 << 20, 4));
+    stop_at_first_progress(&mut source, &identity, &receiver);
+    let targets = vec![receiver.target("a")];
+    let (outcomes, _) = send_all(&mut source, &identity, targets, SendOptions::default());
+    assert_eq!(outcomes, [Outcome::Delivered]);
+    assert!(store.0.lock().unwrap().bytes == source.bytes);
+    receiver.stop();
+    assert_eq!(store.0.lock().unwrap().open_max, 1, "one writer at a time");
 }

@@ -6,6 +6,7 @@ use millrace_transport::ranges::RangeSet;
 use millrace_types::Time;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 pub(crate) fn value(bytes: &[u8]) -> Value {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
@@ -121,6 +122,11 @@ pub(crate) struct Disk {
     pub(crate) damage: Vec<u64>,
     /// Extents whose group values the receiver asks for when the session starts, whether it has them or not.
     pub(crate) questions: Vec<u64>,
+    /// The time that a sink takes to make durable what is there.
+    pub(crate) flush_time: Duration,
+    /// Sinks that are open, and the most at once.
+    pub(crate) open: usize,
+    pub(crate) open_max: usize,
 }
 
 /// A store on a disk.
@@ -133,6 +139,8 @@ impl Store for MemoryStore {
             u64::from_be_bytes(manifest.try_into().map_err(|_| FilesError("no size".into()))?) as usize;
         let mut disk = self.0.lock().unwrap();
         disk.bytes.resize(size, 0);
+        disk.open += 1;
+        disk.open_max = disk.open_max.max(disk.open);
         let haves = disk.durable.ranges().iter().flat_map(Clone::clone).collect();
         drop(disk);
         let mut events = VecDeque::new();
@@ -179,6 +187,14 @@ impl MemorySink {
             }
         } else {
             self.events.push_back(SinkEvent::NeedGroupValues(index));
+        }
+    }
+}
+
+impl Drop for MemorySink {
+    fn drop(&mut self) {
+        if let Ok(mut disk) = self.disk.lock() {
+            disk.open -= 1;
         }
     }
 }
@@ -257,6 +273,8 @@ impl Sink for MemorySink {
     }
 
     fn flush(&mut self) -> Result<(), FilesError> {
+        let time = self.disk.lock().unwrap().flush_time;
+        std::thread::sleep(time);
         Ok(())
     }
 
