@@ -461,6 +461,24 @@ fn write_ranges(body: &mut Writer, ranges: &RangeSet) {
     }
 }
 
+/// Bytes of ranges in KEEP and ACCEPT at most: the other fields of either message have less than 64 bytes.
+const RANGES_SIZE_MAX: usize = MESSAGE_MAX - 64;
+
+/// Returns the first ranges of a set, as many as fit into a KEEP or an ACCEPT. The extents behind them are sent again, though the
+/// receiver has them.
+pub(crate) fn fitting(ranges: &RangeSet) -> RangeSet {
+    let (mut fitting, mut size, mut end) = (RangeSet::new(), 0, 0);
+    for range in ranges.ranges() {
+        size += Writer::varint_size(range.start - end) + Writer::varint_size(range.end - range.start);
+        if size > RANGES_SIZE_MAX {
+            break;
+        }
+        fitting.insert(range.clone());
+        end = range.end;
+    }
+    fitting
+}
+
 fn byte(reader: &mut Reader<'_>) -> Result<u8, MessageError> {
     Ok(reader.bytes(1, "byte")?[0])
 }

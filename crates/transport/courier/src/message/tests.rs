@@ -143,3 +143,46 @@ fn the_time_to_read_many_short_messages_is_linear() {
     // Quadratic time is minutes.
     assert!(started.elapsed() < std::time::Duration::from_secs(30));
 }
+
+#[test]
+fn a_keep_and_an_accept_of_any_extents_fit_into_a_message() {
+    for step in [2_u64, 100, 20_000, 1 << 31] {
+        let mut ranges = RangeSet::new();
+        for index in 0..200_000 {
+            ranges.insert(index * step..index * step + 1);
+        }
+        let kept = fitting(&ranges);
+        assert!(
+            !kept.is_empty() && kept.ranges().len() < ranges.ranges().len(),
+            "{step}"
+        );
+        assert_eq!(
+            kept.ranges(),
+            &ranges.ranges()[..kept.ranges().len()],
+            "the first ranges"
+        );
+        let keep = Message::Keep(kept.clone());
+        let accept = Message::Accept {
+            connection: u32::MAX,
+            pool: 1 << 61,
+            have: kept,
+        };
+        for message in [keep, accept] {
+            let encoded = message.encode();
+            assert!(
+                encoded.len() > MESSAGE_MAX - 100,
+                "{step}: {} bytes, as many as fit",
+                encoded.len()
+            );
+            assert_eq!(
+                Message::first(&encoded),
+                Ok(Some((message, encoded.len()))),
+                "{step}"
+            );
+        }
+    }
+    let mut few = RangeSet::new();
+    few.insert(2..5);
+    few.insert(9..1_000);
+    assert_eq!(fitting(&few), few);
+}

@@ -6,7 +6,7 @@ use crate::control::{Control, LinkId};
 use crate::event::{Event, Outcome};
 use crate::files::{FilesError, Requests, SinkEvent, Store};
 use crate::identity::Identity;
-use crate::message::{Message, RefuseCode};
+use crate::message::{Message, RefuseCode, fitting};
 use crate::pool::Waker;
 use crate::pool::assembly::{Assembly, Group};
 use crate::pool::writer::{self, Ends, Write, WriteReply};
@@ -193,7 +193,8 @@ impl<'scope> Session<'scope> {
             ));
         }
         if !std::mem::replace(&mut self.kept, true) {
-            self.give(Write::Keep(keep));
+            // ACCEPT has the same ranges, and longer fields beside them.
+            self.give(Write::Keep(fitting(&keep)));
         }
         Ok(())
     }

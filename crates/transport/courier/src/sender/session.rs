@@ -7,7 +7,7 @@ use crate::event::{Event, Outcome};
 use crate::files::Value;
 use crate::identity::random;
 use crate::io::mapped;
-use crate::message::{MANIFEST_CHUNK, Message, VERSION};
+use crate::message::{MANIFEST_CHUNK, Message, VERSION, fitting};
 use crate::pool::reader::{Read, ReadReply};
 use crate::receipt;
 use millrace_transport::congestion::Controller;
@@ -286,7 +286,7 @@ impl Sender<'_> {
                 (peer.have_end, peer.haves.is_empty(), peer.checks, peer.link)
             {
                 peer.have_end = false;
-                self.control.send(link, &Message::Keep(peer.kept.clone()));
+                self.control.send(link, &Message::Keep(fitting(&peer.kept)));
             }
         }
         Ok(())
