@@ -3,6 +3,7 @@ datapath is the other end. Ports are tap devices in namespaces; the tests run wi
 """
 
 import os
+import struct
 import subprocess
 
 import pytest
@@ -14,6 +15,7 @@ from scapy.layers.l2 import GRE, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 
+import openflow as of
 from namespaces import inside, made, packet_socket, receive
 from switches import Millrace, OpenVSwitch, run, wait_for
 
@@ -152,6 +154,23 @@ def test_what_goes_through_a_tunnel_is_what_scapy_builds(tmp_path, namespaces, n
         if tunnel.startswith(("vxlan", "gre")) and name != "vxlan of a tagged frame":
             assert got == bytes(inner)
         wait_for("both are counted", lambda: lab.switch.port_packets(3) == (1, 1))
+
+
+def test_a_buffered_packet_of_a_tunnel_keeps_its_tunnel_id(tmp_path, namespaces):
+    """A flow_mod that names the buffer sends the packet through the tables again; its entry matches the tunnel_id."""
+    with Lab(tmp_path, "vxlan,key=flow") as lab, of.Client(lab.switch.openflow_port) as client:
+        in_port = (0, struct.pack("!I", 3))
+        # The first 32 bytes of a packet, so that it is buffered.
+        to_controller = struct.pack("!HHIH6x", 0, 16, of.CONTROLLER, 32)
+        client.send(of.flow_add(of.oxm_match(in_port), to_controller, priority=1))
+        client.barrier()
+        around = IP(src=THEIRS, dst=OURS, ttl=9) / UDP(sport=5, dport=4789)
+        lab.under.send(bytes(Ether(dst=lab.our_mac, src=lab.their_mac) / around / VXLAN(vni=7, flags="Instance") / INNER))
+        buffer = struct.unpack_from("!I", client.until(of.PACKET_IN)[3], 8)[0]
+        assert buffer != of.NO_BUFFER
+        entry = of.flow_add(of.oxm_match(in_port, (38, struct.pack("!Q", 7))), of.output(1), priority=2)
+        client.send(entry[:32] + struct.pack("!I", buffer) + entry[36:])
+        assert receive(lab.host, lambda frame: frame == bytes(INNER)), lab.switch.cli("show", "drops")
 
 
 class OvsEnd(OpenVSwitch):

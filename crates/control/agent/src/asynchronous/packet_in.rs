@@ -60,7 +60,12 @@ pub(crate) fn packet_in(
         let is_whole = wanted == NO_BUFFER || usize::from(wanted) >= bytes.len();
         if !is_whole && buffer == BufferId::NONE {
             buffer = buffers.insert(BufferedPacket {
-                in_port: info.in_port,
+                origin: pipeline::Origin {
+                    in_port: info.in_port,
+                    in_phy_port: info.in_phy_port,
+                    tunnel_id: info.tunnel_id,
+                    metadata: 0,
+                },
                 bytes: bytes.clone(),
             });
         }

@@ -5,7 +5,8 @@
 //! buffer costs a fixed number of packets.
 
 use millrace_openflow::ErrorCode;
-use millrace_types::{BufferId, PortNo};
+use millrace_pipeline::Origin;
+use millrace_types::BufferId;
 
 /// Packets that are buffered at most.
 pub(crate) const BUFFERS_LEN: u32 = 256;
@@ -13,7 +14,8 @@ pub(crate) const BUFFERS_LEN: u32 = 256;
 /// A packet that a packet_out can name by its buffer id.
 #[derive(Debug)]
 pub(crate) struct BufferedPacket {
-    pub(crate) in_port: PortNo,
+    /// The ingress port and the tunnel; the metadata is zero, as for a packet that comes from a port.
+    pub(crate) origin: Origin,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -70,7 +72,7 @@ mod tests {
 
     fn packet(tag: u8) -> BufferedPacket {
         BufferedPacket {
-            in_port: PortNo::from_raw(1),
+            origin: millrace_types::PortNo::from_raw(1).into(),
             bytes: vec![tag],
         }
     }

@@ -3,11 +3,12 @@
 use millrace_datapath::io::Backend;
 use millrace_flow::Action;
 use millrace_openflow::{ErrorCode, PacketOut};
-use millrace_pipeline::DropReason;
+use millrace_pipeline::{DropReason, Origin};
 use millrace_types::{BufferId, PortNo};
 
 use super::replies::error_code;
 use crate::control::BridgeControl;
+use crate::controllers::BufferedPacket;
 
 /// Size of an Ethernet header in bytes, and so of the shortest packet.
 const MIN_PACKET_SIZE: usize = 14;
@@ -24,15 +25,24 @@ pub(super) fn packet_out<B: Backend>(
         .tables
         .check_packet_out(&asked.actions)
         .map_err(|error| error_code(error.code()))?;
-    let bytes = if asked.buffer == BufferId::NONE {
-        core::mem::take(&mut asked.data).into_vec()
+    let BufferedPacket { origin, bytes } = if asked.buffer == BufferId::NONE {
+        BufferedPacket {
+            origin: asked.in_port.into(),
+            bytes: core::mem::take(&mut asked.data).into_vec(),
+        }
     } else {
-        bridge.controllers.buffers.take(asked.buffer)?.bytes
+        bridge.controllers.buffers.take(asked.buffer)?
     };
     if bytes.len() < MIN_PACKET_SIZE {
         return Err(ErrorCode::OFPBRC_BAD_PACKET);
     }
-    send(bridge, asked.in_port, &asked.actions, &bytes);
+    // A message may name another ingress port than that of the buffered packet, which is in no tunnel then.
+    let origin = if origin.in_port == asked.in_port {
+        origin
+    } else {
+        asked.in_port.into()
+    };
+    send(bridge, origin, &asked.actions, &bytes);
     Ok(())
 }
 
@@ -44,14 +54,14 @@ pub(super) fn send_buffered<B: Backend>(
     let packet = bridge.controllers.buffers.take(buffer)?;
     send(
         bridge,
-        packet.in_port,
+        packet.origin,
         &[Action::output(PortNo::TABLE)],
         &packet.bytes,
     );
     Ok(())
 }
 
-fn send<B: Backend>(bridge: &mut BridgeControl<B>, in_port: PortNo, actions: &[Action], bytes: &[u8]) {
+fn send<B: Backend>(bridge: &mut BridgeControl<B>, origin: Origin, actions: &[Action], bytes: &[u8]) {
     let needs_tables = |action: &Action| match action {
         Action::Output { port, .. } => *port == PortNo::TABLE,
         Action::Group(_) => true,
@@ -61,7 +71,7 @@ fn send<B: Backend>(bridge: &mut BridgeControl<B>, in_port: PortNo, actions: &[A
         // The packet meets the entries and groups that were added before it.
         bridge.publish();
     }
-    if bridge.datapath.packet_out(in_port, actions, bytes).is_none() {
+    if bridge.datapath.packet_out(origin, actions, bytes).is_none() {
         bridge.datapath.count_drop(DropReason::NoBuffer);
     }
 }

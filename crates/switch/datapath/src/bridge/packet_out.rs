@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_pipeline::{Counters, DropReason, Egress, Learn, PacketInInfo};
+use millrace_pipeline::{Counters, DropReason, Egress, Learn, Origin, PacketInInfo};
 use millrace_types::{PortNo, QueueId, Time};
 
 use super::Bridge;
@@ -13,11 +13,11 @@ use crate::io::Backend;
 use crate::worker::WorkerHandle;
 
 impl<B: Backend> Bridge<B> {
-    /// Executes a list of actions on a packet of the control side (OpenFlow 1.3.5, section 7.3.7). Returns `None` if no
-    /// buffer is free.
+    /// Executes a list of actions on a packet of the control side (OpenFlow 1.3.5, section 7.3.7). `origin` has the ingress
+    /// port. Returns `None` if no buffer is free.
     pub fn packet_out(
         &mut self,
-        in_port: PortNo,
+        origin: impl Into<Origin>,
         actions: &[millrace_flow::Action],
         bytes: &[u8],
     ) -> Option<()> {
@@ -31,7 +31,7 @@ impl<B: Backend> Bridge<B> {
             counters: &self.counters,
         };
         self.processor
-            .packet_out(self.writer.read(), in_port, actions, packet, now, &mut egress);
+            .packet_out(self.writer.read(), origin, actions, packet, now, &mut egress);
         Some(())
     }
 }
