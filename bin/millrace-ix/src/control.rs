@@ -181,8 +181,8 @@ fn sessions(filters: &Filters) -> Value {
 }
 
 /// Returns the verdict about a filter as JSON.
-fn check(filters: &Filters, snapshot: &Snapshot, account: AccountId, matching: &FilterMatch) -> Value {
-    let verdict = filters.check(&snapshot.exchange, account, matching, crate::routing::wall());
+fn check(filters: &Filters, handle: &Handle, account: AccountId, matching: &FilterMatch) -> Value {
+    let verdict = filters.check(&handle.snapshot().exchange, account, matching, handle.now());
     json!({
         "allowed": verdict.allowed,
         "reason": verdict.reason.map(|reason| reason.text),
@@ -255,9 +255,7 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
         Request::Objects { prefix } => objects(&handle.snapshot(), prefix.as_deref()),
         Request::Quarantine => quarantine(&handle.snapshot()),
         Request::Sessions => sessions(configured(filters)?),
-        Request::Check { account, matching } => {
-            check(configured(filters)?, &handle.snapshot(), account, &matching)
-        }
+        Request::Check { account, matching } => check(configured(filters)?, handle, account, &matching),
         Request::Recheck { account } => {
             configured(filters)?.recheck(account);
             Value::Null

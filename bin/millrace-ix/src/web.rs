@@ -41,7 +41,7 @@ pub(crate) async fn serve(
     };
     let credentials = Arc::new(EngineCredentials::new(handle.clone()));
     let engine = Engine::with_filters(handle.clone(), filters, counters);
-    engine.set_route_servers(route_servers::read(&api.route_servers)?);
+    engine.set_route_servers(route_servers::read(&api.route_servers, handle)?);
     if let Some(samples) = samples {
         engine.set_samples(samples);
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_ix_filter::Shared;
-use millrace_ix_model::Timestamp;
 use millrace_ix_service::Handle;
 use millrace_types::Time;
 use tokio::sync::Notify;
@@ -24,12 +23,4 @@ impl Routing {
     pub(super) fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
-}
-
-/// Returns the time of the wall clock.
-pub(crate) fn wall() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -9,7 +9,7 @@ use millrace_ix_service::{EventKind, OrderError, OrderOptions, ServiceEvent};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::{Bgp, Routing, wall};
+use super::{Bgp, Routing};
 
 /// The time in which changes are collected into one order.
 const COLLECT: Duration = Duration::from_millis(10);
@@ -103,7 +103,7 @@ fn account(exchange: &Exchange, name: &str) -> Option<AccountId> {
 /// Executes the orders that are due, and returns the time until the next comparison.
 async fn compare(accounts: &BTreeMap<IpAddr, String>, routing: &Routing) -> Duration {
     let snapshot = routing.handle.snapshot();
-    let now = wall();
+    let now = routing.handle.now();
     let round = {
         let mut authority = routing.shared.lock();
         for (peer, name) in accounts {

@@ -26,7 +26,6 @@ use millrace_types::Time;
 use tokio::sync::Notify;
 
 use context::Routing;
-pub(crate) use context::wall;
 pub(crate) use settings::{Bgp, Irr, Rpki};
 
 /// Starts the listener of BGP sessions and the clients of RPKI and registry. Returns the authority over filters; `None` if
@@ -43,7 +42,7 @@ pub(crate) async fn serve(
     }
     let start = Instant::now();
     let settings = bgp.filter_settings(extensions)?;
-    let authority = Authority::new(settings, irr.is_some(), Time::ZERO, wall());
+    let authority = Authority::new(settings, irr.is_some(), Time::ZERO, handle.now());
     let routing = Routing {
         handle: handle.clone(),
         shared: Shared::new(authority),

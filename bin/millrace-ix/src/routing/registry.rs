@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use super::{Irr, Routing, wall};
+use super::{Irr, Routing};
 
 /// The time for one answer.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ async fn run(irr: Irr, routing: Routing) {
             let answer = timeout(ACCOUNT_TIME, query(&irr, &subject)).await;
             let wait = match answer.unwrap_or_else(|_| Err(too_slow())) {
                 Ok(mut objects) => {
-                    objects.expires = wall().after(Duration::from_secs(irr.expire_secs));
+                    objects.expires = routing.handle.now().after(Duration::from_secs(irr.expire_secs));
                     tracing::info!(
                         %account,
                         asns = objects.asns.len(),

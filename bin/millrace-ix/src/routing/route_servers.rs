@@ -7,12 +7,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use millrace_bird::{Client, Settings};
 use millrace_ix_api::RouteServer;
 use millrace_ix_api::route_servers::RouteServers;
+use millrace_ix_service::Handle;
 use millrace_types::Time;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
-
-use super::wall;
 
 /// The first wait before another attempt to connect; the longest is the time between two rounds.
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -20,7 +19,7 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 const SOCKET_TIME: Duration = Duration::from_secs(5);
 
 /// Starts a reader for each route server with a control socket. Returns the statuses that the readers write.
-pub(crate) fn read(servers: &[RouteServer]) -> Result<RouteServers> {
+pub(crate) fn read(servers: &[RouteServer], handle: &Handle) -> Result<RouteServers> {
     let statuses = RouteServers::default();
     for (number, server) in servers.iter().enumerate() {
         if server.poll_secs == 0 {
@@ -37,14 +36,15 @@ pub(crate) fn read(servers: &[RouteServer]) -> Result<RouteServers> {
             );
         }
         if let Some(control) = &server.control {
-            let (server, control, statuses) = (server.clone(), control.clone(), statuses.clone());
-            tokio::spawn(async move { run(&server, &control, &statuses).await });
+            let (server, control, statuses, handle) =
+                (server.clone(), control.clone(), statuses.clone(), handle.clone());
+            tokio::spawn(async move { run(&server, &control, &statuses, &handle).await });
         }
     }
     Ok(statuses)
 }
 
-async fn run(server: &RouteServer, control: &Path, statuses: &RouteServers) {
+async fn run(server: &RouteServer, control: &Path, statuses: &RouteServers, handle: &Handle) {
     let start = Instant::now();
     let interval = Duration::from_secs(u64::from(server.poll_secs));
     let mut client = Client::new(Settings {
@@ -72,7 +72,7 @@ async fn run(server: &RouteServer, control: &Path, statuses: &RouteServers) {
                     "the route server is read"
                 );
             }
-            statuses.reported(&server.fqdn, wall(), report);
+            statuses.reported(&server.fqdn, handle.now(), report);
         })
         .await;
         client.connection_lost();
@@ -84,7 +84,7 @@ async fn run(server: &RouteServer, control: &Path, statuses: &RouteServers) {
             Ok(()) => tokio::time::sleep(interval).await,
             Err(error) => {
                 let error = format!("{}: {error:#}", control.display());
-                if statuses.failed(&server.fqdn, wall(), error.clone()) {
+                if statuses.failed(&server.fqdn, handle.now(), error.clone()) {
                     tracing::warn!(server = server.fqdn, error, "the route server cannot be read");
                 }
                 tokio::time::sleep(retry).await;

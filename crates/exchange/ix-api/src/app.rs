@@ -217,8 +217,13 @@ impl App {
         self.service.snapshot()
     }
 
-    /// Returns the time of the wall clock.
+    /// Returns the time of the engine's clock, for every validity that begins or is compared here.
     pub(crate) fn now(&self) -> Timestamp {
+        self.service.now()
+    }
+
+    /// Returns the time of the system's clock, for what another party compares with its own: one-time codes, ID tokens, signatures.
+    pub(crate) fn wall(&self) -> Timestamp {
         let since = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();

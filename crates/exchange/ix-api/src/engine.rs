@@ -272,6 +272,10 @@ fn step(record: &JournalRecord) -> StepRecord {
 }
 
 impl ExchangeService for Engine {
+    fn now(&self) -> Timestamp {
+        self.handle.now()
+    }
+
     fn check_filter(&self, account: AccountId, matching: &FilterMatch) -> Verdict {
         let Some(filters) = &self.filters else {
             return Verdict {
@@ -279,7 +283,7 @@ impl ExchangeService for Engine {
                 ..Verdict::default()
             };
         };
-        let verdict = filters.check(&self.handle.snapshot().exchange, account, matching, now());
+        let verdict = filters.check(&self.handle.snapshot().exchange, account, matching, self.now());
         Verdict {
             allowed: verdict.allowed,
             reason: verdict.reason,
@@ -399,7 +403,7 @@ impl ExchangeService for Engine {
             tracing::debug!(change = done.change, elapsed = ?began.elapsed(), "order");
             let preview = preview.and_then(|(operations, actor)| {
                 let mut exchange = millrace_ix_model::Exchange::clone(&self.handle.snapshot().exchange);
-                crate::routes::apply_all(&mut exchange, &actor, now(), &operations).ok()?;
+                crate::routes::apply_all(&mut exchange, &actor, self.now(), &operations).ok()?;
                 Some(Arc::new(exchange))
             });
             Ok(Outcome {

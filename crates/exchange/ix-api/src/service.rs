@@ -311,6 +311,8 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, ServiceError>> + S
 
 /// The engine.
 pub trait ExchangeService: Send + Sync {
+    /// Returns the time of the engine's clock, which a jump of the system's clock does not move.
+    fn now(&self) -> Timestamp;
     /// Returns the newest snapshot.
     fn snapshot(&self) -> Arc<Snapshot>;
     /// Executes an order.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock, mpsc};
 
 use millrace_ix_engine::{Event, Resolution, Session as EngineSession};
-use millrace_ix_model::{Actor, Operation, SwitchId};
+use millrace_ix_model::{Actor, Operation, SwitchId, Timestamp};
 use millrace_ix_store::{
     AuditEntry, AuditRecord, ChangeRecord, JournalRecord, Session, SignedHead, Store, UnixMillis,
 };
@@ -18,6 +18,7 @@ use crate::links::PortReport;
 use crate::order::{OrderOptions, OrderRequest, Ordered};
 use crate::snapshot::Snapshot;
 use crate::text::Document;
+use crate::thread::Clock;
 
 /// The delivery of a job's answer.
 pub(crate) type Delivery = Box<dyn FnOnce() + Send>;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
 #[derive(Clone, Debug)]
 pub struct Handle {
     commands: mpsc::Sender<Command>,
+    clock: Clock,
     snapshot: Arc<RwLock<Arc<Snapshot>>>,
     events: broadcast::Sender<Arc<ServiceEvent>>,
 }
@@ -60,14 +62,22 @@ impl<T> Pending<T> {
 impl Handle {
     pub(crate) fn new(
         commands: mpsc::Sender<Command>,
+        clock: Clock,
         snapshot: Arc<RwLock<Arc<Snapshot>>>,
         events: broadcast::Sender<Arc<ServiceEvent>>,
     ) -> Handle {
         Handle {
             commands,
+            clock,
             snapshot,
             events,
         }
+    }
+
+    /// Returns the time of the engine's clock: the wall clock at its start, and the monotonic time since. The engine compares ends
+    /// of validity with it, so what gives one a validity must use it, too.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now().timestamp()
     }
 
     /// Returns the newest view of the exchange.

@@ -76,7 +76,8 @@ pub struct Service {
 }
 
 /// Monotonic and wall clock. The wall clock is read once, so that a jump of the system's clock ends nothing early.
-struct Clock {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
     start: Instant,
     wall: u64,
 }
@@ -92,7 +93,7 @@ impl Clock {
         }
     }
 
-    fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         let elapsed = self.start.elapsed();
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         Now {
@@ -117,7 +118,7 @@ impl Service {
         let (commands, receiver) = mpsc::channel();
         let snapshot = Arc::new(RwLock::new(Arc::new(Snapshot::of(&core))));
         let (events, _) = broadcast::channel(EVENTS_LEN);
-        let handle = Handle::new(commands, Arc::clone(&snapshot), events.clone());
+        let handle = Handle::new(commands, clock, Arc::clone(&snapshot), events.clone());
         let audit_key = settings.audit_key;
         let worker = Worker {
             core,

@@ -10,7 +10,7 @@ mod route_servers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
@@ -55,6 +55,8 @@ struct State {
     /// The words about confirmations in the last step of changes.
     decisions: BTreeMap<u64, String>,
     unavailable: bool,
+    /// The time by which the engine's clock is behind the system's, which jumped.
+    behind: Duration,
     /// The result of reading the route server.
     reads: RouteServerReads,
     snapshot: Arc<Snapshot>,
@@ -106,6 +108,11 @@ impl FakeExchange {
         }));
     }
 
+    /// Puts the engine's clock behind the system's, as after a jump of the latter.
+    pub fn set_clock_behind(&self, behind: Duration) {
+        self.state().behind = behind;
+    }
+
     /// Sets the state of a switch and of its ports.
     pub fn set_switch(&self, switch: SwitchId, state: SwitchState, ports_down: &[u32]) {
         let mut inner = self.state();
@@ -142,7 +149,7 @@ impl FakeExchange {
     /// Ends the quarantine of every end as after its clean minutes.
     pub fn pass_quarantine(&self) {
         self.each_quarantined(|state, config| {
-            let later = now().after(std::time::Duration::from_secs(86_400));
+            let later = now().after(Duration::from_secs(86_400));
             state.report(later, config, true);
         });
     }
@@ -252,7 +259,7 @@ impl FakeExchange {
             }
         }
         let mut exchange = state.exchange.clone();
-        let applied = apply_all(&mut exchange, &order.actor, now(), &order.operations)?;
+        let applied = apply_all(&mut exchange, &order.actor, state.now(), &order.operations)?;
         let plan = plan(&exchange, &applied);
         if order.dry_run {
             return Ok(Outcome {
@@ -341,6 +348,12 @@ fn plan(exchange: &Exchange, applied: &Applied) -> BTreeMap<SwitchId, PlannedEnt
 }
 
 impl State {
+    /// Returns the time of the engine's clock.
+    fn now(&self) -> Timestamp {
+        let behind = u64::try_from(self.behind.as_millis()).unwrap_or(u64::MAX);
+        Timestamp::from_millis(now().millis().saturating_sub(behind))
+    }
+
     fn quarantined(&self) -> impl Iterator<Item = ConfigId> {
         let all = self.exchange.configs.iter();
         all.filter(|(_, config)| matches!(config.quarantine, Quarantine::Running { .. }))
@@ -404,6 +417,10 @@ fn reply<'a, T: Send + 'a>(value: Result<T, ServiceError>) -> Reply<'a, T> {
 }
 
 impl ExchangeService for FakeExchange {
+    fn now(&self) -> Timestamp {
+        self.state().now()
+    }
+
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.state().snapshot)
     }

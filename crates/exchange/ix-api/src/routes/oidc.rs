@@ -105,7 +105,10 @@ pub(crate) async fn begin(
     app.attempts
         .begin_from(client(peer.ip(), &headers), app.uptime())
         .map_err(busy)?;
-    let started = ask(&app, |app, oidc| oidc.begin(&app.sealer, app.now(), app.uptime())).await?;
+    let started = ask(&app, |app, oidc| {
+        oidc.begin(&app.sealer, app.wall(), app.uptime())
+    })
+    .await?;
     let mut response = Json(SignInStarted {
         location: started.location,
     })
@@ -130,7 +133,7 @@ pub(crate) async fn finish(
     let address = client(peer.ip(), &headers);
     let cookie = cookie(&headers);
     let asked = ask(&app, move |app, oidc| {
-        oidc.finish(&app.sealer, cookie.as_deref(), &given, app.now(), app.uptime())
+        oidc.finish(&app.sealer, cookie.as_deref(), &given, app.wall(), app.uptime())
     });
     let signed_in = match asked.await {
         Ok(identity) => user_of(&app, oidc, &identity).await.map(|user| (user, identity)),

@@ -246,7 +246,7 @@ fn check_code(
         tracing::error!(user = %id, %error, "the second factor of a user cannot be read");
         Problem::new(ProblemKind::Unavailable, error.to_string())
     })?;
-    let seconds = app.now().millis() / 1000;
+    let seconds = app.wall().millis() / 1000;
     let step = TotpSecret::from_bytes(&secret).verify(code.trim(), seconds, stored.totp_step);
     if let Some(step) = step {
         stored.totp_step = step;

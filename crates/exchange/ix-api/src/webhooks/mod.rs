@@ -315,7 +315,7 @@ impl Sender {
             .map_err(closed)?;
         let permit = Arc::clone(&self.app.outgoing.permits).acquire_owned().await;
         let permit = permit.map_err(closed)?;
-        let timestamp = self.app.now().millis() / 1000;
+        let timestamp = self.app.wall().millis() / 1000;
         let request = self
             .app
             .outgoing

@@ -1,6 +1,9 @@
 //! Orders: conditions, keys, dry runs, refusals at their fields.
 
+use std::time::Duration;
+
 use axum::http::Method;
+use millrace_ix_api::ExchangeService as _;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Api};
@@ -464,4 +467,36 @@ async fn traffic_is_shown_by_peer_and_its_flows_to_those_who_may_read_samples() 
     assert_eq!(api.get(&ops, &path).await.json()["incoming"], own["incoming"]);
     let audit = api.get(&ops, "/api/v1/audit?actor=ops").await.text();
     assert!(audit.contains("read_traffic"), "{audit}");
+}
+
+#[tokio::test]
+async fn a_jump_of_the_systems_clock_changes_no_validity_that_an_order_gives() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    // The system's clock has jumped by two hours since the start of the engine.
+    api.service.set_clock_behind(Duration::from_secs(7200));
+    let new = json!({ "destination": "203.0.113.9", "action": "drop", "minutes": 60 });
+    let made = post(&api, &ann, "/api/v1/filters", &[], new).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let left = || {
+        let filters = &api.service.snapshot().exchange.filters;
+        let end = filters.last_key_value().unwrap().1.valid_until.unwrap();
+        end.since(api.service.now()).as_secs()
+    };
+    assert!((3500..=3600).contains(&left()), "{} s", left());
+    let id = *api
+        .service
+        .snapshot()
+        .exchange
+        .filters
+        .last_key_value()
+        .unwrap()
+        .0;
+    let minutes = json!({ "minutes": 10 });
+    let path = format!("/api/v1/filters/{id}");
+    let extended = api
+        .send(Method::PUT, &path, &ann, &[("if-match", "*")], Some(minutes))
+        .await;
+    assert_eq!(extended.status, 200, "{}", extended.text());
+    assert!((500..=600).contains(&left()), "{} s", left());
 }
