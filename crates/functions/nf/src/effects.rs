@@ -37,7 +37,7 @@ pub struct Shun {
 pub struct ShunnedFlow {
     /// The flow; the smaller endpoint is its source.
     pub flow: FlowId,
-    /// Its VLAN identifiers from the outermost on; 0 without a tag.
+    /// VLAN identifiers of the flow from the outermost on; 0 without a tag.
     pub vlans: [u16; 2],
     /// The treatment of its packets.
     pub action: ShunAction,

@@ -282,7 +282,7 @@ impl Engine {
                 };
                 self.inspect_once(rules, &packet, &mut flow, direction, true, out);
                 if self.keeps_records() {
-                    history::complete_alerts(&mut out.list[events..], &mut flow, direction);
+                    history::complete_alerts(&mut out.list[events..], &flow, direction);
                 }
             }
         }

@@ -397,7 +397,7 @@ fn a_fin_that_expires_on_its_way_and_the_old_syn() {
         ..Segment::default()
     };
     bed.send(data(0, b"GET"));
-    // What expires does not reach the receiver, which still waits for the third byte.
+    // The receiver, which these two segments do not reach, still waits for the byte at offset 3.
     bed.send_all([data(3, b"xxx"), fin.packet(), end.packet(), syn.packet()]);
     assert!(!bed.send(data(0, b"GET")).is_dropped(), "the receiver has these");
     assert!(bed.send(data(3, b"att")).is_dropped());
