@@ -10,6 +10,7 @@ use millrace_ix_store::{
 use millrace_types::{Cookie, PortNo};
 use tokio::sync::{broadcast, oneshot};
 
+use crate::clock::Clock;
 use crate::core::{Core, Now};
 use crate::error::OrderError;
 use crate::event::ServiceEvent;
@@ -18,7 +19,6 @@ use crate::links::PortReport;
 use crate::order::{OrderOptions, OrderRequest, Ordered};
 use crate::snapshot::Snapshot;
 use crate::text::Document;
-use crate::thread::Clock;
 
 /// The delivery of a job's answer.
 pub(crate) type Delivery = Box<dyn FnOnce() + Send>;

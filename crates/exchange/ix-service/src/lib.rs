@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod clock;
 mod core;
 mod decision;
 mod draft;

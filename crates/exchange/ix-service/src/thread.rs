@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
 
 use millrace_ix_engine::{Modification, Session};
 use millrace_ix_model::SwitchId;
-use millrace_ix_store::{SigningKey, Store, UnixMillis};
-use millrace_types::{Duration, PortNo, Time};
+use millrace_ix_store::{SigningKey, Store};
+use millrace_types::{Duration, PortNo};
 use tokio::sync::broadcast;
 
+use crate::clock::Clock;
 use crate::core::{Core, Now, Output};
 use crate::error::StartError;
 use crate::event::ServiceEvent;
@@ -73,34 +73,6 @@ pub struct Settings {
 pub struct Service {
     handle: Handle,
     thread: JoinHandle<()>,
-}
-
-/// Monotonic and wall clock. The wall clock is read once, so that a jump of the system's clock ends nothing early.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    start: Instant,
-    wall: u64,
-}
-
-impl Clock {
-    fn new() -> Clock {
-        let wall = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        Clock {
-            start: Instant::now(),
-            wall: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
-        }
-    }
-
-    pub(crate) fn now(&self) -> Now {
-        let elapsed = self.start.elapsed();
-        let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        Now {
-            time: Time::from_nanos(nanos),
-            wall: UnixMillis(self.wall + nanos / 1_000_000),
-        }
-    }
 }
 
 impl Service {
