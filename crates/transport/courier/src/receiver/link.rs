@@ -115,7 +115,7 @@ impl Server<'_, '_, '_> {
                 *manifest_ended = true;
                 self.open(link)
             }
-            (Stage::Serving(session), Message::Keep(keep)) => session.keep(keep),
+            (Stage::Serving(session), Message::Keep(keep)) => session.keep(&keep),
             (Stage::Serving(session), Message::Value { extent, value }) => {
                 session.give(Write::Value(extent, value));
                 Ok(())

@@ -185,7 +185,7 @@ impl<'scope> Session<'scope> {
     }
 
     /// Keeps the extents that the sender confirmed, once.
-    pub(super) fn keep(&mut self, keep: RangeSet) -> Result<(), FilesError> {
+    pub(super) fn keep(&mut self, keep: &RangeSet) -> Result<(), FilesError> {
         let extents = self.layout.map_or(0, |layout| layout.extents());
         if keep.ranges().last().is_some_and(|last| last.end > extents) {
             return Err(FilesError(
@@ -194,7 +194,7 @@ impl<'scope> Session<'scope> {
         }
         if !std::mem::replace(&mut self.kept, true) {
             // ACCEPT has the same ranges, and longer fields beside them.
-            self.give(Write::Keep(fitting(&keep)));
+            self.give(Write::Keep(fitting(keep)));
         }
         Ok(())
     }

@@ -306,7 +306,7 @@ impl<F: FileSystem> Sink<F> {
                 (EntryKind::Directory, Some(_)) => return Err(SinkError::NotDirectory(path.clone())),
                 (_, Some(FileType::Directory)) => return Err(SinkError::IsDirectory(path.clone())),
                 (kind, Some(_)) if !self.options.overwrite => {
-                    // What an earlier run of this transfer made is replaced by nothing else.
+                    // An entry that an earlier run of this transfer made is no obstacle.
                     let is_ours = match kind {
                         EntryKind::File(_) => self.is_ours(file),
                         EntryKind::Symlink(target) => {
