@@ -273,7 +273,7 @@ impl Offered {
                 let exchange_us = began.elapsed().as_secs_f64() * 1e6;
                 spawn_on(others, move || drop(old));
                 let latency_us = busy.latency();
-                let seconds = (now - current.since).as_secs_f64();
+                let seconds = clock.now().saturating_sub(current.since).as_secs_f64();
                 let lost = lost - current.lost;
                 reloaded = Some((
                     Reload {
