@@ -49,9 +49,9 @@ class Relay:
                 datagram, source = end.recvfrom(65_536)
                 if end is self.near:
                     sender, count = source, count + 1
-                    short += datagram[0] & 0xC0 == 0x40
-                    is_lost_short = datagram[0] & 0xC0 == 0x40 and 2 <= short <= 6
-                    if is_lost_short or count % self.drop_every == 0:
+                    is_short = datagram[0] & 0xC0 == 0x40
+                    short += is_short
+                    if is_short and 2 <= short <= 6 or count % self.drop_every == 0:
                         self.dropped += 1
                         continue
                     self.write(source, self.receiver, datagram)

@@ -134,6 +134,12 @@ impl Tracker {
         let header = self.header.as_ref().map_or(0, |header| header.bytes.len());
         TRACKER_SIZE + header + self.pieces.memory()
     }
+
+    /// Gives the fragments up, and lets all further ones be refused.
+    fn refuse(&mut self) {
+        self.is_refused = true;
+        self.pieces.clear();
+    }
 }
 
 /// Fragments that wait for others.
@@ -243,8 +249,7 @@ impl Defragmenter {
             fault = Some(Refused::Overlap);
         }
         if let Some(fault) = fault {
-            tracker.is_refused = true;
-            tracker.pieces.clear();
+            tracker.refuse();
             self.memory = self.memory + tracker.memory() - before;
             return Err(fault);
         }
@@ -257,17 +262,16 @@ impl Defragmenter {
         let complete = tracker.header.as_ref().zip(tracker.size);
         let complete = complete.filter(|(_, size)| tracker.pieces.covers(*size));
         let length = complete.map(|(header, size)| header.counted_size() + size);
-        // The first fragment, whose headers are kept, may have longer ones than the others.
-        let is_too_long = length.is_some_and(|length| length > LENGTH_MAX);
-        if is_too_long {
-            tracker.is_refused = true;
-            tracker.pieces.clear();
-        }
+        let outcome = match length {
+            // The first fragment, whose headers are kept, may have longer ones than the others.
+            Some(length) if length > LENGTH_MAX => {
+                tracker.refuse();
+                Err(Refused::TooLong)
+            }
+            length => Ok(length.map(|_| key)),
+        };
         self.memory = self.memory + tracker.memory() - before;
-        if is_too_long {
-            return Err(Refused::TooLong);
-        }
-        Ok(length.map(|_| key))
+        outcome
     }
 
     /// Begins a packet without pieces, unless one with the key is there.
@@ -301,8 +305,7 @@ impl Defragmenter {
         self.begin(key, packet.time);
         if let Some(tracker) = self.trackers.get_mut(&key) {
             let before = tracker.memory();
-            tracker.is_refused = true;
-            tracker.pieces.clear();
+            tracker.refuse();
             self.memory = self.memory + tracker.memory() - before;
         }
     }
