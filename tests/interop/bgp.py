@@ -68,11 +68,12 @@ class Speaker:
             if time.monotonic() - alive > 20:
                 self._send(message(KEEPALIVE))
                 alive = time.monotonic()
-            if not select.select([self.socket], [], [], 1)[0]:
-                continue
             try:
+                if not select.select([self.socket], [], [], 1)[0]:
+                    continue
                 data = self.socket.recv(65536)
-            except OSError:
+            except (OSError, ValueError):
+                # `close` has closed the socket, whose descriptor is -1 then.
                 return
             if not data:
                 return
