@@ -128,15 +128,16 @@ impl Rates {
         counter
     }
 
-    /// Removes the counters that are over; if there are none, the half with the lowest counts, and of equal counts those that
-    /// began first. A flood of packets from new addresses thus cannot remove the counter of an attack that repeats itself.
+    /// Removes the counters that are over; if those are few, also the half with the lowest counts, and of equal counts those
+    /// that began first. A flood of packets from new addresses thus cannot remove the counter of an attack that repeats itself,
+    /// and the table is searched at most once for each eighth of it that is filled.
     #[cold]
     fn make_room(&mut self, now: Time) {
-        let before = self.counters.len();
         self.counters.retain(|_, counter| !counter.is_over(now));
-        if self.counters.len() < before {
+        if self.counters.len() <= self.limit - self.limit.div_ceil(8) {
             return;
         }
+        let before = self.counters.len();
         let rank = |counter: &Counter| (counter.count, counter.start);
         let mut ranks: Vec<(u32, Time)> = self.counters.values().map(rank).collect();
         let half = ranks.len() / 2;
@@ -266,6 +267,18 @@ mod tests {
         rates.count(key(5), &rate(1), Time::from_secs(2));
         assert_eq!(rates.count(key(1), &rate(3600), Time::from_secs(3)).count, 2);
         assert_eq!(rates.lost, 0);
+    }
+
+    #[test]
+    fn a_search_for_room_frees_an_eighth_at_least() {
+        let mut rates = Rates::new(64);
+        for address in 0..64 {
+            rates.count(key(address), &rate(1 + address), Time::from_secs(0));
+        }
+        // One counter is over: a search for each new address would cost 64 steps each.
+        rates.count(key(64), &rate(3600), Time::from_secs(1));
+        assert!(rates.counters.len() <= 56 + 1, "{}", rates.counters.len());
+        assert!(rates.lost > 0);
     }
 
     #[test]
