@@ -11,7 +11,8 @@ use millrace_lab::find_program;
 use millrace_model::Config;
 use millrace_wan_control::args::BetweenArgs;
 use millrace_wan_control::{
-    Change, Delay, DirectionStatus, PathStatus, Reply, Request, SocketError, ask, sockets,
+    Change, Delay, DirectionStatus, PathStatus, Reply, Request, SocketError, ask, bases_first, is_base,
+    sockets,
 };
 
 use crate::change::follow;
@@ -147,24 +148,16 @@ fn set_configured(session: &Session, name: &str, change: &Change) -> Result<Exit
     let wan = items
         .find(|item| item.get("name").and_then(serde_json::Value::as_str) == Some(name))
         .with_context(|| format!("path {name} is not configured"))?;
-    let mut put = |table: &str, key: &str, text: Option<&str>| {
-        let table = &mut wan[table];
-        match (table.as_object_mut(), text) {
-            (Some(table), Some(text)) => drop(table.insert(key.to_owned(), number_or_text(key, text))),
-            (Some(table), None) => drop(table.remove(key)),
-            (None, Some(text)) => *table = serde_json::json!({ key: number_or_text(key, text) }),
-            (None, None) => {}
+    for (tables, settings) in [
+        (&["path", "a_to_b", "b_to_a"][..], &change.both),
+        (&["a_to_b"], &change.a_to_b),
+        (&["b_to_a"], &change.b_to_a),
+    ] {
+        for (key, text) in bases_first(settings) {
+            // A preset stands for all keys, and a setting of both directions for that of each.
+            tables.iter().for_each(|table| remove(wan, table, key));
+            put(wan, tables[0], key, text);
         }
-    };
-    for (key, text) in &change.both {
-        put("path", key, Some(text));
-        put("a_to_b", key, None);
-        put("b_to_a", key, None);
-    }
-    for (table, settings) in [("a_to_b", &change.a_to_b), ("b_to_a", &change.b_to_a)] {
-        settings
-            .iter()
-            .for_each(|(key, text)| put(table, key, Some(text)));
     }
     let config = Config::from_json(&json).map_err(|errors| anyhow!("the change is refused\n{errors}"))?;
     let options = ChangeOptions {
@@ -180,6 +173,24 @@ fn set_configured(session: &Session, name: &str, change: &Change) -> Result<Exit
             wait: APPLIED_WITHIN_SECONDS,
         },
     )
+}
+
+/// Removes what a setting replaces from a table of a path: the same key, or all keys for a preset.
+fn remove(wan: &mut serde_json::Value, table: &str, key: &str) {
+    match wan.get_mut(table).and_then(serde_json::Value::as_object_mut) {
+        Some(table) if is_base(key) => table.clear(),
+        Some(table) => drop(table.remove(key)),
+        None => {}
+    }
+}
+
+/// Sets a key in a table of a path, which is made if it is not there.
+fn put(wan: &mut serde_json::Value, table: &str, key: &str, text: &str) {
+    let value = number_or_text(key, text);
+    match wan[table].as_object_mut() {
+        Some(table) => drop(table.insert(key.to_owned(), value)),
+        None => wan[table] = serde_json::json!({ key: value }),
+    }
 }
 
 /// Returns the value of a key in the configuration: the MTU is a number there.

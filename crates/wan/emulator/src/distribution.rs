@@ -1,6 +1,6 @@
 //! Distributions of delay, as quantile functions of a fraction between 0 and 1.
 //!
-//! All but the uniform one have mean 0 and standard deviation 1. A quantile function makes a delay from an even or, through
+//! All but the uniform one have mean 0, and the normal, exponential and gamma ones standard deviation 1. A quantile function makes a delay from an even or, through
 //! the normal distribution function, from a Gaussian draw; that is how correlated delays get any distribution.
 
 use libm::{cbrt, log, sqrt};

@@ -15,7 +15,7 @@ pub enum PlanError {
     /// The number of bytes on their way has no bound.
     #[error(
         "memory: a path with delay and without rate may hold any number of bytes; to fix it: set `memory`, such as `256MiB` \
-         (bytes per second × longest delay × 1.25), or `rate`"
+         (bytes per second × longest delay × 1.4), or `rate`"
     )]
     NeedsMemory,
     /// There is less memory than frames may need.

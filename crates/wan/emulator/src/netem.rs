@@ -264,6 +264,11 @@ impl Netem {
     fn rate(&mut self, words: &mut Words<'_>) -> Result<(), TextError> {
         self.rate = Some(words.read("a rate such as `10mbit`", rate)?);
         self.overhead = words.optional(|word| word.parse().ok());
+        let next = words.words.get(words.at).copied().unwrap_or_default();
+        if self.overhead.is_none() && next.parse::<i32>().is_ok_and(|overhead| overhead < 0) {
+            let problem = "a negative overhead is not supported; expected 0 to 65535 bytes";
+            return Err(TextError::new(next, WHAT, problem));
+        }
         if words.optional(|word| word.parse::<i32>().ok()).is_some() {
             let word = words
                 .words
@@ -380,8 +385,15 @@ impl Netem {
         })
     }
 
-    fn reorder(&self) -> Option<Reorder> {
+    fn reorder(&mut self) -> Option<Reorder> {
         let share = self.reorder?;
+        if self.gap.is_some_and(|gap| gap > 1) && share.probability < Probability::CERTAIN {
+            self.notes.push(
+                "reorder: with `gap N` each N-th packet has the chance; netem, once N - 1 packets are delayed, gives it to each \
+                 packet until one is reordered"
+                    .to_owned(),
+            );
+        }
         Some(Reorder {
             probability: share.probability,
             correlation: share.correlation,
@@ -460,6 +472,17 @@ mod tests {
     }
 
     #[test]
+    fn a_gap_with_less_than_all_packets_is_a_note() {
+        let notes = |text| parse(text).unwrap().notes;
+        assert!(
+            notes("delay 10ms reorder 25% gap 5")
+                .iter()
+                .any(|note| note.contains("gap"))
+        );
+        assert!(notes("delay 10ms reorder 100% gap 5").is_empty());
+    }
+
+    #[test]
     fn a_word_that_is_not_understood_is_named() {
         for (text, word) in [
             ("delay", "`delay`"),
@@ -471,6 +494,7 @@ mod tests {
             ("delay 1ms distribution gauss", "`distribution`"),
             ("distribution normal loss 1%", "`distribution`"),
             ("rate 1mbit 20 48", "`48`"),
+            ("rate 1mbit -20", "a negative overhead"),
             ("fast", "`fast`"),
             ("delay 100ms 101s distribution normal", "101s"),
             ("delay 10ms 1ms 100%", "100%"),

@@ -87,11 +87,12 @@ impl Stream {
         mix(self.key.wrapping_add(index.wrapping_mul(GAMMA)))
     }
 
-    /// Returns the number at `index` as a fraction strictly between 0 and 1, a multiple of 2^-53 plus 2^-54.
+    /// Returns the number at `index` as a fraction strictly between 0 and 1, in steps of 2^-53.
     #[inline]
     pub(crate) fn fraction(self, index: u64) -> f64 {
         const STEP: f64 = 1.0 / (1u64 << 53) as f64;
-        ((self.bits(index) >> 11) as f64 + 0.5) * STEP
+        // The largest fraction would be rounded to 1.
+        (((self.bits(index) >> 11) as f64 + 0.5) * STEP).min(1.0 - STEP)
     }
 
     /// Returns a whole number below `bound`, of almost equal probabilities (Lemire 2019, without rejection: the

@@ -17,6 +17,6 @@ mod settings;
 mod socket;
 mod status;
 
-pub use settings::{Change, Setting, Settings, SettingsError, keys};
+pub use settings::{Change, Setting, Settings, SettingsError, bases_first, is_base, keys};
 pub use socket::{Reply, Request, SOCKET_DIRECTORY, SocketError, ask, default_socket, sockets};
 pub use status::{Delay, DirectionStatus, DropCount, InterfaceStatus, PathStatus};

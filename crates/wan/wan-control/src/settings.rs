@@ -89,11 +89,13 @@ impl Settings {
         ])
     }
 
-    /// Replaces settings. One of both directions replaces that of each direction, too.
+    /// Replaces settings. One of both directions replaces that of each direction, too. A preset, or a text of netem, stands for
+    /// all keys, so it replaces all that were set before, wherever it stands in the change.
     pub fn change(&mut self, change: &Change) {
-        for setting in &change.both {
+        for setting in bases_first(&change.both) {
             for list in [&mut self.a_to_b, &mut self.b_to_a] {
-                list.retain(|(key, _)| *key != setting.0);
+                let is_base = is_base(&setting.0);
+                list.retain(|(key, _)| !is_base && *key != setting.0);
             }
             replace(&mut self.both, setting);
         }
@@ -101,7 +103,7 @@ impl Settings {
             (&mut self.a_to_b, &change.a_to_b),
             (&mut self.b_to_a, &change.b_to_a),
         ] {
-            changed.iter().for_each(|setting| replace(own, setting));
+            bases_first(changed).for_each(|setting| replace(own, setting));
         }
     }
 
@@ -116,9 +118,19 @@ impl Settings {
     }
 }
 
+/// Returns true for a key that stands for all others.
+pub fn is_base(key: &str) -> bool {
+    BASES.contains(&key)
+}
+
+/// Returns settings with those that stand for all others at the beginning.
+pub fn bases_first(settings: &[Setting]) -> impl Iterator<Item = &Setting> {
+    let (bases, others): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(|(key, _)| is_base(key));
+    bases.into_iter().chain(others)
+}
+
 fn replace(list: &mut Vec<Setting>, setting: &Setting) {
-    // A preset stands for all keys: those before it do not count any more.
-    if BASES.contains(&setting.0.as_str()) {
+    if is_base(&setting.0) {
         list.clear();
     }
     list.retain(|(key, _)| *key != setting.0);
@@ -141,10 +153,7 @@ fn with(
         key: key.to_owned(),
         reason,
     };
-    let is_base = |setting: &&Setting| BASES.contains(&setting.0.as_str());
-    let bases = settings.iter().filter(is_base);
-    let others = settings.iter().filter(|setting| !is_base(setting));
-    for (key, text) in bases.chain(others) {
+    for (key, text) in bases_first(settings) {
         match key.as_str() {
             "preset" => {
                 let known = || {
@@ -230,6 +239,25 @@ mod tests {
             ..Change::default()
         });
         assert_eq!(held.a_to_b, settings(&[("loss", "2%")]));
+    }
+
+    #[test]
+    fn a_preset_of_both_directions_replaces_all_that_was_set_before() {
+        let mut held = Settings {
+            both: settings(&[("delay", "50ms")]),
+            a_to_b: settings(&[("delay", "70ms")]),
+            b_to_a: settings(&[("preset", "leo"), ("loss", "1%")]),
+            ..Settings::default()
+        };
+        // The preset comes first, wherever it stands in the change.
+        held.change(&Change {
+            both: settings(&[("loss", "3%"), ("preset", "geo")]),
+            a_to_b: settings(&[("rate", "1Mbps")]),
+            ..Change::default()
+        });
+        assert_eq!(held.both, settings(&[("preset", "geo"), ("loss", "3%")]));
+        assert_eq!(held.a_to_b, settings(&[("rate", "1Mbps")]));
+        assert!(held.b_to_a.is_empty());
     }
 
     #[test]

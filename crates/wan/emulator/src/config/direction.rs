@@ -17,7 +17,8 @@ pub struct DirectionConfig {
     /// Frames that pass at once and unchanged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bypass: Vec<Bypass>,
-    /// Memory for frames on their way. Without it: rate × (longest delay + queue) × 1.25.
+    /// Memory for frames on their way. Without it: rate × (longest delay + queue) × 1.4, with framings that count fewer
+    /// bytes than Ethernet up to 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
 }

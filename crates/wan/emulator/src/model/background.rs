@@ -2,7 +2,7 @@
 
 use millrace_types::Time;
 
-use super::renewal::{Period, Renewal};
+use super::renewal::{Period, Renewal, longest_gap};
 use crate::config::Background;
 use crate::random::Stream;
 
@@ -62,6 +62,18 @@ impl BackgroundState {
     /// Returns the bytes so far.
     pub(crate) fn bytes(&self) -> u64 {
         (self.sent / 8_000_000_000) as u64
+    }
+
+    /// Returns the part of a long pause without a backlog, in nanoseconds from `now`, that is not divided into bursts: all but
+    /// the time of a thousand mean cycles. The mean rate counts as sent in it.
+    pub(crate) fn skip(&mut self, model: &BackgroundModel, now: u64, end: u64) -> u64 {
+        let Some((off, on)) = model.periods else {
+            return 0;
+        };
+        let skipped = (end - now).saturating_sub(longest_gap(off, on));
+        let share = on.mean / (on.mean + off.mean);
+        self.sent += (model.rate as f64 * share * skipped as f64) as u128;
+        skipped
     }
 
     /// Returns the rate from `now` on and the time until which it holds, `end` at most.

@@ -79,10 +79,12 @@ impl LinkState {
         }
     }
 
-    /// Takes over from a link of another rate: what is promised to earlier frames takes the same time as before.
-    pub(crate) fn change(&mut self, old: Option<&LinkModel>, new: &LinkModel) {
+    /// Takes over from a link of another rate: what is promised to earlier frames takes the same time as before. Without an old
+    /// link, the new one begins at the last arrival.
+    pub(crate) fn change(&mut self, old: Option<&LinkModel>, new: &LinkModel, last_arrival: Time) {
         let Some(old) = old else {
             self.backlog = 0;
+            self.now = last_arrival.nanos();
             return;
         };
         if old.rate != new.rate {
@@ -129,6 +131,11 @@ impl LinkState {
         };
         let mut idle = 0;
         while self.now < now {
+            if self.backlog == 0 {
+                let skipped = self.background.skip(background, self.now, now);
+                idle += skipped;
+                self.now += skipped;
+            }
             let (rate, until) = self.background.until(background, stream, self.now, now);
             idle += drain(&mut self.backlog, until - self.now, model.rate - rate);
             self.now = until;

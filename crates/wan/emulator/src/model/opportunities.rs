@@ -59,6 +59,11 @@ impl OpportunityModel {
         &mut self.queue
     }
 
+    /// Returns the bytes of opportunities that a layer-3 packet of `payload` bytes uses.
+    pub(crate) fn on_link(payload: u32) -> u32 {
+        payload + OVERHEAD
+    }
+
     fn period(&self) -> u64 {
         self.times.last().map_or(1, |last| u64::from(*last)) * MILLISECOND
     }
@@ -120,6 +125,14 @@ impl OpportunityState {
         }
     }
 
+    /// Goes on with another file: its first opportunity is at the time at which the link was to send next.
+    pub(crate) fn change(&mut self, old: &OpportunityModel, new: &OpportunityModel) {
+        if old.times != new.times {
+            self.next = new.first_from(old.time(self.next));
+            self.used = 0;
+        }
+    }
+
     /// Accepts a layer-3 packet of `payload` bytes, or drops it. Returns the time at which its last byte is sent.
     pub(crate) fn offer(
         &mut self,
@@ -132,7 +145,7 @@ impl OpportunityState {
         let first = model.first_from(now);
         let idle = first > self.next;
         let (next, used) = if idle { (first, 0) } else { (self.next, self.used) };
-        let size = payload + OVERHEAD;
+        let size = OpportunityModel::on_link(payload);
         let end = u64::from(used) + u64::from(size);
         // The opportunity in which the last byte is sent.
         let last = next + (end - 1) / u64::from(OPPORTUNITY);

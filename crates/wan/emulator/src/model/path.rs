@@ -107,10 +107,19 @@ impl PathModel {
         let Some(bytes) = self.bytes_in_flight else {
             return (self.stay == 0).then_some(0);
         };
-        // The shortest frame, 60 bytes, has the largest record for its size on the link.
-        let record = (UNIT + 60usize.next_multiple_of(UNIT)) as f64;
-        let on_link = f64::from(self.framing.effective_size(46, 0).min(64));
-        Some((bytes as f64 * (record / on_link).max(1.2)) as u64)
+        // Records are padded to units, so one of the first sizes above the shortest has the largest record for its size on the
+        // link; tags take bytes in the record and, with some framings, none on the link.
+        let sizes = SHORTEST..SHORTEST + UNIT;
+        let frames = sizes.flat_map(|size| (0..=TAGS_MAX).map(move |tags| (size, tags)));
+        let share = frames.map(|(size, tags)| {
+            let payload = (size - ETHERNET) as u32 - 4 * tags;
+            let on_link = match &self.opportunities {
+                Some(_) => OpportunityModel::on_link(payload),
+                None => self.framing.effective_size(payload, tags),
+            };
+            (UNIT + size.next_multiple_of(UNIT)) as f64 / f64::from(on_link)
+        });
+        Some((bytes as f64 * share.fold(1.2, f64::max)) as u64)
     }
 
     /// Returns true if frames are released in the order in which they are offered.
@@ -224,7 +233,10 @@ impl Path {
         std::mem::swap(&mut self.model, model);
         let (old, new) = (model, &mut self.model);
         if let Some(link) = &new.link {
-            self.link.change(old.link.as_ref(), link);
+            self.link.change(old.link.as_ref(), link, self.last_arrival);
+        }
+        if let (Some(old), Some(new)) = (&old.opportunities, &new.opportunities) {
+            self.opportunities.change(old, new);
         }
         if let (Some(old), Some(new)) = (old.queue_mut(), new.queue_mut()) {
             new.change(old);
@@ -389,6 +401,10 @@ impl Path {
 
 /// The bytes of an Ethernet header.
 const ETHERNET: usize = 14;
+/// The bytes of the shortest frame, without check sequence.
+const SHORTEST: usize = 60;
+/// The largest number of VLAN tags for which the memory of a direction is planned.
+const TAGS_MAX: u32 = 2;
 
 /// Returns the bytes after the Ethernet header and its VLAN tags, and the number of these.
 #[inline]

@@ -25,6 +25,11 @@ impl Period {
     }
 }
 
+/// Returns the longest gap in nanoseconds of which each period is drawn: a thousand mean cycles.
+pub(crate) fn longest_gap(off: Period, on: Period) -> u64 {
+    (1000.0 * (off.mean + on.mean)) as u64
+}
+
 /// The current state, and its end. The process begins in the first state, as if it had just been entered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Renewal {
@@ -54,11 +59,9 @@ impl Renewal {
         self.drawn += 1;
     }
 
-    /// Advances to the state at `now`. The process skips all of a gap but the time of a thousand mean cycles, so that a gap
-    /// costs a bounded time.
+    /// Advances to the state at `now`. The process skips what a gap has beyond [`longest_gap`], so that it costs a bounded time.
     pub(crate) fn advance(&mut self, now: u64, off: Period, on: Period, stream: Stream) {
-        const PERIODS: f64 = 1000.0;
-        let longest = (PERIODS * (off.mean + on.mean)) as u64;
+        let longest = longest_gap(off, on);
         if now.saturating_sub(self.until) > longest {
             self.until = now - longest;
         }

@@ -1,7 +1,7 @@
 //! Exact results in virtual time: spacing by rate, depth of the queue, delay, order, counts.
 
 use millrace_types::Time;
-use millrace_wan_emulator::{DropReason, Framing, Outcome, Path};
+use millrace_wan_emulator::{DropReason, Framing, NoSources, Outcome, Path, PathModel, Seed};
 
 use crate::{nanos, path, releases};
 
@@ -259,6 +259,60 @@ fn scheduled_outages_and_traces_are_followed_to_the_frame() {
             last = at;
         }
     }
+}
+
+#[test]
+fn another_file_of_opportunities_begins_where_the_link_was() {
+    let files = |name: &str| Ok(if name == "fast" { "1\n" } else { "100\n" }.to_owned());
+    let model = |name: &str| {
+        let config = crate::config(&[("rate", &format!("mahimahi:{name}")), ("queue", "1s")]);
+        PathModel::compile(&config, &files).unwrap()
+    };
+    let second = 1_000_000_000;
+    let mut path = Path::with_model(model("fast"), Seed::new(1), Time::ZERO);
+    for millisecond in 0..60_000 {
+        path.offer(nanos(millisecond * 1_000_000), &[0; 1514]);
+    }
+    path.exchange(&mut model("slow"));
+    let release = releases(&path.offer(nanos(60 * second), &[0; 1514]));
+    assert_eq!(release, [60 * second + 100_000_000]);
+    assert_eq!(
+        releases(&path.offer(nanos(60 * second), &[0; 1514])),
+        [60 * second + 200_000_000]
+    );
+    // The same the other way round: nothing that was promised is overtaken.
+    path.exchange(&mut model("fast"));
+    assert_eq!(
+        releases(&path.offer(nanos(60 * second), &[0; 1514])),
+        [60 * second + 300_000_000]
+    );
+}
+
+#[test]
+fn a_long_pause_costs_bounded_time_with_background_traffic() {
+    // 800 days of bursts of 1 ms: drawing each would take hours.
+    let pause: u64 = 1 << 56;
+    let mut path = path(&[
+        ("rate", "1Gbps"),
+        ("queue", "10ms"),
+        ("background", "on-off:40%,on=1ms,off=1ms"),
+    ]);
+    path.offer(Time::ZERO, &[0; 60]);
+    path.offer(nanos(pause), &[0; 60]);
+    let expected = pause as f64 * 0.4 / 2.0 / 8.0;
+    let share = path.background_bytes() as f64 / expected;
+    assert!((0.999..1.001).contains(&share), "{share}");
+}
+
+#[test]
+fn background_traffic_begins_with_the_rate() {
+    let config = crate::config(&[("delay", "1ms")]);
+    let mut path = Path::new(&config, Seed::new(1), &NoSources).unwrap();
+    path.offer(Time::from_secs(10), &[0; 60]);
+    let config = crate::config(&[("rate", "8Mbps"), ("queue", "10ms"), ("background", "50%")]);
+    path.exchange(&mut PathModel::compile(&config, &NoSources).unwrap());
+    path.offer(Time::from_secs(11), &[0; 60]);
+    assert_eq!(path.background_bytes(), 500_000);
 }
 
 #[test]
