@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::{Adaptive, CacheForm, Classifier, Slot, prefetch};
-use millrace_flow::{Action, Field, FieldSet, FlowMask, Rule, depth_for};
+use millrace_flow::{Action, Field, FieldSet, FlowMask, Layer, Rule, depth_for};
 use millrace_types::{GroupId, MeterId, PortNo, TableId};
 use millrace_wire::Depth;
 use millrace_wire::rewrite::HeaderRewrite;
@@ -275,6 +275,10 @@ impl Forwarding {
     fn form_cache(&mut self) {
         let mut all = FlowMask::default();
         self.masks.iter().flatten().for_each(|mask| all.merge(mask));
+        // A masked port does not compare the layer's bit, yet a set-field changes no port of a packet without ports.
+        if all.0.field(Field::TcpSrc) | all.0.field(Field::TcpDst) != 0 {
+            all.0.add_layer(Layer::L4);
+        }
         let tables = self.masks.iter().flatten().count();
         let form = CacheForm::new(self.seed, &all, traversal::words(tables));
         if self.cache_form.0 != form {

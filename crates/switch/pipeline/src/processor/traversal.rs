@@ -390,9 +390,16 @@ enum Tags {
 /// Returns true if the key of a packet does not follow from its first key after this action.
 fn hides(action: &Action, tags: &mut Tags) -> bool {
     match action {
+        // The port of SCTP is set in whole packets only, and the key of a first fragment is that of a whole packet.
         Action::SetField(set) => matches!(
             set.field(),
-            Field::EthType | Field::IpProto | Field::MplsBos | Field::Icmpv6Type | Field::Icmpv6Code
+            Field::EthType
+                | Field::IpProto
+                | Field::MplsBos
+                | Field::Icmpv6Type
+                | Field::Icmpv6Code
+                | Field::SctpSrc
+                | Field::SctpDst
         ),
         Action::PushVlan(_) => core::mem::replace(tags, Tags::Pushed) != Tags::AsTheyCame,
         Action::PopVlan => {

@@ -24,7 +24,7 @@ fn bridge(policy: FlowCachePolicy) -> Bridge {
 }
 
 /// Matches, and the headers that each guarantees: IPv4, TCP, a VLAN tag.
-const MATCHES: [(&str, [bool; 3]); 24] = [
+const MATCHES: [(&str, [bool; 3]); 26] = [
     ("", [false; 3]),
     ("in_port=1", [false; 3]),
     ("ip", [true, false, false]),
@@ -49,6 +49,8 @@ const MATCHES: [(&str, [bool; 3]); 24] = [
     ("tcp,tcp_flags=+syn-ack", [true, true, false]),
     ("tcp,tcp_flags=+ns", [true, true, false]),
     ("tcp,tp_dst=80/0xfffe", [true, true, false]),
+    ("sctp", [true, false, false]),
+    ("sctp,tp_dst=81", [true, false, false]),
 ];
 
 fn action(number: u8, value: u8, [ip, tcp, tag]: [bool; 3]) -> Action {
@@ -131,22 +133,23 @@ fn flow_mod() -> impl Strategy<Value = FlowMod> {
 }
 
 fn packet() -> impl Strategy<Value = Vec<u8>> {
-    let kind = prop::sample::select(vec!["tcp", "tcp", "tcp", "udp", "icmp", "arp", "tcp6"]);
+    let kind = prop::sample::select(vec!["tcp", "tcp", "tcp", "udp", "icmp", "arp", "tcp6", "sctp"]);
     (kind, 0..5_u8, 0..3_u8, 0..4_u8, 0..4_u8, 0..3_u8).prop_map(|(kind, dst, port, vlan, ttl, more)| {
         let mut text = kind.to_owned();
-        if matches!(kind, "tcp" | "udp") {
+        if matches!(kind, "tcp" | "udp" | "sctp") {
             let (ttl, ecn) = ([64, 2, 1, 0][usize::from(ttl)], more % 2);
             text += &format!(",nw_src=10.1.0.{more},nw_dst=10.0.0.{dst},nw_ttl={ttl},ip_ecn={ecn}");
         }
         match (kind, vlan, more) {
             ("udp", 0, 1) => text += ",nw_frag=first",
-            ("udp", 0, 2) => text += ",nw_frag=later",
+            ("udp" | "tcp", 0, 2) => text += ",nw_frag=later",
+            ("sctp", 0, 1) => text += ",nw_frag=first",
             ("tcp", 0, more) => {
                 text += [",tcp_flags=ack", ",tcp_flags=syn|ack", ",tcp_flags=ns"][usize::from(more)];
             }
             _ => {}
         }
-        if kind == "tcp" {
+        if matches!(kind, "tcp" | "sctp") && !text.ends_with("later") {
             text += &format!(",tp_dst={}", 80 + port);
         }
         if vlan > 1 {
@@ -294,6 +297,34 @@ proptest! {
             prop_assert_eq!(&got.drops, &expected.drops, "step {}", number);
             prop_assert_eq!(&got.told, &expected.told, "step {}", number);
             prop_assert_eq!(got, expected, "step {}", number);
+        }
+    }
+}
+
+/// A set-field leaves a fragment as it is where the header is not whole or not there. The key of a fragment then has to differ from
+/// that of a whole packet.
+#[test]
+fn fragments_do_not_follow_whole_packets_where_a_port_is_set() {
+    let sets = [
+        ("sctp", Field::SctpDst, 80, "sctp,tp_dst=80", "sctp,nw_frag=first,tp_dst=5"),
+        ("tcp", Field::TcpDst, 40_000, "tcp,tp_dst=0x8000/0x8000", "tcp,nw_frag=later"),
+    ];
+    for (kind, field, port, matched, fragment) in sets {
+        let frames = [frame(&format!("{kind},tp_dst=5")), frame(fragment)];
+        for order in [[0, 0, 1, 0], [1, 1, 0, 1]] {
+            let ports = [FlowCachePolicy::Off, FlowCachePolicy::Always].map(|policy| {
+                let mut bridge = bridge(policy);
+                let changed = Instructions {
+                    apply_actions: Some([set(field, port)].into()),
+                    ..Instructions::goto(TableId(1))
+                };
+                bridge.add(0, 1, kind, changed);
+                bridge.add(1, 1, matched, Instructions::apply([out(2)]));
+                bridge.add(1, 0, "", Instructions::apply([out(3)]));
+                order.map(|at| crate::harness::ports(&bridge.one(1, &frames[at])))
+            });
+            assert_eq!(ports[0], ports[1], "{kind}, {order:?}");
+            assert_eq!(ports[0], order.map(|at| vec![2 + at as u32]), "{kind}, {order:?}");
         }
     }
 }
