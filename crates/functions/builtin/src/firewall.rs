@@ -3,10 +3,12 @@
 //! Rules decide about the first packet of a connection. Packets of a connection that was allowed pass in both directions. A
 //! TCP connection starts with SYN and without ACK. ICMP errors pass if they refer to a known connection. ARP and IPv6
 //! neighbour discovery pass. The setting `non_ip` decides about other packets that are not IP, and `fragments` about later
-//! fragments, which have no ports.
+//! fragments, which have no ports. A first fragment that ends before the ports or TCP flags is dropped, since no rule can
+//! judge it (RFC 1858; RFC 7112 for IPv6).
 
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
 use millrace_types::{Duration, Time};
+use millrace_wire::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers};
 
 use crate::rules::{Decision, Rule};
 use millrace_nf::flow::{FlowId, FlowPacket, flag};
@@ -143,6 +145,9 @@ impl Firewall {
                 Decision::Deny => count::FRAGMENTS,
             };
         }
+        if seen.layers.fragment() == Fragment::First && ends_before_ports(&seen.layers) {
+            return count::FRAGMENTS;
+        }
         if let Some(cause) = seen.cause(packet) {
             let known = self.connections.get(&cause.canonical().0, now).is_some();
             return if known { count::KNOWN } else { count::INVALID };
@@ -195,9 +200,23 @@ fn next_state(state: State, flags: u8, is_reversed: bool) -> State {
     }
 }
 
+/// Returns true if the header with the ports, or an extension header before it, is not whole in the packet.
+fn ends_before_ports(layers: &Layers) -> bool {
+    let proto = layers.ip_proto();
+    let has_header = matches!(
+        proto,
+        IpProto::TCP | IpProto::UDP | IpProto::SCTP | IpProto::ICMPV4 | IpProto::ICMPV6
+    );
+    let is_extension = layers.l3() == L3::Ipv6
+        && matches!(
+            proto,
+            IpProto::HOP_BY_HOP | IpProto::ROUTING | IpProto::FRAGMENT | IpProto::AH | IpProto::DEST_OPTIONS
+        );
+    layers.l4() == L4::None && (has_header || is_extension)
+}
+
 fn is_arp(head: &[u8]) -> bool {
-    millrace_wire::Layers::parse_head(head, head.len(), millrace_wire::Depth::L2).ether_type()
-        == millrace_wire::EtherType::ARP
+    Layers::parse_head(head, head.len(), Depth::L2).ether_type() == EtherType::ARP
 }
 
 impl Function for Firewall {
@@ -402,6 +421,29 @@ mod tests {
             !testbed.passes(&ethernet().ipv6(a, b).icmpv6(128, 0).build(), 0),
             "echo needs a rule"
         );
+    }
+
+    #[test]
+    fn a_first_fragment_that_ends_before_the_ports_is_dropped() {
+        let mut testbed = TestBed::new(&["default=allow", "rule=deny tcp port 22", "fragments=allow"]);
+        let fragment = |len: usize| {
+            let mut frame = segment((CLIENT, 4000), (SERVER, 22), SYN);
+            frame.truncate(14 + 20 + len);
+            // The total length, and "more fragments".
+            frame[16..18].copy_from_slice(&(20 + len as u16).to_be_bytes());
+            frame[20] |= 0x20;
+            frame[24..26].fill(0);
+            let sum = millrace_wire::checksum::internet(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            frame
+        };
+        assert!(!testbed.passes(&fragment(8), 0) && !testbed.passes(&fragment(16), 0));
+        assert_eq!((testbed.counter("fragments"), testbed.counter("denied")), (2, 0));
+        assert!(!testbed.passes(&fragment(20), 0), "the rule sees the ports");
+        assert_eq!(testbed.counter("denied"), 1);
+        let mut other = fragment(20);
+        other[36..38].copy_from_slice(&80_u16.to_be_bytes());
+        assert!(testbed.passes(&other, 0));
     }
 
     #[test]

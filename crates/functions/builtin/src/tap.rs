@@ -46,7 +46,6 @@ struct Tap {
     outbox: Outbox,
     snap: usize,
     zero_unix_millis: u64,
-    has_begun: bool,
     counters: Counters,
 }
 
@@ -62,7 +61,6 @@ impl Tap {
             outbox: setup.outbox.clone(),
             snap: setup.settings.within("snap", 16_384, 14..=16_384)?,
             zero_unix_millis: setup.zero_unix_millis,
-            has_begun: false,
             counters: setup.counters.clone(),
         })
     }
@@ -127,9 +125,8 @@ impl Function for Tap {
         let mut done = 0;
         while done < burst.len() {
             let sent = self.outbox.send(|out| {
-                if !self.has_begun {
-                    prologue(out);
-                }
+                // Any message may be the first of a file: the target is opened late, or rotated.
+                prologue(out);
                 while let Some(packet) = burst.get(done) {
                     let kept = packet.head().len().min(self.snap);
                     // A message must not grow beyond its capacity, which would allocate.
@@ -144,7 +141,6 @@ impl Function for Tap {
             if !sent {
                 break;
             }
-            self.has_begun = true;
         }
         const { assert!(PROLOGUE + 16_384 + OVERHEAD <= MESSAGE_SIZE) };
         self.counters.add(0, done as u64);
@@ -195,6 +191,29 @@ mod tests {
             [(61, 61, 0, time), (100, 121, 1, time), (100, 181, 2, time)]
         );
         assert_eq!(setup.counters.value("copied"), Some(3));
+    }
+
+    #[test]
+    fn each_message_is_a_whole_file() {
+        let settings = Settings::parse(["export=file:/dev/null"]).unwrap();
+        let setup = KIND.setup(&settings, 0, 0);
+        let mut function = KIND.make_function(&setup).unwrap();
+        let mut frame = Frame::new(&[7; 100]);
+        for _ in 0..2 {
+            function.process(&Context::default(), &mut [&mut frame], &mut [Verdict::Next]);
+        }
+        // The first message is lost, as if its target had not been there.
+        let mut messages = Vec::new();
+        while setup.outbox.receive(|message| messages.push(message.to_vec())) {}
+        assert_eq!(messages.len(), 2);
+        let mut reader = PcapNgReader::new(&messages[1][..]).unwrap();
+        let blocks: Vec<_> =
+            std::iter::from_fn(|| reader.next_block().map(|block| block.unwrap().into_owned())).collect();
+        assert!(
+            blocks
+                .iter()
+                .any(|block| matches!(block, Block::EnhancedPacket(packet) if packet.data[..] == [7; 100]))
+        );
     }
 
     #[test]

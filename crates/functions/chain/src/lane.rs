@@ -11,6 +11,7 @@ use millrace_datapath::spread::ring::Receiver;
 use millrace_flow::classify::BURST;
 use millrace_nf::shm::BurstKind;
 use millrace_nf::{Context, Direction, SharedValue, Verdict, reason_of};
+use millrace_pipeline::DropReason;
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
@@ -264,12 +265,13 @@ impl<P: Packet> Lane<P> {
                 return;
             }
             let sent = self.effects.sent.remove(0);
-            if sent.at >= self.hops.len() {
-                // The hop has been removed since: the packet has no place in the chain.
-                continue;
-            }
             let burst = &mut *self.burst;
             burst.push(sent.packet);
+            let Some(at) = self.hops.iter().position(|hop| hop.id == sent.hop) else {
+                // The hop has been removed since: the packet has no place in the chain.
+                outlet.discard(DropReason::HopDown, burst);
+                continue;
+            };
             let mut traversal = Traversal {
                 hops: &mut self.hops,
                 groups: &mut self.groups,
@@ -280,7 +282,7 @@ impl<P: Packet> Lane<P> {
                 effects: &mut self.effects,
                 accepts_sent: false,
             };
-            traversal.resume(burst, &[Verdict::Next], sent.at);
+            traversal.resume(burst, &[Verdict::Next], at);
             P::discard(burst);
         }
     }

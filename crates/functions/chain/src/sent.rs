@@ -10,8 +10,8 @@ const SENT_IN_LANE_MAX: usize = 8 * SENT_MAX;
 pub(crate) struct SentPacket<P> {
     pub(crate) packet: P,
     pub(crate) direction: Direction,
-    /// The index of the sender's hop.
-    pub(crate) at: usize,
+    /// The number of the sender's hop, whose index an edit of the chain may change.
+    pub(crate) hop: u32,
 }
 
 /// The effects of the functions that a burst traverses. Its memory is allocated with the lane.

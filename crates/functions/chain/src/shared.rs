@@ -8,13 +8,11 @@
 //!                       └─▶ the old value stays ───┘ └─ reload, changed settings, changed files ─▶ Compiling
 //! ```
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::time::SystemTime;
 
-use millrace_nf::{Compiled, Settings, SharedKind, SharedValue, Source, SourceFile, SourceHead};
+use millrace_nf::{Compiled, InputFile, Settings, SharedKind, SharedValue, Source, SourceFile, SourceHead};
 use millrace_types::{Duration, Time};
 
 /// The time that exporters have to take a value before functions get it all the same.
@@ -37,17 +35,10 @@ pub struct SharedStatus {
     pub compilations: u64,
 }
 
-/// Size and time of modification of a file; `None` if it cannot be read.
-type Stamp = Option<(u64, SystemTime)>;
-
-fn stamp(path: &PathBuf) -> Stamp {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.len(), metadata.modified().ok()?))
-}
-
-/// The result of a compilation, and the files that it depends on.
+/// The result of a compilation.
 struct Outcome {
-    files: Vec<(PathBuf, Stamp)>,
+    /// The files that it depends on; `None` if they could not be read.
+    files: Option<Vec<InputFile>>,
     compiled: Result<Compiled, String>,
     /// The head of the source, which processes do not see yet.
     staged: Option<SourceHead>,
@@ -56,7 +47,7 @@ struct Outcome {
 impl Outcome {
     fn failed(reason: String) -> Outcome {
         Outcome {
-            files: Vec::new(),
+            files: None,
             compiled: Err(reason),
             staged: None,
         }
@@ -81,7 +72,9 @@ pub(crate) struct HopValue {
     staged: Option<SourceHead>,
     /// The number of the source that processes see.
     generation: u64,
-    files: Vec<(PathBuf, Stamp)>,
+    files: Vec<InputFile>,
+    /// The files could not be read the last time.
+    is_unread: bool,
     compiling: Option<Receiver<Outcome>>,
     /// A compilation was asked for while another one ran.
     is_outdated: bool,
@@ -107,6 +100,7 @@ impl HopValue {
             staged: None,
             generation: 0,
             files: Vec::new(),
+            is_unread: false,
             compiling: None,
             is_outdated: false,
             next_look: Time::ZERO,
@@ -158,9 +152,10 @@ impl HopValue {
         }
     }
 
-    /// Compiles the value again, if one of its files has changed.
+    /// Compiles the value again, if one of its files has changed, or if they could not be read.
     pub(crate) fn reload_changed(&mut self) {
-        if self.compiling.is_none() && self.files.iter().any(|(path, known)| stamp(path) != *known) {
+        let has_changed = || self.files.iter().any(InputFile::has_changed);
+        if self.compiling.is_none() && (self.is_unread || has_changed()) {
             self.reload();
         }
     }
@@ -225,8 +220,9 @@ impl HopValue {
         };
         self.compiling = None;
         self.next_look = now + RETRY;
-        if !outcome.files.is_empty() {
-            self.files = outcome.files;
+        self.is_unread = outcome.files.is_none();
+        if let Some(files) = outcome.files {
+            self.files = files;
         }
         let is_outdated = core::mem::take(&mut self.is_outdated);
         let is_new = match outcome.compiled {
@@ -266,11 +262,6 @@ fn compile(
         Ok(source) => source,
         Err(reason) => return Outcome::failed(reason),
     };
-    // A file that changes from here on is read again by the next comparison.
-    let files = files
-        .into_iter()
-        .map(|path| (path.clone(), stamp(&path)))
-        .collect();
     let mut compiled = (kind.compile)(&bytes, previous);
     let mut staged = None;
     if let (Ok(_), Some(source)) = (&compiled, source) {
@@ -280,7 +271,7 @@ fn compile(
         }
     }
     Outcome {
-        files,
+        files: Some(files),
         compiled,
         staged,
     }

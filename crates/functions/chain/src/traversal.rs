@@ -256,6 +256,7 @@ impl<P: Packet> Traversal<'_, P> {
     #[cold]
     fn carry_out(&mut self, at: usize, instance: usize, burst: &Burst<P>, called: Packets) {
         let BurstEffects { of_call, sent } = &mut *self.effects;
+        let hop = self.hops[at].id;
         let instance = &mut self.hops[at].instances[instance];
         let (mut accepted, mut refused) = (0, of_call.refused());
         for (direction, bytes) in of_call.sent() {
@@ -270,7 +271,7 @@ impl<P: Packet> Traversal<'_, P> {
                     sent.push(SentPacket {
                         packet,
                         direction,
-                        at,
+                        hop,
                     });
                 }
                 None => refused += 1,

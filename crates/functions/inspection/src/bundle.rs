@@ -11,10 +11,10 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use millrace_ips_rules::{Syntax, limits};
-use millrace_nf::{Settings, Source};
+use millrace_nf::{InputFile, Settings, Source};
 
 /// Limit of the bytes of all files.
 const SIZE_MAX: usize = 512 << 20;
@@ -66,7 +66,7 @@ pub(crate) fn variables(settings: &Settings) -> Result<Vec<(String, String)>, St
 
 impl Bundle {
     /// Adds a file and those that it includes.
-    fn add(&mut self, path: &Path, depth: usize, read: &mut Vec<PathBuf>) -> Result<(), String> {
+    fn add(&mut self, path: &Path, depth: usize, read: &mut Vec<InputFile>) -> Result<(), String> {
         let name = path.display().to_string();
         if depth > limits::INCLUDE_DEPTH {
             return Err(format!(
@@ -80,7 +80,7 @@ impl Bundle {
                 limits::FILES
             ));
         }
-        read.push(path.to_owned());
+        read.push(InputFile::before_open(path));
         let mut text = Vec::new();
         File::open(path)
             // A file without end is refused by its size.
@@ -186,7 +186,8 @@ mod tests {
         let rules = format!("rules={}", path("a.rules").display());
         let settings = Settings::parse([rules.as_str(), "home_net=10.0.0.0/8", "variable=$X=any"]).unwrap();
         let source = read(&settings).unwrap();
-        assert_eq!(source.files, [path("a.rules"), path("b.rules")]);
+        let paths: Vec<_> = source.files.iter().map(InputFile::path).collect();
+        assert_eq!(paths, [path("a.rules"), path("b.rules")]);
         let bundle = Bundle::parse(&source.bytes).unwrap();
         assert_eq!(bundle.files.len(), 2);
         let variables: Vec<_> = bundle.variables.iter().map(|(name, _)| name.as_str()).collect();

@@ -56,7 +56,7 @@ pub use outbox::Outbox;
 pub use rounds::{Round, Rounds};
 pub use settings::{SettingError, Settings};
 pub use shared::{
-    Compiled, Formatter, FormatterConstructor, NewValue, SharedKind, SharedValue, Source, Values,
+    Compiled, Formatter, FormatterConstructor, InputFile, NewValue, SharedKind, SharedValue, Source, Values,
 };
 pub use slot::{BURST, Slot};
 #[cfg(unix)]

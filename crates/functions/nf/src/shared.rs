@@ -11,8 +11,9 @@
 
 use core::any::Any;
 use core::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::settings::Settings;
 
@@ -44,13 +45,46 @@ impl fmt::Debug for SharedValue {
     }
 }
 
+/// A file of a source, as it was before it was opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InputFile {
+    path: PathBuf,
+    /// Size and time of modification; `None` if the file could not be found.
+    state: Option<(u64, SystemTime)>,
+}
+
+impl InputFile {
+    /// Returns a file that is about to be opened. A change while it is read is then seen by the next comparison.
+    pub fn before_open(path: &Path) -> InputFile {
+        InputFile {
+            path: path.to_owned(),
+            state: InputFile::state(path),
+        }
+    }
+
+    /// Returns the path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns true if the file is not as it was.
+    pub fn has_changed(&self) -> bool {
+        InputFile::state(&self.path) != self.state
+    }
+
+    fn state(path: &Path) -> Option<(u64, SystemTime)> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.len(), metadata.modified().ok()?))
+    }
+}
+
 /// The input of a compilation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
     /// All that the compilation needs: the contents of files, and the settings.
     pub bytes: Vec<u8>,
     /// The files, whose change asks for another compilation.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<InputFile>,
 }
 
 /// A compiled value.

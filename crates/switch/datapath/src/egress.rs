@@ -34,7 +34,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
         let expects_gso = self.tx.expects_gso;
         let captures = self.tx.captures.shared();
         let Some(tx) = self.tx.find(port) else { return };
-        if let Some(captures) = captures {
+        if let Some(captures) = captures.filter(|_| !tx.is_of_other_worker()) {
             for packet in burst.iter() {
                 self.events.tap(&captures, port, Direction::Tx, self.now, packet);
             }
@@ -109,7 +109,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
             return Some(DropReason::NoSuchPort);
         };
-        if let Some(captures) = captures {
+        if let Some(captures) = captures.filter(|_| !tx.is_of_other_worker()) {
             self.events.tap(&captures, port, Direction::Tx, self.now, &packet);
         }
         match &mut tx.path {

@@ -72,6 +72,12 @@ impl<P: Packet + 'static> TxPort<P> {
 }
 
 impl<P: Packet> TxPort<P> {
+    /// Returns true if another worker sends for this one.
+    #[inline]
+    pub(crate) fn is_of_other_worker(&self) -> bool {
+        matches!(self.path, TxPath::Worker(_))
+    }
+
     /// Sends the buffered packets, as far as the device takes them. The rest stays for the next round.
     #[inline]
     pub(crate) fn flush(&mut self) {

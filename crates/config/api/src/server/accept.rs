@@ -11,6 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinSet;
@@ -49,12 +50,22 @@ impl Listener for Tcp {
         let (stream, address) = self.0.accept().await?;
         // Small responses are sent at once (TCP_NODELAY), not held back until more data follows.
         let _ = stream.set_nodelay(true);
+        let _ = keep_alive(&stream);
         let stream = match &self.1 {
             None => Stream::Tcp(stream),
             Some(tls) => Stream::Tls(stream, tls.clone()),
         };
         Ok((stream, Peer::Address(address.ip().to_canonical())))
     }
+}
+
+/// Ends a connection whose peer has vanished within a minute, also if nothing is written to it, such as a capture that selects no
+/// packet.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(30))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
 impl Listener for socket::Listener {
@@ -202,5 +213,25 @@ async fn serve_http<S>(
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_vanished_peer_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (Stream::Tcp(stream), _) = Tcp(listener, None).accept().await.unwrap() else {
+            panic!("expected TCP without TLS");
+        };
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), Duration::from_secs(30));
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), Duration::from_secs(10));
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), 3);
     }
 }

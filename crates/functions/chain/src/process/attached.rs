@@ -219,10 +219,10 @@ impl Waiting {
         };
         let len = attached.len();
         let reason = match wanted.map(|wanted| attached.get(wanted as usize).copied()) {
-            Some(None) => Some(format!(
-                "the hop has {len} instances: expected one from 0 to {}",
-                len - 1
-            )),
+            Some(None) => Some(match len.checked_sub(1) {
+                Some(last) => format!("the hop has {len} instances: expected one from 0 to {last}"),
+                None => "the hop has no instances while it is drained: expected a hop that works".to_owned(),
+            }),
             Some(Some(Some(pid))) => Some(format!("process {pid} is attached as this instance")),
             None if attached.iter().all(Option::is_some) => {
                 Some(format!("all {len} instances of the hop are attached"))

@@ -60,6 +60,22 @@ fn a_function_works_without_a_value_until_the_first_one_is_compiled() {
 }
 
 #[test]
+fn files_that_were_not_there_are_read_when_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("number");
+    let (mut testbed, one, two) = TestBed::new(1, 1, vec![hop(&path, &[])]);
+    testbed.wait("the failure is known", |testbed| {
+        testbed.chain.tick(testbed.bridge.now());
+        !testbed.chain.stats().hops[0].failure.is_empty()
+    });
+    std::fs::write(&path, "5").unwrap();
+    // Nobody asks for a reload.
+    wait_for(&mut testbed, 1);
+    assert!(one.send(&frame(0, 1)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [5]);
+}
+
+#[test]
 fn a_value_that_cannot_be_compiled_leaves_the_old_one_and_its_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("number");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::schedule::{PortPlan, QueuePlan};
-use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
+use millrace_datapath::{Bridge, BridgeSetup, CaptureFilter, Datapath, Direction, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_pipeline::{
     ColorAction, Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Marks, Op, PolicerPlan,
@@ -296,4 +296,39 @@ fn a_packet_out_waits_in_the_queue_that_it_asks_for() {
         .collect();
     assert_eq!(counts, [0, 1]);
     assert_eq!(two.receive().map(|frame| frame.len()), None);
+}
+
+#[test]
+fn a_capture_has_a_sent_packet_once_whichever_worker_brings_it() {
+    let mut testbed = TestBed::new(2);
+    let (one, two, three) = (testbed.port(1), testbed.port(2), testbed.port(3));
+    testbed.output(1, 1, 3);
+    testbed.output(2, 1, 3);
+    testbed.bridge.set_captures([(0, CaptureFilter::default())]);
+    for round in 0..2 {
+        if round == 1 {
+            let plan = PortPlan {
+                queues: vec![QueuePlan::new(QueueId(1))],
+                ..PortPlan::default()
+            };
+            assert!(testbed.bridge.schedule(port(3), &plan));
+        }
+        for peer in [&one, &two] {
+            assert!(peer.send(&frame(1, round)));
+            assert!(three.receive_within(BOUND).is_some());
+        }
+        // A packet is recorded before it leaves.
+        let captured: Vec<_> = std::iter::from_fn(|| testbed.bridge.next_captured()).collect();
+        let count = |direction| {
+            captured
+                .iter()
+                .filter(|packet| packet.direction == direction)
+                .count()
+        };
+        assert_eq!(
+            (count(Direction::Rx), count(Direction::Tx)),
+            (2, 2),
+            "round {round}"
+        );
+    }
 }

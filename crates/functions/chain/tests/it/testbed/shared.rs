@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_nf::{
-    Buffer, Compiled, Context, Formatter, Function, Kind, Outbox, Settings, SharedKind, SharedValue, Source,
-    Verdict,
+    Buffer, Compiled, Context, Formatter, Function, InputFile, Kind, Outbox, Settings, SharedKind,
+    SharedValue, Source, Verdict,
 };
 
 use super::MARKS;
@@ -55,10 +55,11 @@ impl Formatter for Sentences {
 fn read(settings: &Settings) -> Result<Source, String> {
     let path = settings.one("file").map_err(|error| error.to_string())?;
     let path = Path::new(path.unwrap_or_default());
+    let file = InputFile::before_open(path);
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(Source {
         bytes,
-        files: vec![path.to_owned()],
+        files: vec![file],
     })
 }
 
