@@ -73,6 +73,11 @@ impl Bits {
         }
     }
 
+    fn has(&self, number: u32) -> bool {
+        let word = self.0.get(number as usize / 64);
+        word.is_some_and(|word| word & (1 << (number % 64)) != 0)
+    }
+
     /// Returns the lowest number from `first` that is not in the set.
     fn first_free(&self, first: u32) -> u64 {
         let begin = first as usize / 64;
@@ -110,15 +115,31 @@ pub fn lowest_free(
     released: &BTreeMap<u32, Released>,
     now: Timestamp,
 ) -> Option<u32> {
+    u32::try_from(busy(taken, released, now).first_free(first))
+        .ok()
+        .filter(|free| *free <= last)
+}
+
+/// Returns the number of numbers from `first` to `last` that are neither taken nor resting.
+pub fn free(
+    (first, last): (u32, u32),
+    taken: &Taken,
+    released: &BTreeMap<u32, Released>,
+    now: Timestamp,
+) -> usize {
+    let busy = busy(taken, released, now);
+    (first..=last).filter(|number| !busy.has(*number)).count()
+}
+
+/// Returns the numbers that are taken or rest.
+fn busy(taken: &Taken, released: &BTreeMap<u32, Released>, now: Timestamp) -> Bits {
     let mut busy = taken.bits.clone();
     for (number, rest) in released {
         if rests(*rest, now) {
             busy.set(*number, true);
         }
     }
-    u32::try_from(busy.first_free(first))
-        .ok()
-        .filter(|free| *free <= last)
+    busy
 }
 
 /// Returns true if a number that was given back cannot be used yet.
@@ -148,6 +169,8 @@ mod tests {
         assert_eq!(lowest_free((1, 9), &taken([3]), &released, NOW), Some(4));
         assert_eq!(lowest_free((1, 9), &taken([3]), &released, free_from), Some(2));
         assert_eq!(lowest_free((1, 3), &taken([3]), &released, NOW), None);
+        assert_eq!(free((1, 200), &taken([3]), &released, NOW), 197);
+        assert_eq!(free((2, 3), &taken([3]), &released, free_from), 1);
     }
 
     #[test]

@@ -168,6 +168,9 @@ reasons! {
     move_between_accounts(connection, account) =
         "{connection} belongs to {account}: an end moves between connections of its account";
     no_route_over_trunks(one, two) = "no trunk joins {one} and {two}, and no path over other switches: expected a trunk";
+    s_tags_full(first, last, reserve) =
+        "no S-tag from {first} to {last} is free for a service over trunks, beside {reserve} for circuits that take \
+         another path: wait a minute for numbers that rest, or delete services";
     no_trunk(one, two) = "no trunk joins {one} and {two}: expected a trunk between the switches of all ends";
     trunk_full(trunk, from, to, max, taken, rate, free) =
         "trunk \"{trunk}\" from {from} to {to} admits contracts of {max} Mbit/s, other circuits have {taken}: {rate} \

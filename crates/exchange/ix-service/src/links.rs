@@ -218,6 +218,16 @@ impl Core {
         }
     }
 
+    /// Gives another path to circuits for which no wire id was free when their path broke or was drained.
+    pub(crate) fn reroute_rest(&mut self, now: Now) {
+        let mut unusable = self.trunks_down();
+        let drained = self.exchange.trunks.iter().filter(|(_, trunk)| trunk.drained);
+        unusable.extend(drained.map(|(id, _)| *id));
+        if self.broken_pairs(&unusable).next().is_some() {
+            self.reroute(self.trunks_down(), now);
+        }
+    }
+
     /// Gives circuits whose path has no trunk any more another path, as one change.
     fn reroute(&mut self, trunks: Vec<TrunkId>, now: Now) {
         let operation = Operation::ReportTrunksDown { trunks };

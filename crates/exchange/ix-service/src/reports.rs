@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use millrace_ix_model::state::CommercialState;
-use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, ServiceId, Timestamp};
+use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, PoolKind, ServiceId, Timestamp};
 use millrace_ix_store::{StoreError, Transaction};
 
 use crate::core::{Core, Now};
@@ -154,11 +154,17 @@ impl Core {
         self.probe_trunks(now);
         let actor = Actor::system();
         let rest = self.exchange.draft(&actor, now.timestamp(), Operation::Expire);
-        if rest.is_ok_and(|changes| !changes.objects.is_empty() || !changes.released.is_empty()) {
+        let Ok(rest) = rest.map(|changes| (changes.objects, changes.released)) else {
+            return;
+        };
+        if rest != Default::default() {
             let done = self.execute(Script::Expire, &actor, &OrderOptions::default(), now);
             if let Err(error) = done {
                 tracing::debug!(%error, "what is over is removed later");
             }
+        }
+        if rest.1.iter().any(|(kind, ..)| *kind == PoolKind::WireId) {
+            self.reroute_rest(now);
         }
     }
 }

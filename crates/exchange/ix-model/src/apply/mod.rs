@@ -203,6 +203,11 @@ impl Order<'_> {
         })
     }
 
+    /// Returns the number of free numbers of a pool.
+    fn free_numbers(&self, kind: PoolKind, range: (u32, u32)) -> usize {
+        allocate::free(range, &self.draft.taken(kind), &self.draft.released(kind), self.now)
+    }
+
     /// Notes that a number is no longer used; it rests until the engine has seen that no switch has it.
     fn release(&mut self, kind: PoolKind, number: u32) {
         self.draft.set_released(kind, number, Some(Released::InSwitches));

@@ -12,6 +12,9 @@ use crate::service::{PoolKind, Service, ServiceKind};
 
 /// The VIDs that wire ids on S-tags may have.
 const S_TAG_WIRE_IDS: (u32, u32) = (2, 4094);
+/// The number of wire ids on S-tags that are kept for circuits whose path is broken or drained: such a circuit has its old wire
+/// id until the new path is in place.
+const S_TAG_RESERVE: usize = 128;
 /// The wire ids of services that use VXLAN only. They begin above those of S-tags, which are few.
 const VXLAN_WIRE_IDS: (u32, u32) = (4096, WireId::MAX);
 
@@ -156,38 +159,52 @@ impl Order<'_> {
         } else {
             None
         };
-        self.set_path(id, service, &switches, via.unwrap_or_default())
+        self.set_path(id, service, &switches, via.unwrap_or_default(), S_TAG_RESERVE)
     }
 
-    /// Gives a service the next generation of its path, under a new wire id.
+    /// Gives a service the next generation of its path, under a new wire id. At least `reserve` wire ids on S-tags stay free. A
+    /// refusal changes nothing.
     fn set_path(
         &mut self,
         id: ServiceId,
         mut service: Service,
         switches: &BTreeSet<SwitchId>,
         via: Vec<SwitchId>,
+        reserve: usize,
     ) -> Outcome {
         service.via = via;
-        if let Some(wire_id) = service.wire_id.take() {
-            self.release(PoolKind::WireId, wire_id.raw());
-        }
-        if switches.len() > 1 {
-            let range = if self.trunk_kinds(&service, switches).contains(&TrunkKind::STag) {
-                S_TAG_WIRE_IDS
-            } else {
-                VXLAN_WIRE_IDS
-            };
+        let new = if switches.len() > 1 {
             // The old wire id of this service counts as taken: its object in the draft still has it.
-            let number = self.allocate(PoolKind::WireId, range)?;
-            service.wire_id = Some(WireId::new(number).map_err(out_of_range)?);
+            let number = self.new_wire_id(&self.trunk_kinds(&service, switches), reserve)?;
+            Some(WireId::new(number).map_err(out_of_range)?)
+        } else {
+            None
+        };
+        if let Some(wire_id) = core::mem::replace(&mut service.wire_id, new) {
+            self.release(PoolKind::WireId, wire_id.raw());
         }
         service.generation = service.generation.wrapping_add(1);
         self.draft.put(id, service);
         Ok(())
     }
 
-    /// Gives circuits whose path is broken or drained another path, if there is one. A path is broken or drained if each trunk
-    /// between two of its switches is in `down` or drained. All other circuits keep their path.
+    /// Returns a wire id for a path over trunks of these types, after which at least `reserve` ones on S-tags stay free.
+    fn new_wire_id(&self, kinds: &[TrunkKind], reserve: usize) -> Result<u32, Refusal> {
+        if !kinds.contains(&TrunkKind::STag) {
+            return self.allocate(PoolKind::WireId, VXLAN_WIRE_IDS);
+        }
+        if self.free_numbers(PoolKind::WireId, S_TAG_WIRE_IDS) <= reserve {
+            let (first, last) = S_TAG_WIRE_IDS;
+            return Err(Refusal::new(
+                RefusalCode::Exhausted,
+                reason::s_tags_full(first, last, reserve),
+            ));
+        }
+        self.allocate(PoolKind::WireId, S_TAG_WIRE_IDS)
+    }
+
+    /// Gives circuits whose path is broken or drained another path, if there is one with a free wire id. A path is broken or
+    /// drained if each trunk between two of its switches is in `down` or drained. All other circuits keep their path.
     pub(super) fn reroute(&mut self, down: &BTreeSet<TrunkId>) -> Outcome {
         let topology = self.topology();
         let is_good = |pair: &[SwitchId]| {
@@ -224,7 +241,10 @@ impl Order<'_> {
             }
         }
         for (id, service, switches, via) in moves {
-            self.set_path(id, service, &switches, via)?;
+            match self.set_path(id, service, &switches, via, 0) {
+                Err(refusal) if refusal.code == RefusalCode::Exhausted => {}
+                outcome => outcome?,
+            }
         }
         Ok(())
     }

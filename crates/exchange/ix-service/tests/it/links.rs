@@ -244,6 +244,45 @@ fn circuits_take_the_way_over_a_third_switch_when_their_trunk_is_down() {
     assert_eq!(world.commits(), commits);
 }
 
+#[test]
+fn a_circuit_that_kept_its_broken_path_takes_another_one_when_wire_ids_become_free() {
+    let mut world = World::new();
+    let (one, two) = world.ids();
+    let (service, _) = world.circuit("first", [(0, 10), (2, 10)]);
+    let (other, _) = world.circuit("other", [(1, 10), (3, 10)]);
+    let ports = json!([1, 2, 100, 101].map(|number| json!({"number": number, "speed_mbps": 10000})));
+    world.order(&[
+        json!({"operation": "set_ports", "switch": one, "ports": ports}),
+        json!({"operation": "set_ports", "switch": two, "ports": ports}),
+        json!({"operation": "create_site", "name": "Saitama"}),
+        json!({"operation": "create_switch", "name": "sai-1", "site": "st-0", "dpid": "0000000000000003", "ports": ports}),
+    ]);
+    let third = *world.core().exchange().switches.keys().last().unwrap();
+    world.connect(third);
+    world.run(Duration::from_secs(3));
+    world.list_ports();
+    world.report(one, 100, false, false);
+    for (name, from, to) in [("t2", one, 100), ("t3", two, 101)] {
+        world.order(&[json!({
+            "operation": "create_trunk", "name": name, "kind": "vxlan", "ends": [format!("{from}:101"), format!("{third}:{to}")],
+            "capacity_mbps": 10000, "mtu": 1700,
+        })]);
+    }
+    world.delete(other);
+    world.run(Duration::from_secs(3));
+    let via = |world: &mut World| world.core().exchange().services[&service].via.clone();
+    let expire = |world: &mut World| {
+        let now = world.now();
+        world.core().expire(now);
+        world.deliver();
+    };
+    expire(&mut world);
+    assert_eq!(via(&mut world), [], "the number of the other circuit rests");
+    world.run(Duration::from_secs(61));
+    expire(&mut world);
+    assert_eq!(via(&mut world), [third]);
+}
+
 /// Returns the cookie of the entry that gives the engine the probes that arrive at an end of a trunk.
 fn probe_cookie(trunk: TrunkId, side: u32) -> Cookie {
     CookieFields {

@@ -7,10 +7,16 @@ impl World {
         self.apply(&Actor::system(), operation).unwrap()
     }
 
-    fn trunk_between(&mut self, name: &str, ends: [PortId; 2], capacity_mbps: u32) -> TrunkId {
+    fn trunk_between(
+        &mut self,
+        name: &str,
+        kind: TrunkKind,
+        ends: [PortId; 2],
+        capacity_mbps: u32,
+    ) -> TrunkId {
         let trunk = Operation::CreateTrunk {
             name: name.to_owned(),
-            kind: TrunkKind::Vxlan,
+            kind,
             ends,
             cost: 10,
             capacity_mbps,
@@ -21,8 +27,8 @@ impl World {
         self.order(trunk).first().unwrap()
     }
 
-    /// Adds a third site that is joined with both others.
-    fn third_site(&mut self) -> (SwitchId, [TrunkId; 2]) {
+    /// Adds a third site that is joined with both others by trunks of a type.
+    fn third_site(&mut self, kind: TrunkKind) -> (SwitchId, [TrunkId; 2]) {
         let site = self
             .order(Operation::CreateSite {
                 name: "site 3".to_owned(),
@@ -40,8 +46,8 @@ impl World {
             .unwrap();
         let switches: Vec<SwitchId> = self.exchange.switches.keys().copied().collect();
         let trunks = [
-            self.trunk_between("west", [at(switches[0], 101), at(third, 100)], 1000),
-            self.trunk_between("south", [at(switches[1], 101), at(third, 101)], 1000),
+            self.trunk_between("west", kind, [at(switches[0], 101), at(third, 100)], 1000),
+            self.trunk_between("south", kind, [at(switches[1], 101), at(third, 101)], 1000),
         ];
         (third, trunks)
     }
@@ -65,6 +71,13 @@ impl World {
             )?;
         }
         Ok(service)
+    }
+
+    /// Makes all wire ids on S-tags but `free` ones rest.
+    fn fill_s_tags(&mut self, free: u32) {
+        let pool = self.exchange.pools.entry(PoolKind::WireId).or_default();
+        pool.released
+            .extend((2 + free..=4094).map(|number| (number, Released::InSwitches)));
     }
 
     fn via(&self, service: ServiceId) -> &[SwitchId] {
@@ -105,7 +118,7 @@ fn a_rate_that_exceeds_the_trunk_is_refused_with_both_numbers() {
 #[test]
 fn circuits_go_through_a_third_switch_where_no_trunk_joins_two() {
     let mut world = World::new();
-    let (third, [west, south]) = world.third_site();
+    let (third, [west, south]) = world.third_site(TrunkKind::Vxlan);
     let direct = world.own_circuit("direct", 100, Some(500)).unwrap();
     assert_eq!(world.via(direct), []);
     let before = world.exchange.services[&direct].clone();
@@ -138,7 +151,7 @@ fn circuits_go_through_a_third_switch_where_no_trunk_joins_two() {
 #[test]
 fn a_circuit_takes_the_way_that_has_room() {
     let mut world = World::new();
-    let (third, _) = world.third_site();
+    let (third, _) = world.third_site(TrunkKind::Vxlan);
     world.own_circuit("large", 100, Some(9500)).unwrap();
     let detour = world.own_circuit("detour", 101, Some(800)).unwrap();
     assert_eq!(world.via(detour), [third]);
@@ -163,9 +176,69 @@ fn the_last_trunk_of_a_way_cannot_be_deleted_under_a_circuit() {
     let refusal = world.refused(&bob, Operation::Approve { approval });
     assert!(refusal.message.contains("no trunk joins"), "{refusal}");
     // With another path, the circuit moves.
-    let (third, _) = world.third_site();
+    let (third, _) = world.third_site(TrunkKind::Vxlan);
     world.apply(&bob, Operation::Approve { approval }).unwrap();
     assert!(!world.exchange.trunks.contains_key(&trunk));
     let service = *world.exchange.services.keys().next().unwrap();
     assert_eq!(world.via(service), [third]);
+}
+
+#[test]
+fn a_circuit_for_which_no_wire_id_is_free_keeps_its_path_and_others_move() {
+    let mut world = World::new();
+    let (third, _) = world.third_site(TrunkKind::STag);
+    let circuits = [100, 101, 102].map(|vlan| world.own_circuit(&vlan.to_string(), vlan, None).unwrap());
+    world.fill_s_tags(2);
+    let before: Vec<Service> = circuits.map(|id| world.exchange.services[&id].clone()).into();
+    let trunks = vec![world.trunk];
+    world.order(Operation::ReportTrunksDown {
+        trunks: trunks.clone(),
+    });
+    assert_eq!(world.via(circuits[0]), [third]);
+    assert_eq!(world.via(circuits[1]), [third]);
+    let kept = circuits[2];
+    assert_eq!(
+        world.exchange.services[&kept], before[2],
+        "no wire id is free for the third"
+    );
+    let old = before[2].wire_id.unwrap().raw();
+    assert!(!world.exchange.pools[&PoolKind::WireId].released.contains_key(&old));
+    // It moves as soon as a number is free; a drain is done in the same way.
+    let pool = world.exchange.pools.get_mut(&PoolKind::WireId).unwrap();
+    pool.released.remove(&4094);
+    world.order(Operation::DrainTrunk {
+        trunk: trunks[0],
+        drained: true,
+    });
+    assert_eq!(world.via(kept), [third]);
+}
+
+#[test]
+fn new_services_leave_wire_ids_for_circuits_whose_path_breaks() {
+    let mut world = World::new();
+    let (third, _) = world.third_site(TrunkKind::STag);
+    let circuit = world.own_circuit("first", 100, None).unwrap();
+    world.fill_s_tags(128);
+    // A circuit to the third site goes over an S-tag trunk.
+    let account = world.members[0].account;
+    let connection = Operation::CreateConnection {
+        account,
+        name: "third".to_owned(),
+        kind: ConnectionKind::Standalone,
+        ports: vec![at(third, 1)],
+        external_ref: None,
+    };
+    let far: ConnectionId = world.order(connection).first().unwrap();
+    let actor = world.members[0].clone();
+    let service: ServiceId = world.apply(&actor, order_p2p("second", None)).unwrap().first().unwrap();
+    world
+        .apply(&actor, end(service, world.connections[0][0], tag(101)))
+        .unwrap();
+    let refusal = world.refused(&actor, end(service, far, tag(101)));
+    assert_eq!(refusal.code, RefusalCode::Exhausted);
+    assert!(refusal.message.contains("128 for circuits that take another path"), "{refusal}");
+    world.order(Operation::ReportTrunksDown {
+        trunks: vec![world.trunk],
+    });
+    assert_eq!(world.via(circuit), [third]);
 }
