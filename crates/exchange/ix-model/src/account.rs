@@ -41,6 +41,39 @@ pub struct Account {
     /// The reference of the orderer, unique among the accounts below one parent: the key by which IX-API clients retry.
     #[serde(default)]
     pub external_ref: Option<String>,
+    /// The largest numbers of objects, which the exchange's staff sets.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// The largest numbers of objects of an account and the accounts below it. They bound what members order, not what the exchange's
+/// staff orders.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Services that the accounts ordered.
+    pub services: u32,
+    /// Services that the accounts ordered and that trunks carry.
+    pub carried: u32,
+    /// Ends of the accounts.
+    pub ends: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            services: 500,
+            carried: 250,
+            ends: 2000,
+        }
+    }
+}
+
+impl Limits {
+    /// Returns true for the limits that nobody changed.
+    pub fn is_default(&self) -> bool {
+        *self == Limits::default()
+    }
 }
 
 /// A role of a user.

@@ -33,7 +33,7 @@ pub mod state;
 mod time;
 mod vlan;
 
-pub use account::{Account, AccountKind, Actor, Role, User};
+pub use account::{Account, AccountKind, Actor, Limits, Role, User};
 pub use approval::Approval;
 pub use exchange::{Applied, ChangeSet, Draft, Exchange, Key, Object, ObjectId};
 pub use fabric::{PortId, PortIdParseError, Site, Switch, SwitchPort, TRUNK_MTU_MIN, Trunk, TrunkKind};

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use millrace_types::{Dpid, Mac};
 use serde::{Deserialize, Serialize};
 
-use crate::account::{AccountKind, Role};
+use crate::account::{AccountKind, Limits, Role};
 use crate::exchange::ObjectId;
 use crate::fabric::{PortId, SwitchPort, TrunkKind};
 use crate::filter::{FilterAction, FilterMatch, FilterOrigin, FilterState};
@@ -86,6 +86,9 @@ pub enum Operation {
         discoverable: Option<bool>,
         #[serde(default)]
         as_set: Option<String>,
+        /// The exchange's staff alone sets limits.
+        #[serde(default)]
+        limits: Option<Limits>,
     },
     /// Adds a user.
     CreateUser {

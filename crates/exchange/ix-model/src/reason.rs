@@ -153,6 +153,15 @@ reasons! {
     answered_already(service) = "{service} has its answer already: delete your end, or order another service";
     nobody_ordered_end(service) = "nobody ordered the end of {service}";
     service_ends(service) = "{service} is being removed: order another service";
+    services_full(account, max) =
+        "{account} and the accounts below it have {max} services, which is their limit: delete some, or ask the exchange's \
+         staff for a higher limit";
+    carried_full(account, max) =
+        "{account} and the accounts below it have {max} services over trunks, which is their limit: delete some, use \
+         connections at one switch, or ask the exchange's staff for a higher limit";
+    account_ends_full(account, max) =
+        "{account} and the accounts below it have {max} ends, which is their limit: delete some, or ask the exchange's \
+         staff for a higher limit";
     ends_full(service, max) = "{service} has {max} ends already: delete one before";
     refused_by_peer(service, reason) = "the other side refused {service}: {reason}";
     connection_of_neither(service, account, peer) =

@@ -234,6 +234,7 @@ async fn change(
             asns: None,
             discoverable: given.discoverable,
             as_set: None,
+            limits: None,
         };
         order(app, principal, conditions, vec![operation], &given).await?;
     }

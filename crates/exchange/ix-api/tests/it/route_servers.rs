@@ -228,6 +228,7 @@ async fn the_session_of_the_member_that_had_the_address_before_is_not_shown() {
         asns: Some([64_777].into()),
         discoverable: None,
         as_set: None,
+        limits: None,
     };
     exchange
         .apply(&Actor::system(), Timestamp::from_secs(1_795_480_000), change)

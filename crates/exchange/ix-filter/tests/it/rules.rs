@@ -115,6 +115,7 @@ fn a_registry_that_does_not_answer_suspends_no_filter_of_a_customers_prefix() {
         asns: None,
         discoverable: None,
         as_set: Some("AS-EXAMPLE".to_owned()),
+        limits: None,
     }]);
     let objects = RouteObjects {
         asns: [64_501, 64_510].into(),

@@ -195,6 +195,7 @@ impl Order<'_> {
         let service = self.object(new.service)?;
         let account = self.check_connection(new.connection)?;
         self.check_place(new.service, &service, account, new.by_key)?;
+        self.check_ends_limit(account)?;
         self.check_capacity(new.connection, new.capacity_mbps)?;
         self.check_end_asns(account, &new.asns)?;
         self.check_external_ref::<ConfigId>(new.external_ref.as_deref(), |config| {

@@ -5,6 +5,7 @@ mod ends;
 mod fabric;
 mod filters;
 mod lan;
+mod limits;
 mod paths;
 mod people;
 mod reports;
@@ -205,7 +206,12 @@ impl Order<'_> {
 
     /// Returns the number of free numbers of a pool.
     fn free_numbers(&self, kind: PoolKind, range: (u32, u32)) -> usize {
-        allocate::free(range, &self.draft.taken(kind), &self.draft.released(kind), self.now)
+        allocate::free(
+            range,
+            &self.draft.taken(kind),
+            &self.draft.released(kind),
+            self.now,
+        )
     }
 
     /// Notes that a number is no longer used; it rests until the engine has seen that no switch has it.

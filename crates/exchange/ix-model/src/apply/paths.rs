@@ -153,6 +153,9 @@ impl Order<'_> {
         if keeps && (switches.len() > 1) == service.wire_id.is_some() {
             return Ok(());
         }
+        if switches.len() > 1 && service.wire_id.is_none() {
+            self.check_carried_limit(service.account)?;
+        }
         let is_circuit = service.kind == ServiceKind::P2pVc && switches.len() == 2;
         let via = if is_circuit {
             self.select_via(id, &switches, &BTreeSet::new())

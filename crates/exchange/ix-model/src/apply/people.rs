@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Order, Outcome};
-use crate::account::{Account, AccountKind, Role, User};
+use crate::account::{Account, AccountKind, Limits, Role, User};
 use crate::id::{AccountId, ConfigId, UserId};
 use crate::operation::Operation;
 use crate::permission::{self, Relation};
@@ -54,6 +54,7 @@ impl Order<'_> {
                     discoverable,
                     as_set,
                     external_ref,
+                    limits: Limits::default(),
                 });
                 Ok(())
             }
@@ -63,6 +64,7 @@ impl Order<'_> {
                 asns,
                 discoverable,
                 as_set,
+                limits,
             } => {
                 self.draft.check(self.actor, operation_kind, id.into())?;
                 let mut account = self.object(id)?;
@@ -76,6 +78,14 @@ impl Order<'_> {
                 }
                 account.discoverable = discoverable.unwrap_or(account.discoverable);
                 account.as_set = as_set.or(account.as_set);
+                if let Some(limits) = limits {
+                    if !self.actor.is_operator() && !self.actor.is_system() {
+                        return Err(
+                            Refusal::new(RefusalCode::Forbidden, reason::staff_only()).field("limits")
+                        );
+                    }
+                    account.limits = limits;
+                }
                 self.draft.put(id, account);
                 Ok(())
             }

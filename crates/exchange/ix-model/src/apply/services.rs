@@ -37,6 +37,7 @@ impl Order<'_> {
                     service.external_ref.as_deref().filter(|_| of_account(service))
                 })?;
                 self.check_peer(kind, account, peer)?;
+                self.check_services_limit(account)?;
                 match (kind, policy) {
                     (ServiceKind::ExchangeLan, Some(policy)) => drop(self.object(policy)?),
                     (ServiceKind::ExchangeLan, None) => {

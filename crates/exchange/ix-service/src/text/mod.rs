@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{
-    AccountId, AccountKind, Config, ConfigId, ConnectionKind, EndRole, Exchange, LanPolicy, PortId, Prefix,
-    Service, ServiceId, ServiceKind, SwitchPort, TrunkKind, VlanConfig,
+    AccountId, AccountKind, Config, ConfigId, ConnectionKind, EndRole, Exchange, LanPolicy, Limits, PortId,
+    Prefix, Service, ServiceId, ServiceKind, SwitchPort, TrunkKind, VlanConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +103,8 @@ struct AccountText {
     as_set: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     external_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Limits::is_default")]
+    limits: Limits,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -226,6 +228,7 @@ pub fn document(exchange: &Exchange) -> Document {
                 asns: found.asns.clone(),
                 discoverable: found.discoverable,
                 as_set: found.as_set.clone(),
+                limits: found.limits,
                 external_ref: found.external_ref.clone(),
             })
             .collect(),

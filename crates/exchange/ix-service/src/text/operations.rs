@@ -231,6 +231,7 @@ fn people(
                 asns: Some(text.asns.clone()),
                 discoverable: Some(text.discoverable),
                 as_set: text.as_set.clone(),
+                limits: Some(text.limits),
             }),
             Some(_) => {}
         }
@@ -293,6 +294,7 @@ fn differs(found: &Account, text: &AccountText) -> bool {
     found.asns != text.asns
         || found.discoverable != text.discoverable
         || (text.as_set.is_some() && found.as_set != text.as_set)
+        || found.limits != text.limits
 }
 
 fn is_patched(found: &Connection, text: &ConnectionText, ports: &[PortId]) -> bool {

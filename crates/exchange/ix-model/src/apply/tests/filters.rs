@@ -85,6 +85,7 @@ fn a_filter_names_no_account_that_its_owner_does_not_know() {
         asns: None,
         discoverable: Some(false),
         as_set: None,
+        limits: None,
     };
     world.apply(&Actor::system(), hide).unwrap();
     let order = |peer| {

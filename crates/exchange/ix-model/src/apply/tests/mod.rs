@@ -3,6 +3,7 @@
 mod circuits;
 mod exchange;
 mod filters;
+mod limits;
 mod numbers;
 mod paths;
 

@@ -10,6 +10,7 @@ fn set_asns(world: &mut World, account: AccountId, asns: &[u32], discoverable: b
         asns: Some(asns.iter().copied().collect()),
         discoverable: Some(discoverable),
         as_set: None,
+        limits: None,
     };
     world.apply(&Actor::system(), operation).unwrap();
 }
@@ -87,6 +88,7 @@ fn an_account_takes_no_as_number_of_an_end_of_another_account() {
         asns: Some([64_500].into()),
         discoverable: None,
         as_set: None,
+        limits: None,
     };
     let other = world.members[1].account.unwrap();
     let system = Actor::system();

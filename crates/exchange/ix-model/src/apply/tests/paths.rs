@@ -202,7 +202,11 @@ fn a_circuit_for_which_no_wire_id_is_free_keeps_its_path_and_others_move() {
         "no wire id is free for the third"
     );
     let old = before[2].wire_id.unwrap().raw();
-    assert!(!world.exchange.pools[&PoolKind::WireId].released.contains_key(&old));
+    assert!(
+        !world.exchange.pools[&PoolKind::WireId]
+            .released
+            .contains_key(&old)
+    );
     // It moves as soon as a number is free; a drain is done in the same way.
     let pool = world.exchange.pools.get_mut(&PoolKind::WireId).unwrap();
     pool.released.remove(&4094);
@@ -230,13 +234,22 @@ fn new_services_leave_wire_ids_for_circuits_whose_path_breaks() {
     };
     let far: ConnectionId = world.order(connection).first().unwrap();
     let actor = world.members[0].clone();
-    let service: ServiceId = world.apply(&actor, order_p2p("second", None)).unwrap().first().unwrap();
+    let service: ServiceId = world
+        .apply(&actor, order_p2p("second", None))
+        .unwrap()
+        .first()
+        .unwrap();
     world
         .apply(&actor, end(service, world.connections[0][0], tag(101)))
         .unwrap();
     let refusal = world.refused(&actor, end(service, far, tag(101)));
     assert_eq!(refusal.code, RefusalCode::Exhausted);
-    assert!(refusal.message.contains("128 for circuits that take another path"), "{refusal}");
+    assert!(
+        refusal
+            .message
+            .contains("128 for circuits that take another path"),
+        "{refusal}"
+    );
     world.order(Operation::ReportTrunksDown {
         trunks: vec![world.trunk],
     });

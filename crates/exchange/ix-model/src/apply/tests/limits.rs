@@ -1,0 +1,163 @@
+//! Limits of the services and ends of an account.
+
+use super::*;
+
+fn set_limits(world: &mut World, account: AccountId, limits: Limits) -> Operation {
+    let operation = Operation::UpdateAccount {
+        account,
+        name: None,
+        asns: None,
+        discoverable: None,
+        as_set: None,
+        limits: Some(limits),
+    };
+    world.apply(&Actor::system(), operation.clone()).unwrap();
+    operation
+}
+
+#[test]
+fn an_account_has_at_most_its_limit_of_services_and_others_are_not_held_back() {
+    let mut world = World::new();
+    let (a, b, operator) = (
+        world.members[0].clone(),
+        world.members[1].clone(),
+        world.operators[0].clone(),
+    );
+    let account = a.account.unwrap();
+    let limits = Limits {
+        services: 2,
+        ..Limits::default()
+    };
+    let raise = set_limits(&mut world, account, limits);
+    for name in ["one", "two"] {
+        world.apply(&a, order_p2p(name, None)).unwrap();
+    }
+    let refusal = world.refused(&a, order_p2p("three", None));
+    assert_eq!(
+        (refusal.code, refusal.object),
+        (RefusalCode::Exhausted, Some(account.into()))
+    );
+    assert!(
+        refusal.message.contains("have 2 services, which is their limit"),
+        "{refusal}"
+    );
+    world.apply(&b, order_p2p("three", None)).unwrap();
+    // The staff orders beyond the limit, and it alone raises it.
+    let Operation::CreateService {
+        kind,
+        name,
+        peer,
+        policy,
+        networks,
+        external_ref,
+        ..
+    } = order_p2p("three", None)
+    else {
+        unreachable!()
+    };
+    let account = Some(account);
+    world
+        .apply(
+            &operator,
+            Operation::CreateService {
+                account,
+                kind,
+                name,
+                peer,
+                policy,
+                networks,
+                external_ref,
+            },
+        )
+        .unwrap();
+    let admin = Actor {
+        roles: [Role::MemberAdmin].into(),
+        ..a
+    };
+    assert_eq!(world.refused(&admin, raise).code, RefusalCode::Forbidden);
+}
+
+#[test]
+fn services_over_trunks_and_ends_have_limits_of_their_own() {
+    let mut world = World::new();
+    let a = world.members[0].clone();
+    let limits = Limits {
+        carried: 1,
+        ends: 5,
+        ..Limits::default()
+    };
+    set_limits(&mut world, a.account.unwrap(), limits);
+    let [near, far] = world.connections[0];
+    let mut order = |world: &mut World, name: &str, vlan: u16| -> ServiceId {
+        let service = world.apply(&a, order_p2p(name, None)).unwrap().first().unwrap();
+        world.apply(&a, end(service, near, tag(vlan))).unwrap();
+        service
+    };
+    let first = order(&mut world, "first", 100);
+    world.apply(&a, end(first, far, tag(100))).unwrap();
+    let second = order(&mut world, "second", 101);
+    let refusal = world.refused(&a, end(second, far, tag(101)));
+    assert!(
+        refusal.message.contains("have 1 services over trunks"),
+        "{refusal}"
+    );
+    // A service at one switch needs no trunk, and stays there.
+    world.apply(&a, end(second, near, tag(102))).unwrap();
+    let (moved, _) = world.exchange.ends(second).last().unwrap();
+    let to_trunk = Operation::MoveEnd {
+        config: moved,
+        connection: far,
+        vlan: tag(103),
+    };
+    assert_eq!(world.refused(&a, to_trunk).code, RefusalCode::Exhausted);
+    let third = order(&mut world, "third", 104);
+    let refusal = world.refused(&a, end(third, near, tag(105)));
+    assert!(refusal.message.contains("have 5 ends"), "{refusal}");
+}
+
+#[test]
+fn a_reseller_has_no_more_services_by_making_accounts() {
+    let mut world = World::new();
+    let reseller = account(&mut world.exchange, "reseller", AccountKind::Reseller, None);
+    let limits = Limits {
+        services: 1,
+        ..Limits::default()
+    };
+    set_limits(&mut world, reseller, limits);
+    let techs = ["one", "two"].map(|name| {
+        let child = account(&mut world.exchange, name, AccountKind::Member, Some(reseller));
+        actor(
+            &mut world.exchange,
+            child,
+            &format!("{name}-tech"),
+            &[Role::MemberTech],
+        )
+    });
+    world.apply(&techs[0], order_p2p("first", None)).unwrap();
+    let refusal = world.refused(&techs[1], order_p2p("second", None));
+    assert_eq!(
+        (refusal.code, refusal.object),
+        (RefusalCode::Exhausted, Some(reseller.into()))
+    );
+}
+
+#[test]
+fn an_exchange_above_a_limit_is_loaded_and_an_older_account_has_the_usual_limits() {
+    let mut world = World::new();
+    let a = world.members[0].clone();
+    let account = a.account.unwrap();
+    world.apply(&a, order_p2p("one", None)).unwrap();
+    let limits = Limits {
+        services: 0,
+        ..Limits::default()
+    };
+    set_limits(&mut world, account, limits);
+    let mut stored = serde_json::to_value(&world.exchange).unwrap();
+    let read: Exchange = serde_json::from_value(stored.clone()).unwrap();
+    assert_eq!(read, world.exchange);
+    for (_, account) in stored["accounts"].as_object_mut().unwrap() {
+        account.as_object_mut().unwrap().remove("limits");
+    }
+    let older: Exchange = serde_json::from_value(stored).unwrap();
+    assert!(older.accounts.values().all(|account| account.limits.is_default()));
+}
