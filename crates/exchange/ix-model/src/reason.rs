@@ -208,6 +208,7 @@ reasons! {
     shape_rate_min() = "expected at least 1 kbit/s; drop is an action of its own";
     filters_full(account, max) = "{account} has {max} filters: delete some, or use shorter prefixes";
     filter_entries_full(max) = "the account's filters need more than {max} entries: use prefixes and exact ports";
+    filter_ended(filter) = "{filter}: the filter has ended: order a new one";
     filter_validity() = "expected an end of validity in the future, at most 30 days away";
     ports_order(first, last) = "{first} is above {last}: expected first and last port";
     ports_protocol() = "ports need protocol 6 (TCP), 17 (UDP) or 132 (SCTP)";

@@ -117,6 +117,9 @@ impl Order<'_> {
                 self.draft.check(self.actor, kind, ObjectId::from(id))?;
                 self.check_validity(valid_until)?;
                 let mut filter = self.object(id)?;
+                if filter.state == FilterState::Expired && !self.actor.is_system() {
+                    return Err(Refusal::conflict(reason::filter_ended(id)).object(id));
+                }
                 filter.state = state.unwrap_or(filter.state);
                 filter.rank = rank.unwrap_or(filter.rank);
                 filter.valid_until = valid_until.or(filter.valid_until);

@@ -105,3 +105,29 @@ fn a_filter_names_no_account_that_its_owner_does_not_know() {
     let operator = world.operators[0].clone();
     world.apply(&operator, order(hidden)).unwrap();
 }
+
+#[test]
+fn nobody_but_the_engine_changes_a_filter_that_has_ended() {
+    let mut world = World::new();
+    let account = world.members[0].account.unwrap();
+    let filter = world.order_filter(account, FilterOrigin::Page, 60);
+    let noc = Actor {
+        roles: [Role::MemberNoc].into(),
+        ..world.members[0].clone()
+    };
+    let longer = Operation::UpdateFilter {
+        filter,
+        state: None,
+        rank: None,
+        valid_until: Some(NOW.after(Duration::from_secs(3600))),
+    };
+    world.apply(&noc, longer.clone()).unwrap();
+    world.expire_at(3600);
+    let refusal = world.refused(&noc, longer.clone());
+    assert_eq!(
+        (refusal.code, refusal.object),
+        (RefusalCode::Conflict, Some(filter.into()))
+    );
+    assert!(refusal.message.contains("the filter has ended"), "{refusal}");
+    world.apply(&Actor::system(), longer).unwrap();
+}
