@@ -234,7 +234,7 @@ impl Order<'_> {
             external_ref: new.external_ref,
             locked_by: None,
         });
-        if service.peer == Some(account) && service.consent == Consent::Pending {
+        if service.consent == Consent::Pending && self.is_of_peer(&service, account) {
             let mut service = service;
             service.consent = Consent::Accepted;
             self.draft.put(new.service, service);
@@ -242,6 +242,16 @@ impl Order<'_> {
         self.renew_path(new.service, true)?;
         self.check_reach(new.service)?;
         self.check_contracts(new.service)
+    }
+
+    /// Returns true if an end of an account is the invited account's: of itself, or of an account below it for which it orders or
+    /// which is not below the inviting account as well.
+    fn is_of_peer(&self, service: &Service, account: AccountId) -> bool {
+        service.peer.is_some_and(|peer| {
+            let may_speak =
+                || self.actor.account == Some(peer) || !self.draft.is_below(account, service.account);
+            account == peer || self.draft.is_below(account, peer) && may_speak()
+        })
     }
 
     /// Refuses an end of an account for which the service has no place.

@@ -320,3 +320,48 @@ fn bounds_of_a_redeemed_key_stay(
         )
         .unwrap();
 }
+
+#[test]
+fn an_invited_reseller_consents_by_an_end_on_a_connection_of_a_customer() {
+    let mut world = World::new();
+    let reseller = account(&mut world.exchange, "reseller", AccountKind::Reseller, None);
+    let child = account(
+        &mut world.exchange,
+        "customer",
+        AccountKind::Member,
+        Some(reseller),
+    );
+    let roles = [Role::Reseller, Role::MemberTech];
+    let seller = actor(&mut world.exchange, reseller, "seller", &roles);
+    let switch = *world.exchange.switches.keys().next().unwrap();
+    let mut connect = |number: u32| -> ConnectionId {
+        let operation = Operation::CreateConnection {
+            account: Some(child),
+            name: format!("customer {number}"),
+            kind: ConnectionKind::Standalone,
+            ports: vec![at(switch, number)],
+            external_ref: None,
+        };
+        world.apply(&Actor::system(), operation).unwrap().first().unwrap()
+    };
+    let connections = [connect(10), connect(11)];
+    let inviting = world.members[0].clone();
+    let service = world
+        .apply(&inviting, order_p2p("invited", Some(reseller)))
+        .unwrap()
+        .first()
+        .unwrap();
+    world
+        .apply(&seller, end(service, connections[0], tag(100)))
+        .unwrap();
+    assert_eq!(world.exchange.services[&service].consent, Consent::Accepted);
+    // The customer's own end is no answer of the reseller that it invites.
+    let tech = actor(&mut world.exchange, child, "customer-tech", &[Role::MemberTech]);
+    let own = world
+        .apply(&tech, order_p2p("own", Some(reseller)))
+        .unwrap()
+        .first()
+        .unwrap();
+    world.apply(&tech, end(own, connections[1], tag(101))).unwrap();
+    assert_eq!(world.exchange.services[&own].consent, Consent::Pending);
+}
