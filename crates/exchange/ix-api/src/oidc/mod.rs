@@ -327,6 +327,14 @@ fn token() -> Result<String, OidcError> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
+/// Refuses a cookie that this exchange did not set, or whose time is over.
+///
+/// # Errors
+/// [`OidcError::Cookie`].
+pub(crate) fn check_cookie(sealer: &Sealer, cookie: Option<&str>, now: Timestamp) -> Result<(), OidcError> {
+    open(sealer, cookie, now).map(drop)
+}
+
 /// Opens the cookie of a sign-in.
 fn open(sealer: &Sealer, cookie: Option<&str>, now: Timestamp) -> Result<Begun, OidcError> {
     let sealed = cookie.and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());

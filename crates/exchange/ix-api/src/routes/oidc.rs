@@ -131,7 +131,10 @@ pub(crate) async fn finish(
 ) -> Result<Response, Problem> {
     let oidc = provider(&app)?;
     let address = client(peer.ip(), &headers);
+    app.attempts.begin_from(address, app.uptime()).map_err(busy)?;
     let cookie = cookie(&headers);
+    // A callback of a sign-in that nobody began here is an answer to nothing: it is refused without an entry.
+    oidc::check_cookie(&app.sealer, cookie.as_deref(), app.wall())?;
     let asked = ask(&app, move |app, oidc| {
         oidc.finish(&app.sealer, cookie.as_deref(), &given, app.wall(), app.uptime())
     });

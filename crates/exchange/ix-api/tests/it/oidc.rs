@@ -382,6 +382,32 @@ async fn each_wrong_answer_is_refused_and_sets_no_session() {
 }
 
 #[tokio::test]
+async fn callbacks_without_a_sign_in_are_limited_and_leave_no_entry_in_the_audit_chain() {
+    let provider = Provider::start().await;
+    let api = provider.api();
+    let callback = async || {
+        let answer = api
+            .send(Method::POST, "/api/v1/oidc/callback", "", &[], Some(json!({})))
+            .await;
+        answer.status
+    };
+    for attempt in 0..20 {
+        assert_eq!(callback().await, 401, "{attempt}");
+    }
+    assert_eq!(callback().await, 429);
+    let ops = api.key("ops");
+    let entries = api.get(&ops, "/api/v1/audit?actor=anonymous").await.json();
+    assert_eq!(entries["items"], json!([]));
+    // A cookie of this exchange with a wrong answer is an entry.
+    let api = provider.api();
+    let ops = api.key("ops");
+    let (cookie, _) = provider.begin(&api).await;
+    assert_eq!(finish(&api, &cookie, json!({ "state": "x" })).await.status, 401);
+    let entries = api.get(&ops, "/api/v1/audit?actor=anonymous").await.json();
+    assert_eq!(entries["items"].as_array().unwrap().len(), 1, "{entries}");
+}
+
+#[tokio::test]
 async fn without_a_provider_nobody_signs_in_by_one() {
     let api = Api::new();
     assert_eq!(api.get("", "/api/v1/oidc").await.json()["name"], Value::Null);
