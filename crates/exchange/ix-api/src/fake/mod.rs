@@ -57,6 +57,8 @@ struct State {
     unavailable: bool,
     /// The time by which the engine's clock is behind the system's, which jumped.
     behind: Duration,
+    /// The order that another end gets in before the next order of an IP address.
+    interloper: Option<Operation>,
     /// The result of reading the route server.
     reads: RouteServerReads,
     snapshot: Arc<Snapshot>,
@@ -214,6 +216,11 @@ impl FakeExchange {
         self.state().unavailable = unavailable;
     }
 
+    /// Executes an order right before the next order of an IP address, which was made without it.
+    pub fn get_in_before(&self, operation: Operation) {
+        self.state().interloper = Some(operation);
+    }
+
     /// Sets the result of reading the route server.
     pub fn set_route_server(&self, reads: RouteServerReads) {
         self.state().reads = reads;
@@ -257,6 +264,13 @@ impl FakeExchange {
                     found,
                 });
             }
+        }
+        if matches!(order.operations.first(), Some(Operation::AddIp { .. }))
+            && let Some(before) = state.interloper.take()
+        {
+            let now = state.now();
+            state.exchange.apply(&Actor::system(), now, before)?;
+            state.publish();
         }
         let mut exchange = state.exchange.clone();
         let applied = apply_all(&mut exchange, &order.actor, state.now(), &order.operations)?;

@@ -23,6 +23,8 @@ use crate::request::{Body, Conditions};
 
 /// The largest number of free addresses that are looked through for an assignment.
 const LOOKED_AT_MAX: u32 = 70_000;
+/// The largest number of attempts to assign addresses while other ends get theirs.
+const ATTEMPTS: usize = 8;
 
 /// An IP address of an end of a peering LAN.
 #[derive(Debug, Serialize, ToSchema)]
@@ -175,9 +177,29 @@ fn lowest_free(network: Prefix, taken: impl Fn(IpAddr) -> bool) -> Option<IpAddr
     (1..last).map(at).find(|address| !taken(*address))
 }
 
-/// Assigns an end of a peering LAN one free address of each network of the LAN. An address that cannot be assigned is
-/// left to the exchange's staff.
+/// Assigns an end of a peering LAN one free address of each network of the LAN in which it has none. An address that cannot be
+/// assigned is left to the exchange's staff.
 pub(crate) async fn assign(app: &App, config: ConfigId) {
+    for _ in 0..ATTEMPTS {
+        let operations = missing(app, config);
+        if operations.is_empty() {
+            return;
+        }
+        match order_as_system(app, operations).await {
+            Ok(_) => return,
+            // Another end got one of the addresses meanwhile.
+            Err(problem) if problem.status == StatusCode::CONFLICT.as_u16() => {}
+            Err(problem) => {
+                tracing::warn!(%config, reason = %problem.detail, "no addresses were assigned");
+                return;
+            }
+        }
+    }
+    tracing::warn!(%config, "no addresses were assigned: others got them in each attempt");
+}
+
+/// Returns the orders of the addresses that an end of a peering LAN needs.
+fn missing(app: &App, config: ConfigId) -> Vec<Operation> {
     let snapshot = app.snapshot();
     let exchange = &snapshot.exchange;
     let Some(service) = exchange
@@ -186,7 +208,7 @@ pub(crate) async fn assign(app: &App, config: ConfigId) {
         .and_then(|found| exchange.services.get(&found.service))
         .filter(|service| service.kind == ServiceKind::ExchangeLan)
     else {
-        return;
+        return Vec::new();
     };
     let reserved = app
         .settings
@@ -197,23 +219,18 @@ pub(crate) async fn assign(app: &App, config: ConfigId) {
     let taken = |address: IpAddr| {
         reserved.contains(&address) || exchange.ips.values().any(|ip| ip.address == address)
     };
-    let addresses = service
-        .networks
-        .iter()
-        .filter_map(|network| lowest_free(*network, taken));
-    let operations: Vec<Operation> = addresses
-        .map(|address| Operation::AddIp {
-            config,
-            address,
-            valid_until: None,
-        })
-        .collect();
-    if operations.is_empty() {
-        return;
-    }
-    if let Err(problem) = order_as_system(app, operations).await {
-        tracing::warn!(%config, reason = %problem.detail, "no addresses were assigned");
-    }
+    let has_one = |network: &Prefix| {
+        let mut own = exchange.ips.values().filter(|ip| ip.config == config);
+        own.any(|ip| network.contains(ip.address))
+    };
+    let networks = service.networks.iter().filter(|network| !has_one(network));
+    let addresses = networks.filter_map(|network| lowest_free(*network, taken));
+    let order = |address| Operation::AddIp {
+        config,
+        address,
+        valid_until: None,
+    };
+    addresses.map(order).collect()
 }
 
 #[cfg(test)]

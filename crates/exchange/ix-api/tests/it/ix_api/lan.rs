@@ -1,6 +1,7 @@
 //! Ends of a peering LAN, and what is exported about them.
 
 use axum::http::Method;
+use millrace_ix_model::Operation;
 use serde_json::{Value, json};
 
 use super::{delete, get, id, owned, patch, post, with, with_lan};
@@ -66,6 +67,61 @@ async fn a_member_joins_the_peering_lan_with_mac_address_and_gets_ip_addresses()
     assert_eq!(get(&api, &ann, &path).await.json()["macs"], json!([]));
     let left = delete(&api, &ann, &path).await;
     assert_eq!(left.json()["state"], "decommission_requested", "{}", left.text());
+}
+
+/// Returns the addresses of an end, in order.
+async fn addresses(api: &Api, key: &str, config: &Value) -> Vec<String> {
+    let ips = get(api, key, "/ips").await.json();
+    let own = ips.as_array().unwrap().iter();
+    let own = own.filter(|ip| config["ips"].as_array().unwrap().contains(&ip["id"]));
+    own.map(|ip| ip["address"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn an_end_gets_one_address_of_each_network_also_when_it_is_ordered_twice_or_beside_another() {
+    let exchange = with_lan();
+    let (other, _) = exchange
+        .configs
+        .iter()
+        .find(|(_, config)| !config.quarantine.is_over())
+        .unwrap();
+    let taken = Operation::AddIp {
+        config: *other,
+        address: "198.51.100.1".parse().unwrap(),
+        valid_until: None,
+    };
+    let api = Api::over(exchange);
+    let ann = api.key("ann");
+    let account = get(&api, &ann, "/account").await.json()["id"].clone();
+    let connection = get(&api, &ann, "/connections").await.json()[0]["id"].clone();
+    let lan = get(&api, &ann, "/network-services?type=exchange_lan")
+        .await
+        .json()[0]["id"]
+        .clone();
+    let order = with(
+        owned(account.as_str().unwrap()),
+        json!({ "type": "exchange_lan", "network_service": lan, "connection": connection, "asns": [64500], "listed": true,
+            "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan.as_str().unwrap()) }),
+    );
+    // Another end gets the lowest free address between the choice and the order of it.
+    api.service.get_in_before(taken);
+    let path = "/api/v2/network-service-configs";
+    let headers = [("idempotency-key", "0123456789")];
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        let answer = api
+            .send(Method::POST, path, &ann, &headers, Some(order.clone()))
+            .await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        made.push(answer.json());
+    }
+    assert_eq!(made[0]["id"], made[1]["id"]);
+    for config in &made {
+        assert_eq!(
+            addresses(&api, &ann, config).await,
+            ["198.51.100.2", "2001:db8:7f::1"]
+        );
+    }
 }
 
 #[tokio::test]
