@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
-use millrace_ix_model::{OperationKind, ServiceId, ServiceKind};
+use millrace_ix_model::{AccountId, OperationKind, ServiceId, ServiceKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -128,32 +128,64 @@ pub(crate) struct Bounds {
     pub(crate) max: Option<u32>,
 }
 
-/// Returns the bounds within which the principal's account may join a multipoint service of another account; `None` if it
-/// may not. A rule that denies outranks one that allows, and both outrank a public service.
-pub(crate) fn may_join(app: &App, principal: &Principal, service: ServiceId) -> Option<Bounds> {
-    let found = principal.snapshot.exchange.services.get(&service)?;
-    if !matches!(found.kind, ServiceKind::P2mpVc | ServiceKind::Mp2mpVc) {
+/// Returns true if an end of an account has a place in a service only by a joining rule or a service key: in a multipoint
+/// service of an account that it is not below.
+pub(crate) fn needs_rule(principal: &Principal, service: ServiceId, account: AccountId) -> bool {
+    let exchange = &principal.snapshot.exchange;
+    let found = exchange.services.get(&service);
+    found.is_some_and(|found| {
+        matches!(found.kind, ServiceKind::P2mpVc | ServiceKind::Mp2mpVc)
+            && !exchange.descendants(found.account).contains(&account)
+    })
+}
+
+/// Returns the bounds within which the principal may order an end of `account` in a multipoint service of another account;
+/// `None` if it may not. The rules of that account decide; one that denies it, or the principal's account, outranks one that
+/// allows, and both outrank a public service.
+pub(crate) fn may_join(
+    app: &App,
+    principal: &Principal,
+    service: ServiceId,
+    account: AccountId,
+) -> Option<Bounds> {
+    if !needs_rule(principal, service, account) {
         return None;
     }
-    let account = principal.actor.account?.to_string();
-    let rules = app.records.all::<RuleRequest>();
-    let mut own = rules
-        .iter()
-        .map(|(_, rule)| rule)
-        .filter(|rule| rule.service() == Some(service) && rule.owned.consuming_account == account);
-    let mut allowed = None;
-    if own.any(|rule| {
-        if rule.effect == Effect::Allow {
-            allowed = Some(Bounds {
-                min: rule.capacity_min,
-                max: rule.capacity_max,
-            });
-        }
-        rule.effect == Effect::Deny
-    }) {
+    let rules = app.records.all::<RuleRequest>().into_iter().map(|(_, rule)| rule);
+    let rules: Vec<RuleRequest> = rules.filter(|rule| rule.service() == Some(service)).collect();
+    let about = |account: AccountId, effect: Effect| {
+        let account = account.to_string();
+        rules
+            .iter()
+            .rev()
+            .find(|rule| rule.effect == effect && rule.owned.consuming_account == account)
+    };
+    let concerned = principal.actor.account.into_iter().chain([account]);
+    if concerned
+        .into_iter()
+        .any(|account| about(account, Effect::Deny).is_some())
+    {
         return None;
     }
+    let allowed = about(account, Effect::Allow).map(|rule| Bounds {
+        min: rule.capacity_min,
+        max: rule.capacity_max,
+    });
     allowed.or_else(|| extra(app, service).public.then(Bounds::default))
+}
+
+/// Returns true if the principal may order an end in a multipoint service, of its own account or of one below it.
+pub(crate) fn may_join_some(app: &App, principal: &Principal, service: ServiceId) -> bool {
+    let exchange = &principal.snapshot.exchange;
+    let kind = exchange.services.get(&service).map(|found| found.kind);
+    let (Some(own), Some(ServiceKind::P2mpVc | ServiceKind::Mp2mpVc)) = (principal.actor.account, kind)
+    else {
+        return false;
+    };
+    let accounts = exchange.descendants(own).into_iter();
+    accounts
+        .filter(|account| *account == own || principal.may_read(*account))
+        .any(|account| may_join(app, principal, service, account).is_some())
 }
 
 fn find(app: &App, principal: &Principal, id: &str) -> Result<RuleRequest, Problem> {

@@ -186,7 +186,7 @@ pub(crate) fn view(app: &App, principal: &Principal, id: ServiceId, service: &Se
 pub(crate) fn is_visible(app: &App, principal: &Principal, id: ServiceId) -> bool {
     principal.may_read(id)
         || principal.may_somewhere(OperationKind::ConfigureEnd)
-            && super::joining::may_join(app, principal, id).is_some()
+            && super::joining::may_join_some(app, principal, id)
 }
 
 /// Returns a service that the principal may see.

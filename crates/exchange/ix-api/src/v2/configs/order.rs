@@ -212,9 +212,7 @@ pub(crate) async fn create(
         ));
     }
     let macs = addresses::resolve(&app, &principal, macs)?;
-    let bounds = (!principal.may(OperationKind::ConfigureEnd, service))
-        .then(|| joining::may_join(&app, &principal, service))
-        .flatten();
+    let bounds = joining::may_join(&app, &principal, service, owner);
     let (key, first) = match bounds {
         Some(bounds) => {
             let (key, redeem) = join(&app, &principal, service, bounds, base, connection).await?;

@@ -1,5 +1,6 @@
 //! Circuits: from nothing to production, and joining rules.
 
+use millrace_ix_model::{AccountId, Actor, ConnectionKind, Exchange, Operation, PortId, Timestamp};
 use serde_json::{Value, json};
 
 use super::{address, delete, get, id, owned, patch, post, with, with_lan};
@@ -194,4 +195,139 @@ async fn a_joining_rule_lets_an_account_into_a_circuit_and_another_stays_out() {
         200,
         "an end that has joined stays"
     );
+}
+
+fn account_named(exchange: &Exchange, name: &str) -> AccountId {
+    let found = exchange.accounts.iter().find(|(_, account)| account.name == name);
+    *found.unwrap().0
+}
+
+/// Adds a connection at a free port of the first switch.
+fn connect(exchange: &mut Exchange, account: AccountId, port: u32) {
+    let switch = *exchange.switches.keys().next().unwrap();
+    let port = PortId {
+        switch,
+        port: millrace_types::PortNo::from_raw(port),
+    };
+    let operation = Operation::CreateConnection {
+        account: Some(account),
+        name: "more".to_owned(),
+        kind: ConnectionKind::Standalone,
+        ports: vec![port],
+        external_ref: None,
+    };
+    let now = Timestamp::from_secs(1_795_470_000);
+    exchange.apply(&Actor::system(), now, operation).unwrap();
+}
+
+/// Returns an order of an end of an mp2mp_vc.
+fn joining(account: &str, service: &str, connection: &Value, capacity: u32) -> Value {
+    with(
+        owned(account),
+        json!({ "type": "mp2mp_vc", "network_service": service, "connection": connection, "capacity": capacity,
+            "vlan_config": { "vlan_type": "dot1q" }, "macs": [] }),
+    )
+}
+
+/// Makes a circuit between many ends of an account, and returns it with the account.
+async fn club(api: &Api, key: &str) -> (String, String) {
+    let account = get(api, key, "/account").await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let order = with(
+        owned(&account),
+        json!({ "type": "mp2mp_vc", "name": "club", "product_offering": "offering-mp2mp_vc" }),
+    );
+    (id(&post(api, key, "/network-services", order).await), account)
+}
+
+#[tokio::test]
+async fn a_joining_rule_is_about_the_account_of_the_end_whoever_orders_it() {
+    let exchange = with_lan();
+    let reseller = account_named(&exchange, "Kyoto Resale");
+    let customer = account_named(&exchange, "Kyoto Customer");
+    let (reseller, customer) = (reseller.to_string(), customer.to_string());
+    let api = Api::over(exchange);
+    let (ann, rex, ops) = (api.key("ann"), api.key("rex"), api.key("ops"));
+    let connections = get(&api, &rex, "/connections").await.json();
+    let connection = connections
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|connection| connection["consuming_account"] == customer.as_str())
+        .unwrap()["id"]
+        .clone();
+    let order = async |service: &str, capacity: u32| {
+        let end = joining(&customer, service, &connection, capacity);
+        post(&api, &rex, "/network-service-configs", end).await
+    };
+    // The customer does not want to be found: the exchange's staff writes the rules for it.
+    let rule = async |effect: &str, account: &str, service: &str, owner: &str| {
+        let rule = json!({ "type": effect, "managing_account": owner, "consuming_account": account,
+            "network_service": service, "capacity_max": (effect == "allow").then_some(100) });
+        let made = post(&api, &ops, "/member-joining-rules", rule).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    };
+    let (service, owner) = club(&api, &ann).await;
+    assert_eq!(
+        order(&service, 100).await.status,
+        400,
+        "no rule lets the customer in"
+    );
+    // A rule for the reseller alone is none for its customer.
+    rule("allow", &reseller, &service, &owner).await;
+    let refused = order(&service, 100).await;
+    assert_ne!(refused.status, 201, "{}", refused.text());
+    rule("allow", &customer, &service, &owner).await;
+    let much = order(&service, 200).await;
+    assert_eq!(
+        (much.status, much.json()["properties"][0]["name"].clone()),
+        (400, json!("capacity")),
+        "{}",
+        much.text()
+    );
+    id(&order(&service, 100).await);
+    // Either account is kept out.
+    for denied in [&customer, &reseller] {
+        let name = format!("denied {denied}");
+        let made = with(
+            owned(&owner),
+            json!({ "type": "mp2mp_vc", "name": name, "product_offering": "offering-mp2mp_vc" }),
+        );
+        let service = id(&post(&api, &ann, "/network-services", made).await);
+        for allowed in [&customer, &reseller] {
+            rule("allow", allowed, &service, &owner).await;
+        }
+        rule("deny", denied, &service, &owner).await;
+        let refused = order(&service, 100).await;
+        assert_ne!(refused.status, 201, "{denied}: {}", refused.text());
+    }
+}
+
+#[tokio::test]
+async fn an_account_that_a_rule_lets_in_joins_with_a_second_end_within_the_same_bounds() {
+    let mut exchange = with_lan();
+    let baikal = account_named(&exchange, "Baikal Telecom");
+    connect(&mut exchange, baikal, 20);
+    let api = Api::over(exchange);
+    let (ann, bob) = (api.key("ann"), api.key("bob"));
+    let (service, owner) = club(&api, &ann).await;
+    let b = baikal.to_string();
+    let rule = json!({ "type": "allow", "managing_account": owner, "consuming_account": b, "network_service": service, "capacity_max": 100 });
+    id(&post(&api, &ann, "/member-joining-rules", rule).await);
+    let connections = get(&api, &bob, "/connections").await.json();
+    let order = async |number: usize, capacity: u32| {
+        let end = joining(&b, &service, &connections[number]["id"], capacity);
+        post(&api, &bob, "/network-service-configs", end).await
+    };
+    id(&order(0, 100).await);
+    let much = order(1, 200).await;
+    assert_eq!(
+        (much.status, much.json()["properties"][0]["name"].clone()),
+        (400, json!("capacity")),
+        "{}",
+        much.text()
+    );
+    id(&order(1, 100).await);
 }
