@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, Method};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
+use millrace_ix_model::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Principal, bearer, key_user};
@@ -44,7 +45,7 @@ struct Sent {
 ///
 /// `change` names the objects that were created, changed or deleted, and only those that the account may know of. After
 /// a broken connection, `Last-Event-ID` resumes without a gap. `reset` asks to read everything again: events were
-/// missed. A comment is sent every 15 s.
+/// missed. A comment is sent every 15 s. The stream of an access token ends with the token.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events",
     params(StreamParams, ("last-event-id" = Option<String>, Header, description = "The id of the last event that the client has seen")),
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -82,6 +83,7 @@ pub(crate) async fn events(
     // The first comment makes proxies and browsers see the stream at once.
     let stream = Follower {
         deleted_keys: None,
+        token_end: bearer(&headers).and_then(|token| app.tokens.end(token)),
         watch: app.events.watch(),
         app,
         principal,
@@ -116,6 +118,8 @@ struct Follower {
     headers: HeaderMap,
     /// The number of deleted API keys when this stream looked at its key; `None` before the first event.
     deleted_keys: Option<u64>,
+    /// The end of the access token by which the stream was opened; `None` for a session and an API key.
+    token_end: Option<Timestamp>,
     watch: tokio::sync::watch::Receiver<u64>,
     /// The serial of the last event that was looked at.
     last: u64,
@@ -130,6 +134,10 @@ impl Follower {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
+            let now = self.app.now();
+            if self.token_end.is_some_and(|end| end <= now) {
+                return None;
+            }
             match self.app.events.after(self.last) {
                 Some(events) if !events.is_empty() => {
                     // Roles and session may have ended since the last event.
@@ -139,7 +147,19 @@ impl Follower {
                         self.ready.extend(self.visible(&event));
                     }
                 }
-                Some(_) => self.watch.changed().await.ok()?,
+                Some(_) => {
+                    let rest = self.token_end.map(|end| end.since(now));
+                    let over = async {
+                        match rest {
+                            Some(rest) => tokio::time::sleep(rest).await,
+                            None => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        changed = self.watch.changed() => changed.ok()?,
+                        () = over => {}
+                    }
+                }
                 None => {
                     self.last = self.app.events.newest();
                     self.ready.push_back(reset(&self.app, self.last));

@@ -172,6 +172,12 @@ impl Tokens {
         Ok(claims.sub)
     }
 
+    /// Returns the end of a token's validity; `None` for text that is no token of this exchange.
+    pub(crate) fn end(&self, token: &str) -> Option<Timestamp> {
+        let claims = self.claims(token).ok()?;
+        Some(Timestamp::from_secs(claims.exp))
+    }
+
     /// Uses a refresh token up. Returns the SHA-256 of its API key; `None` for a token that is over or was used.
     pub(crate) fn take_refresh(
         &self,

@@ -133,6 +133,28 @@ async fn a_stream_ends_at_the_first_event_after_its_api_key_was_deleted() {
 }
 
 #[tokio::test]
+async fn a_stream_ends_with_the_access_token_that_opened_it() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let made = api.made_key("ann", "monitor", "write").await;
+    let quarter = std::time::Duration::from_secs(15 * 60);
+    // The token is made a quarter of an hour ago: it is over when the clock is right again.
+    api.service.set_clock_behind(quarter);
+    let body = json!({ "api_key": made["key"]["id"], "api_secret": made["secret"] });
+    let pair = api
+        .send(Method::POST, "/api/v2/auth/token", "", &[], Some(body))
+        .await;
+    let token = pair.json()["access_token"].as_str().unwrap().to_owned();
+    let mut stream = api.stream(&token, None).await;
+    let first = order(&api, &ann, "aoba-tokyo", 1000).await;
+    assert!(next(&mut stream).await.2.contains(&first));
+    api.service.set_clock_behind(std::time::Duration::ZERO);
+    order(&api, &ann, "aoba-tokyo", 1001).await;
+    let end = tokio::time::timeout(std::time::Duration::from_secs(10), stream.next()).await;
+    assert!(end.expect("the stream ends in time").is_none());
+}
+
+#[tokio::test]
 async fn a_person_hears_nothing_of_objects_that_the_roles_do_not_read() {
     let api = Api::new();
     let (ann, bil) = (api.key("ann"), api.key("bil"));
