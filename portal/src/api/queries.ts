@@ -39,6 +39,13 @@ async function everything<T>(read: (after: string | undefined) => Promise<Page<T
   }
 }
 
+/** Returns the first page that has items: a request looks at a part of the records only. */
+async function firstItems<P extends Page<unknown>>(read: (after: string | undefined) => Promise<P>, start?: string): Promise<P> {
+  let page = await read(start);
+  while (page.items.length === 0 && page.next !== null) page = await read(page.next);
+  return page;
+}
+
 export const session = queryOptions({
   queryKey: ["session"],
   queryFn: () => result(client.GET("/api/v1/session")),
@@ -109,14 +116,14 @@ export const sites = queryOptions({
 
 export const changes = queryOptions({
   queryKey: ["changes", "newest"],
-  queryFn: () => result(client.GET("/api/v1/changes", { params: { query: { limit: 100 } } })),
+  queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 100, after } } }))),
 });
 
 /** The changes of an object, newest first. */
 export const changesOf = (object: string, wanted: boolean) =>
   queryOptions({
     queryKey: ["changes", "of", object],
-    queryFn: () => result(client.GET("/api/v1/changes", { params: { query: { limit: 50, object } } })),
+    queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 50, object, after } } }))),
     enabled: wanted,
   });
 
@@ -129,7 +136,7 @@ export const change = (id: string) =>
 export const audit = (filter: { actor?: string; object?: string; after?: string }) =>
   queryOptions({
     queryKey: ["audit", filter],
-    queryFn: () => result(client.GET("/api/v1/audit", { params: { query: { limit: 100, ...filter } } })),
+    queryFn: () => firstItems((after) => result(client.GET("/api/v1/audit", { params: { query: { limit: 100, ...filter, after } } })), filter.after),
     staleTime: 0,
   });
 

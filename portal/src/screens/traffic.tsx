@@ -29,7 +29,7 @@ function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: stri
         </thead>
         <tbody>
           {rates.map((rate) => (
-            <tr key={`${rate.service} ${rate.peer?.id ?? ""}`}>
+            <tr key={`${rate.service} ${rate.peer?.name ?? ""}`}>
               <th scope="row">{rate.peer?.name ?? t("traffic.unknownPeer")}</th>
               <td data-label={t("traffic.service")}>
                 <Link to="/services/$id" params={{ id: rate.service }}>

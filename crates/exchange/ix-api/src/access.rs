@@ -10,7 +10,9 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use millrace_ix_model::permission::is_permitted;
-use millrace_ix_model::{Actor, Key, ObjectId, OperationKind, Relation, reason};
+use millrace_ix_model::{
+    AccountId, AccountKind, Actor, Key, ObjectId, OperationKind, Relation, ServiceKind, reason,
+};
 
 use crate::app::{App, actor_of};
 use crate::problem::{Problem, ProblemKind};
@@ -38,6 +40,41 @@ impl Principal {
     /// Returns true if the actor may read an object.
     pub(crate) fn may_read(&self, object: impl Into<ObjectId>) -> bool {
         self.snapshot.exchange.may_read(&self.actor, object.into())
+    }
+
+    /// Returns true if the actor may know identifier and name of an account: one that wants to be found, one above or below the
+    /// actor's, and the exchange's.
+    pub(crate) fn knows(&self, account: AccountId) -> bool {
+        let exchange = &self.snapshot.exchange;
+        let is_above = |own: AccountId| exchange.descendants(account).contains(&own);
+        exchange.accounts.get(&account).is_some_and(|found| {
+            found.discoverable
+                || found.kind == AccountKind::Exchange
+                || is_permitted(&self.actor, OperationKind::ReadAudit, Relation::Foreign)
+                || exchange.relation(&self.actor, account.into()) != Relation::Foreign
+                || self.actor.account.is_some_and(is_above)
+        })
+    }
+
+    /// Returns true if the actor reads an object of a circuit, whose parties know each other. The members of a peering LAN do not.
+    pub(crate) fn is_of_circuit(&self, object: ObjectId) -> bool {
+        let exchange = &self.snapshot.exchange;
+        let service = match object {
+            ObjectId::Service(id) => exchange.services.get(&id),
+            ObjectId::Config(id) => exchange
+                .configs
+                .get(&id)
+                .and_then(|config| exchange.services.get(&config.service)),
+            _ => None,
+        };
+        service.is_some_and(|service| service.kind != ServiceKind::ExchangeLan) && self.may_read(object)
+    }
+
+    /// Returns the AS numbers of an account as its name among those who may not know it; `None` if it has none.
+    pub(crate) fn asns_as_name(&self, account: AccountId) -> Option<String> {
+        let found = self.snapshot.exchange.accounts.get(&account)?;
+        let asns: Vec<String> = found.asns.iter().map(|asn| format!("AS{asn}")).collect();
+        (!asns.is_empty()).then(|| asns.join(", "))
     }
 
     /// Returns true if the actor may do an operation to an object.

@@ -65,7 +65,7 @@ pub struct Minute {
 /// A part of the traffic to a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
-    /// The value: a port, a protocol, the name of a peer.
+    /// The value: a port, a protocol, the identifier of a peer.
     pub label: String,
     /// The rate in bit/s.
     pub bits_per_s: u64,

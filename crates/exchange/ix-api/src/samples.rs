@@ -37,7 +37,7 @@ pub(crate) fn targets(
 }
 
 /// Returns the traffic to a destination of an account; `None` if none was sampled in the last half minute. Peers have the
-/// names of their accounts.
+/// identifiers of their accounts.
 pub(crate) fn attack(
     samples: &Shared,
     exchange: &Exchange,
@@ -53,14 +53,6 @@ pub(crate) fn attack(
         };
         list.into_iter().map(share).collect()
     };
-    let name = |share: millrace_ix_samples::Share| {
-        let account = share.label.parse().ok().and_then(|id| exchange.accounts.get(&id));
-        millrace_ix_samples::Share {
-            label: account.map_or(share.label, |account| account.name.clone()),
-            ..share
-        }
-    };
-    let by_peer = found.by_peer.into_iter().map(name).collect();
     Some(Attack {
         target: Target {
             prefix,
@@ -81,7 +73,7 @@ pub(crate) fn attack(
         breakdown: vec![
             ("protocol", shares(found.by_protocol)),
             ("port", shares(found.by_source_port)),
-            ("peer", shares(by_peer)),
+            ("peer", shares(found.by_peer)),
             ("fragment", shares(found.by_fragment)),
         ],
         suggestions: found

@@ -57,8 +57,13 @@ impl Scope<'_> {
     }
 
     pub(crate) fn traffic(&self, attack: &observed::Attack) -> view::Traffic {
-        let share = |share: &observed::Share| view::Share {
-            label: share.label.clone(),
+        let share = |by: &str, share: &observed::Share| view::Share {
+            label: match share.label.parse() {
+                Ok(peer) if by == "peer" => self
+                    .peer_name(peer, None)
+                    .map_or_else(|| "?".to_owned(), |peer| peer.name),
+                _ => share.label.clone(),
+            },
             bits_per_s: share.bits_per_s,
         };
         let minute = |minute: &observed::Minute| view::Minute {
@@ -76,7 +81,7 @@ impl Scope<'_> {
                 .iter()
                 .map(|(by, shares)| view::Breakdown {
                     by: (*by).to_owned(),
-                    shares: shares.iter().map(share).collect(),
+                    shares: shares.iter().map(|found| share(by, found)).collect(),
                 })
                 .collect(),
             suggestions: attack.suggestions.iter().map(suggestion).collect(),

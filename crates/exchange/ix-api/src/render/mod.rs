@@ -90,6 +90,20 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// Returns the name of an account at the other end of a service; its AS numbers if the principal may not know it, and `None`
+    /// if it has none.
+    pub(crate) fn peer_name(&self, id: AccountId, service: Option<ServiceId>) -> Option<view::AccountName> {
+        let is_of_circuit = |service: ServiceId| self.principal.is_of_circuit(service.into());
+        if self.principal.knows(id) || service.is_some_and(is_of_circuit) {
+            return Some(self.account_name(id));
+        }
+        Some(view::AccountName {
+            id: String::new(),
+            name: self.principal.asns_as_name(id)?,
+            ..self.account_name(id)
+        })
+    }
+
     pub(crate) fn account(&self, id: AccountId, account: &Account) -> view::Account {
         let exchange = &self.snapshot.exchange;
         let full = self.principal.may_read(id);

@@ -28,8 +28,8 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Returns the name of the user whose identifier is in the journal or the audit chain; for a user of another account, a member
-/// gets the name of that account.
-fn person(principal: &Principal, actor: &str) -> String {
+/// gets the name of that account, or its AS numbers if it does not want to be found and is no party of a circuit among `objects`.
+fn person(principal: &Principal, actor: &str, objects: &[ObjectId]) -> String {
     let exchange = &principal.snapshot.exchange;
     let user = actor.parse().ok().and_then(|id: UserId| exchange.users.get(&id));
     let Some(user) = user else {
@@ -38,6 +38,12 @@ fn person(principal: &Principal, actor: &str) -> String {
     let is_own = |own: AccountId| exchange.descendants(own).contains(&user.account);
     if sees_everybody(principal) || principal.actor.account.is_some_and(is_own) {
         return user.name.clone();
+    }
+    let is_known =
+        principal.knows(user.account) || objects.iter().any(|object| principal.is_of_circuit(*object));
+    if !is_known {
+        let asns = principal.asns_as_name(user.account);
+        return asns.unwrap_or_else(|| "another account".to_owned());
     }
     let account = exchange.accounts.get(&user.account);
     account.map_or_else(|| user.account.to_string(), |account| account.name.clone())
@@ -70,7 +76,7 @@ fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[StepRe
     Change {
         id: format!("ch-{}", change.id),
         operation: change.operation.clone(),
-        actor: person(principal, &change.actor),
+        actor: person(principal, &change.actor, &change.objects),
         objects: change
             .objects
             .iter()
@@ -127,6 +133,8 @@ fn with_parts(principal: &Principal, text: &str) -> BTreeSet<ObjectId> {
 }
 
 /// List changes, newest first
+///
+/// One request looks at 20,000 records at most: a page may be empty and have a `next`.
 #[utoipa::path(get, path = "/api/v1/changes", tag = "changes", params(PageParams, ChangeFilter),
     responses((status = 200, body = List<Change>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn changes(
@@ -157,8 +165,14 @@ pub(crate) async fn changes(
     }
     let has_more = items.len() > limit;
     items.truncate(limit);
+    // A page that ended at the bound goes on behind the last record that was looked at.
+    let bound = before.filter(|_| more).map(|id| format!("ch-{id}"));
     Ok(Json(List {
-        next: items.last().filter(|_| has_more).map(|change| change.id.clone()),
+        next: items
+            .last()
+            .filter(|_| has_more)
+            .map(|change| change.id.clone())
+            .or(bound),
         total: items.len(),
         items,
     }))
@@ -238,7 +252,7 @@ pub(crate) struct AuditFilter {
 /// Read the audit chain, newest first
 ///
 /// Operators and the regulator read all of it, and each read by the regulator is an entry itself. Others read the
-/// entries of their own account's people.
+/// entries of their own account's people. One request looks at 20,000 entries at most: a page may be empty and have a `next`.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(PageParams, AuditFilter),
     responses((status = 200, body = List<AuditEntry>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn audit(
@@ -280,7 +294,7 @@ pub(crate) async fn audit(
         before = records.last().map(|record| record.serial);
         for record in records {
             let seen = sees_all || people.contains(&record.actor);
-            let actor = person(&principal, &record.actor);
+            let actor = person(&principal, &record.actor, &[]);
             let by = matches(&actor, &filter.actor) || matches(&record.actor, &filter.actor);
             if seen && by && matches(&record.object, &filter.object) {
                 items.push(AuditEntry {
@@ -301,7 +315,9 @@ pub(crate) async fn audit(
         next: items
             .last()
             .filter(|_| has_more)
-            .map(|entry| entry.serial.to_string()),
+            .map(|entry| entry.serial)
+            .or(before.filter(|_| more))
+            .map(|serial| serial.to_string()),
         total: items.len(),
         items,
     }))

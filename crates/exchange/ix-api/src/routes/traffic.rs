@@ -25,7 +25,9 @@ pub(crate) struct TrafficParams {
 fn peer(scope: &Scope<'_>, principal: &Principal, rate: &PeerRate) -> view::PeerTraffic {
     let service = principal.snapshot.exchange.services.get(&rate.service);
     view::PeerTraffic {
-        peer: rate.peer.map(|peer| scope.account_name(peer)),
+        peer: rate
+            .peer
+            .and_then(|peer| scope.peer_name(peer, Some(rate.service))),
         service: rate.service.to_string(),
         service_name: service.map_or_else(|| rate.service.to_string(), |service| service.name.clone()),
         bits_per_s: rate.bits_per_s as u64,

@@ -27,7 +27,8 @@ pub struct AccountTraffic {
 /// The traffic with a peer in a service.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct PeerTraffic {
-    /// The account at the other end; null if the packets were dropped before their way was known.
+    /// The account at the other end. One of a peering LAN that does not want to be found has its AS numbers as name, and no
+    /// identifier; null if it has none, and if the packets were dropped before their way was known.
     #[schema(required)]
     pub peer: Option<AccountName>,
     /// The service.

@@ -1,6 +1,9 @@
 //! Facts of one account that another one learns, and entries of the audit chain about writes beside the model.
 
 use axum::http::Method;
+use millrace_ix_api::fake::demo;
+use millrace_ix_api::service::{AuditNote, ExchangeService as _};
+use millrace_ix_model::{Actor, Operation, Timestamp};
 use serde_json::{Value, json};
 
 use crate::support::Api;
@@ -160,4 +163,85 @@ async fn checks_of_the_registry_that_a_member_asks_for_have_a_pause() {
     assert_eq!(again.status, 429, "{}", again.text());
     assert!(again.headers.contains_key("retry-after"));
     assert_eq!(recheck(&bob).await.status, 204, "another account need not wait");
+}
+
+#[tokio::test]
+async fn traffic_at_a_lan_names_an_account_that_hides_by_its_as_number_and_that_of_a_circuit_by_its_name() {
+    let mut exchange = demo().unwrap();
+    let (baikal, _) = exchange
+        .accounts
+        .iter()
+        .find(|(_, account)| account.name == "Baikal Telecom")
+        .unwrap();
+    let hide = Operation::UpdateAccount {
+        account: *baikal,
+        name: None,
+        asns: None,
+        discoverable: Some(false),
+        as_set: None,
+        limits: None,
+    };
+    let now = Timestamp::from_secs(1_795_470_000);
+    exchange.apply(&Actor::system(), now, hide).unwrap();
+    let api = Api::over(exchange);
+    let (ann, ops) = (api.key("ann"), api.key("ops"));
+    let read = api.get(&ann, "/api/v1/traffic").await.json();
+    let rates = read["incoming"].as_array().unwrap();
+    let peers = |service: &str| -> Vec<&Value> {
+        let of_service = rates.iter().filter(|rate| rate["service_name"] == service);
+        of_service.map(|rate| &rate["peer"]).collect()
+    };
+    let at_lan = peers("Tokyo peering LAN");
+    assert!(
+        at_lan.contains(&&json!({ "id": "", "name": "AS64501", "asns": [64501] })),
+        "{read}"
+    );
+    assert!(!json!(at_lan).to_string().contains("Baikal"), "{read}");
+    assert_eq!(peers("transit-baikal")[0]["name"], "Baikal Telecom", "{read}");
+    let account = read_account(&api, &ann).await;
+    let all = api.get(&ops, &format!("/api/v1/traffic?account={account}")).await;
+    assert!(!all.text().contains("\"AS64501\""), "{}", all.text());
+}
+
+async fn read_account(api: &Api, key: &str) -> String {
+    let session = api.get(key, "/api/v1/session").await.json();
+    session["account"]["id"].as_str().unwrap().to_owned()
+}
+
+/// Reads a collection page by page until one has items, and returns the pages that were read and the items.
+async fn first_items(api: &Api, key: &str, path: &str) -> (usize, Vec<Value>) {
+    let mut after = String::new();
+    for pages in 1..10 {
+        let page = api.get(key, &format!("{path}{after}")).await.json();
+        let items = page["items"].as_array().unwrap();
+        let Some(next) = page["next"].as_str().filter(|_| items.is_empty()) else {
+            return (pages, items.clone());
+        };
+        after = format!("&after={next}");
+    }
+    panic!("ten pages without an item");
+}
+
+#[tokio::test]
+async fn what_lies_behind_twenty_thousand_other_records_is_found_on_a_later_page() {
+    let api = Api::new();
+    let (ann, bob, ops) = (api.key("ann"), api.key("bob"), api.key("ops"));
+    let service = invite(&api, &ann, &bob).await;
+    let note = |object: &str| AuditNote {
+        actor: "us-0".to_owned(),
+        action: "test".to_owned(),
+        object: object.to_owned(),
+        detail: json!({}),
+    };
+    api.service.record(note("the oldest")).await.unwrap();
+    for _ in 0..20_000 {
+        api.service.record(note("other")).await.unwrap();
+        api.service.set_stuck_change(true);
+    }
+    let (pages, items) = first_items(&api, &ops, "/api/v1/audit?object=the+oldest").await;
+    assert_eq!((pages, items.len()), (2, 1));
+    let (pages, items) = first_items(&api, &ann, &format!("/api/v1/changes?object={service}")).await;
+    assert_eq!((pages, items.len()), (2, 1));
+    let (pages, items) = first_items(&api, &ops, "/api/v1/audit?object=nothing").await;
+    assert_eq!((pages, items.len()), (2, 0));
 }
