@@ -50,7 +50,7 @@ class Speaker:
         def connected():
             # The peer may not listen yet.
             with contextlib.suppress(ConnectionRefusedError):
-                return socket.create_connection(peer, source_address=(local, 0), timeout=20)
+                return socket.create_connection(peer, source_address=(local, 0), timeout=60)
         self.socket = wait_for(f"a connection to {peer}", connected)
         capabilities = b"".join(struct.pack("!BBHBB", 1, 4, afi, 0, safi) for afi, safi in FAMILIES)
         capabilities += struct.pack("!BBI", 65, 4, asn)

@@ -98,7 +98,7 @@ def nuisance(kind, where, port, seed):
     listener = socket.create_server(("127.0.0.1", port)) if where == "listen" else None
     while True:
         try:
-            stream = listener.accept()[0] if listener else socket.create_connection(("127.0.0.1", port), timeout=20)
+            stream = listener.accept()[0] if listener else socket.create_connection(("127.0.0.1", port), timeout=60)
             with stream:
                 be_a_nuisance(stream, kind, rng)
         except OSError:
@@ -121,7 +121,7 @@ class Nuisance:
 
     def end(self):
         self.process.kill()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
 
 class Host:

@@ -13,7 +13,7 @@ import time
 
 import requests
 
-from switches import TARGET, free_port, run, wait_for
+from switches import STOP_BOUND, TARGET, free_port, run, wait_for
 
 PASSWORD = "correct horse battery"
 
@@ -94,7 +94,11 @@ socket = "{self.socket}"
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [*where, TARGET / "millrace-ix", "serve", "--config", self.config, "--log", "debug"], stdout=log, stderr=log)
-        wait_for("millrace-ix answers", self.answers)
+        try:
+            wait_for("millrace-ix answers", self.answers)
+        except BaseException:
+            self.stop(signal.SIGKILL)
+            raise
         return self
 
     def answers(self):
@@ -105,7 +109,7 @@ socket = "{self.socket}"
         """Stops the engine, and returns its exit status."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(how)
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=STOP_BOUND)
         return self.process and self.process.returncode
 
     def __enter__(self):
@@ -135,7 +139,7 @@ socket = "{self.socket}"
         """Returns the state of a switch by its place in the list."""
         return self.ask("status")["switches"][number]
 
-    def wait_in_sync(self, bound=20):
+    def wait_in_sync(self, bound=60):
         """Waits until all switches equal the plan and no change is under way."""
         def is_in_sync():
             status = self.ask("status")
@@ -167,10 +171,10 @@ socket = "{self.socket}"
         self.command("user", "password", name, input=PASSWORD + "\n")
         totp = self.ask("user", "totp", name)
         body = {"name": name, "password": PASSWORD, "code": one_time_code(totp["secret"])}
-        session = requests.post(f"{url}/api/v1/session", json=body, timeout=20)
+        session = requests.post(f"{url}/api/v1/session", json=body, timeout=60)
         assert session.status_code == 200, session.text
         # The cookie is for TLS only; the proxy in front of the API has it.
         cookie = session.headers["set-cookie"].split(";")[0]
-        made = requests.post(f"{url}/api/v1/api-keys", json={"name": "test", "scope": "write"}, headers={"cookie": cookie}, timeout=20)
+        made = requests.post(f"{url}/api/v1/api-keys", json={"name": "test", "scope": "write"}, headers={"cookie": cookie}, timeout=60)
         assert made.status_code == 201, made.text
         return made.json()["key"]["id"], made.json()["secret"]

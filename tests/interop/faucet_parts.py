@@ -58,8 +58,8 @@ def connects(source, target, address, port):
     try:
         server.stdout.readline()
         client = ["ip", "netns", "exec", source, sys.executable, "-c", connect]
-        return subprocess.run(client, capture_output=True, timeout=30).returncode == 0
+        return subprocess.run(client, capture_output=True, timeout=60).returncode == 0
     finally:
         server.kill()
-        server.wait(timeout=20)
+        server.wait(timeout=60)
         server.stdout.close()

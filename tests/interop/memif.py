@@ -116,8 +116,8 @@ class Memory:
 def call(path):
     """Connects. A full accept queue is no refusal."""
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    line.settimeout(10)
-    deadline = time.monotonic() + 10
+    line.settimeout(60)
+    deadline = time.monotonic() + 60
     while True:
         with contextlib.suppress(BlockingIOError):
             line.connect(str(path))
@@ -216,7 +216,7 @@ class Client(Memory):
         self.head(TO_CLIENT, self.received + RING)
         return frame
 
-    def reason(self, bound=10):
+    def reason(self, bound=60):
         """Returns the reason in the switch's DISCONNECT."""
         self.line.settimeout(bound)
         while True:
@@ -230,7 +230,7 @@ class Server:
 
     def __init__(self, path):
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listener.settimeout(20)
+        self.listener.settimeout(60)
         self.listener.bind(str(path))
         self.listener.listen()
 
@@ -253,7 +253,7 @@ class Guest:
 
     def __init__(self, line):
         self.line, self.memory, self.files = line, None, []
-        self.line.settimeout(10)
+        self.line.settimeout(60)
 
     def close(self):
         self.line.close()
@@ -290,7 +290,7 @@ class Guest:
         send_message(self.line, CONNECTED, name("test"))
         return self.memory
 
-    def is_left(self, bound=10):
+    def is_left(self, bound=60):
         """Returns true if the switch closes the connection."""
         self.line.settimeout(bound)
         with contextlib.suppress(TimeoutError):

@@ -67,7 +67,7 @@ def birds(*places):
             running.append(subprocess.Popen(
                 ["ip", "netns", "exec", namespace, "bird", "-f", "-c", folder / "bird.conf", "-s", folder / "ctl", "-P", folder / "pid"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            wait_for("BIRD answers", lambda folder=folder: (folder / "ctl").exists(), 30)
+            wait_for("BIRD answers", lambda folder=folder: (folder / "ctl").exists(), 60)
         yield
     finally:
         for process in running:
@@ -83,7 +83,7 @@ class RouteServerView:
         [self.end] = [one["id"] for one in self.read("/configs") if address in (ip["address"] for ip in one["ips"])]
 
     def get(self, path):
-        return requests.get(f"{self.url}/api/v1{path}", headers=self.headers, timeout=20)
+        return requests.get(f"{self.url}/api/v1{path}", headers=self.headers, timeout=60)
 
     def read(self, path):
         """Returns the items of a collection."""

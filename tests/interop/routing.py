@@ -36,7 +36,7 @@ class Daemon:
         if self.process and self.process.poll() is None:
             self.process.send_signal(how)
             try:
-                self.process.wait(timeout=10)
+                self.process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

@@ -74,19 +74,19 @@ def hop(tmp_path):
 
 
 def test_a_user_without_rights_changes_nothing_and_root_does(switch, tmp_path):
-    before = switch.rest.get(f"{switch.url}/config", timeout=5).headers["ETag"]
+    before = switch.rest.get(f"{switch.url}/config", timeout=60).headers["ETag"]
     assert attack(switch.api_socket, hop(tmp_path)) == "PermissionError"
     assert attack(switch.port, hop(tmp_path)) == "401"
     assert attack(switch.port, hop(tmp_path), token="0" * 64) == "401"
     token = switch.folder / "state" / "api-token"
     assert subprocess.run([*DROPPED, "cat", token], capture_output=True, cwd="/").returncode != 0
-    assert switch.rest.get(f"{switch.url}/config", timeout=5).headers["ETag"] == before
+    assert switch.rest.get(f"{switch.url}/config", timeout=60).headers["ETag"] == before
     def harmless(ageing):
         return {"bridge": [{"name": "br0", "dpid": "0000000000000001", "mac_ageing_s": ageing}]}
 
     assert attack(switch.port, harmless(400), token=token.read_text().strip(), before=[]) == "200"
     assert attack(switch.api_socket, harmless(401), before=[]) == "200"
-    assert switch.rest.get(f"{switch.url}/revisions", timeout=5).json()["revisions"][0]["author"] == "root"
+    assert switch.rest.get(f"{switch.url}/revisions", timeout=60).json()["revisions"][0]["author"] == "root"
 
 
 def test_the_socket_the_store_and_the_token_are_for_root_alone_and_the_socket_goes_with_the_daemon(switch):

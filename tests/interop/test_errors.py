@@ -42,7 +42,7 @@ def refused(folder, text, *options, before=(), program=TARGET / "millraced"):
     path = pathlib.Path(folder) / "switch.toml"
     path.write_text(text)
     done = subprocess.run(
-        [*before, program, "--config", path, *options], capture_output=True, text=True, timeout=30
+        [*before, program, "--config", path, *options], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1, done.stdout + done.stderr
     at = done.stderr.find("millraced: ")
@@ -54,7 +54,7 @@ def refused(folder, text, *options, before=(), program=TARGET / "millraced"):
 def problems(switch, *, count):
     """Returns subject, message and next step of the problems in `show status --json`, once there are `count`."""
     def settled():
-        status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
+        status = switch.rest.get(f"{switch.url}/status", timeout=60).json()
         return status["running_revision"] == status["desired_revision"] and status
 
     status = wait_for("the configuration is applied", settled)
@@ -117,14 +117,14 @@ def test_a_file_that_is_not_toml_is_refused_with_the_place(tmp_path):
 
 def test_a_file_that_is_not_there_or_not_text_is_refused_with_the_option_that_names_another(tmp_path):
     done = subprocess.run(
-        [TARGET / "millraced", "--config", tmp_path / "none.toml"], capture_output=True, text=True, timeout=30
+        [TARGET / "millraced", "--config", tmp_path / "none.toml"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1
     for part in [f"{tmp_path}/none.toml: cannot be read", "--config", "No such file or directory"]:
         assert part in done.stderr
     (tmp_path / "image.toml").write_bytes(bytes(range(128, 256)))
     done = subprocess.run(
-        [TARGET / "millraced", "--config", tmp_path / "image.toml"], capture_output=True, text=True, timeout=30
+        [TARGET / "millraced", "--config", tmp_path / "image.toml"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1 and "UTF-8" in done.stderr and "panicked" not in done.stderr
 
@@ -135,7 +135,7 @@ def test_a_file_without_permission_is_refused(open_folder):
     secret.write_text(config(open_folder))
     secret.chmod(0o600)
     done = subprocess.run(
-        [*DROPPED, open_folder / "millraced", "--config", secret], capture_output=True, text=True, timeout=30
+        [*DROPPED, open_folder / "millraced", "--config", secret], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1
     assert f"{secret}: cannot be read" in done.stderr and "Permission denied" in done.stderr
@@ -203,12 +203,12 @@ def test_an_openflow_port_in_use_is_a_problem_that_ends_when_the_port_is_free(tm
             assert subject == f"bridge br0, listener ptcp:{switch.openflow_port}:127.0.0.1"
             assert "Address already in use" in message
             assert f"ss -ltnp 'sport = {switch.openflow_port}'" in next_step and "choose another port" in next_step
-            ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+            ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=60).json()
             assert [port["link"] for port in ports] == ["up", "up"], "the others keep running"
             other.close()
             wait_for(
                 "the port is taken when it is free",
-                lambda: switch.rest.get(f"{switch.url}/status", timeout=5).json()["state"] == "settled",
+                lambda: switch.rest.get(f"{switch.url}/status", timeout=60).json()["state"] == "settled",
             )
             switch.ofctl("show")
 
@@ -237,7 +237,7 @@ def test_devices_that_cannot_be_opened_without_dpdk_are_problems_and_the_others_
         assert str(other) in message and "pcap file of Ethernet frames" in next_step
         message, next_step = found["bridge br0, port p4"]
         assert "/proc/none/x.pcap" in message and "may write" in next_step
-        ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+        ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=60).json()
         assert [port["link"] for port in ports] == ["missing"] * 4 + ["up"] * 2
         assert "missing" in switch.cli("show", "ports")
 
@@ -267,7 +267,7 @@ def test_devices_that_dpdk_cannot_open_are_problems_and_the_others_run(tmp_path)
         assert "/none/x.pcap" in message and "path" in next_step
         message, next_step = found["bridge br0, port p6"]
         assert "framesz=nonsense" in message and "options" in next_step
-        ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+        ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=60).json()
         assert ports[6]["link"] == "up" and {port["link"] for port in ports[:6]} == {"missing"}
 
 
@@ -280,9 +280,9 @@ def test_an_interface_that_appears_later_ends_the_problem(tmp_path):
         with cables(("mr-late0", "mr-late1")):
             wait_for(
                 "the port runs",
-                lambda: switch.rest.get(f"{switch.url}/status", timeout=5).json()["state"] == "settled",
+                lambda: switch.rest.get(f"{switch.url}/status", timeout=60).json()["state"] == "settled",
             )
-            [port] = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+            [port] = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=60).json()
             assert port["driver"] == "net_af_packet"
             switch.change(lambda config: config["bridge"][0].update(port=[]))
             problems(switch, count=0)
@@ -304,7 +304,7 @@ def test_without_root_the_switch_runs_on_dpdk_and_a_device_without_permission_is
         [(subject, (message, next_step))] = problems(switch, count=1).items()
         assert subject == "bridge br0, port p1"
         assert "permi" in message and "root" in next_step and "CAP_NET_RAW" in next_step
-        ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
+        ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=60).json()
         assert [port["link"] for port in ports] == ["missing", "up"]
 
 
@@ -336,7 +336,7 @@ def test_a_controller_that_cannot_be_reached_is_named_and_tried_more_and_more_ra
     port = free_port()
     with Millrace(tmp_path, controllers=[f"tcp:127.0.0.1:{port}"]) as switch:
         def waiting():
-            lines = switch.rest.get(f"{switch.url}/bridges/br0/controllers", timeout=5).json()
+            lines = switch.rest.get(f"{switch.url}/bridges/br0/controllers", timeout=60).json()
             [line] = [line for line in lines if line["target"] == f"tcp:127.0.0.1:{port}"]
             return line["state"] == "backoff" and line
 
@@ -369,7 +369,7 @@ def test_a_controller_that_cannot_be_reached_is_named_and_tried_more_and_more_ra
 def test_a_name_that_nobody_knows_is_told(tmp_path):
     with Millrace(tmp_path, controllers=["tcp:controller.invalid:6653"]) as switch:
         def error():
-            lines = switch.rest.get(f"{switch.url}/bridges/br0/controllers", timeout=5).json()
+            lines = switch.rest.get(f"{switch.url}/bridges/br0/controllers", timeout=60).json()
             return [line["last_error"] for line in lines if "invalid" in line["target"]][0]
 
         text = wait_for("the resolver has said no", error)
@@ -381,7 +381,7 @@ def test_the_command_line_names_the_daemon_that_does_not_answer_and_the_command_
     api = f"http://127.0.0.1:{free_port()}"
     for command in (["show", "ports"], ["trace", "br0", "in_port=1"], ["show", "status", "--json"]):
         done = subprocess.run(
-            [TARGET / "millrace", "--api", api, *command], capture_output=True, text=True, timeout=30
+            [TARGET / "millrace", "--api", api, *command], capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 3, done.stdout + done.stderr
         assert done.stdout == ""
@@ -396,7 +396,7 @@ def test_the_command_line_names_what_a_bridge_or_a_revision_should_be(tmp_path):
         ]:
             done = subprocess.run(
                 [TARGET / "millrace", "--api", f"unix:{switch.api_socket}", *command],
-                capture_output=True, text=True, timeout=30,
+                capture_output=True, text=True, timeout=60,
             )
             assert done.returncode == 1 or done.returncode == 2, done.stdout + done.stderr
             for part in parts:

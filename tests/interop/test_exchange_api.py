@@ -231,7 +231,7 @@ def test_arouteserver_makes_a_route_server_from_the_clients_that_they_connect_to
     """BIRD takes the configuration; both members' sessions come up; a route passes, and a bogon has the cause of its rejection."""
     arouteserver = program("arouteserver")
     headers = {"Authorization": f"Bearer {api.operator[1]}"}
-    clients = requests.get(f"{api.url}/api/v1/exports/arouteserver-clients.json", headers=headers, timeout=20)
+    clients = requests.get(f"{api.url}/api/v1/exports/arouteserver-clients.json", headers=headers, timeout=60)
     assert clients.status_code == 200 and len(clients.json()["clients"]) == 4, clients.text
     (tmp_path / "clients.yml").write_text(clients.text)
     # No database of routes or members is asked: the test has no Internet.
@@ -273,16 +273,16 @@ def test_arouteserver_makes_a_route_server_from_the_clients_that_they_connect_to
         wait_for(f"the four sessions are established ({tmp_path})", established, 90)
         print(f"four sessions established after {time.monotonic() - started:.1f} s")
         wait_for("the route reaches the other member",
-                 lambda: "AS64500i" in birdc(far.namespace, far.folder, "show", "route", "for", passes), 30)
+                 lambda: "AS64500i" in birdc(far.namespace, far.folder, "show", "route", "for", passes))
         wait_for("the route server has the bogon with its cause",
-                 lambda: f"(65520,{BOGON})" in birdc("ar-rs", tmp_path, "show", "route", "all", "for", bogon), 30)
+                 lambda: f"(65520,{BOGON})" in birdc("ar-rs", tmp_path, "show", "route", "all", "for", bogon))
         assert "AS64500i" not in birdc(far.namespace, far.folder, "show", "route", "for", bogon)
         # The engine reads the same BIRD, and tells each member about its own routes.
         api.control.symlink_to(tmp_path / "ctl")
         near_view, far_view = (RouteServerView(api.url, api.exchange, user, addresses[0])
                                for user, (_, addresses) in (("aoba", aoba), ("baikal", baikal)))
-        wait_for("the API has the sessions", lambda: near_view.states() == far_view.states() == ["established"] * 2, 30)
-        wait_for("the API has the rejected route", near_view.rejected, 30)
+        wait_for("the API has the sessions", lambda: near_view.states() == far_view.states() == ["established"] * 2, 60)
+        wait_for("the API has the rejected route", near_view.rejected, 60)
         assert near_view.rejected() == [(bogon, ["route-bogon"])] and far_view.rejected() == []
         assert far_view.status(near_view.end) == 404, "a member sees another one's routes"
 

@@ -40,7 +40,7 @@ class Page:
 
     def __exit__(self, *_):
         self.process.stdin.close()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=60)
 
 
 def test_a_path_is_ordered_on_the_page_and_carries_frames(tmp_path):

@@ -42,7 +42,7 @@ class Function:
 
     def stop(self):
         self.process.kill()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
 
 class OpenVSwitchDpdk(OpenVSwitch):

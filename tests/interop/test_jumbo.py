@@ -64,7 +64,7 @@ def add_port(switch, number, device, mtu=9578):
 
 
 def settled(switch):
-    status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
+    status = switch.rest.get(f"{switch.url}/status", timeout=60).json()
     assert not status["problems"], status
     return status["state"] == "settled"
 

@@ -44,7 +44,7 @@ class Watcher:
 
     def stop(self):
         self.process.kill()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
 
 def watched(switch, target, what):

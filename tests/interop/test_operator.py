@@ -43,7 +43,7 @@ def test_a_capture_takes_only_the_packets_that_a_filter_expression_accepts(switc
 def test_an_expression_that_is_no_filter_is_refused_and_no_file_is_made(switch, tmp_path):
     packets = tmp_path / "none.pcapng"
     command = [TARGET / "millrace", "capture", "br0", "--filter", "arp and and", "-w", packets]
-    done = subprocess.run(command, env=switch.environment, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, env=switch.environment, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "--filter" in done.stderr and not packets.exists(), done.stderr
 
 

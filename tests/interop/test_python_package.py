@@ -56,7 +56,7 @@ def test_a_transfer_is_an_iterator_over_its_events(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "data").write_bytes(os.urandom(3 << 20))
     receiver = millrace.receive(tmp_path / "in", identity=tmp_path / "b.key", listen="127.0.0.1:0")
-    listening = receiver.next_event(timeout=20)
+    listening = receiver.next_event(timeout=60)
     assert listening.event == "listening" and listening.text.startswith("mr1")
     with pytest.raises(TimeoutError):
         receiver.next_event(timeout=0.01)

@@ -46,7 +46,7 @@ class Controller:
 
     def stop(self):
         self.process.kill()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
 
 @pytest.fixture(name="pair")

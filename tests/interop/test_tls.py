@@ -66,4 +66,4 @@ def test_an_os_ken_controller_is_called_over_tls(tmp_path, authorities):
             assert "priority=10" in switch.ofctl("dump-flows")
     finally:
         controller.kill()
-        controller.wait(timeout=20)
+        controller.wait(timeout=60)

@@ -57,7 +57,7 @@ class Peer:
 
     def kill(self):
         self.process.kill()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
     def sent(self):
         """Returns the packets that each of its queues sent, from its last output; requests the next output."""
@@ -118,7 +118,7 @@ def answers(switch, peer=None):
             return wait_for("it comes back", lambda: received(switch) > before, bound=0.5)
         return False
 
-    return wait_for("packets pass", one, bound=30)
+    return wait_for("packets pass", one, bound=60)
 
 
 def is_live(switch):
@@ -134,7 +134,7 @@ def comes_up(switch, peer):
         peer.check()
         return is_live(switch)
 
-    wait_for("the link is up", one, bound=30)
+    wait_for("the link is up", one, bound=60)
 
 
 def a_switch(folder, device, **kwargs):
@@ -290,7 +290,7 @@ def test_a_checksum_that_a_guest_leaves_to_its_nic_is_there_when_the_switch_sees
             except TimeoutError:
                 return None
 
-        whole = wait_for("the packet comes back", came, bound=30)
+        whole = wait_for("the packet comes back", came, bound=60)
     packet = Ether(whole[whole.index(bytes(asked)[26:34]) - 26:])
     right = Ether(bytes(asked))
     del right[UDP].chksum

@@ -45,7 +45,7 @@ class Driver:
         self.buffer, self.features = buffer, features
         memory = max(memory, BUFFERS + 2 * RING * buffer)
         self.stream = socket.socket(socket.AF_UNIX)
-        self.stream.settimeout(10)
+        self.stream.settimeout(60)
         self.stream.connect(str(path))
         self.file = os.memfd_create("guest")
         os.ftruncate(self.file, memory)
