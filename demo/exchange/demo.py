@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "tests" / "interop"))
 from exchange import Exchange  # noqa: E402
 from routers import KINDS, render, wait_established  # noqa: E402
 from sites import ENGINE, MANAGEMENT, Site, Sites, waive_quarantine  # noqa: E402
-from streams import Receiver, Sender  # noqa: E402
+from streams import ARRIVAL_MAX_S, Receiver, Sender  # noqa: E402
 from switches import TARGET, end, free_port, run, wait_for  # noqa: E402
 
 PASSWORD = "correct horse battery"  # that of portal/tests/journeys
@@ -107,9 +107,9 @@ class Demo:
         applied = self.exchange.ask("apply", HERE / "exchange.toml")
         started = time.monotonic()
         self.otemachi, self.makuhari = (
-            self.stack.enter_context(Site(self.folder / name, (HERE / f"{name}.toml").read_text(), self.exchange.target))
+            self.stack.enter_context(Site(self.folder / name, self.switch_config(name), self.exchange.target))
             for name in ("otemachi", "makuhari"))
-        self.exchange.wait_in_sync(30)
+        self.exchange.wait_in_sync()
         took = time.monotonic() - started
         say(f"{len(applied['applied']['created'])} objects created: 2 sites, 2 switches, 2 trunks, 4 members, 1 peering LAN")
         say(f"both switches hold the plan {took:.1f} s after they started")
@@ -120,6 +120,10 @@ class Demo:
         say(f"{DIM}$ millrace-ix status{OFF}")
         say(self.exchange.command("status").rstrip())
         say("Otemachi ==(north, south: VXLAN, BFD every 50 ms)== Makuhari: both trunks are up")
+
+    def switch_config(self, name):
+        """Returns the configuration of a site's switch."""
+        return (HERE / f"{name}.toml").read_text()
 
     # --- act 2 ------------------------------------------------------------------------------------------------------
     def peer(self):
@@ -191,18 +195,24 @@ class Demo:
         row("first frame at Danube's router", f"{first - times['ordered']:.3f} s")
         accepted = times.get("accepted", times["ordered"])
         row(f"from the {'acceptance' if 'accepted' in times else 'order'} to the first frame", f"{(first - accepted) * 1000:.0f} ms")
-        bound = 1 + 2 * self.page
-        hold(0 < first - accepted < bound, f"the first frame came after {first - accepted:.1f} s, and not within {bound} s")
+        bound = self.effect + 2 * self.page
+        hold(0 < first - accepted < bound, f"the first frame came after {first - accepted:.1f} s, and not within {bound:g} s")
         self.exchange.wait_in_sync()
         wait_for("a ping passes the path", lambda: " 0% packet loss" in self.sites.on(
-            "aoba", "ping", "-q", "-c", "1", "-W", "1", DANUBE_PATH[0], check=False), 20)
-        ping = self.sites.on("aoba", "ping", "-q", "-c", "50", "-i", "0.02", DANUBE_PATH[0])
-        lost, rtt = re.search(r"(\d+)% packet loss", ping)[1], re.search(r"= [\d.]+/([\d.]+)/", ping)[1]
-        row("ping, 50 packets: lost, mean round trip", f"{lost} %", f"{rtt} ms")
-        hold(lost == "0", "pings were lost")
-        rate = self.iperf()
-        row("TCP at 200 Mbit/s contracted", f"{rate:.0f} Mbit/s")
-        hold(20 < rate < 210, "the contracted rate is not what passes")
+            "aoba", "ping", "-q", "-c", "1", "-W", "1", DANUBE_PATH[0], check=False))
+        ping = self.sites.on("aoba", "ping", "-c", "50", "-i", "0.02", DANUBE_PATH[0])
+        answered, rtt = [int(number) for number in re.findall(r"icmp_seq=(\d+) .*time=", ping)], re.search(r"= [\d.]+/([\d.]+)/", ping)[1]
+        row("ping, 50 packets: answered, mean round trip", len(answered), f"{rtt} ms")
+        # On a busy machine ping ends before the last replies: it waits for two round-trip times.
+        hold(answered == list(range(1, len(answered) + 1)) and len(answered) >= 45, f"pings were lost: answered are {answered}")
+        for _ in range(5):
+            rate = self.iperf()
+            row("TCP at 200 Mbit/s contracted", f"{rate:.0f} Mbit/s")
+            hold(rate < 210, "more than the contracted rate passes")
+            if rate > 20:
+                break
+        else:
+            hold(False, "less than a tenth of the contracted rate passes, in each of five trials")
 
     def prepare_path(self):
         """Gives the two members' routers an interface for the path: Aoba's has VLAN 100 of its port."""
@@ -252,7 +262,7 @@ class Demo:
         self.stack.callback(server.kill)
         wait_for("iperf3 listens", lambda: self.sites.on("danube", "ss", "-Hltn", "sport = 5201"))
         answer = json.loads(self.sites.on("aoba", "iperf3", "-c", DANUBE_PATH[0], "-t", str(max(1, round(1.5 * self.calm))), "-J"))
-        server.wait(timeout=20)
+        server.wait(timeout=60)
         return answer["end"]["sum_received"]["bits_per_second"] / 1e6
 
     # --- act 4 ------------------------------------------------------------------------------------------------------
@@ -284,23 +294,23 @@ class Demo:
             break_it()
             time.sleep(max(0.75, 0.75 * self.calm))
             sent = sender.end()["sent"]
-            seen = receiver.end()["streams"][str(FORTH)]
-        hold(seen["gap_ms"] > 0, "no frame was lost: the path was on the other trunk")
+            seen = receiver.end({FORTH: sent}, lossless=False)["streams"][str(FORTH)]
         return seen["gap_ms"], sent - seen["received"], seen["repeated"]
 
     def break_trunk(self, name, break_it, mend_it):
         """Breaks the trunk under a stream, mends it under another one, and returns the gap in milliseconds."""
         gap_ms, lost, repeated = self.gap(break_it)
+        hold(gap_ms > 0, "no frame was lost: the path was on the other trunk")
         wait_for("the engine reports the trunk", lambda: ("north", "down") in {
             (trunk["name"], trunk["state"]) for trunk in self.exchange.ask("status")["trunks"]})
         with Receiver("danube", "path") as receiver, self.path_sender(rate=1000, stream=BACK) as sender:
             receiver.wait_first(BACK)
             mend_it()
             for site in (self.otemachi, self.makuhari):
-                wait_for("the trunk carries traffic again", lambda site=site: site.is_live("north"), 30)
+                wait_for("the trunk carries traffic again", lambda site=site: site.is_live("north"), 60)
             time.sleep(self.calm / 2)
             sent_back = sender.end()["sent"]
-            back = receiver.end()["streams"][str(BACK)]
+            back = receiver.end({BACK: sent_back})["streams"][str(BACK)]
         lost_back, repeated = sent_back - back["received"], repeated + back["repeated"]
         row(name, f"{gap_ms:.0f} ms", lost, repeated, lost_back)
         hold(repeated == 0, "frames arrived twice")
@@ -351,15 +361,21 @@ class Demo:
             wait_for("the filter is there", self.filters)
             time.sleep(self.calm)
             sent = [sender.end()["sent"] for sender in attackers]
-            dropped = [sum(entry["packets"] for entry in site.entries(5) if entry["cookie"] >> 52 == FILTER_COOKIE)
-                       for site in (self.otemachi, self.makuhari)]
+
+            def accounted():
+                arrived = receiver.arrived()
+                counts = [arrived[stream][0] for stream in (FROM_BAIKAL, FROM_CASTOR)]
+                return all(number == count + drops for number, count, drops in zip(sent, counts, self.dropped()))
+            with contextlib.suppress(AssertionError):  # what is missing then is said below
+                wait_for("the attack has arrived or is dropped", accounted, ARRIVAL_MAX_S)
+            dropped = self.dropped()
             attacker_again = stack.enter_context(attacker(baikal, AGAIN))
             time.sleep(0.3)
             released = release() or time.time()
             again = receiver.wait_first(AGAIN)
             attacker_again.end()
             sent_good = good.end()["sent"]
-            seen = receiver.end()["streams"]
+            seen = receiver.end({GOOD: sent_good})["streams"]
         say(f"  {name}:")
         streams = [seen[str(stream)] for stream in (FROM_BAIKAL, FROM_CASTOR)]
         sites = zip(("  from Baikal", "  from Castor"), sent, streams, dropped, ("Otemachi", "Makuhari"))
@@ -378,6 +394,11 @@ class Demo:
         hold(0 < again - released < self.effect, late)
         hold(sent_good == seen[str(GOOD)]["received"], "other traffic was lost")
         wait_for("the filter is gone", lambda: not self.filters())
+
+    def dropped(self):
+        """Returns the number of packets that the filters of each site have dropped."""
+        return [sum(entry["packets"] for entry in site.entries(5) if entry["cookie"] >> 52 == FILTER_COOKIE)
+                for site in (self.otemachi, self.makuhari)]
 
     def filters(self):
         """Returns the active filters."""
@@ -446,11 +467,11 @@ class Demo:
             self.check_sessions()
             started = time.monotonic()
             self.exchange.start()
-            self.exchange.wait_in_sync(30)
+            self.exchange.wait_in_sync()
             took = time.monotonic() - started
             time.sleep(0.5)
             sent = path.end()["sent"], lan.end()["sent"]
-            seen = at_path.end()["streams"][str(FORTH)], at_lan.end()["streams"][str(BACK)]
+            seen = at_path.end({FORTH: sent[0]})["streams"][str(FORTH)], at_lan.end({BACK: sent[1]})["streams"][str(BACK)]
         row(f"without an engine for {1.5 * self.calm:.1f} s", "sent", "lost", "repeated")
         for name, number, stream in zip(("the path", "the peering LAN"), sent, seen):
             row(name, number, number - stream["received"], stream["repeated"])

@@ -128,9 +128,9 @@ def test_rules_that_change_all_the_time_cost_other_traffic_nothing(tmp_path):
         exchange.wait_in_sync(60)
         behind = time.monotonic() - behind
         sent = sender.end()["sent"]
-        seen = receiver.end()["streams"]["1"]
+        seen = receiver.end({1: sent})["streams"]["1"]
         assert all(speaker.ended is None for speaker in speakers)
     print(f"{MEMBERS * CHANGES} rule changes a second for {SECONDS} s: both switches hold the last rules {behind:.1f} s behind the last "
           f"change; {sent - seen['received']} of {sent} frames that no rule concerns lost, {seen['repeated']} twice")
     assert (sent - seen["received"], seen["repeated"]) == (0, 0)
-    assert behind < (15 if LONG else 60)
+    assert behind < 15 or not LONG
