@@ -7,6 +7,7 @@ A lane is an interface, a VLAN and a tenant. A frame has its lane, its tenant an
 
 import json
 import mmap
+import os
 import select
 import socket
 import struct
@@ -18,6 +19,8 @@ MAGIC = b"MR-TENNT"
 # Tenant, lane, number.
 STAMP = struct.Struct("!IIQ")
 ETHERTYPE = b"\x88\xb5"
+# The time in s behind its end for which a receiver waits for frames that are missing.
+ARRIVAL_MAX_S = 20
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION, PACKET_IGNORE_OUTGOING = 263, 5, 6, 10, 23
 # struct tpacket2_hdr (linux/if_packet.h): status, length, captured length, offsets of both headers, time, tag.
@@ -100,15 +103,18 @@ class Ring:
 
 def receive(order):
     """Receives frames until standard input ends, and prints what arrived: the number of each lane, those at a wrong tenant's end,
-    and those that came twice or too late."""
+    and those that came twice or too late. It may end with a line of JSON: the numbers of frames by lane to wait for."""
     owner = {(interface, vlan): tenant for interface, vlan, tenant in order["lanes"]}
     rings = {interface: Ring(interface) for interface, _, _ in order["lanes"]}
     received, last = [0] * len(order["lanes"]), [-1] * len(order["lanes"])
     wrong, disordered, others, examples = 0, 0, 0, []
+
+    def is_missing():
+        return any(received[int(lane)] < number for lane, number in expected.items())
     unpack, begin = STAMP.unpack_from, 14 + len(MAGIC)
     print("ready", flush=True)
-    until = None
-    while until is None or time.monotonic() < until:
+    text, until, expected = b"", None, {}
+    while until is None or time.monotonic() < (until + ARRIVAL_MAX_S if is_missing() else until):
         busy = False
         for interface, ring in rings.items():
             for vlan, frame in ring.frames():
@@ -124,8 +130,11 @@ def receive(order):
                 received[lane] += 1
                 disordered += number <= last[lane]
                 last[lane] = number
-        if until is None and is_over(0 if busy else 0.002):
-            until = time.monotonic() + order["rest"]
+        if until is None and select.select([0], [], [], 0 if busy else 0.002)[0]:
+            part = os.read(0, 1 << 16)
+            text += part
+            if not part:
+                until, expected = time.monotonic() + order["rest"], json.loads(text or "{}")
         elif not busy:
             time.sleep(0.002)
     print(json.dumps({"received": received, "wrong": wrong, "examples": examples, "disordered": disordered, "others": others,
@@ -142,8 +151,10 @@ class Process:
         line = self.process.stdout.readline()
         assert line == "ready\n", line
 
-    def end(self):
-        """Ends the process, and returns what it saw."""
+    def end(self, expected=None):
+        """Ends the process, and returns what it saw. A receiver first waits for the numbers of frames that are expected of some lanes."""
+        if expected:
+            self.process.stdin.write(json.dumps(expected) + "\n")
         self.process.stdin.close()
         line = self.process.stdout.readline()
         assert self.process.wait(timeout=60) == 0 and line
@@ -155,7 +166,7 @@ class Process:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=60)
 
 
 if __name__ == "__main__":

@@ -153,11 +153,15 @@ def test_no_frame_reaches_another_tenant_and_none_of_a_circuit_that_nobody_chang
             exchange.start()
             slowest = max(slowest, time.monotonic() - started)
         time.sleep(max(0.0, began + SECONDS - time.monotonic()))
+        # A busy machine may take longer for the changes of this time.
+        with contextlib.suppress(AssertionError):
+            wait_for("changes are accepted", lambda: sum(sum(changer.accepted.values()) for changer in changers)
+                     > CHANGES_PER_SECOND * SECONDS / 3)
         for changer in changers:
             changer.end()
         exchange.wait_in_sync(60)
         sent = sender.end()
-        seen = receiver.end()
+        seen = receiver.end({lane: sent["sent"][lane] for lane in steady})
         states = {one["name"]: one["state"] for one in exchange.ask("services")}
     accepted = collections.Counter()
     for changer in changers:
