@@ -42,14 +42,15 @@ class Lan:
     def __init__(self, exchange, members, quarantine_secs, waive=()):
         self.exchange = exchange
         _, self.switch = exchange.create_site("Otemachi", 1, range(1, members + 1))
-        policy = {"name": "peering", "ethertypes": [0x800, 0x806, 0x86DD], "macs_max": 1, "broadcast_pps": 50,
-                  "multicast_pps": 50, "arp": "unicast", "quarantine_secs": quarantine_secs}
+        self.policy = {"name": "peering", "ethertypes": [0x800, 0x806, 0x86DD], "macs_max": 1, "broadcast_pps": 50,
+                       "multicast_pps": 50, "arp": "unicast", "quarantine_secs": quarantine_secs}
         created = exchange.order(
-            {"operation": "create_policy", "policy": policy},
+            {"operation": "create_policy", "policy": self.policy},
             {"operation": "create_account", "name": "exchange", "kind": "exchange"},
             {"operation": "create_service", "account": "ac-0", "kind": "exchange_lan", "name": "peering",
              "policy": "po-0", "networks": NETWORKS})["applied"]["created"]
         self.service = next(id for id in created if id.startswith("sv-"))
+        self.policy_id = next(id for id in created if id.startswith("po-"))
         self.ends = {}
         for number in range(1, members + 1):
             _, [connection] = exchange.create_member(f"member {number}", f"{self.switch}:{number}")
@@ -63,6 +64,11 @@ class Lan:
             if number in waive:
                 exchange.order({"operation": "waive_quarantine", "config": self.ends[number], "reason": "a test"})
         exchange.wait_in_sync()
+
+    def set_quarantine_secs(self, seconds):
+        """Changes the time without a fault after which an end passes."""
+        self.policy["quarantine_secs"] = seconds
+        self.exchange.order({"operation": "update_policy", "id": self.policy_id, "policy": self.policy})
 
     def checklist(self, number):
         """Returns what the quarantine has found at an end; None if it is over."""
@@ -133,7 +139,7 @@ def test_quarantine_finds_each_wrong_set_up_and_passes_a_right_one(tmp_path):
     with namespaces.cables(*PAIRS[:2]), Exchange(tmp_path / "ix") as exchange:
         ports = [(1, "kernel:lan-sa"), (2, "kernel:lan-sb")]
         with Millrace(tmp_path / "switch", ports=ports, controllers=[exchange.target]):
-            lan = Lan(exchange, 2, quarantine_secs=5)
+            lan = Lan(exchange, 2, quarantine_secs=900)
             sockets = {1: socket_on("lan-a"), 2: socket_on("lan-b")}
             slowest = {}
             for number, opened in sockets.items():
@@ -148,35 +154,41 @@ def test_quarantine_finds_each_wrong_set_up_and_passes_a_right_one(tmp_path):
 
                     def seen(check=check, number=number):
                         return check in lan.found(number)
-                    wait_for(f"{check} is found at member {number}: {lan.found(number)}", seen, bound=30)
+                    wait_for(f"{check} is found at member {number}: {lan.found(number)}", seen, bound=60)
                     slowest[check, number] = time.monotonic() - started
             # A proxy answers for addresses that are not its own, and the engine asks for such addresses itself.
             def asked(frame):
                 return frame[12:14] == b"\x08\x06" and frame[21] == 1
-            question = scapy.Ether(namespaces.receive(sockets[1], asked, bound=30))
+            question = scapy.Ether(namespaces.receive(sockets[1], asked))
             answer = ether(1, question.src) / scapy.ARP(
                 op=2, hwsrc=mac(1), psrc=question[scapy.ARP].pdst, hwdst=question.src, pdst=question[scapy.ARP].psrc)
             started = time.monotonic()
             sockets[1].send(bytes(answer))
-            wait_for("proxy ARP is found", lambda: "proxy_arp" in lan.found(1), bound=30)
+            wait_for("proxy ARP is found", lambda: "proxy_arp" in lan.found(1), bound=60)
             slowest["proxy_arp", 1] = time.monotonic() - started
             # Nothing of all this has reached the other member.
             assert not namespaces.receive(sockets[2], lambda frame: frame[6:12] == bytes.fromhex(mac(1).replace(":", "")), bound=0.3)
             print(f"{len(slowest)} wrong set-ups found, the slowest after {max(slowest.values()):.2f} s")
             # Now both routers are right. Each passes after five clean seconds, and reaches the other.
             assert {lan.checklist(number) is None for number in sockets} == {False}
+            lan.set_quarantine_secs(5)
 
             def passed():
                 for number, opened in sockets.items():
                     opened.send(tag(number, arp_request(number, v4(3 - number))))
                 return all(lan.checklist(number) is None for number in sockets)
-            wait_for("both ends pass", passed, bound=30)
+            wait_for("both ends pass", passed, bound=60)
             exchange.wait_in_sync()
             sockets[1].send(tag(1, arp_request(1, v4(2))))
             wanted = bytes.fromhex(mac(2).replace(":", ""))
-            received = namespaces.receive(sockets[2], lambda frame: frame[:6] == wanted, bound=5)
+            received = namespaces.receive(sockets[2], lambda frame: frame[:6] == wanted)
             # The kernel takes the receiver's tag off.
             assert received and received[12:14] == b"\x08\x06", "the request is unicast"
+
+
+def in_seconds(seconds):
+    """Returns the time of day behind this one by some seconds, as an order has it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
 
 
 def received_by(opened, seconds=0.4):
@@ -292,7 +304,7 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
                     for question in (arp_request(number, v4(target)), solicitation(number, v6(target))):
                         sockets[number].send(tag(number, question))
                         wanted = bytes.fromhex(mac(target).replace(":", ""))
-                        frame = namespaces.receive(sockets[target], lambda frame: frame[:6] == wanted, bound=5)
+                        frame = namespaces.receive(sockets[target], lambda frame: frame[:6] == wanted)
                         assert frame and frame[6:12] == bytes.fromhex(mac(number).replace(":", "")), (number, target, question)
             # Nobody has received a question for somebody else.
             assert [received_by(opened) for opened in sockets.values()] == [[], [], []]
@@ -313,7 +325,7 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
             sockets[2].send(marker)
             received = []
             while not received or b"behind all of them" not in received[-1]:
-                frame = namespaces.receive(sockets[1], bound=10)
+                frame = namespaces.receive(sockets[1])
                 assert frame, "the frame behind the hostile ones arrives"
                 received.append(frame)
             passed[1], passed[3] = received[:-1], received_by(sockets[3])
@@ -331,16 +343,15 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
                 if number % (sources // victims or 1) == 0:
                     text = b"numbered %08d" % number
                     sockets[1].send(tag(1, ether(1, mac(3)) / scapy.IP(src=v4(1), dst=v4(3)) / scapy.UDP(sport=1, dport=2) / text))
-                    lost += not namespaces.receive(sockets[3], lambda frame, text=text: text in frame, bound=5)
+                    lost += not namespaces.receive(sockets[3], lambda frame, text=text: text in frame)
             assert lost <= victims // 1000
             print(f"{len(kinds)} kinds of hostile frames: 0 pass; {sources} MAC addresses: {lost} of {victims} frames of a victim lost")
 
             # The swap of a router: a second address, announced at once; both are admitted; the first one goes.
             old, new = mac(3), "02:00:00:00:03:99"
-            until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 6))
             held = next(id for id, one in exchange.objects("mc").items() if one["address"] == old)
             started = time.monotonic()
-            exchange.order({"operation": "set_mac_end", "mac": held, "valid_until": until},
+            exchange.order({"operation": "set_mac_end", "mac": held, "valid_until": in_seconds(600)},
                            {"operation": "add_mac", "config": lan.ends[3], "address": new})
             told = {}
 
@@ -351,18 +362,20 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
                         kind = "ARP" if frame[12:14] == b"\x08\x06" else "NA"
                         told.setdefault((number, kind), time.monotonic() - started)
                 return len(told) == 4
-            wait_for(f"both others are told of IPv4 and IPv6: {told}", told_all, bound=10)
+            wait_for(f"both others are told of IPv4 and IPv6: {told}", told_all, bound=60)
             print(f"router swap: the others are told after {max(told.values()):.2f} s")
-            assert max(told.values()) <= 3
+            assert max(told.values()) <= 3 or not LONG
             for source in (old, new):
                 text = b"from " + source.encode()
                 sockets[3].send(tag(3, ether(3, mac(1), src=source) / scapy.IP(src=v4(3), dst=v4(1)) / scapy.UDP(sport=1, dport=2) / text))
-                assert namespaces.receive(sockets[1], lambda frame, text=text: text in frame, bound=5), source
+                assert namespaces.receive(sockets[1], lambda frame, text=text: text in frame), source
             # A question for the address leads to the new router.
             sockets[1].send(tag(1, arp_request(1, v4(3))))
-            assert namespaces.receive(sockets[3], lambda frame: frame[:6] == bytes.fromhex(new.replace(":", "")), bound=5)
-            wait_for("the old address is over", lambda: old not in [one["address"] for one in exchange.objects("mc").values()], bound=20)
+            assert namespaces.receive(sockets[3], lambda frame: frame[:6] == bytes.fromhex(new.replace(":", "")))
+            exchange.order({"operation": "set_mac_end", "mac": held, "valid_until": in_seconds(1)})
+            wait_for("the old address is over", lambda: old not in [one["address"] for one in exchange.objects("mc").values()], bound=60)
             exchange.wait_in_sync()
-            sockets[3].send(tag(3, ether(3, mac(1), src=old) / scapy.IP(src=v4(3), dst=v4(1)) / scapy.UDP(sport=1, dport=2) / b"too late"))
-            assert not namespaces.receive(sockets[1], lambda frame: b"too late" in frame, bound=0.5)
+            for source, text in ((old, b"too late"), (new, b"behind it")):
+                sockets[3].send(tag(3, ether(3, mac(1), src=source) / scapy.IP(src=v4(3), dst=v4(1)) / scapy.UDP(sport=1, dport=2) / text))
+            assert b"behind it" in namespaces.receive(sockets[1], lambda frame: b"too late" in frame or b"behind it" in frame)
             assert switch.process.poll() is None
