@@ -30,19 +30,19 @@ class Peer(OpenVSwitch):
         database = self._start_database()
         self._spawn("ip", "netns", "exec", PEER, "ovs-vswitchd", database, "--disable-system",
                     f"--unixctl={self.folder}/vs.ctl")
-        self._vsctl("--timeout=20", "add-br", "ovs-un", "--", "set", "bridge", "ovs-un", "datapath_type=netdev",
+        self._vsctl("--timeout=50", "add-br", "ovs-un", "--", "set", "bridge", "ovs-un", "datapath_type=netdev",
                     "--", "add-port", "ovs-un", "mr-un")
         return self
 
     def add_tunnel(self):
-        self._vsctl("--timeout=20", "add-br", "ovs-in", "--", "set", "bridge", "ovs-in", "datapath_type=netdev",
+        self._vsctl("--timeout=50", "add-br", "ovs-in", "--", "set", "bridge", "ovs-in", "datapath_type=netdev",
                     "--", "add-port", "ovs-in", "tn0", "--", "set", "interface", "tn0", "type=vxlan",
                     f"options:remote_ip={OURS}", f"options:local_ip={THEIRS}", "options:key=42")
         inside(PEER, "ip", "address", "add", f"{THEIRS}/24", "dev", "ovs-un")
         inside(PEER, "ip", "link", "set", "ovs-un", "up")
 
     def set(self, interface, *settings):
-        self._vsctl("--timeout=20", "set", "interface", interface, *settings)
+        self._vsctl("--timeout=50", "set", "interface", interface, *settings)
 
     def status(self, interface, column):
         database = f"--db=unix:{self.folder}/db.sock"
@@ -86,24 +86,27 @@ class Lab:
         return "LIVE" in part.splitlines()[0]
 
 
+def is_fast(bfd):
+    """Returns true if a session is up at the intervals of both ends."""
+    return bfd["state"] == "up" and bfd["detection_time_ms"] == 500 and bfd["remote_discriminator"] != 0
+
+
 @pytest.mark.parametrize("tunnel", [False, True], ids=["interface", "vxlan"])
 def test_bfd_with_open_vswitch_comes_up_and_ends_on_both_sides(tmp_path, namespaces, tunnel):
     interface = "tn0" if tunnel else "mr-un"
     with Lab(tmp_path, BFD, tunnel) as lab:
         assert not lab.is_live()
         lab.peer.set(interface, "bfd:enable=true", "bfd:min_tx=100", "bfd:min_rx=100", "bfd:mult=5")
-        wait_for("BFD is up", lambda: lab.oam()["bfd"]["state"] == "up")
+        # The peer first announces the slow interval of a session that is not up (RFC 5880, section 6.8.3).
+        wait_for("BFD is up with the fast interval", lambda: is_fast(lab.oam()["bfd"]))
         wait_for("Open vSwitch's state", lambda: "state=up" in lab.peer.status(interface, "bfd_status"))
         wait_for("the live bit", lab.is_live)
-        # The peer first announces the slow interval of a session that is not up (RFC 5880, section 6.8.3).
-        wait_for("the fast interval", lambda: lab.oam()["bfd"]["detection_time_ms"] == 500)
-        assert lab.oam()["bfd"]["remote_discriminator"] != 0
-        assert 'millrace_bfd_up{bridge="br0",port="p%d"} 1' % lab.port in lab.switch.rest.get(
-            "http://localhost/metrics", timeout=5).text
+        wait_for("the metric", lambda: 'millrace_bfd_up{bridge="br0",port="p%d"} 1' % lab.port in lab.switch.rest.get(
+            "http://localhost/metrics", timeout=60).text)
         # Open vSwitch stops: the session ends here.
         lab.peer.set(interface, "bfd:enable=false")
         wait_for("the end of the session", lambda: lab.oam()["bfd"]["state"] == "down")
-        assert not lab.is_live()
+        wait_for("the end of the live bit", lambda: not lab.is_live())
         # Millrace stops: the session ends there.
         lab.peer.set(interface, "bfd:enable=true")
         wait_for("BFD is up again", lambda: "state=up" in lab.peer.status(interface, "bfd_status"))
@@ -115,15 +118,13 @@ def test_bfd_with_open_vswitch_comes_up_and_ends_on_both_sides(tmp_path, namespa
 def test_continuity_checks_with_open_vswitch_come_up_and_fail_on_both_sides(tmp_path, namespaces):
     with Lab(tmp_path, CCM) as lab:
         lab.peer.set("mr-un", "cfm_mpid=2", "other_config:cfm_interval=100")
-        wait_for("our state", lambda: lab.oam()["ccm"]["up"])
+        wait_for("our state and its number", lambda: (ccm := lab.oam()["ccm"])["up"] and ccm["remote_mep"] == 2)
         wait_for("Open vSwitch's state", lambda: lab.peer.status("mr-un", "cfm_fault") == "false")
-        wait_for("its number", lambda: lab.oam()["ccm"]["remote_mep"] == 2)
-        assert lab.oam()["ccm"]["remote_mep"] == 2
         wait_for("our number there", lambda: lab.peer.status("mr-un", "cfm_remote_mpids") == "[1]")
         wait_for("the live bit", lab.is_live)
         # Another interval is a defect.
         lab.peer.set("mr-un", "other_config:cfm_interval=1000")
-        wait_for("the defect", lambda: not lab.oam()["ccm"]["up"] and lab.oam()["ccm"]["rx_defects"] > 0)
+        wait_for("the defect", lambda: not (ccm := lab.oam()["ccm"])["up"] and ccm["rx_defects"] > 0)
         lab.peer.set("mr-un", "other_config:cfm_interval=100")
         wait_for("our state", lambda: lab.oam()["ccm"]["up"])
         lab.switch.change(lambda config: config["bridge"][0]["port"][0].pop("ccm"))
