@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import namespaces
-from switches import TARGET, run, wait_for
+from switches import STOP_BOUND, TARGET, run, wait_for
 
 HOSTS = ("mr-wa", "mr-wb")
 # Interfaces of this namespace, one cable to each host.
@@ -56,7 +56,7 @@ class Emulator:
 
     def __exit__(self, *_):
         self.process.terminate()
-        assert self.process.wait(timeout=20) == 0
+        assert self.process.wait(timeout=STOP_BOUND) == 0
 
     def start(self):
         """Starts the emulator, and returns when it forwards."""
@@ -75,7 +75,7 @@ class Emulator:
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=STOP_BOUND)
 
     def cli(self, command, *arguments):
         return run(str(TARGET / "millrace"), "wan", command, "--control", str(self.socket), *arguments)
@@ -102,20 +102,17 @@ class Stamped:
         self.socket = namespaces.packet_socket(namespace, interface) if namespace else own_socket(interface)
         self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
 
-    def read(self, count, bound=20):
+    def read(self, count, bound=60):
         """The numbers and times in ns of at most `count` frames: those that arrive within the bound."""
-        found, deadline = [], time.monotonic() + bound
-        self.socket.settimeout(0.1)
-        while len(found) < count and time.monotonic() < deadline:
-            try:
-                data, control, _, sender = self.socket.recvmsg(2048, 512)
-            except TimeoutError:
-                continue
-            if sender[2] == namespaces.PACKET_OUTGOING or data[12:14] != ETHER_TYPE:
+        found = []
+        for data, control in namespaces.received(self.socket, bound):
+            if data[12:14] != ETHER_TYPE:
                 continue
             stamp = next(part for level, kind, part in control if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS))
             seconds, nanos = struct.unpack("=qq", stamp)
             found.append((struct.unpack("!Q", data[14:22])[0], seconds * 10**9 + nanos))
+            if len(found) >= count:
+                break
         return found
 
     def close(self):
@@ -125,7 +122,7 @@ class Stamped:
 def own_socket(interface):
     """A raw socket on an interface of this namespace."""
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+    opened.setsockopt(socket.SOL_SOCKET, namespaces.SO_RCVBUFFORCE, 8 << 20)
     opened.bind((interface, namespaces.ETH_P_ALL))
     return opened
 
