@@ -32,7 +32,7 @@ def switch(tmp_path, namespaces):
 
 def ping(namespace, address, *options):
     command = ["ip", "netns", "exec", namespace, "ping", "-c", "1", "-W", "1", *options, address]
-    return subprocess.run(command, capture_output=True, timeout=10).returncode == 0
+    return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
 
 
 def local_packets(switch):
@@ -44,7 +44,7 @@ def test_a_host_pings_the_local_port_through_normal_and_through_entries(switch):
     assert "LOCAL(br0)" in switch.ofctl("show")
     switch.ofctl("add-flow", "actions=NORMAL")
     wait_for("an answer through NORMAL", lambda: ping(HOST, "10.77.0.1"))
-    assert ping(LOCAL, "10.77.0.2")
+    assert ping(LOCAL, "10.77.0.2", "-W", "20")
     switch.ofctl("del-flows")
     assert not ping(HOST, "10.77.0.1")
     switch.ofctl("add-flow", "in_port=1,actions=LOCAL")
@@ -54,7 +54,7 @@ def test_a_host_pings_the_local_port_through_normal_and_through_entries(switch):
     after = local_packets(switch)
     assert after[0] > before[0] and after[1] > before[1], (before, after)
     # A packet of the largest size arrives complete: there is no offload, and no truncation.
-    assert ping(HOST, "10.77.0.1", "-s", "1472", "-M", "do")
+    assert ping(HOST, "10.77.0.1", "-W", "20", "-s", "1472", "-M", "do")
     switch.ofctl("del-flows")
     switch.ofctl("add-flow", "actions=FLOOD")
     wait_for("an answer through FLOOD", lambda: ping(HOST, "10.77.0.1"))

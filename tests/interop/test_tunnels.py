@@ -186,9 +186,9 @@ class OvsEnd(OpenVSwitch):
         self._spawn("ip", "netns", "exec", UNDER, "ovs-vswitchd", database, "--disable-system",
                     f"--unixctl={self.folder}/vs.ctl")
         inside(UNDER, "ip", "address", "flush", "dev", "mr-un")
-        self._vsctl("--timeout=20", "add-br", "ovs-un", "--", "set", "bridge", "ovs-un", "datapath_type=netdev",
+        self._vsctl("--timeout=50", "add-br", "ovs-un", "--", "set", "bridge", "ovs-un", "datapath_type=netdev",
                     "--", "add-port", "ovs-un", "mr-un")
-        self._vsctl("--timeout=20", "add-br", "ovs-in", "--", "set", "bridge", "ovs-in", "datapath_type=netdev",
+        self._vsctl("--timeout=50", "add-br", "ovs-in", "--", "set", "bridge", "ovs-in", "datapath_type=netdev",
                     "--", "add-port", "ovs-in", "tn0", "--", "set", "interface", "tn0", f"type={self.kind}",
                     f"options:remote_ip={OURS}", f"options:local_ip={THEIRS}", *self.options)
         for interface, address in (("ovs-un", f"{THEIRS}/24"), ("ovs-in", "10.9.0.2/24")):
@@ -215,8 +215,8 @@ def test_open_vswitch_is_the_other_end(tmp_path, namespaces, tunnel, kind, optio
         inside(HOST, "ip", "link", "set", "mr-in", "mtu", "1450")
         ping = ["ip", "netns", "exec", HOST, "ping", "-c", "1", "-W", "1"]
         answers = lambda *more: subprocess.run([*ping, *more, "10.9.0.2"], capture_output=True).returncode == 0
-        wait_for("an answer", answers, bound=30)
-        assert answers("-s", "1400", "-M", "do")
+        wait_for("an answer", answers, bound=60)
+        assert answers("-W", "20", "-s", "1400", "-M", "do")
         received, sent = lab.switch.port_packets(3)
         assert received >= 2 and sent >= 2
 
@@ -249,6 +249,6 @@ def test_a_tunnel_is_down_while_its_next_hop_is_silent(tmp_path, namespaces):
         lab.switch.ofctl("add-flow", "in_port=1,actions=output:3")
         # The neighbour stops answering; the switch sends three requests after half a minute.
         inside(UNDER, "ip", "link", "set", "mr-un", "arp", "off")
-        wait_for("the tunnel is down", lambda: "LINK_DOWN" in lab.port_desc(3), bound=50)
+        wait_for("the tunnel is down", lambda: "LINK_DOWN" in lab.port_desc(3), bound=120)
         inside(UNDER, "ip", "link", "set", "mr-un", "arp", "on")
         wait_for("the tunnel is up", lambda: "LIVE" in lab.port_desc(3))
