@@ -21,6 +21,19 @@ rejectboth tcp any any -> any any (msg:"a rejected word"; flow:to_server,establi
 """
 
 
+GET = """
+import http.client, sys
+connection = http.client.HTTPConnection("10.9.0.2", timeout=20)
+try:
+    connection.connect()
+    connection.sock.settimeout(float(sys.argv[2]))
+    connection.request("GET", sys.argv[1])
+    print(connection.getresponse().read().decode(), end="")
+except Exception as error:
+    print(type(error).__name__, end="")
+"""
+
+
 class Lab:
     """A client and a web server, with a switch between them whose chain has the function `ips`."""
 
@@ -56,15 +69,9 @@ class Lab:
         end(self.server)
         self.switch.stop()
 
-    def get(self, path, bound=3):
-        """Returns the body of a page, or the reason why there is none."""
-        program = (
-            "import sys, urllib.request\n"
-            "try:\n    print(urllib.request.urlopen(sys.argv[1], timeout=float(sys.argv[2])).read().decode(), end='')\n"
-            "except Exception as error:\n    print(type(getattr(error, 'reason', error)).__name__, end='')\n"
-        )
-        url = f"http://10.9.0.2{path}"
-        return inside("mr-ipsl", sys.executable, "-c", program, url, str(bound))
+    def get(self, path, bound=20):
+        """Returns the body of a page, or the reason why there is none: no bytes within a bound, or what ended the connection."""
+        return inside("mr-ipsl", sys.executable, "-c", GET, path, str(bound))
 
     def events(self, kind):
         lines = self.eve.read_text().splitlines() if self.eve.exists() else []
