@@ -16,6 +16,8 @@ from wan_path import HOSTS, NEAR, Emulator, hosts
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 JUMBO = 9000
+# The bytes of a transfer: on a busy machine a short one may end before the path MTU is found.
+SIZES = (12 << 20, 40 << 20)
 
 
 def inside(host, folder, *words):
@@ -33,6 +35,7 @@ def make_jumbo():
 
 def transfer(folder, size, on_progress=lambda event: None):
     """Sends a tree at 40 Mbit/s from one host to the other; returns the path MTU in each progress event."""
+    folder.mkdir()
     data, target = source(folder, size), folder / "in"
     target.mkdir()
     receive = inside(HOSTS[1], folder, "receive", target, "--once", "--listen", "10.0.0.2:7800")
@@ -70,22 +73,28 @@ def transfer(folder, size, on_progress=lambda event: None):
     (("--mtu", "1400", "--over-mtu", "too-big"), 1400),
 ], ids=["9000", "9000-lossy", "8960", "1500", "1400", "1400-icmp"])
 def test_the_largest_packets_that_pass_are_used(tmp_path, options, found):
-    with hosts(), Emulator(tmp_path, "--delay", "5ms", *options):
-        make_jumbo()
-        sizes = transfer(tmp_path, 12 << 20)
-    assert sizes[-1] == found, sizes
+    for trial, size in enumerate(SIZES):
+        with hosts(), Emulator(tmp_path, "--delay", "5ms", *options):
+            make_jumbo()
+            sizes = transfer(tmp_path / f"{trial}", size)
+        if sizes[-1] == found:
+            return
+    pytest.fail(f"{sizes}")
 
 
 @pytest.mark.parametrize("over_mtu", ["drop", "too-big"])
 def test_a_path_that_gets_narrower_under_way_stops_nothing(tmp_path, over_mtu):
-    with hosts(), Emulator(tmp_path, "--delay", "5ms", "--over-mtu", over_mtu) as emulator:
-        make_jumbo()
-        changed = []
+    for trial, size in enumerate(SIZES):
+        with hosts(), Emulator(tmp_path, "--delay", "5ms", "--over-mtu", over_mtu) as emulator:
+            make_jumbo()
+            changed = []
 
-        def narrow(event):
-            if event["verified"] > 2 << 20 and not changed:
-                changed.append(event["mtu"])
-                emulator.set("--mtu", "1500")
+            def narrow(event, emulator=emulator, changed=changed):
+                if event["verified"] > 2 << 20 and event["mtu"] == JUMBO and not changed:
+                    changed.append(event["verified"])
+                    emulator.set("--mtu", "1500")
 
-        sizes = transfer(tmp_path, 24 << 20, narrow)
-    assert changed == [JUMBO] and sizes[-1] == 1496, sizes
+            sizes = transfer(tmp_path / f"{trial}", 2 * size, narrow)
+        if changed and sizes[-1] == 1496:
+            return
+    pytest.fail(f"narrower after {changed} bytes: {sizes}")
