@@ -74,7 +74,7 @@ class Client:
     """One connection. `sent` is for the caller: sent messages by xid."""
 
     def __init__(self, port, hello=True):
-        self.stream = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.stream = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
         self.xid = 0x70000000
@@ -110,11 +110,19 @@ class Client:
                 return None
             self.buffer += part
 
-    def until(self, *kinds):
-        """Returns the first message of one of the types; earlier messages are discarded."""
+    def next(self):
+        """Returns the next message but echo requests, which it answers."""
         while True:
             got = self.receive()
             assert got is not None, "the switch closed the connection"
+            if got[1] != ECHO_REQUEST:
+                return got
+            self.send(message(ECHO_REPLY, got[3][8:], got[2]))
+
+    def until(self, *kinds):
+        """Returns the first message of one of the types; earlier messages are discarded."""
+        while True:
+            got = self.next()
             if got[1] in kinds:
                 return got
 
@@ -124,12 +132,9 @@ class Client:
         self.send(message(BARRIER_REQUEST, xid=self.xid))
         said = []
         while True:
-            got = self.receive()
-            assert got is not None, "the switch closed the connection"
+            got = self.next()
             if got[1] == BARRIER_REPLY and got[2] == self.xid:
                 return said
-            if got[1] == ECHO_REQUEST:
-                self.send(message(ECHO_REPLY, got[3][8:], got[2]))
             said.append(got)
 
     def echo(self, body=b"are you there"):

@@ -40,7 +40,7 @@ def switch_with_ovs(ovs, flows, generated):
         ovs.send(1, missing)
         return not missing and sent
 
-    return wait_for("Open vSwitch sent them all", all_sent, bound=60)
+    return wait_for("Open vSwitch sent them all", all_sent, bound=300)
 
 
 def switch_with_millrace(folder, flows, generated):

@@ -61,7 +61,7 @@ def test_an_os_ken_controller_learns_between_three_hosts(lab, tmp_path):
             stdout=log, stderr=log,
         )
     try:
-        wait_for("the controller is connected", lambda: "connected" in (tmp_path / "controller.log").read_text(), 30)
+        wait_for("the controller is connected", lambda: "connected" in (tmp_path / "controller.log").read_text(), 120)
         for source in (1, 2, 3):
             for target in (1, 2, 3):
                 if source != target:

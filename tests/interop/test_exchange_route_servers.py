@@ -105,7 +105,8 @@ def test_a_member_reads_why_a_route_server_rejects_its_routes_and_since_when_it_
                 wait_for("the rejected routes are read", lambda: sorted(ann.rejected()) == sorted(expected))
                 assert bob.rejected() == [] and bob.status(ann.end) == bob.status("nc-999999") == 404
                 assert sorted(ops.rejected()) == sorted(expected)
-                assert [session["freshness"] for session in ann.sessions()] == ["fresh"] * 2
+                # A report is fresh for three seconds, in which a busy machine may not have read the next one.
+                wait_for("the reports are fresh", lambda: [session["freshness"] for session in ann.sessions()] == ["fresh"] * 2)
             wait_for("the report is stale", lambda: {session["freshness"] for session in ann.sessions()} == {"stale"})
             assert ann.sessions()[0]["failing_since"] and sorted(ann.rejected()) == sorted(expected), "the last report stays"
             with birds(("ar-rs", server)):
@@ -121,7 +122,7 @@ def test_a_control_socket_that_is_no_birds_is_a_state_and_no_end_of_the_engine(t
         other.listen()
         ordered(exchange)
         ops = RouteServerView(f"http://127.0.0.1:{port}", exchange, "ops", AOBA[1][0])
-        other.settimeout(30)
+        other.settimeout(60)
         stranger, _ = other.accept()
         stranger.sendall(b"220 mail.example ESMTP\n")
         wait_for("the error says what was expected", lambda: "0001 BIRD 2.0.12 ready." in (ops.sessions()[0]["failure"] or ""))

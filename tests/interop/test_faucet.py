@@ -105,13 +105,13 @@ class Network:
 @pytest.mark.parametrize("hardware", ["Lagopus", "GenericTFM"])
 def test_faucet_switches_routes_and_filters(tmp_path, hardware):
     with Network(tmp_path, hardware) as network:
-        wait_for("Faucet has the switch", lambda: "Cold start" in network.said(), 30)
+        wait_for("Faucet has the switch", lambda: "Cold start" in network.said(), 120)
         # Within a VLAN, then over the router: Faucet resolves the neighbours itself.
         for source, target in [(1, 2), (2, 1), (3, 4), (4, 3), (1, 3), (3, 1), (2, 4), (4, 1)]:
-            wait_for(f"h{source} reaches h{target}", lambda: network.reaches(source, target), 40)
+            wait_for(f"h{source} reaches h{target}", lambda: network.reaches(source, target), 120)
         assert not network.connects(1, 2, 23), "the access list of port 1 denies it"
         for source, target, port in [(1, 2, 80), (2, 1, 23), (3, 1, 80)]:
-            wait_for(f"h{source} connects to h{target}", lambda: network.connects(source, target, port), 40)
+            wait_for(f"h{source} connects to h{target}", lambda: network.connects(source, target, port), 120)
         flows = network.ofctl("dump-flows", "--no-names")
         assert "tp_dst=23" in flows and "dec_ttl" in flows, flows
         if hardware == "GenericTFM":

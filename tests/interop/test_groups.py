@@ -189,7 +189,7 @@ def sent_by_ovs(ovs, groups, flows, generated):
         ovs.send(1, missing)
         return not missing and sent
 
-    return wait_for("Open vSwitch sent them all", all_sent, bound=60)
+    return wait_for("Open vSwitch sent them all", all_sent, bound=300)
 
 
 def sent_by_millrace(folder, groups, flows, generated):

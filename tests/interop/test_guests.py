@@ -98,7 +98,7 @@ class Lab:
     def received(self, port):
         return self.counts(port)[0]
 
-    def pings(self, count=3, bound=30):
+    def pings(self, count=3, bound=60):
         def once():
             return self.run("vm1", "ping", "-c", str(count), "-W", "1", "10.0.0.2", check=False).returncode == 0
 
@@ -107,6 +107,9 @@ class Lab:
     def iperf(self, seconds=3, server="vm2", address="10.0.0.2", client="vm1"):
         """Returns the rate of one TCP stream in Mbit/s."""
         self.run(server, "sh", "-c", "pidof iperf3 || iperf3 -s -D")
+        # 5201 in hexadecimal, in state LISTEN.
+        wait_for("iperf3 listens", lambda: self.run(server, "sh", "-c", "cat /proc/net/tcp6 /proc/net/tcp | grep -q ':1451 .* 0A '",
+                                                    check=False).returncode == 0)
         text = self.run(client, "iperf3", "-J", "-t", str(seconds), "-c", address).stdout
         return json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e6
 
@@ -136,7 +139,8 @@ def test_a_guest_leaves_the_cutting_of_tcp_to_the_switch_and_another_takes_it_wh
     lab.flows(DIRECT)
     lab.pings()
     rates, sizes = {"on": [], "off": []}, {}
-    for _ in range(2):
+    # A guest that waits for its core sends what its window allows, which may be little, in some rounds.
+    for _ in range(5):
         for tso, found in rates.items():
             lab.run("vm1", "ethtool", "-K", "eth0", "tso", tso)
             before = lab.counts(VM1) + lab.counts(VM2)
@@ -144,29 +148,37 @@ def test_a_guest_leaves_the_cutting_of_tcp_to_the_switch_and_another_takes_it_wh
             now = lab.counts(VM1) + lab.counts(VM2)
             packets, size, _, _, _, _, to_packets, to_size = [b - a for a, b in zip(before, now)]
             sizes[tso] = (size / packets, to_size / to_packets)
+        assert max(sizes["off"]) < 1_522, sizes
+        if min(sizes["on"]) > 4_000:
+            break
     lab.run("vm1", "ethtool", "-K", "eth0", "tso", "on")
     print(f"Mbit/s with {rates['on']} and without {rates['off']}; bytes a packet (from, to): {sizes}")
-    assert min(sizes["on"]) > 4_000 and max(sizes["off"]) < 1_522
+    assert min(sizes["on"]) > 4_000, sizes
 
 
 def test_a_host_on_a_wire_gets_segments_from_a_guest_and_a_guest_hears_it(lab):
     lab.flows([(VM1, H1), (H1, VM1)])
-    wait_for("it answers", lambda: lab.run("vm1", "ping", "-c", "1", "-W", "1", "10.0.0.3", check=False).returncode == 0, 30)
+    wait_for("it answers", lambda: lab.run("vm1", "ping", "-c", "1", "-W", "1", "10.0.0.3", check=False).returncode == 0, 60)
     server = subprocess.Popen(["ip", "netns", "exec", f"mr-{NAME}-h1", "iperf3", "-s"], stdout=subprocess.DEVNULL)
     try:
         wait_for("it listens", lambda: "5201" in lab.run("h1", "ss", "-ltn").stdout)
-        before = lab.counts(VM1) + lab.counts(H1)
-        text = lab.run("vm1", "iperf3", "-J", "-t", "3", "-c", "10.0.0.3").stdout
-        now = lab.counts(VM1) + lab.counts(H1)
-        packets, size, _, _, _, _, to_packets, to_size = [b - a for a, b in zip(before, now)]
-        print(f"from the guest {size / packets:.0f} bytes a packet, to the wire {to_size / to_packets:.0f}")
-        assert size / packets > 4_000 and to_size / to_packets < 1_515
+        for _ in range(5):
+            before = lab.counts(VM1) + lab.counts(H1)
+            text = lab.run("vm1", "iperf3", "-J", "-t", "3", "-c", "10.0.0.3").stdout
+            now = lab.counts(VM1) + lab.counts(H1)
+            packets, size, _, _, _, _, to_packets, to_size = [b - a for a, b in zip(before, now)]
+            print(f"from the guest {size / packets:.0f} bytes a packet, to the wire {to_size / to_packets:.0f}")
+            assert to_size / to_packets < 1_515
+            if size / packets > 4_000:
+                break
+        else:
+            pytest.fail("packets from the guest were no larger in any of five rounds")
         end = json.loads(text)["end"]
         print(f"{end['sum_received']['bits_per_second'] / 1e6:.0f} Mbit/s, {end['sum_sent']['retransmits']} sent again")
         assert end["sum_received"]["bytes"] > 1_000_000
     finally:
         server.kill()
-        server.wait(timeout=20)
+        server.wait(timeout=60)
 
 
 def test_a_guest_forwards_in_a_chain(lab):
@@ -218,4 +230,4 @@ def test_a_switch_that_is_killed_under_its_guests_comes_back_and_they_go_on(lab)
     finally:
         for process in processes:
             process.kill()
-            process.wait(timeout=20)
+            process.wait(timeout=60)

@@ -38,15 +38,15 @@ def running_switch(tmp_path):
 def connected_client(switch):
     with of.Client(switch.openflow_port) as client:
         # A request without an answer within this time fails the test.
-        client.stream.settimeout(5)
+        client.stream.settimeout(30)
         yield client
 
 
 def ask(client, kind, body, reply):
-    """Sends a request and returns the body of its reply, which must be the next message."""
+    """Sends a request and returns the body of its reply, which must be the next message but requests for an echo."""
     client.xid += 1
     client.send(of.message(kind, body, client.xid))
-    got = client.receive()
+    got = client.next()
     assert (got[1], got[2]) == (reply, client.xid), f"asked {kind}: {got[3].hex()}"
     return got[3][8:]
 

@@ -147,7 +147,7 @@ def test_every_packet_matches_the_entry_that_it_matches_in_open_vswitch(tmp_path
             ovs.send(1, missing)
             return not missing and sent
 
-        theirs = wait_for("Open vSwitch sent them all", all_sent, bound=60)
+        theirs = wait_for("Open vSwitch sent them all", all_sent, bound=300)
     received, sent = tmp_path / "received.pcap", tmp_path / "sent.pcap"
     with PcapWriter(str(received), linktype=1) as writer:
         # The second round uses cached traversals.
