@@ -37,7 +37,6 @@ WRONG_MAC = "02:00:00:00:64:33"
 VICTIM, BYSTANDER = "198.18.1.10", "198.18.1.20"
 # Numbers of streams.
 PROBE, FORTH, BACK, FROM_BAIKAL, FROM_CASTOR, GOOD, AGAIN = range(1, 8)
-ATTACK_PPS = 2000
 FILTER_COOKIE = 0x585  # the owner and the kind of the cookies of filters (crates/exchange/ix-plan/src/layout.rs)
 ON_ENGINE = ["ip", "netns", "exec", ENGINE]
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -87,6 +86,7 @@ class Demo:
     quarantine: bool = True
     calm: float = 2.0  # the seconds of traffic before and after an event
     effect: float = 1.0  # the seconds until a filter drops, and until its end lets pass
+    attack_pps: int = 2000  # the rate of each attacker
 
     # --- act 1 ------------------------------------------------------------------------------------------------------
     def start(self):
@@ -347,7 +347,7 @@ class Demo:
 
         def attacker(member, stream):
             return Sender(member.name, "lan", stream, source=member.v4, destination=VICTIM, to_mac=aoba.mac,
-                          from_mac=member.mac, rate=ATTACK_PPS, sport=123, padding=400)
+                          from_mac=member.mac, rate=self.attack_pps, sport=123, padding=400)
 
         with contextlib.ExitStack() as stack:
             receiver = stack.enter_context(Receiver("aoba", "lan"))

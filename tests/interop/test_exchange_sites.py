@@ -43,8 +43,9 @@ class ShortDemo(Demo):
 
 def test_two_sites_carry_routers_and_a_path_survive_a_trunk_and_drop_an_attack_where_it_enters(tmp_path):
     with contextlib.ExitStack() as stack:
-        # A minute for a busy machine; check_exchange.py and the demo have one second.
-        demo = ShortDemo(tmp_path, tmp_path, stack, page=False, quarantine=False, calm=0.6, effect=60.0)
+        # A minute for a busy machine; check_exchange.py and the demo have one second. The interface of a switch that is away from
+        # its core has room for the frames of an attack of some seconds.
+        demo = ShortDemo(tmp_path, tmp_path, stack, page=False, quarantine=False, calm=0.6, effect=60.0, attack_pps=300)
         demo.start()
         demo.peer()
         demo.order()

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 LONG = bool(os.environ.get("MILLRACE_EXCHANGE_LONG"))
 TENANTS, CHANGING = (200, 50) if LONG else (24, 6)
-RATE = int(os.environ.get("MILLRACE_TENANT_PPS", "50000" if LONG else "1000"))
+RATE = int(os.environ.get("MILLRACE_TENANT_PPS", "50000" if LONG else "500"))
 SECONDS = float(os.environ.get("MILLRACE_TENANT_SECONDS", "600" if LONG else "5"))
 CHANGES_PER_SECOND = 20 if LONG else 5
 # Orders are sent side by side, each of tenants of its own.
