@@ -322,10 +322,13 @@ impl Peer {
             Some(notification) => notification.to_string(),
             None => "the connection was closed".to_owned(),
         });
-        // A NOTIFICATION removes the routes; the loss of the connection alone does not (RFC 4724, section 4.2).
-        let restart = self.restart.take().filter(|_| notification.is_none());
+        // A NOTIFICATION removes the routes of its session; the loss of the connection alone does not. Stale routes wait for a
+        // session that is established: a connection that ends before does not concern them (RFC 4724, section 4.2).
+        let was_established = !self.families.is_empty();
+        let is_reset = was_established && notification.is_some();
+        let restart = self.restart.take().filter(|_| !is_reset);
         let (kept, wait) = restart.unwrap_or_default();
-        let waiting = self.stale_deadline.is_some() && notification.is_none();
+        let waiting = self.stale_deadline.is_some() && !is_reset;
         for family in Family::ALL {
             if kept.contains(family) {
                 // Routes that were stale before are not kept for a second restart.

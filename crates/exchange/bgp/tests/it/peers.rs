@@ -148,6 +148,49 @@ fn routes_outlive_a_restart_and_go_if_they_are_not_announced_again() {
 }
 
 #[test]
+fn stale_routes_outlive_connections_that_end_before_they_are_established() {
+    let stale = || {
+        let mut peer = established(secs(0), RESTART);
+        peer.receive(
+            &update(&[], ATTRIBUTES, &[24, 203, 0, 113, 24, 203, 0, 112]),
+            secs(0),
+        );
+        peer.take_changes();
+        peer.connection_lost(secs(10));
+        peer.accept(secs(11)).unwrap();
+        peer
+    };
+    // A connection without an end, one with a malformed OPEN, one that the peer refuses, one whose hold timer expires.
+    let mut peer = stale();
+    let farewell = peer.accept(secs(12)).unwrap().unwrap();
+    assert_eq!(messages(&farewell).last(), Some(&(3, vec![6, 7])));
+    peer.receive(&message(4, &[]), secs(13));
+    assert!(!peer.is_open());
+    peer.accept(secs(14)).unwrap();
+    peer.receive(&message(3, &[6, 5]), secs(14));
+    peer.accept(secs(15)).unwrap();
+    peer.receive(&open(RESTART), secs(15));
+    peer.accept(secs(16)).unwrap();
+    assert_eq!((peer.take_changes(), peer.rib().counts()), (vec![], (2, 0)));
+    // The time of the restart counts from the loss of the session.
+    peer.poll(secs(69));
+    assert_eq!(peer.rib().counts(), (2, 0));
+    peer.poll(secs(70));
+    assert_eq!((peer.take_changes().len(), peer.rib().counts()), (2, (0, 0)));
+
+    let mut peer = stale();
+    connect(&mut peer, secs(20), RESTART);
+    peer.receive(&update(&[], ATTRIBUTES, &[24, 203, 0, 113]), secs(20));
+    assert_eq!(peer.take_changes(), []);
+    peer.receive(&update(&[], &[], &[]), secs(21));
+    assert!(matches!(
+        peer.take_changes()[..],
+        [Change::Withdrawn(_), Change::EndOfRib(Family::Ipv4Unicast)]
+    ));
+    assert_eq!(peer.rib().counts(), (1, 0));
+}
+
+#[test]
 fn a_notification_ends_the_routes_in_spite_of_graceful_restart() {
     let mut peer = established(secs(0), RESTART);
     peer.receive(&update(&[], ATTRIBUTES, &[24, 203, 0, 113]), secs(0));
