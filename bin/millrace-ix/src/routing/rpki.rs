@@ -14,7 +14,8 @@ use super::{Routing, Rpki};
 
 /// The payloads that are taken from one cache: ten times those of the whole Internet in 2026.
 const VRPS_MAX: usize = 8_000_000;
-/// The longest wait before another attempt to connect.
+/// The shortest and the longest wait before another attempt to connect.
+const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// The payloads of each cache, by its place in the list.
@@ -38,8 +39,7 @@ pub(super) fn start(rpki: &Rpki, routing: &Routing) -> Result<()> {
 
 async fn run(cache: String, place: usize, sets: Sets, routing: Routing) {
     let mut client = Client::new(VRPS_MAX);
-    let mut retry = Duration::from_secs(1);
-    let mut was_known = false;
+    let mut retry = RETRY_MIN;
     loop {
         match TcpStream::connect(&cache).await {
             Ok(stream) => {
@@ -47,15 +47,13 @@ async fn run(cache: String, place: usize, sets: Sets, routing: Routing) {
                     tracing::warn!(cache, reason, "RPKI cache");
                 }
                 client.connection_lost();
+                if client.has_loaded() {
+                    retry = RETRY_MIN;
+                }
             }
             Err(error) => tracing::warn!(cache, %error, "RPKI cache"),
         }
-        let is_known = client.vrps(routing.now()).is_some();
-        if is_known && !was_known {
-            retry = Duration::from_secs(1);
-        }
-        was_known = is_known;
-        if !is_known {
+        if client.vrps(routing.now()).is_none() {
             publish(place, None, &sets, &routing);
         }
         tokio::time::sleep(retry).await;
@@ -74,6 +72,7 @@ async fn converse(
     client.connected(routing.now());
     let mut buffer = vec![0; 64 * 1024];
     let mut is_published = false;
+    let mut lacked_data = false;
     loop {
         let output = client.take_output();
         stream
@@ -88,20 +87,30 @@ async fn converse(
             () = tokio::time::sleep(wait) => None,
         };
         let now = routing.now();
-        client.poll(now).map_err(|error| error.to_string())?;
-        let has_changed = match received {
+        let mut has_changed = client.poll(now).map_err(|error| error.to_string())?;
+        has_changed |= match received {
             Some(0) => return Err("the cache closed the connection".to_owned()),
             Some(len) => client
                 .receive(buffer.get(..len).unwrap_or_default(), now)
                 .map_err(|error| error.to_string())?,
             None => false,
         };
-        if let Some(vrps) = client.vrps(now)
-            && (has_changed || !is_published)
-        {
-            is_published = true;
-            tracing::info!(cache, payloads = vrps.len(), serial = client.serial(), "RPKI");
-            publish(place, Some(vrps.clone()), sets, routing);
+        if client.lacks_data() && !lacked_data {
+            tracing::warn!(cache, "the RPKI cache has no data yet");
+        }
+        lacked_data = client.lacks_data();
+        match client.vrps(now) {
+            Some(vrps) if has_changed || !is_published => {
+                is_published = true;
+                tracing::info!(cache, payloads = vrps.len(), serial = client.serial(), "RPKI");
+                publish(place, Some(vrps.clone()), sets, routing);
+            }
+            None if has_changed => {
+                is_published = false;
+                tracing::warn!(cache, "the payloads of the RPKI cache have expired");
+                publish(place, None, sets, routing);
+            }
+            Some(_) | None => {}
         }
     }
 }

@@ -4,6 +4,7 @@
 //!   connect ── Reset or Serial Query ──► Cache Response, prefixes…, End of Data ──► the set is replaced as a whole
 //!      ▲                                   │ Cache Reset: again with Reset Query
 //!      └── refresh time, Serial Notify ◄───┘
+//!          retry time ◄── Error Report "No Data Available": the set stays until it expires
 //! ```
 //!
 //! Prefixes count only from End of Data on: a response that breaks off changes nothing.
@@ -29,6 +30,14 @@ const ERROR_REPORT: u8 = 10;
 
 /// The greatest size of a PDU that the client takes, in bytes.
 const PDU_SIZE_MAX: u32 = 8192;
+/// The error "No Data Available" (RFC 8210, section 12), the only one that leaves the connection as it is.
+const NO_DATA: u16 = 2;
+/// The error "Unsupported Protocol Version".
+const UNSUPPORTED_VERSION: u16 = 4;
+
+/// The time until the next query to a cache that has no data and has not said how long to wait. RFC 8210, section 6, suggests
+/// 600 s; a cache that has just started is ready sooner.
+const RETRY_SECS: u32 = 60;
 /// The time within which a response must be complete.
 const RESPONSE_TIME: Duration = Duration::from_secs(120);
 
@@ -78,8 +87,13 @@ pub struct Client {
     response_deadline: Option<Time>,
     refresh_at: Option<Time>,
     refresh: Duration,
+    retry: Duration,
     expire: Duration,
     expires_at: Option<Time>,
+    /// True if a response has ended on this connection.
+    has_loaded: bool,
+    /// True if the cache has answered that it has no data, and has not sent a set since.
+    lacks_data: bool,
 }
 
 impl Client {
@@ -96,8 +110,11 @@ impl Client {
             response_deadline: None,
             refresh_at: None,
             refresh: Duration::from_secs(3600),
+            retry: Duration::from_secs(u64::from(RETRY_SECS)),
             expire: Duration::from_secs(7200),
             expires_at: None,
+            has_loaded: false,
+            lacks_data: false,
         }
     }
 
@@ -111,8 +128,20 @@ impl Client {
         self.known.map(|(_, serial)| serial)
     }
 
+    /// Returns true if the newest connection has brought a set, or confirmed the set that there was.
+    pub const fn has_loaded(&self) -> bool {
+        self.has_loaded
+    }
+
+    /// Returns true if the cache has answered that it has no data, and has not sent a set since.
+    pub const fn lacks_data(&self) -> bool {
+        self.lacks_data
+    }
+
     /// Notes a new connection: the output begins with a query.
     pub fn connected(&mut self, now: Time) {
+        self.has_loaded = false;
+        self.lacks_data = false;
         self.input.clear();
         self.output.clear();
         self.pending = None;
@@ -133,27 +162,28 @@ impl Client {
 
     /// Returns the time of the next timer.
     pub fn deadline(&self) -> Option<Time> {
-        [self.response_deadline, self.refresh_at]
+        [self.response_deadline, self.refresh_at, self.expires_at]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// Runs the timers that are due.
+    /// Runs the timers that are due. Returns true if the payloads have expired.
     ///
     /// # Errors
     /// [`RtrError::Late`]: close the connection.
-    pub fn poll(&mut self, now: Time) -> Result<(), RtrError> {
+    pub fn poll(&mut self, now: Time) -> Result<bool, RtrError> {
         if self.response_deadline.is_some_and(|deadline| deadline <= now) {
             return Err(RtrError::Late);
         }
         if self.refresh_at.is_some_and(|time| time <= now) {
             self.query(now);
         }
-        Ok(())
+        // The expired set stays as the base of the differences that the cache may send.
+        Ok(self.expires_at.take_if(|end| *end <= now).is_some())
     }
 
-    /// Takes bytes of the connection. Returns true if the set of payloads has changed.
+    /// Takes bytes of the connection. Returns true if the payloads have changed, or count again.
     ///
     /// # Errors
     /// [`RtrError`]: close the connection.
@@ -207,9 +237,18 @@ impl Client {
         let protocol = |text: &str| RtrError::Protocol(text.to_owned());
         if kind == ERROR_REPORT {
             // Error 4, Unsupported Protocol Version: the client tries the cache's older version (RFC 8210, section 7).
-            if field == 4 && version < self.version {
+            if field == UNSUPPORTED_VERSION && version < self.version {
                 self.version = version;
                 self.query(now);
+                return Ok(false);
+            }
+            // The cache has lost its data or still collects it: Reset Queries follow until it has a set (RFC 8210, section 8.4).
+            if field == NO_DATA {
+                self.lacks_data = true;
+                self.known = None;
+                self.pending = None;
+                self.response_deadline = None;
+                self.refresh_at = Some(now + self.retry);
                 return Ok(false);
             }
             return Err(RtrError::Reported {
@@ -291,13 +330,15 @@ impl Client {
             Duration::from_secs(u64::from(value.unwrap_or(default).clamp(min, max)))
         };
         self.refresh = seconds(reader.u32(), 1, 86_400, 3600);
-        let _retry = reader.u32();
+        self.retry = seconds(reader.u32(), 1, 7200, RETRY_SECS);
         self.expire = seconds(reader.u32(), 600, 172_800, 7200);
         self.known = Some((session, serial));
         self.response_deadline = None;
         self.refresh_at = Some(now + self.refresh);
+        self.has_loaded = true;
+        self.lacks_data = false;
+        let has_changed = self.vrps(now).is_none_or(|before| *before != set);
         self.expires_at = Some(now + self.expire);
-        let has_changed = set != self.vrps;
         self.vrps = set;
         Ok(has_changed)
     }
@@ -449,6 +490,67 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_without_data_is_asked_again_and_the_set_stays_until_it_expires() {
+        let now = Time::ZERO;
+        let after = |secs| now + Duration::from_secs(secs);
+        let no_data = pdu(1, ERROR_REPORT, NO_DATA, &[0; 8]);
+        let mut client = Client::new(100);
+        client.connected(now);
+        client.take_output();
+        assert_eq!(client.receive(&no_data, now), Ok(false));
+        assert_eq!(
+            (client.take_output(), client.deadline()),
+            (vec![], Some(after(60)))
+        );
+        assert!(client.lacks_data() && !client.has_loaded());
+        let set = [pdu(1, CACHE_RESPONSE, 7, &[]), prefix(true, 2), end(5)].concat();
+        assert_eq!(client.receive(&set, now), Ok(true));
+        assert!(client.has_loaded() && !client.lacks_data());
+        // The query after the refresh time meets a cache that has lost its data, in the middle of a response.
+        assert_eq!(client.poll(after(100)), Ok(false));
+        assert_eq!(client.take_output(), pdu(1, SERIAL_QUERY, 7, &5u32.to_be_bytes()));
+        let broken = [pdu(1, CACHE_RESPONSE, 7, &[]), prefix(false, 2), no_data.clone()].concat();
+        assert_eq!(client.receive(&broken, after(100)), Ok(false));
+        assert_eq!(client.take_output(), []);
+        assert_eq!(client.vrps(after(100)).unwrap().len(), 1);
+        assert_eq!(client.deadline(), Some(after(110)));
+        for secs in (110..600).step_by(10) {
+            assert_eq!(client.poll(after(secs)), Ok(false));
+            assert_eq!(client.take_output(), pdu(1, RESET_QUERY, 0, &[]));
+            assert_eq!(client.receive(&no_data, after(secs)), Ok(false));
+        }
+        assert_eq!(client.deadline(), Some(after(600)));
+        assert_eq!(client.poll(after(600)), Ok(true), "expired");
+        assert_eq!(client.vrps(after(600)), None);
+        assert_eq!(client.poll(after(600)), Ok(false));
+        assert_eq!(client.take_output(), pdu(1, RESET_QUERY, 0, &[]));
+        assert_eq!(
+            client.receive(&set, after(601)),
+            Ok(true),
+            "the same set counts again"
+        );
+        assert_eq!(client.vrps(after(601)).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_timers_of_a_cache_are_taken_within_their_bounds() {
+        let now = Time::ZERO;
+        let mut client = Client::new(100);
+        client.connected(now);
+        let mut body = 5u32.to_be_bytes().to_vec();
+        body.extend([u32::MAX; 3].iter().flat_map(|secs| secs.to_be_bytes()));
+        let set = [pdu(1, CACHE_RESPONSE, 7, &[]), pdu(1, END_OF_DATA, 7, &body)].concat();
+        assert_eq!(client.receive(&set, now), Ok(true), "an empty set is one, too");
+        assert_eq!(client.deadline(), Some(now + Duration::from_secs(86_400)));
+        client
+            .receive(&pdu(1, ERROR_REPORT, NO_DATA, &[0; 8]), now)
+            .unwrap();
+        assert_eq!(client.deadline(), Some(now + Duration::from_secs(7200)));
+        client.connected(now);
+        assert!(!client.has_loaded());
+    }
+
+    #[test]
     fn what_the_protocol_forbids_ends_the_connection() {
         let fails = |bytes: &[u8]| {
             let mut client = Client::new(1);
@@ -466,9 +568,9 @@ mod tests {
         report.extend(4u32.to_be_bytes());
         report.extend(b"n\x1bo!");
         assert_eq!(
-            fails(&pdu(1, ERROR_REPORT, 2, &report)),
+            fails(&pdu(1, ERROR_REPORT, 3, &report)),
             RtrError::Reported {
-                code: 2,
+                code: 3,
                 text: "no!".to_owned()
             }
         );
