@@ -97,6 +97,9 @@ pub enum Treatment {
 pub(crate) struct Collected {
     pub(crate) attributes: Attributes,
     pub(crate) as4_path: Option<AsPath>,
+    /// The AS number in an AGGREGATOR of two octets.
+    pub(crate) aggregator: Option<u16>,
+    pub(crate) has_as4_aggregator: bool,
     pub(crate) next_hop: Option<IpAddr>,
     pub(crate) has_local_pref: bool,
 }
@@ -147,6 +150,21 @@ pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), Fault> {
 }
 
 impl Collected {
+    /// Returns AS_PATH with the four-octet AS numbers of AS4_PATH. A speaker that does not know AS4_PATH and has aggregated the
+    /// route leaves its own number in AGGREGATOR: both AS4 attributes are then older than AS_PATH and are ignored (RFC 6793,
+    /// section 4.2.3).
+    pub(crate) fn take_path(&mut self) -> AsPath {
+        let path = core::mem::take(&mut self.attributes.as_path);
+        let is_outdated = self.has_as4_aggregator
+            && self
+                .aggregator
+                .is_some_and(|asn| u32::from(asn) != crate::aspath::AS_TRANS);
+        match &self.as4_path {
+            Some(as4) if !is_outdated => path.merged(as4),
+            _ => path,
+        }
+    }
+
     /// Reads one attribute that has no routes. Each arm cites RFC 7606, section 7.
     pub(crate) fn read(&mut self, kind: u8, value: &[u8], context: Context) -> Result<(), Fault> {
         let length = |expected: &str| format!("length {}: expected {expected}", value.len());
@@ -189,6 +207,10 @@ impl Collected {
                     length(if context.has_four_octets { "8" } else { "6" }),
                 ));
             }
+            AGGREGATOR => {
+                let asn = value.first_chunk().copied().map(u16::from_be_bytes);
+                self.aggregator = asn.filter(|_| !context.has_four_octets);
+            }
             // 7.8
             COMMUNITIES => {
                 let chunks = chunks::<4>(value).ok_or_else(|| withdraw(length("a multiple of 4")))?;
@@ -217,8 +239,8 @@ impl Collected {
                 self.attributes.redirects_ipv6 =
                     chunks.any(|chunk| matches!((chunk[0], chunk[1]), (0x00, 0x0d | 0x0c) | (0x80, 0x0b)));
             }
-            // RFC 6793, section 6: a speaker with four-octet AS numbers never sends AS4_PATH.
-            AS4_PATH if context.has_four_octets => {
+            // RFC 6793, section 6: a speaker with four-octet AS numbers sends neither AS4_PATH nor AS4_AGGREGATOR.
+            AS4_PATH | AS4_AGGREGATOR if context.has_four_octets => {
                 return Err((
                     Treatment::AttributeDiscard,
                     "from a speaker with numbers of four octets".to_owned(),
@@ -228,6 +250,8 @@ impl Collected {
                 let path = AsPath::read(value, true).map_err(|text| (Treatment::AttributeDiscard, text))?;
                 self.as4_path = Some(path);
             }
+            AS4_AGGREGATOR if value.len() != 8 => return Err((Treatment::AttributeDiscard, length("8"))),
+            AS4_AGGREGATOR => self.has_as4_aggregator = true,
             // RFC 8092, section 6
             LARGE_COMMUNITIES => {
                 let chunks = chunks::<12>(value).ok_or_else(|| withdraw(length("a multiple of 12")))?;

@@ -300,10 +300,7 @@ impl Decoder<'_> {
                 self.problem(AS_PATH, Treatment::TreatAsWithdraw, text);
             }
         }
-        if let Some(as4) = self.collected.as4_path.take() {
-            let path = core::mem::take(&mut self.collected.attributes.as_path);
-            self.collected.attributes.as_path = path.merged(&as4);
-        }
+        self.collected.attributes.as_path = self.collected.take_path();
         let is_withdrawn = |problem: &Problem| problem.treatment == Treatment::TreatAsWithdraw;
         if self.update.problems.iter().any(is_withdrawn) {
             for reach in core::mem::take(&mut self.update.announced) {
@@ -326,4 +323,44 @@ fn read_attribute<'a>(reader: &mut Reader<'a>) -> Option<(u8, u8, &'a [u8])> {
         usize::from(reader.u16()?)
     };
     Some((flags, kind, reader.take(len)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as4_path_is_ignored_if_the_aggregator_has_a_number_of_two_octets() {
+        let session = Negotiated {
+            families: FamilySet::ALL,
+            add_path: FamilySet::default(),
+            has_four_octets: false,
+            has_extended_messages: false,
+            is_internal: false,
+            first_as: Some(64_501),
+        };
+        let path = |aggregators: &[&[u8]]| {
+            // ORIGIN, AS_PATH 64501 AS_TRANS, NEXT_HOP, AS4_PATH 4200000000.
+            let mut attributes = vec![0x40, 1, 1, 0, 0x40, 2, 6, 2, 2, 0xfb, 0xf5, 0x5b, 0xa0];
+            attributes.extend([0x40, 3, 4, 192, 0, 2, 2]);
+            attributes.extend([0xc0, 17, 6, 2, 1, 0xfa, 0x56, 0xea, 0]);
+            attributes.extend(aggregators.concat());
+            let mut body = vec![0, 0, 0, attributes.len() as u8];
+            body.extend(attributes);
+            body.extend([24, 203, 0, 113]);
+            let update = Update::decode(&body, &session).unwrap();
+            update.attributes.as_path.to_string()
+        };
+        let as4: &[u8] = &[0xc0, 18, 8, 0xfa, 0x56, 0xea, 0, 192, 0, 2, 9];
+        let two_octets: &[u8] = &[0xc0, 7, 6, 0xfb, 0xf6, 192, 0, 2, 9];
+        let as_trans: &[u8] = &[0xc0, 7, 6, 0x5b, 0xa0, 192, 0, 2, 9];
+        for aggregators in [&[][..], &[two_octets], &[as4], &[as_trans, as4], &[as4, as_trans]] {
+            assert_eq!(path(aggregators), "64501 4200000000", "{aggregators:?}");
+        }
+        for aggregators in [[two_octets, as4], [as4, two_octets]] {
+            assert_eq!(path(&aggregators), "64501 23456", "{aggregators:?}");
+        }
+        // An AS4_AGGREGATOR with another length is discarded.
+        assert_eq!(path(&[two_octets, &[0xc0, 18, 3, 0, 0, 0]]), "64501 4200000000");
+    }
 }
