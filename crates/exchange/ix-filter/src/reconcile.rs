@@ -147,6 +147,11 @@ impl Authority {
         comparison.round
     }
 
+    /// Returns the entries that a live filter needs, as they were counted for the load of its account.
+    fn entries_of(&self, id: FilterId) -> usize {
+        self.entries.get(&id).copied().unwrap_or(0)
+    }
+
     /// Takes a change from the account's budget; delays the rule if there is none left.
     fn spend(&mut self, account: AccountId, reference: &str, comparison: &mut Comparison) -> bool {
         let rate = f64::from(self.settings.changes_per_sec);
@@ -193,7 +198,7 @@ impl Authority {
                     comparison.round.again(end);
                 } else if self.spend(filter.account, reference, comparison) {
                     self.withdrawn.remove(reference);
-                    comparison.delete(id, filter);
+                    comparison.delete(id, filter, self.entries_of(id));
                 }
             }
             (Some(desired), Some((id, filter))) if desired.is(filter) => {
@@ -204,7 +209,7 @@ impl Authority {
                     return;
                 }
                 if let Some((id, filter)) = filter {
-                    comparison.delete(id, filter);
+                    comparison.delete(id, filter, self.entries_of(id));
                 }
                 self.create(reference, desired, comparison);
             }
@@ -359,10 +364,11 @@ impl Authority {
 }
 
 impl Comparison {
-    fn delete(&mut self, id: FilterId, filter: &Filter) {
+    fn delete(&mut self, id: FilterId, filter: &Filter, entries: usize) {
         let load = self.loads.entry(filter.account).or_default();
         if is_live(&filter.state) {
             load.live = load.live.saturating_sub(1);
+            load.entries = load.entries.saturating_sub(entries);
         } else {
             load.refused = load.refused.saturating_sub(1);
         }

@@ -276,3 +276,48 @@ fn a_rule_with_a_thousand_operators_is_refused_before_it_is_translated() {
         "component type 4 has 1000 operators: expected at most 256"
     );
 }
+
+#[test]
+fn a_large_rule_with_another_action_replaces_itself_in_the_same_comparison() {
+    let mut world = world();
+    let operator = |less, value, size| NumericOperator {
+        and: less,
+        less,
+        greater: !less,
+        equal: true,
+        value,
+        size,
+    };
+    let udp = NumericOperator {
+        greater: false,
+        ..operator(false, 17, 1)
+    };
+    // 16 masks for ports from 1 on, twice, and 48 values of DSCP: 12,288 entries of at most 20,000.
+    let ports = vec![operator(false, 1, 2)];
+    let dscps = vec![operator(false, 0, 1), operator(true, 47, 1)];
+    let components = [
+        Component::Destination(Pattern::from(bgp("203.0.113.7/32"))),
+        Component::Numeric(NumericField::Protocol, vec![udp]),
+        Component::Numeric(NumericField::DestinationPort, ports.clone()),
+        Component::Numeric(NumericField::SourcePort, ports),
+        Component::Numeric(NumericField::Dscp, dscps),
+    ];
+    let rule = FlowRule::new(false, &components).unwrap();
+    world.flow(64_501, &rule);
+    world.reconcile();
+    assert_eq!(world.states(), ["active"]);
+    assert_eq!(world.filters()[0].alternatives.len(), 47);
+    world.flow_at_rate(64_501, &rule, 1_000_000.0);
+    world.reconcile();
+    assert_eq!(world.states(), ["active"]);
+    assert_eq!(
+        world.filters()[0].action,
+        FilterAction::Shape { rate_kbps: 8_000 }
+    );
+    // A second one of that size is still one too many.
+    let mut other = components;
+    other[0] = Component::Destination(Pattern::from(bgp("203.0.113.8/32")));
+    world.flow(64_501, &FlowRule::new(false, &other).unwrap());
+    world.reconcile();
+    assert_eq!(world.states(), ["active", "refused"]);
+}

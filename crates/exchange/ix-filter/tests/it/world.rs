@@ -194,6 +194,11 @@ impl World {
 
     /// Announces a rule that drops.
     pub(crate) fn flow(&mut self, asn: u32, rule: &FlowRule) {
+        self.flow_at_rate(asn, rule, 0.0);
+    }
+
+    /// Announces a rule that limits the traffic to a rate, in bytes a second.
+    pub(crate) fn flow_at_rate(&mut self, asn: u32, rule: &FlowRule, rate: f32) {
         let routes = [Nlri::Flowspec {
             path_id: 0,
             rule: rule.clone(),
@@ -204,7 +209,8 @@ impl World {
         let mut more = vec![0x90, 14];
         more.extend((value.len() as u16).to_be_bytes());
         more.extend(value);
-        more.extend([0xc0, 16, 8, 0x80, 6, 0, 0, 0, 0, 0, 0]);
+        more.extend([0xc0, 16, 8, 0x80, 6, 0, 0]);
+        more.extend(rate.to_be_bytes());
         self.update(asn, &[], &attributes(&[asn], &more), &[]);
     }
 
