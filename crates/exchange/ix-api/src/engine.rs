@@ -1,6 +1,6 @@
 //! The engine of `millrace-ix-service` behind this crate's traits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -276,14 +276,20 @@ impl ExchangeService for Engine {
         self.handle.now()
     }
 
-    fn check_filter(&self, account: AccountId, matching: &FilterMatch) -> Verdict {
+    fn check_filter(
+        &self,
+        account: AccountId,
+        matching: &FilterMatch,
+        peers: &BTreeSet<AccountId>,
+    ) -> Verdict {
         let Some(filters) = &self.filters else {
             return Verdict {
                 reason: Some(reason::ownership_unchecked()),
                 ..Verdict::default()
             };
         };
-        let verdict = filters.check(&self.handle.snapshot().exchange, account, matching, self.now());
+        let exchange = &self.handle.snapshot().exchange;
+        let verdict = filters.check(exchange, account, matching, peers, self.now());
         Verdict {
             allowed: verdict.allowed,
             reason: verdict.reason,

@@ -337,8 +337,14 @@ pub trait ExchangeService: Send + Sync {
     fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()>;
     /// Returns the events from now on.
     fn subscribe(&self) -> broadcast::Receiver<Arc<Event>>;
-    /// Returns the verdict on a filter of an account. An engine that knows no routes permits none.
-    fn check_filter(&self, _account: AccountId, _matching: &FilterMatch) -> Verdict {
+    /// Returns the verdict on a filter of an account, for frames of all members or of `peers`. An engine that knows no routes
+    /// permits none.
+    fn check_filter(
+        &self,
+        _account: AccountId,
+        _matching: &FilterMatch,
+        _peers: &BTreeSet<AccountId>,
+    ) -> Verdict {
         Verdict {
             reason: Some(reason::ownership_unchecked()),
             ..Verdict::default()

@@ -53,6 +53,8 @@ pub(crate) struct Index {
     asns: BTreeMap<AccountId, BTreeSet<u32>>,
     by_asn: BTreeMap<u32, Vec<AccountId>>,
     as_sets: BTreeMap<AccountId, String>,
+    /// The number of ends of each account.
+    ends: BTreeMap<AccountId, usize>,
 }
 
 impl Index {
@@ -62,8 +64,10 @@ impl Index {
             .iter()
             .map(|(id, account)| (*id, account.asns.clone()))
             .collect();
+        let mut ends: BTreeMap<AccountId, usize> = BTreeMap::new();
         for config in exchange.configs.values() {
             asns.entry(config.account).or_default().extend(&config.asns);
+            *ends.entry(config.account).or_default() += 1;
         }
         let mut by_asn: BTreeMap<u32, Vec<AccountId>> = BTreeMap::new();
         for (account, numbers) in &asns {
@@ -85,7 +89,16 @@ impl Index {
                 .collect(),
             asns,
             by_asn,
+            ends,
         }
+    }
+
+    /// Returns the number of entries for each match of a filter: one, or one for each end of the peers that it names.
+    pub(crate) fn sources(&self, peers: &BTreeSet<AccountId>) -> usize {
+        if peers.is_empty() {
+            return 1;
+        }
+        peers.iter().filter_map(|peer| self.ends.get(peer)).sum()
     }
 
     /// Returns the account of a route: the account of a member's session; from a route server, the account that has the first AS
@@ -178,12 +191,13 @@ impl Authority {
         }
     }
 
-    /// Returns the verdict on a filter that the page or the API orders.
+    /// Returns the verdict on a filter that the page or the API orders, for frames of all members or of `peers`.
     pub fn verdict(
         &self,
         exchange: &Exchange,
         account: AccountId,
         matching: &FilterMatch,
+        peers: &BTreeSet<AccountId>,
         now: Timestamp,
     ) -> Verdict {
         let refused = |reason: Reason, missing| Verdict {
@@ -191,16 +205,23 @@ impl Authority {
             missing,
             ..Verdict::default()
         };
-        if let Err(reason) = millrace_ix_plan::filter_entries(matching, self.settings.extensions) {
-            return refused(reason, None);
-        }
+        let entries = match millrace_ix_plan::filter_entries(matching, self.settings.extensions) {
+            Ok(entries) => entries,
+            Err(reason) => return refused(reason, None),
+        };
         let index = Index::new(exchange);
         match self.ownership(&index, account, matching.destination, false, now) {
-            Finding::Owned { evidence } => Verdict {
-                allowed: true,
-                evidence,
-                ..Verdict::default()
-            },
+            Finding::Owned { evidence } => {
+                let needed = entries * index.sources(peers);
+                match self.excess(exchange, &index, account, needed) {
+                    Some(reason) => refused(reason, None),
+                    None => Verdict {
+                        allowed: true,
+                        evidence,
+                        ..Verdict::default()
+                    },
+                }
+            }
             Finding::NotOwned { reason, missing } => refused(reason, Some(missing)),
             Finding::Unknown { reason } => refused(reason, None),
         }

@@ -95,10 +95,11 @@ impl Authority {
             if is_live(&filter.state) {
                 load.live += 1;
                 let extensions = self.settings.extensions;
-                load.entries += *self
+                let of_matches = *self
                     .entries
                     .entry(*id)
                     .or_insert_with(|| entries(filter.matches(), extensions).unwrap_or(0));
+                load.entries += of_matches * comparison.index.sources(&filter.peers);
             } else if is_of_bgp(filter.origin) {
                 load.refused += 1;
             }
@@ -147,9 +148,30 @@ impl Authority {
         comparison.round
     }
 
-    /// Returns the entries that a live filter needs, as they were counted for the load of its account.
+    /// Returns the entries that a live filter of BGP, which names no peers, needs: as counted for the load of its account.
     fn entries_of(&self, id: FilterId) -> usize {
         self.entries.get(&id).copied().unwrap_or(0)
+    }
+
+    /// Returns the reason why an account may not have another live filter that needs these entries.
+    pub(crate) fn excess(
+        &self,
+        exchange: &Exchange,
+        index: &Index,
+        account: AccountId,
+        needed: usize,
+    ) -> Option<Reason> {
+        let mut load = Load::default();
+        let filters = exchange.filters.iter();
+        for (id, filter) in filters.filter(|(_, filter)| filter.account == account && is_live(&filter.state))
+        {
+            let known = self.entries.get(id).copied();
+            let of_matches =
+                known.unwrap_or_else(|| entries(filter.matches(), self.settings.extensions).unwrap_or(0));
+            load.live += 1;
+            load.entries += of_matches * index.sources(&filter.peers);
+        }
+        load.excess(account, needed)
     }
 
     /// Takes a change from the account's budget; delays the rule if there is none left.

@@ -1,5 +1,6 @@
 //! Access to the authority from several threads.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_ix_model::{AccountId, Exchange, FilterMatch, Timestamp};
@@ -28,9 +29,10 @@ impl Shared {
         exchange: &Exchange,
         account: AccountId,
         matching: &FilterMatch,
+        peers: &BTreeSet<AccountId>,
         now: Timestamp,
     ) -> Verdict {
-        self.lock().verdict(exchange, account, matching, now)
+        self.lock().verdict(exchange, account, matching, peers, now)
     }
 
     /// Returns the state of all BGP sessions.

@@ -511,7 +511,12 @@ impl ExchangeService for FakeExchange {
         self.events.subscribe()
     }
 
-    fn check_filter(&self, account: AccountId, matching: &FilterMatch) -> Verdict {
+    fn check_filter(
+        &self,
+        account: AccountId,
+        matching: &FilterMatch,
+        _peers: &BTreeSet<AccountId>,
+    ) -> Verdict {
         observed::verdict(&self.state().exchange, account, matching)
     }
 

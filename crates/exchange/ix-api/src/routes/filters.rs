@@ -137,7 +137,8 @@ pub(crate) async fn create(
         text.parse::<AccountId>()
             .map_err(|error| invalid("/peers", error))
     });
-    let verdict = app.service.check_filter(account, &matching);
+    let peers = peers.collect::<Result<BTreeSet<_>, _>>()?;
+    let verdict = app.service.check_filter(account, &matching, &peers);
     if !verdict.allowed {
         let mut problem = Problem::because(ProblemKind::Invalid, verdict.reason.unwrap_or_default());
         if let Some(missing) = verdict.missing {
@@ -153,7 +154,7 @@ pub(crate) async fn create(
         account: Some(account),
         matching,
         alternatives: Vec::new(),
-        peers: peers.collect::<Result<BTreeSet<_>, _>>()?,
+        peers,
         action,
         origin: if bearer(&headers).is_some() {
             FilterOrigin::Api

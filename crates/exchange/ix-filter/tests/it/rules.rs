@@ -5,7 +5,7 @@ use core::time::Duration;
 use millrace_bgp::flowspec::{Component, NumericField, NumericOperator, Pattern};
 use millrace_bgp::{FlowRule, MessageType};
 use millrace_ix_filter::{RouteObjects, Settings, VrpState};
-use millrace_ix_model::{FilterAction, FilterOrigin, FilterState, Operation};
+use millrace_ix_model::{FilterAction, FilterMatch, FilterOrigin, FilterState, Operation, Ports};
 
 use crate::world::{World, bgp, udp_to};
 
@@ -320,4 +320,73 @@ fn a_large_rule_with_another_action_replaces_itself_in_the_same_comparison() {
     world.flow(64_501, &FlowRule::new(false, &other).unwrap());
     world.reconcile();
     assert_eq!(world.states(), ["active", "refused"]);
+}
+
+/// Returns the order of a filter of the page for UDP packets whose ports are both above 0: 256 entries.
+fn page_filter(world: &World, destination: &str, peers: &[u32]) -> Operation {
+    let mut matching = FilterMatch::to(destination.parse().unwrap());
+    matching.protocol = Some(17);
+    let ports = Ports {
+        first: 1,
+        last: 65_535,
+    };
+    matching.source_ports = vec![ports];
+    matching.destination_ports = vec![ports];
+    Operation::CreateFilter {
+        account: Some(world.account(64_501)),
+        matching,
+        alternatives: Vec::new(),
+        peers: peers.iter().map(|asn| world.account(*asn)).collect(),
+        action: FilterAction::Drop,
+        origin: FilterOrigin::Page,
+        rank: 100,
+        order: String::new(),
+        state: FilterState::Active,
+        valid_until: None,
+        exempt_until: None,
+        comment: None,
+        external_ref: None,
+    }
+}
+
+/// Returns the reason of the refusal of such a filter, if it is refused.
+fn verdict(world: &World, peers: &[u32]) -> Option<String> {
+    let Operation::CreateFilter {
+        matching,
+        peers,
+        account,
+        ..
+    } = page_filter(world, "203.0.113.250/32", peers)
+    else {
+        panic!("another order")
+    };
+    let verdict = world
+        .authority
+        .verdict(&world.exchange, account.unwrap(), &matching, &peers, world.now);
+    assert_eq!(verdict.allowed, verdict.reason.is_none());
+    verdict.reason.map(|reason| reason.coded[0].code.to_owned())
+}
+
+#[test]
+fn a_filter_of_the_page_is_refused_if_the_switches_have_no_room_for_its_entries() {
+    let mut world = world();
+    world.ends(64_502, 3);
+    for number in 0..77 {
+        let order = page_filter(&world, &format!("203.0.113.{number}/32"), &[]);
+        world.order(vec![order]);
+    }
+    // 19,712 of 20,000 entries: there is room for one more, and for none that has an entry for each of three ends.
+    assert_eq!(verdict(&world, &[]), None);
+    assert_eq!(verdict(&world, &[64_502]), Some("filter-entries-full".to_owned()));
+    let order = page_filter(&world, "203.0.113.77/32", &[]);
+    world.order(vec![order]);
+    assert_eq!(verdict(&world, &[]), Some("filter-entries-full".to_owned()));
+    // A rule of BGP finds the same load.
+    let first = world.exchange.filters.keys().next().copied().unwrap();
+    world.order(vec![Operation::DeleteFilter { filter: first }]);
+    let order = page_filter(&world, "203.0.113.78/32", &[64_502]);
+    world.order(vec![order]);
+    world.announce(64_501, "203.0.113.249/32", true);
+    world.reconcile();
+    assert_eq!(world.states().last().map(String::as_str), Some("refused"));
 }

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use millrace_bgp::flowspec::{Component, NumericField, NumericOperator, Pattern};
 use millrace_bgp::rtr::Vrp;
@@ -9,8 +10,11 @@ use millrace_bgp::{
     FamilySet, FlowRule, Limits, MessageType, Nlri, PeerSettings, SessionSettings, Update, header,
 };
 use millrace_ix_filter::{Authority, PeerInfo, Round, SessionKind, Settings, VrpState};
-use millrace_ix_model::{AccountId, AccountKind, Actor, Exchange, Filter, Operation, Prefix, Timestamp};
-use millrace_types::Time;
+use millrace_ix_model::{
+    AccountId, AccountKind, Actor, ConnectionKind, EndRole, Exchange, Filter, Operation, PortId, Prefix,
+    ServiceKind, SwitchPort, TagType, Timestamp, VlanId, VlanRequest,
+};
+use millrace_types::{Dpid, PortNo, Time};
 
 /// The first moment of each test.
 const START: Timestamp = Timestamp::from_secs(1_795_000_000);
@@ -227,6 +231,64 @@ impl World {
             self.exchange
                 .apply(&Actor::system(), self.now, operation)
                 .unwrap();
+        }
+    }
+
+    /// Gives a member a connection with ends of circuits on it.
+    pub(crate) fn ends(&mut self, asn: u32, count: u16) {
+        let account = Some(self.account(asn));
+        let mut create = |operation| {
+            let applied = self.exchange.apply(&Actor::system(), self.now, operation);
+            applied.unwrap()
+        };
+        let name = "one".to_owned();
+        let site = create(Operation::CreateSite { name: name.clone() })
+            .first()
+            .unwrap();
+        let port = PortNo::from_raw(1);
+        let switch = create(Operation::CreateSwitch {
+            name: name.clone(),
+            site,
+            dpid: Dpid(1),
+            ports: vec![SwitchPort {
+                number: port,
+                speed_mbps: 10_000,
+            }],
+        });
+        let connection = create(Operation::CreateConnection {
+            account,
+            name,
+            kind: ConnectionKind::Standalone,
+            ports: vec![PortId {
+                switch: switch.first().unwrap(),
+                port,
+            }],
+            external_ref: None,
+        })
+        .first()
+        .unwrap();
+        for vlan in 1..=count {
+            let service = create(Operation::CreateService {
+                account,
+                kind: ServiceKind::P2pVc,
+                name: format!("circuit {vlan}"),
+                peer: None,
+                policy: None,
+                networks: Vec::new(),
+                external_ref: None,
+            });
+            create(Operation::ConfigureEnd {
+                service: service.first().unwrap(),
+                connection,
+                vlan: VlanRequest::Dot1q {
+                    vlan: VlanId::new(vlan).ok(),
+                    ethertype: TagType::CTag,
+                },
+                capacity_mbps: Some(100),
+                role: EndRole::Root,
+                asns: BTreeSet::new(),
+                external_ref: None,
+            });
         }
     }
 
