@@ -145,11 +145,15 @@ impl Order<'_> {
 
     /// Gives a service the wire id and the transit switches that its ends need, after an end was added, moved or removed. An
     /// existing wire id is kept with `adds_only`, and by services that forward by MAC address, where a moved address changes one
-    /// entry in place.
+    /// entry in place. An S-tag has no room for the wire id of a service that had VXLAN trunks only: the service gets another one.
     pub(super) fn renew_path(&mut self, id: ServiceId, adds_only: bool) -> Outcome {
         let service = self.object(id)?;
         let switches = self.switches_of(id);
-        let keeps = adds_only || service.kind != ServiceKind::P2pVc;
+        let is_too_wide = service
+            .wire_id
+            .is_some_and(|wire_id| wire_id.raw() > S_TAG_WIRE_IDS.1)
+            && self.trunk_kinds(&service, &switches).contains(&TrunkKind::STag);
+        let keeps = (adds_only || service.kind != ServiceKind::P2pVc) && !is_too_wide;
         if keeps && (switches.len() > 1) == service.wire_id.is_some() {
             return Ok(());
         }

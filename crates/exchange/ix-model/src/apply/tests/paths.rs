@@ -184,6 +184,32 @@ fn the_last_trunk_of_a_way_cannot_be_deleted_under_a_circuit() {
 }
 
 #[test]
+fn a_lan_that_grows_over_s_tags_gets_a_wire_id_that_is_a_vid() {
+    let mut world = World::new();
+    let lan = world.lan();
+    for connection in world.connections[0] {
+        world.order(end(lan, connection, tag(100)));
+    }
+    let wire_id = |world: &World| world.exchange.services[&lan].wire_id.map(WireId::raw);
+    assert_eq!(wire_id(&world), Some(4096), "no VID");
+    let (third, _) = world.third_site(TrunkKind::STag);
+    let connect = Operation::CreateConnection {
+        account: world.members[1].account,
+        name: "third".to_owned(),
+        kind: ConnectionKind::Standalone,
+        ports: vec![at(third, 1)],
+        external_ref: None,
+    };
+    let connection = world.order(connect).first().unwrap();
+    world.order(end(lan, connection, tag(100)));
+    let narrow = wire_id(&world).unwrap();
+    assert!((2..=4094).contains(&narrow), "{narrow}");
+    // It is kept from then on.
+    world.order(end(lan, world.connections[2][0], tag(100)));
+    assert_eq!(wire_id(&world), Some(narrow));
+}
+
+#[test]
 fn a_circuit_for_which_no_wire_id_is_free_keeps_its_path_and_others_move() {
     let mut world = World::new();
     let (third, _) = world.third_site(TrunkKind::STag);
