@@ -110,11 +110,17 @@ impl<E: Entries> Engine<E> {
                     entry.known = false;
                     entry.differs.clear();
                     entry.dump_wanted = true;
+                    if let Some(dumping) = &mut entry.dumping {
+                        dumping.is_void = true;
+                    }
                 }
             }
             Event::ForeignChange { switch, session } => {
                 let pause = self.settings.foreign_resync_min;
                 if let Some(entry) = self.connected(switch, session) {
+                    if let Some(dumping) = &mut entry.dumping {
+                        dumping.is_outdated = true;
+                    }
                     let earliest = entry.last_dump.map_or(now, |last| now.max(last + pause));
                     entry.next_dump = entry.next_dump.min(earliest);
                 }
@@ -333,13 +339,22 @@ impl<E: Entries> Engine<E> {
         now: Time,
         actions: &mut Vec<Action<E>>,
     ) {
-        let next = now + self.jittered(self.settings.resync);
+        let mut next = now + self.jittered(self.settings.resync);
+        let foreign_next = now + self.settings.foreign_resync_min;
         let (retry, revision, adopted) = (self.settings.retry, self.revision, self.adopted);
         let leaves_foreign = self.settings.foreign == ForeignPolicy::Leave;
         let Some(entry) = self.connected(switch, session) else {
             return;
         };
         entry.heard = now;
+        if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_void) {
+            // Another dump is wanted.
+            entry.dumping = None;
+            return;
+        }
+        if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_outdated) {
+            next = next.min(foreign_next);
+        }
         let content = match content {
             Ok(content) => content,
             Err(reason) => {
@@ -427,7 +442,11 @@ impl<E: Entries> Engine<E> {
                 let overtaken = in_flight
                     .map(|flight| flight.to.keys().cloned().collect())
                     .unwrap_or_default();
-                switch.dumping = Some(Dumping { overtaken });
+                switch.dumping = Some(Dumping {
+                    overtaken,
+                    is_void: false,
+                    is_outdated: false,
+                });
                 switch.dump_wanted = false;
                 actions.push(Action::Dump {
                     switch: *number,

@@ -39,6 +39,10 @@ pub(crate) struct InFlight<E: Entries> {
 pub(crate) struct Dumping<E: Entries> {
     /// The keys that commits have changed since the dump began; the dump says nothing about them.
     pub(crate) overtaken: BTreeSet<E::Key>,
+    /// True if a commit has happened in part meanwhile: neither the commit's answer nor the dump tells the overtaken keys.
+    pub(crate) is_void: bool,
+    /// True if others have changed entries meanwhile: the dump may be older than that.
+    pub(crate) is_outdated: bool,
 }
 
 /// The state of one switch in the engine: its intended content, the known differences, and the work in progress.

@@ -1,9 +1,11 @@
 //! Single behaviours: switches that come back, foreign entries, deaf switches, refusals, an old database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use millrace_ix_engine::{Action, Engine, Event, ForeignPolicy, Mode, Notice, Phase, Resolution, Settings};
+use millrace_ix_engine::{
+    Action, Engine, Event, ForeignPolicy, Mode, Notice, Order, Phase, Resolution, Resume, Settings,
+};
 use millrace_types::{Duration, Time};
 
 use crate::fabric::{MARKER, ModelSwitch, Toy};
@@ -305,6 +307,116 @@ fn a_foreign_change_leads_to_one_dump_a_second_at_most() {
     assert!(status.last_dump.is_some());
     world.run(2 * SECOND);
     assert!(world.is_settled());
+}
+
+/// Returns an engine with a switch that is known to be empty.
+fn known(now: Time) -> Engine<Toy> {
+    let plan = BTreeMap::from([(1, BTreeMap::new())]);
+    let mut engine: Engine<Toy> = Engine::new(Settings::default(), plan, 0, false);
+    engine.handle(
+        Event::Connected {
+            switch: 1,
+            session: 1,
+        },
+        now,
+    );
+    engine.handle(dumped(&[]), now);
+    engine
+}
+
+fn dumped(keys: &[(u8, u32)]) -> Event<Toy> {
+    Event::Dumped {
+        switch: 1,
+        session: 1,
+        content: Ok(keys.iter().map(|key| (*key, (true, 1))).collect()),
+    }
+}
+
+/// Begins a dump two seconds later, as after a change that others made.
+fn begin_dump(engine: &mut Engine<Toy>, now: &mut Time) {
+    let foreign = Event::ForeignChange {
+        switch: 1,
+        session: 1,
+    };
+    engine.handle(foreign, *now);
+    *now = *now + 2 * SECOND;
+    let actions = engine.handle(Event::Tick, *now);
+    assert!(matches!(actions[..], [Action::Dump { .. }]), "{actions:?}");
+}
+
+#[test]
+fn a_dump_during_which_others_change_entries_is_followed_by_another() {
+    let mut now = Time::from_secs(1);
+    let mut engine = known(now);
+    begin_dump(&mut engine, &mut now);
+    let foreign = Event::ForeignChange {
+        switch: 1,
+        session: 1,
+    };
+    engine.handle(foreign, now);
+    // The change came behind what the dump has of its table.
+    engine.handle(dumped(&[]), now);
+    assert_eq!(engine.deadline(), Some(now + SECOND));
+    let actions = engine.handle(Event::Tick, now + SECOND);
+    assert!(matches!(actions[..], [Action::Dump { .. }]), "{actions:?}");
+}
+
+#[test]
+fn a_dump_during_which_a_commit_happens_in_part_confirms_nothing() {
+    let mut now = Time::from_secs(1);
+    let mut engine = known(now);
+    let entry = |key: (u8, u32)| BTreeMap::from([(1, BTreeMap::from([(key, (None, Some((true, 1))))]))]);
+    let order = Order {
+        change: 1,
+        revision: 1,
+        objects: BTreeSet::new(),
+        references: BTreeSet::new(),
+        stage: entry((1, 1)),
+        flip: entry((0, 2)),
+        clean: BTreeMap::new(),
+    };
+    let actions = engine.handle(Event::Ordered(order, Resume::Start), now);
+    let commit = actions.iter().find_map(|action| match action {
+        Action::Commit { commit, .. } => Some(*commit),
+        _ => None,
+    });
+    begin_dump(&mut engine, &mut now);
+    let refused = Event::Refused {
+        switch: 1,
+        session: 1,
+        commit: commit.unwrap(),
+        reason: "OFPFMFC_TABLE_FULL".to_owned(),
+        partly: true,
+    };
+    let actions = engine.handle(refused, now);
+    assert!(matches!(actions[..], [Action::RollBack { .. }]), "{actions:?}");
+    // The entry is in the switch: the change is not undone yet, and the next dump tells that.
+    let actions = engine.handle(dumped(&[(1, 1)]), now);
+    assert!(matches!(actions[..], [Action::Dump { .. }]), "{actions:?}");
+    let actions = engine.handle(dumped(&[(1, 1)]), now);
+    let [
+        ..,
+        Action::Commit {
+            modifications,
+            commit,
+            ..
+        },
+    ] = &actions[..]
+    else {
+        panic!("{actions:?}")
+    };
+    assert!(
+        modifications
+            .iter()
+            .any(|change| change.key == (1, 1) && change.to.is_none())
+    );
+    let committed = Event::Committed {
+        switch: 1,
+        session: 1,
+        commit: *commit,
+    };
+    let actions = engine.handle(committed, now);
+    assert!(actions.iter().any(|action| matches!(action, Action::Release(1))));
 }
 
 #[test]
