@@ -38,14 +38,20 @@ export function vlanOf(draft: EndDraft): Vlan {
   }
 }
 
-/** Returns the rate in Mbit/s, null for the whole speed, or undefined if the text is no rate. "1 G" is 1000. */
+/**
+ * Returns the rate in Mbit/s, null for the whole speed, or undefined if the text is no rate. "1 G" is 1000. A comma in front of
+ * three digits groups them, as everywhere on the page: "1,000" is 1000. Another comma is a decimal one: "2,5 G" is 2500.
+ */
 export function parseRate(text: string): number | null | undefined {
   const trimmed = text.trim().toLowerCase().replace(/\s+/g, "");
   if (trimmed === "") return null;
-  const found = /^(\d+(?:[.,]\d+)?)(k|m|g)?(?:bit\/s|bps|b\/s)?$/.exec(trimmed);
+  const found = /^(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+|,\d{1,2})?)(k|m|g)?(?:bit\/s|bps|b\/s)?$/.exec(trimmed);
   if (!found) return undefined;
+  const digits = found[1] ?? "";
+  const isGrouped = /^\d{1,3}(?:,\d{3})+(?:\.|$)/.test(digits);
   const scale = { k: 0.001, m: 1, g: 1000 }[found[2] ?? "m"] ?? 1;
-  const rate = Number((found[1] ?? "").replace(",", ".")) * scale;
+  // 2.01 * 1000 is a little less than 2010 in binary.
+  const rate = Math.round(Number(isGrouped ? digits.replaceAll(",", "") : digits.replace(",", ".")) * scale * 1e6) / 1e6;
   return Number.isInteger(rate) && rate >= 1 ? rate : undefined;
 }
 

@@ -35,8 +35,11 @@ describe("the fields of an end", () => {
     expect(parseRate("200")).toBe(200);
     expect(parseRate("1 G")).toBe(1000);
     expect(parseRate("2.5Gbit/s")).toBe(2500);
+    // Decimals that are not whole in binary, and digits in groups, as the page itself writes them.
+    expect(["2.01 G", "1,5 G", "0.3 g", "500000 k"].map(parseRate)).toEqual([2010, 1500, 300, 500]);
+    expect(["1,000", "10,000 Mbit/s", "1,000 k", "1,200,000.0 k"].map(parseRate)).toEqual([1000, 10_000, 1, 1200]);
     expect(parseRate("")).toBeNull();
-    for (const wrong of ["x", "0", "-5", "1.5", "10 T", "1e3"]) expect(parseRate(wrong), wrong).toBeUndefined();
+    for (const wrong of ["x", "0", "-5", "1.5", "1,5", "1,0000", "1.000,5", "10 T", "1e3"]) expect(parseRate(wrong), wrong).toBeUndefined();
   });
 
   it("takes VIDs from 1 to 4094, and leaves open what is empty", () => {
