@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use millrace_ix_model::{Config, ConfigId, Connection, OperationKind, ServiceId, SiteId, SwitchId, TrunkId};
+use millrace_ix_model::path::contracts_of;
+use millrace_ix_model::{
+    Config, ConfigId, Connection, OperationKind, Service, ServiceId, ServiceKind, SiteId, SwitchId, TrunkId,
+};
 
 use super::{Scope, word};
 use crate::service::SwitchState;
 use crate::view;
 
 impl Scope<'_> {
-    /// Returns the path of the frames between the first two ends.
-    pub(super) fn path(&self, ends: &[(ConfigId, &Config)]) -> Vec<view::Hop> {
+    /// Returns the path of the frames of a service between its first two ends.
+    pub(super) fn path(&self, service: &Service, ends: &[(ConfigId, &Config)]) -> Vec<view::Hop> {
         let [(_, near), (_, far), ..] = ends else {
             return Vec::new();
         };
@@ -58,13 +61,15 @@ impl Scope<'_> {
         };
         let mut hops = vec![end_hop(near, near_link), switch_hop(near_port.switch)];
         if near_port.switch != far_port.switch {
-            let carrier = self.carrier(near_port.switch, far_port.switch);
-            if let Some((id, trunk)) =
-                carrier.and_then(|id| Some((id, self.snapshot.exchange.trunks.get(&id)?)))
-            {
-                hops.push(hop("trunk", trunk.name.clone(), None, self.trunk_up(id)));
+            for pair in service.path(near_port.switch, far_port.switch).windows(2) {
+                let carrier = self.carrier(pair[0], pair[1]);
+                if let Some((id, trunk)) =
+                    carrier.and_then(|id| Some((id, self.snapshot.exchange.trunks.get(&id)?)))
+                {
+                    hops.push(hop("trunk", trunk.name.clone(), None, self.trunk_up(id)));
+                }
+                hops.push(switch_hop(pair[1]));
             }
-            hops.push(switch_hop(far_port.switch));
         }
         hops.push(end_hop(far, far_link));
         hops
@@ -106,7 +111,6 @@ impl Scope<'_> {
 
     pub(crate) fn trunk(&self, id: TrunkId, trunk: &millrace_ix_model::Trunk) -> view::Trunk {
         let [a, b] = trunk.ends.map(|end| end.switch);
-        let (services, contracted_mbps) = self.between(a, b);
         view::Trunk {
             id: id.to_string(),
             name: trunk.name.clone(),
@@ -114,13 +118,13 @@ impl Scope<'_> {
             ends: trunk.ends.iter().map(|end| self.port(*end)).collect(),
             cost: trunk.cost,
             capacity_mbps: trunk.capacity_mbps,
-            contracted_mbps,
+            contracted_mbps: self.contracted(a, b),
             load: self.load(id),
             drained: trunk.drained,
             up: self.trunk_up(id),
             since: None,
             carries: self.carrier(a, b) == Some(id),
-            services,
+            services: self.services_on(a, b).len(),
             revision: self.snapshot.revision_of(id.into()),
             can: self.can(id, &[OperationKind::DrainTrunk, OperationKind::DeleteFabric]),
         }
@@ -131,10 +135,10 @@ impl Scope<'_> {
         let [a, b] = trunk.ends.map(|end| end.switch);
         let exchange = &self.snapshot.exchange;
         let other = self.carrier_without(a, b, Some(id));
-        let (services, contracted_mbps) = if self.carrier(a, b) == Some(id) {
-            self.services_between(a, b)
+        let services = if self.carrier(a, b) == Some(id) {
+            self.services_on(a, b)
         } else {
-            (Vec::new(), self.between(a, b).1)
+            Vec::new()
         };
         let mut members = BTreeSet::new();
         let mut moved = Vec::new();
@@ -169,7 +173,7 @@ impl Scope<'_> {
                 .map(|account| self.account_name(account))
                 .collect(),
             carrier: other.map(|trunk| trunk.name.clone()),
-            contracted_mbps,
+            contracted_mbps: self.contracted(a, b),
             capacity_mbps: other.map_or(0, |trunk| trunk.capacity_mbps),
         }
     }
@@ -190,7 +194,7 @@ impl Scope<'_> {
             return 0;
         }
         let exchange = &self.snapshot.exchange;
-        let (services, _) = self.services_between(a, b);
+        let services = self.services_on(a, b);
         let ends = services
             .iter()
             .filter_map(|id| self.snapshot.index().by_service.get(id))
@@ -199,33 +203,40 @@ impl Scope<'_> {
         accounts.collect::<BTreeSet<_>>().len()
     }
 
-    /// Returns the number of services with ends at both switches, and the sum of their contracted rates.
-    fn between(&self, a: SwitchId, b: SwitchId) -> (usize, u32) {
-        let (services, contracted) = self.services_between(a, b);
-        (services.len(), contracted)
+    /// Returns the sum of the contracted rates between two switches in Mbit/s, in the direction that has more.
+    fn contracted(&self, a: SwitchId, b: SwitchId) -> u32 {
+        let contracts = contracts_of(&self.snapshot.exchange);
+        let rates = [(a, b), (b, a)].map(|pair| contracts.get(&pair).copied().unwrap_or_default());
+        rates[0].max(rates[1]).try_into().unwrap_or(u32::MAX)
     }
 
-    fn services_between(&self, a: SwitchId, b: SwitchId) -> (Vec<ServiceId>, u32) {
+    /// Returns the circuits whose path goes over a pair of joined switches, and the other services with ends at both.
+    fn services_on(&self, a: SwitchId, b: SwitchId) -> Vec<ServiceId> {
         let exchange = &self.snapshot.exchange;
-        let (mut services, mut contracted) = (Vec::new(), 0_u32);
-        for (id, ends) in &self.snapshot.index().by_service {
+        let switches_of = |ends: &[ConfigId]| -> BTreeSet<SwitchId> {
             let configs = ends.iter().filter_map(|end| exchange.configs.get(end));
-            let (mut at_a, mut at_b, mut rate) = (false, false, 0);
-            for config in configs {
-                let connection = exchange.connections.get(&config.connection);
-                let switch = connection
-                    .and_then(|connection| connection.ports.first())
-                    .map(|port| port.switch);
-                at_a |= switch == Some(a);
-                at_b |= switch == Some(b);
-                rate = rate.max(config.capacity_mbps.unwrap_or(0));
+            configs
+                .filter_map(|config| exchange.connections.get(&config.connection)?.switch())
+                .collect()
+        };
+        let is_on = |service: &Service, switches: &BTreeSet<SwitchId>| {
+            if service.kind != ServiceKind::P2pVc {
+                return switches.contains(&a) && switches.contains(&b);
             }
-            if at_a && at_b {
-                services.push(*id);
-                contracted = contracted.saturating_add(rate);
-            }
-        }
-        (services, contracted)
+            let (Some(from), Some(to)) = (switches.first(), switches.last()) else {
+                return false;
+            };
+            let path = service.path(*from, *to);
+            path.windows(2).any(|pair| pair == [a, b] || pair == [b, a])
+        };
+        let services = self.snapshot.index().by_service.iter();
+        let services = services.filter(|(id, ends)| {
+            exchange.services.get(id).is_some_and(|service| {
+                let has_path = service.state.is_carried() && service.wire_id.is_some();
+                has_path && is_on(service, &switches_of(ends))
+            })
+        });
+        services.map(|(id, _)| *id).collect()
     }
 
     pub(crate) fn switch(&self, id: SwitchId, switch: &millrace_ix_model::Switch) -> view::Switch {

@@ -421,7 +421,7 @@ impl<'a> Scope<'a> {
                     coded: view::coded(&status.coded),
                 })
                 .collect(),
-            path: self.path(&ends),
+            path: self.path(service, &ends),
             ends: ends.iter().map(|(id, config)| self.end(*id, config)).collect(),
             consent: consent.to_owned(),
             refused_because: because,

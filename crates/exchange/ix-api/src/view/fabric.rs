@@ -64,7 +64,7 @@ pub struct Trunk {
     pub cost: u32,
     /// The capacity in Mbit/s.
     pub capacity_mbps: u32,
-    /// The sum of the contracted rates between its sites in Mbit/s.
+    /// The sum of the contracted rates of the circuits between its switches in Mbit/s, in the direction that has more.
     pub contracted_mbps: u32,
     /// The present rates; null if they are not measured. `in` is from its first end to its second one.
     #[schema(required)]
@@ -79,7 +79,7 @@ pub struct Trunk {
     pub since: Option<String>,
     /// True if it carries the traffic between its sites now.
     pub carries: bool,
-    /// The number of services between its sites.
+    /// The number of services whose frames cross between its switches.
     pub services: usize,
     /// The revision, which is also the ETag.
     pub revision: u64,
@@ -106,7 +106,7 @@ pub struct Impact {
     /// The trunk that would carry the traffic; null if none is left.
     #[schema(required)]
     pub carrier: Option<String>,
-    /// The sum of the contracted rates that the other trunk would carry, in Mbit/s.
+    /// The sum of the contracted rates that the other trunk would carry in Mbit/s, in the direction that has more.
     pub contracted_mbps: u32,
     /// The capacity of the other trunk in Mbit/s.
     pub capacity_mbps: u32,

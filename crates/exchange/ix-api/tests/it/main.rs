@@ -4,6 +4,7 @@
 
 mod document;
 mod events;
+mod fabric;
 mod idempotency;
 mod ix_api;
 mod oidc;

@@ -1,0 +1,189 @@
+//! Trunks, and the paths of services over them.
+
+use std::collections::BTreeSet;
+
+use millrace_ix_api::fake::demo;
+use millrace_ix_model::{
+    Actor, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation, PortId, ServiceId, ServiceKind,
+    SiteId, SwitchId, SwitchPort, TagType, Timestamp, TrunkId, TrunkKind, VlanId, VlanRequest,
+};
+use millrace_types::{Dpid, PortNo};
+use serde_json::Value;
+
+use crate::support::Api;
+
+fn apply<K: Key>(exchange: &mut Exchange, operation: Operation) -> K {
+    let at = Timestamp::from_secs(1_795_480_000);
+    let applied = exchange.apply(&Actor::system(), at, operation).unwrap();
+    applied.first().unwrap()
+}
+
+fn at(switch: SwitchId, port: u32) -> PortId {
+    let port = PortNo::ordinary(port).unwrap();
+    PortId { switch, port }
+}
+
+fn end(service: ServiceId, connection: ConnectionId, vid: u16, mbps: u32) -> Operation {
+    Operation::ConfigureEnd {
+        service,
+        connection,
+        vlan: VlanRequest::Dot1q {
+            vlan: VlanId::new(vid).ok(),
+            ethertype: TagType::CTag,
+        },
+        capacity_mbps: Some(mbps),
+        role: EndRole::Root,
+        asns: BTreeSet::new(),
+        external_ref: None,
+    }
+}
+
+/// Returns the exchange of the demonstrations with a third switch, which only a trunk from the second one reaches, and a circuit
+/// of 5 Gbit/s between the first switch and the third one.
+fn with_transit() -> Exchange {
+    let mut exchange = demo().unwrap();
+    let second = *exchange.switches.keys().nth(1).unwrap();
+    let site: SiteId = *exchange.sites.keys().next().unwrap();
+    let third: SwitchId = apply(
+        &mut exchange,
+        Operation::CreateSwitch {
+            name: "third".to_owned(),
+            site,
+            dpid: Dpid(3),
+            ports: [1, 100]
+                .map(|port| SwitchPort {
+                    number: PortNo::ordinary(port).unwrap(),
+                    speed_mbps: 10_000,
+                })
+                .into(),
+        },
+    );
+    let _: TrunkId = apply(
+        &mut exchange,
+        Operation::CreateTrunk {
+            name: "west".to_owned(),
+            kind: TrunkKind::Vxlan,
+            ends: [at(second, 24), at(third, 100)],
+            cost: 10,
+            capacity_mbps: 10_000,
+            mtu: 1700,
+            risk_group: None,
+            contract_percent: 100,
+        },
+    );
+    let connections = exchange.connections.iter();
+    let (near, account) = connections
+        .filter(|(_, connection)| connection.name == "aoba-tokyo")
+        .map(|(id, connection)| (*id, connection.account))
+        .next()
+        .unwrap();
+    let far: ConnectionId = apply(
+        &mut exchange,
+        Operation::CreateConnection {
+            account: Some(account),
+            name: "aoba-third".to_owned(),
+            kind: ConnectionKind::Standalone,
+            ports: vec![at(third, 1)],
+            external_ref: None,
+        },
+    );
+    let circuit: ServiceId = apply(
+        &mut exchange,
+        Operation::CreateService {
+            account: Some(account),
+            kind: ServiceKind::P2pVc,
+            name: "long-way".to_owned(),
+            peer: None,
+            policy: None,
+            networks: Vec::new(),
+            external_ref: None,
+        },
+    );
+    for connection in [near, far] {
+        let operation = end(circuit, connection, 900, 5_000);
+        exchange
+            .apply(&Actor::system(), Timestamp::from_secs(1_795_480_000), operation)
+            .unwrap();
+    }
+    exchange
+}
+
+async fn named(api: &Api, key: &str, collection: &str, name: &str) -> Value {
+    let path = format!("/api/v1/{collection}?limit=500");
+    let list = api.get(key, &path).await.json();
+    let items = list["items"].as_array().unwrap();
+    items.iter().find(|item| item["name"] == name).unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_circuit_in_transit_belongs_to_each_trunk_of_its_path() {
+    let api = Api::over(with_transit());
+    let noc = api.key("noc");
+    let trunk = named(&api, &noc, "trunks", "north").await;
+    let path = format!("/api/v1/trunks/{}/impact", trunk["id"].as_str().unwrap());
+    let impact = api.get(&noc, &path).await.json();
+    let moved: Vec<&str> = impact["services"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|service| service["name"].as_str().unwrap())
+        .collect();
+    let all = [
+        "Tokyo peering LAN",
+        "backbone",
+        "long-way",
+        "private-korea",
+        "transit-baikal",
+    ];
+    assert_eq!(moved, all);
+    assert_eq!(trunk["services"], 5);
+    // 2,300 Mbit/s of the circuits between both switches, and 5,000 of the one in transit.
+    assert_eq!(
+        (&impact["contracted_mbps"], &trunk["contracted_mbps"]),
+        (&7_300.into(), &7_300.into())
+    );
+    let service = named(&api, &noc, "services", "long-way").await;
+    let hops: Vec<&str> = service["path"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hop| hop["name"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "aoba-tokyo",
+        "otemachi-1",
+        "north",
+        "makuhari-1",
+        "west",
+        "third",
+        "aoba-third",
+    ];
+    assert_eq!(hops, expected);
+    let west = named(&api, &noc, "trunks", "west").await;
+    assert_eq!(
+        (&west["services"], &west["contracted_mbps"]),
+        (&1.into(), &5_000.into())
+    );
+}
+
+#[tokio::test]
+async fn a_peering_lan_has_no_contracted_rate_on_a_trunk() {
+    let mut exchange = demo().unwrap();
+    let configs = exchange.configs.iter();
+    let ends: Vec<_> = configs
+        .filter(|(_, config)| exchange.services[&config.service].kind == ServiceKind::ExchangeLan)
+        .map(|(id, _)| *id)
+        .collect();
+    for config in ends {
+        let operation = Operation::SetRate {
+            config,
+            capacity_mbps: Some(1_000),
+        };
+        exchange
+            .apply(&Actor::system(), Timestamp::from_secs(1_795_480_000), operation)
+            .unwrap();
+    }
+    let api = Api::over(exchange);
+    let trunk = named(&api, &api.key("noc"), "trunks", "north").await;
+    assert_eq!(trunk["contracted_mbps"], 2_300);
+}
