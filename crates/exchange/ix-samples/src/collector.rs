@@ -211,7 +211,7 @@ impl Collector {
             list.sort_by(|one, other| other.bits_per_s.total_cmp(&one.bits_per_s));
         }
         Traffic {
-            seconds: Rates::SECONDS as u32,
+            seconds: Rates::seconds(now).round() as u32,
             incoming,
             outgoing,
             top: self.top(&parties, account, now),

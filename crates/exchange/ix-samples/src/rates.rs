@@ -132,9 +132,17 @@ impl Sums {
     }
 }
 
+/// Returns the oldest slot that rates read at `now` include.
+fn oldest(now: Timestamp) -> u64 {
+    (slot(now) + 1).saturating_sub(SLOTS as u64)
+}
+
 impl Rates {
-    /// The time in seconds that rates are computed over.
-    pub(crate) const SECONDS: u64 = SLOT_MS * SLOTS as u64 / 1000;
+    /// Returns the time in seconds over which rates read at `now` are computed: five whole slots and the begun one.
+    pub(crate) fn seconds(now: Timestamp) -> f64 {
+        let span = now.millis().saturating_sub(oldest(now) * SLOT_MS);
+        (span as f64 / 1000.0).max(1.0)
+    }
 
     pub(crate) fn add(&mut self, ends: Ends, at: Timestamp, (bytes, packets): (f64, f64), is_dropped: bool) {
         let now = slot(at);
@@ -162,7 +170,7 @@ impl Rates {
 
     /// Returns the rates of all combinations with traffic in the last half minute.
     pub(crate) fn read(&self, now: Timestamp) -> impl Iterator<Item = (Ends, Rate)> + '_ {
-        let oldest = (slot(now) + 1).saturating_sub(SLOTS as u64);
+        let (oldest, seconds) = (oldest(now), Rates::seconds(now));
         self.sums.iter().filter_map(move |(ends, sums)| {
             let slots = (0..SLOTS as u64).filter_map(|back| sums.newest.checked_sub(back));
             let known = slots.filter(|slot| *slot >= oldest);
@@ -175,7 +183,6 @@ impl Rates {
                     samples: sum.samples + slot.samples,
                 },
             );
-            let seconds = Rates::SECONDS as f64;
             (sum.samples > 0).then_some((
                 *ends,
                 Rate {
@@ -186,5 +193,33 @@ impl Rates {
                 },
             ))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_rate_is_read_as_it_is_at_any_time_of_a_slot() {
+        let ends = Ends {
+            service: 1,
+            entered: 1,
+            leaves: 2,
+        };
+        for read_at in [60_100, 62_500, 64_900] {
+            let mut rates = Rates::default();
+            for at in (0..read_at).step_by(10) {
+                let at = Timestamp::from_secs(1_795_470_000).millis() + at;
+                rates.add(ends, Timestamp::from_millis(at), (1_250.0, 1.0), false);
+            }
+            let now = Timestamp::from_millis(Timestamp::from_secs(1_795_470_000).millis() + read_at);
+            let (_, rate) = rates.read(now).next().unwrap();
+            assert!((rate.bits_per_s / 1e6 - 1.0).abs() < 0.01, "{read_at}: {rate:?}");
+            assert!(
+                (rate.packets_per_s / 100.0 - 1.0).abs() < 0.01,
+                "{read_at}: {rate:?}"
+            );
+        }
     }
 }

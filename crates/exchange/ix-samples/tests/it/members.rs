@@ -182,15 +182,19 @@ fn rates_belong_to_the_members_whose_ends_the_packets_use() {
     for second in 0..30 {
         world.ordinary(second);
     }
-    let now = at(29);
+    // The slot that begins now is empty.
+    let now = at(30);
     let (attacker, victim) = (world.members[0].0, world.members[1].0);
     let traffic = world.collector.traffic(&world.exchange, victim, now);
-    assert_eq!((traffic.outgoing.len(), traffic.samples), (0, 60));
+    assert_eq!(
+        (traffic.outgoing.len(), traffic.samples, traffic.seconds),
+        (0, 50, 25)
+    );
     let peer = &traffic.incoming[0];
     assert_eq!((peer.peer, peer.service), (Some(attacker), world.service));
-    // 60 samples of 1,000 packets of 500 bytes in 30 s.
+    // 50 samples of 1,000 packets of 500 bytes in 25 s.
     assert_eq!((peer.bits_per_s, peer.packets_per_s), (8_000_000.0, 2_000.0));
-    assert!((peer.relative_error - 1.96 / 60_f64.sqrt()).abs() < 1e-9);
+    assert!((peer.relative_error - 1.96 / 50_f64.sqrt()).abs() < 1e-9);
     let other = world.collector.traffic(&world.exchange, attacker, now);
     assert_eq!((other.incoming.len(), other.outgoing[0].peer), (0, Some(victim)));
     let connections = world.collector.connections(&world.exchange, now);
