@@ -179,27 +179,31 @@ function ActiveRules({ filters, done }: { filters: Filter[]; done: Act }) {
   );
 }
 
-function Numbers({ traffic }: { traffic: Traffic }) {
+/** The rate above which traffic with an unknown usual rate may be an attack, in bit/s. */
+const ALARM = 1e8;
+
+/** The present rates, and the last hour. */
+export function Numbers({ traffic }: { traffic: Traffic }) {
   const t = useText();
   const { language } = useLanguage();
-  const last = traffic.minutes[traffic.minutes.length - 1];
-  const passed = last?.passed_bps ?? traffic.target.bits_per_s;
-  const times = traffic.target.usual_bits_per_s > 0 ? passed / traffic.target.usual_bits_per_s : 0;
+  const usual = traffic.target.usual_bits_per_s;
+  const passed = Math.max(0, traffic.target.bits_per_s - traffic.dropped_bits_per_s);
+  const times = new Intl.NumberFormat(language, { maximumFractionDigits: 1 }).format(passed / (usual || 1));
   return (
     <div className="stack">
       <div className="big">
         <div>
-          <span className="big-value" data-tone={times >= 2 ? "bad" : "ok"}>
+          <span className="big-value" data-tone={(usual ? passed >= 2 * usual : passed > ALARM) ? "bad" : "ok"}>
             {formatBitRate(passed, language)}
           </span>
-          <span>{t("attack.arrives", { times: new Intl.NumberFormat(language, { maximumFractionDigits: 1 }).format(times) })}</span>
+          <span>{t(usual === null ? "attack.arrivesUnknown" : usual === 0 ? "attack.arrivesNew" : "attack.arrives", { times })}</span>
         </div>
         <div>
-          <span className="big-value">{formatBitRate(last?.dropped_bps ?? 0, language)}</span>
+          <span className="big-value">{formatBitRate(traffic.dropped_bits_per_s, language)}</span>
           <span>{t("attack.isDropped")}</span>
         </div>
       </div>
-      <MinuteChart minutes={traffic.minutes} usual={traffic.target.usual_bits_per_s} />
+      <MinuteChart minutes={traffic.minutes} usual={usual} />
       <p className="quiet small">{t("attack.sampled", { error: new Intl.NumberFormat(language, { maximumFractionDigits: 1 }).format(traffic.error_percent) })}</p>
     </div>
   );
@@ -282,7 +286,7 @@ export function UnderAttack() {
                     ))}
                   </ul>
                 ) : (
-                  <p className="quiet">{t("attack.noSuggestions")}</p>
+                  <p className="quiet">{t(traffic?.target.usual_bits_per_s === null ? "attack.usualUnknown" : "attack.noSuggestions")}</p>
                 )}
               </Panel>
               <Loaded query={filters} lines={3}>

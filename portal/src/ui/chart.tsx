@@ -19,19 +19,19 @@ function area(upper: number[], lower: number[], top: number): string {
 
 /** The minutes of the traffic to a destination: the part that passes, and above it the part that filters drop. A sentence and a
  * table say the same. */
-export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: number }) {
+export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: number | null }) {
   const t = useText();
   const { language } = useLanguage();
   const total = minutes.map((minute) => minute.passed_bps + minute.dropped_bps);
   const passed = minutes.map((minute) => minute.passed_bps);
-  const top = Math.max(1, usual * 1.2, ...total);
+  const top = Math.max(1, (usual ?? 0) * 1.2, ...total);
   const peak = total.indexOf(Math.max(...total));
   const at = minutes[peak]?.at;
   if (at === undefined) return null;
   const clock = (time: string) => new Intl.DateTimeFormat(language, { timeStyle: "short" }).format(new Date(time));
   const rate = (bits: number) => formatBitRate(bits, language);
-  const sentence = t("chart.peak", { rate: rate(total[peak] ?? 0), time: clock(at), usual: rate(usual) });
-  const usualAt = HEIGHT - (usual / top) * (HEIGHT - 8);
+  const sentence = t("chart.peak", { rate: rate(total[peak] ?? 0), time: clock(at), usual: usual === null ? t("chart.unknown") : rate(usual) });
+  const usualAt = usual === null ? undefined : HEIGHT - (usual / top) * (HEIGHT - 8);
   return (
     <figure className="chart">
       <div className="chart-frame">
@@ -42,7 +42,7 @@ export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: numb
           <polygon className="chart-dropped" points={area(total, passed, top)} />
           <polygon className="chart-passed" points={`0,${HEIGHT} ${line(passed, top)} ${WIDTH},${HEIGHT}`} />
           <polyline className="chart-line" points={line(passed, top)} />
-          <line className="chart-usual" x1="0" x2={WIDTH} y1={usualAt} y2={usualAt} />
+          {usualAt === undefined ? null : <line className="chart-usual" x1="0" x2={WIDTH} y1={usualAt} y2={usualAt} />}
         </svg>
         <div className="chart-axis" aria-hidden="true">
           <span>{clock(minutes[0]?.at ?? at)}</span>
@@ -52,7 +52,7 @@ export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: numb
       <figcaption className="chart-caption">
         <span className="legend" data-of="passed">{t("chart.passed")}</span>
         <span className="legend" data-of="dropped">{t("chart.dropped")}</span>
-        <span className="legend" data-of="usual">{t("chart.usual")}</span>
+        {usual === null ? null : <span className="legend" data-of="usual">{t("chart.usual")}</span>}
         <span className="quiet">{sentence}</span>
       </figcaption>
       <details>

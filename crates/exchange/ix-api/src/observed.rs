@@ -47,8 +47,8 @@ pub struct Target {
     pub prefix: Prefix,
     /// The present rate in bit/s.
     pub bits_per_s: u64,
-    /// The rate of the same time in the weeks before, in bit/s.
-    pub usual_bits_per_s: u64,
+    /// The rate of the traffic before, in bit/s; `None` while it is not known.
+    pub usual_bits_per_s: Option<u64>,
 }
 
 /// The rate of one minute in bit/s.
@@ -76,15 +76,17 @@ pub struct Share {
 pub struct Attack {
     /// The destination with its rate.
     pub target: Target,
+    /// The part of the rate that switches drop, in bit/s.
+    pub dropped_bits_per_s: u64,
     /// The rate in packets a second.
     pub packets_per_s: u64,
     /// The half width of the interval of confidence of 95 %, in percent of the rates.
     pub error_percent: f64,
-    /// The minutes, oldest first.
+    /// The minutes, oldest first; the newest one has the rates of its part so far.
     pub minutes: Vec<Minute>,
     /// The parts by `protocol`, `port`, `peer`, `source_as`, `fragment` and `size`, the largest first.
     pub breakdown: Vec<(&'static str, Vec<Share>)>,
-    /// The filters that would help.
+    /// The filters that would help; none while the usual rate is not known.
     pub suggestions: Vec<Suggestion>,
 }
 

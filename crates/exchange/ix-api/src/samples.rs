@@ -31,7 +31,7 @@ pub(crate) fn targets(
         .map(|target| Target {
             prefix: Prefix::host(target.destination),
             bits_per_s: target.bits_per_s as u64,
-            usual_bits_per_s: target.usual_bits_per_s as u64,
+            usual_bits_per_s: target.usual_bits_per_s.map(|rate| rate as u64),
         })
         .collect()
 }
@@ -57,8 +57,9 @@ pub(crate) fn attack(
         target: Target {
             prefix,
             bits_per_s: found.bits_per_s as u64,
-            usual_bits_per_s: found.usual_bits_per_s as u64,
+            usual_bits_per_s: found.usual_bits_per_s.map(|rate| rate as u64),
         },
+        dropped_bits_per_s: found.dropped_bits_per_s as u64,
         packets_per_s: found.packets_per_s as u64,
         error_percent: found.relative_error * 100.0,
         minutes: found

@@ -22,7 +22,7 @@ pub struct Share {
     pub bits_per_s: f64,
 }
 
-/// The mean rates of one minute of an attack.
+/// The mean rates of one minute of an attack; of the minute that is not over, of its part so far.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Minute {
     /// The begin.
@@ -38,8 +38,10 @@ pub struct Minute {
 pub struct Attack {
     /// The rate in bit/s over the last half minute.
     pub bits_per_s: f64,
-    /// The rate in bit/s before; 0 while it is not known.
-    pub usual_bits_per_s: f64,
+    /// The part of the rate that switches drop, as filters do, in bit/s.
+    pub dropped_bits_per_s: f64,
+    /// The rate in bit/s before; `None` while the traffic of its ends is not known for long enough.
+    pub usual_bits_per_s: Option<f64>,
     /// The rate in packets per second.
     pub packets_per_s: f64,
     /// The half width of the 95 % confidence interval, relative to the rates.
@@ -58,14 +60,16 @@ pub struct Attack {
     pub by_peer: Vec<Share>,
     /// The rates of whole packets and of fragments.
     pub by_fragment: Vec<Share>,
-    /// The suggested rules, the most effective first; none if there is no attack or no rules keep to the bounds.
+    /// The suggested rules, the most effective first; none if there is no attack, no rules keep to the bounds, or the traffic
+    /// before is not known.
     pub suggestions: Vec<Suggestion>,
 }
 
-/// Returns the traffic of the current window to a target; `None` if it has none.
+/// Returns the traffic of the current window to a target; `None` if it has none. `before` is `None` if the traffic before is
+/// not known.
 pub(crate) fn analyse<'a>(
     current: Window<'_>,
-    before: Window<'_>,
+    before: Option<Window<'_>>,
     target: Prefix,
     minutes: impl Iterator<Item = &'a Minutes>,
     now: Timestamp,
@@ -81,23 +85,28 @@ pub(crate) fn analyse<'a>(
         let sum = by_minute.entry(minute).or_default();
         *sum = [sum[0] + passed, sum[1] + dropped];
     }
-    let former = before
-        .observations
-        .iter()
-        .filter(|packet| target.contains(packet.destination));
-    let former: f64 = former.map(|packet| packet.bytes).sum();
+    let usual = |before: Window<'_>| {
+        let former = before.observations.iter();
+        let former = former.filter(|packet| target.contains(packet.destination));
+        former.map(|packet| packet.bytes).sum::<f64>() * 8.0 / before.seconds.max(1.0)
+    };
+    let minute_seconds = |minute: u64| {
+        let passed = now.millis().saturating_sub(minute * 60_000) as f64 / 1000.0;
+        passed.clamp(1.0, 60.0)
+    };
     let shares = |label: &dyn Fn(&Observation) -> String| shares(current, label);
     Some(Attack {
         bits_per_s: sum(|packet| packet.bytes) * 8.0,
-        usual_bits_per_s: former * 8.0 / before.seconds.max(1.0),
+        dropped_bits_per_s: sum(|packet| if packet.is_dropped { packet.bytes } else { 0.0 }) * 8.0,
+        usual_bits_per_s: before.map(usual),
         packets_per_s: sum(|packet| packet.packets),
         relative_error: relative_error(observations.len() as u64),
         minutes: by_minute
             .into_iter()
             .map(|(minute, [passed, dropped])| Minute {
                 at: Timestamp::from_secs(minute * 60),
-                passed_bits_per_s: passed * 8.0 / 60.0,
-                dropped_bits_per_s: dropped * 8.0 / 60.0,
+                passed_bits_per_s: passed * 8.0 / minute_seconds(minute),
+                dropped_bits_per_s: dropped * 8.0 / minute_seconds(minute),
             })
             .collect(),
         by_protocol: shares(&|packet| packet.protocol.to_string()),
@@ -115,7 +124,7 @@ pub(crate) fn analyse<'a>(
             };
             kind.to_owned()
         }),
-        suggestions: suggest(current, before, target),
+        suggestions: before.map_or_else(Vec::new, |before| suggest(current, before, target)),
     })
 }
 

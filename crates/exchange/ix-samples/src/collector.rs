@@ -18,6 +18,9 @@ use crate::{Ends, Observation, Window};
 const RECENT_MAX: usize = 131_072;
 /// The largest number of ends whose traffic before an attack is kept: they take 250 MB when all are full.
 const BEFORE_ENDS_MAX: usize = 256;
+/// The time without traffic after which an end leaves its place to another one, in milliseconds: ends in turn must not evict
+/// each other before their traffic is known.
+const IDLE_MS: u64 = 600_000;
 /// The age at which an observation counts as traffic before an attack, in milliseconds.
 const BEFORE_AGE_MS: u64 = 120_000;
 /// The window in which an attack is looked for, in milliseconds.
@@ -146,11 +149,17 @@ impl Collector {
         }
     }
 
-    /// Adds an observation to the history of its end, unless too many ends have one.
+    /// Adds an observation to the history of its end. If too many ends have one, that of the end that is idle longest makes
+    /// room; without an idle end, the new one gets none.
     fn keep(&mut self, observation: Observation) {
         let end = (observation.ends.service, observation.ends.leaves);
         if self.before.len() >= BEFORE_ENDS_MAX && !self.before.contains_key(&end) {
-            return;
+            let idle = self.before.iter();
+            let idle = idle.map(|(end, history)| (history.idle_ms(observation.at), *end));
+            match idle.max() {
+                Some((idle_ms, idlest)) if idle_ms >= IDLE_MS => self.before.remove(&idlest),
+                _ => return,
+            };
         }
         let history = self
             .before
@@ -249,35 +258,47 @@ impl Collector {
         flows.into_iter().take(TOP_LEN).map(flow).collect()
     }
 
-    /// Returns the heaviest destinations of an account, by their rate over the last half minute less their rate before.
+    /// Returns the heaviest destinations of an account, by their rate over the last half minute less their rate before if that
+    /// is known.
     pub fn targets(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Vec<TargetRate> {
         let parties = Parties::of(exchange);
         let is_own = |ends: Ends| parties.ends.get(&(ends.service, ends.leaves)) == Some(&account);
-        let mut rates: HashMap<IpAddr, (f64, f64)> = HashMap::new();
+        let mut targets: HashMap<IpAddr, (Present, f64)> = HashMap::new();
         let (seconds, recent) = self.attack_window(now);
         for observation in recent.filter(|observation| is_own(observation.ends)) {
-            rates.entry(observation.destination).or_default().0 += observation.bytes * 8.0 / seconds;
+            let (present, _) = targets.entry(observation.destination).or_default();
+            present.add(observation, self.is_known(observation.ends));
         }
-        for (end, history) in &self.before {
-            if parties.ends.get(end) == Some(&account) {
-                let seconds = history.seconds().max(1.0);
-                for observation in history.observations() {
-                    if let Some(rate) = rates.get_mut(&observation.destination) {
-                        rate.1 += observation.bytes * 8.0 / seconds;
-                    }
+        for history in self.histories(|end| parties.ends.get(&end) == Some(&account)) {
+            for observation in history.observations() {
+                if let Some((_, before)) = targets.get_mut(&observation.destination) {
+                    *before += observation.bytes * 8.0 / history.seconds();
                 }
             }
         }
-        let rate = |(destination, (now, before))| TargetRate {
+        let rate = |(destination, (present, before)): (IpAddr, (Present, f64))| TargetRate {
             destination,
-            bits_per_s: now,
-            usual_bits_per_s: before,
+            bits_per_s: present.bytes * 8.0 / seconds,
+            usual_bits_per_s: present.is_known().then_some(before),
         };
-        let mut targets: Vec<TargetRate> = rates.into_iter().map(rate).collect();
-        let excess = |target: &TargetRate| target.bits_per_s - target.usual_bits_per_s;
+        let mut targets: Vec<TargetRate> = targets.into_iter().map(rate).collect();
+        let excess = |target: &TargetRate| target.bits_per_s - target.usual_bits_per_s.unwrap_or(0.0);
         targets.sort_by(|one, other| excess(other).total_cmp(&excess(one)));
         targets.truncate(TOP_LEN);
         targets
+    }
+
+    /// Returns true if the history of the end by which packets leave says which traffic is usual.
+    fn is_known(&self, ends: Ends) -> bool {
+        let history = self.before.get(&(ends.service, ends.leaves));
+        history.is_some_and(History::is_known)
+    }
+
+    /// Returns the histories of ends that stand for some time.
+    fn histories(&self, is_own: impl Fn((u32, u32)) -> bool) -> impl Iterator<Item = &History> {
+        let own = self.before.iter().filter(move |(end, _)| is_own(**end));
+        own.map(|(_, history)| history)
+            .filter(|history| history.seconds() > 0.0)
     }
 
     /// Returns the duration in seconds and the observations of the window in which an attack is looked for. At high rates the
@@ -314,23 +335,30 @@ impl Collector {
             parties.ends.get(&(ends.service, ends.leaves)) == Some(&account)
         };
         let (current_seconds, recent) = self.attack_window(now);
-        let current = recent
+        let current: Vec<Observation> = recent
             .filter(|observation| target.contains(observation.destination) && is_own(observation))
             .copied()
             .collect();
+        let mut present = Present::default();
+        for observation in &current {
+            present.add(observation, self.is_known(observation.ends));
+        }
         let own_ends: BTreeSet<(u32, u32)> = parties
             .ends
             .iter()
             .filter(|(_, owner)| **owner == account)
             .map(|(end, _)| *end)
             .collect();
-        let (mut before, mut before_seconds) = (Vec::new(), 0.0_f64);
-        for (end, history) in &self.before {
-            if own_ends.contains(end) {
-                let known = history.observations();
-                before.extend(known.filter(|observation| target.contains(observation.destination)));
-                before_seconds = before_seconds.max(history.seconds());
-            }
+        // Histories stand for different times: each observation becomes the traffic of one second.
+        let mut before = Vec::new();
+        for history in self.histories(|end| own_ends.contains(&end)) {
+            let known = history.observations();
+            let known = known.filter(|observation| target.contains(observation.destination));
+            before.extend(known.map(|observation| Observation {
+                bytes: observation.bytes / history.seconds(),
+                packets: observation.packets / history.seconds(),
+                ..observation
+            }));
         }
         let own_leaves: BTreeSet<u32> = own_ends.iter().map(|(_, leaves)| *leaves).collect();
         let minutes = self
@@ -342,8 +370,7 @@ impl Collector {
         Gathered {
             current,
             current_seconds,
-            before,
-            before_seconds,
+            before: present.is_known().then_some(before),
             minutes,
             parties,
             target,
@@ -357,12 +384,32 @@ impl Collector {
     }
 }
 
+/// The present traffic to a destination.
+#[derive(Clone, Copy, Default)]
+struct Present {
+    bytes: f64,
+    /// The part that leaves by ends whose history says which traffic is usual.
+    known: f64,
+}
+
+impl Present {
+    fn add(&mut self, observation: &Observation, is_known: bool) {
+        self.bytes += observation.bytes;
+        self.known += if is_known { observation.bytes } else { 0.0 };
+    }
+
+    /// Returns true if histories say which traffic to the destination is usual: the ends of most of it have one.
+    fn is_known(&self) -> bool {
+        self.known * 2.0 > self.bytes
+    }
+}
+
 /// The traffic to a target of an account, apart from the collector: the search for rules takes seconds.
 pub(crate) struct Gathered {
     current: Vec<Observation>,
     current_seconds: f64,
-    before: Vec<Observation>,
-    before_seconds: f64,
+    /// The traffic of one second before; `None` if it is not known.
+    before: Option<Vec<Observation>>,
     minutes: Vec<Minutes>,
     parties: Parties,
     target: Prefix,
@@ -376,10 +423,10 @@ impl Gathered {
             observations: &self.current,
             seconds: self.current_seconds,
         };
-        let before = Window {
-            observations: &self.before,
-            seconds: self.before_seconds,
-        };
+        let before = self.before.as_ref().map(|observations| Window {
+            observations,
+            seconds: 1.0,
+        });
         let account_of = |ends: &Ends| self.parties.ends.get(&(ends.service, ends.entered)).copied();
         analyse(
             current,
@@ -409,5 +456,59 @@ impl Parties {
             services: services.map(|(id, service)| (service.index.raw(), *id)).collect(),
             ends: ends.collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a packet to the end of a service, `seconds` after the start.
+    fn packet(leaves: u32, seconds: u64) -> Observation {
+        Observation {
+            at: Timestamp::from_secs(1_795_470_000 + seconds),
+            ends: Ends {
+                service: 7,
+                entered: 1,
+                leaves,
+            },
+            packets: 1_000.0,
+            bytes: 500_000.0,
+            is_dropped: false,
+            source: IpAddr::from([198, 51, 100, 7]),
+            destination: IpAddr::from([192, 0, 2, 80]),
+            protocol: 17,
+            source_port: 53,
+            destination_port: 4242,
+            icmp: (0, 0),
+            tcp_flags: 0,
+            fragment: 0,
+            dscp: 0,
+        }
+    }
+
+    #[test]
+    fn ends_that_fall_silent_leave_their_histories_to_others() {
+        let mut collector = Collector::new(1);
+        for second in 0..300 {
+            for leaves in 0..BEFORE_ENDS_MAX as u32 {
+                collector.observe(packet(leaves, second));
+            }
+        }
+        let is_known = |collector: &Collector, leaves| collector.is_known(packet(leaves, 0).ends);
+        assert!(is_known(&collector, 0));
+        // 44 further ends; the others are silent from now on.
+        for second in 300..2_000 {
+            for leaves in 256..300 {
+                collector.observe(packet(leaves, second));
+            }
+            assert!(collector.before.len() <= BEFORE_ENDS_MAX);
+            if second == 600 {
+                assert!(!is_known(&collector, 256), "nobody is idle for long");
+            }
+        }
+        assert!((256..300).all(|leaves| is_known(&collector, leaves)));
+        let others = (0..256).filter(|leaves| is_known(&collector, *leaves));
+        assert_eq!(others.count(), BEFORE_ENDS_MAX - 44);
     }
 }

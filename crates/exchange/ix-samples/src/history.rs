@@ -11,6 +11,8 @@ use crate::random::Random;
 
 /// The duration of a bucket, in milliseconds.
 const BUCKET_MS: u64 = 10_000;
+/// The time for which the observations must stand to say which traffic is usual, in milliseconds.
+const KNOWN_MS: u64 = 120_000;
 /// The largest number of observations of an end that are kept.
 const KEPT_MAX: usize = 4_096;
 /// The largest number of observations of a bucket that are looked at.
@@ -106,6 +108,16 @@ impl History {
     /// Returns the time in seconds that the observations stand for.
     pub(crate) fn seconds(&self) -> f64 {
         (self.buckets * BUCKET_MS) as f64 / 1000.0
+    }
+
+    /// Returns true if the observations stand for enough time to say which traffic is usual.
+    pub(crate) fn is_known(&self) -> bool {
+        self.buckets * BUCKET_MS >= KNOWN_MS
+    }
+
+    /// Returns the time without an observation, in milliseconds.
+    pub(crate) fn idle_ms(&self, now: Timestamp) -> u64 {
+        now.millis().saturating_sub((self.bucket + 1) * BUCKET_MS)
     }
 }
 

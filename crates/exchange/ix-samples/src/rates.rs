@@ -88,8 +88,8 @@ pub struct TargetRate {
     pub destination: std::net::IpAddr,
     /// The rate over the last half minute, in bit/s.
     pub bits_per_s: f64,
-    /// The rate before, in bit/s.
-    pub usual_bits_per_s: f64,
+    /// The rate before, in bit/s; `None` while the traffic of its ends is not known for long enough.
+    pub usual_bits_per_s: Option<f64>,
 }
 
 /// One of the flows with the highest rates, by its 5-tuple.

@@ -75,13 +75,16 @@ pub(super) fn targets(exchange: &Exchange, account: AccountId) -> Vec<Target> {
         Some((victim, prefix)) if victim == account => vec![
             Target {
                 prefix,
-                bits_per_s: rates(exchange, account, prefix).1,
-                usual_bits_per_s: USUAL,
+                bits_per_s: {
+                    let (dropped, passed) = rates(exchange, account, prefix);
+                    dropped + passed
+                },
+                usual_bits_per_s: Some(USUAL),
             },
             Target {
                 prefix: Prefix::host(IpAddr::from([203, 0, 113, 20])),
                 bits_per_s: 91_000_000,
-                usual_bits_per_s: 88_000_000,
+                usual_bits_per_s: Some(88_000_000),
             },
         ],
         _ => Vec::new(),
@@ -156,7 +159,8 @@ pub(super) fn attack(exchange: &Exchange, account: AccountId, target: Prefix) ->
         .into_iter()
         .find(|found| found.prefix == target)?;
     let prefix = target.prefix;
-    let is_attacked = target.bits_per_s > 2 * target.usual_bits_per_s || victim(exchange)?.1 == prefix;
+    let usual = target.usual_bits_per_s.unwrap_or_default();
+    let is_attacked = victim(exchange)?.1 == prefix;
     let (dropped, passed) = if is_attacked {
         rates(exchange, account, prefix)
     } else {
@@ -167,11 +171,11 @@ pub(super) fn attack(exchange: &Exchange, account: AccountId, target: Prefix) ->
     let minutes = (0..MINUTES).map(|number| {
         let ago = MINUTES - 1 - number;
         let at = Timestamp::from_millis(began.millis().saturating_sub(ago * 60_000) / 60_000 * 60_000);
-        let wave = target.usual_bits_per_s / 20 * (number % 5);
+        let wave = usual / 20 * (number % 5);
         let (passed_bps, dropped_bps) = match ago {
             0 => (passed, dropped),
             ago if ago < SINCE && is_attacked => (USUAL + all - all / 14 * (ago % 4), 0),
-            _ => (target.usual_bits_per_s.saturating_sub(wave), 0),
+            _ => (usual.saturating_sub(wave), 0),
         };
         Minute {
             at,
@@ -231,6 +235,7 @@ pub(super) fn attack(exchange: &Exchange, account: AccountId, target: Prefix) ->
         is_attacked && !active(exchange, account).any(|(_, filter)| covers(filter, prefix, *port))
     });
     Some(Attack {
+        dropped_bits_per_s: dropped,
         packets_per_s: (passed + dropped) / 8 / 900,
         error_percent: 2.1,
         minutes: minutes.collect(),

@@ -73,6 +73,7 @@ impl Scope<'_> {
         };
         view::Traffic {
             target: target(&attack.target),
+            dropped_bits_per_s: attack.dropped_bits_per_s,
             packets_per_s: attack.packets_per_s,
             error_percent: attack.error_percent,
             minutes: attack.minutes.iter().map(minute).collect(),

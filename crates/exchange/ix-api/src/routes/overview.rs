@@ -63,10 +63,8 @@ pub(crate) async fn overview(
         .account
         .filter(|own| principal.may(OperationKind::ReadSamples, *own))
     {
-        let attacked = |target: &Target| {
-            target.bits_per_s > ATTACK_BPS_MIN && target.bits_per_s / ATTACK_FACTOR > target.usual_bits_per_s
-        };
-        for target in app.service.targets(own).iter().filter(|target| attacked(target)) {
+        let targets = app.service.targets(own);
+        for target in targets.iter().filter(|target| is_attacked(target)) {
             tasks.push(task("attack", own, &target.prefix.to_string(), Severity::Error));
         }
     }
@@ -158,6 +156,12 @@ pub(crate) async fn overview(
     }))
 }
 
+/// Returns true if the rate to a destination is much greater than its usual rate; false while that is not known.
+fn is_attacked(target: &Target) -> bool {
+    let is_unusual = |usual| target.bits_per_s / ATTACK_FACTOR > usual;
+    target.bits_per_s > ATTACK_BPS_MIN && target.usual_bits_per_s.is_some_and(is_unusual)
+}
+
 fn task(task: &str, object: impl Into<ObjectId>, name: &str, severity: Severity) -> Task {
     Task {
         task: task.to_owned(),
@@ -232,4 +236,23 @@ fn service_tasks(
         }
     }
     tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_is_attacked_only_if_its_usual_rate_is_known_and_exceeded() {
+        let target = |bits_per_s, usual_bits_per_s| Target {
+            prefix: "203.0.113.7/32".parse().unwrap(),
+            bits_per_s,
+            usual_bits_per_s,
+        };
+        assert!(is_attacked(&target(1_000_000_000, Some(0))));
+        assert!(is_attacked(&target(1_000_000_000, Some(100_000_000))));
+        assert!(!is_attacked(&target(1_000_000_000, Some(300_000_000))));
+        assert!(!is_attacked(&target(90_000_000, Some(0))));
+        assert!(!is_attacked(&target(1_000_000_000, None)));
+    }
 }

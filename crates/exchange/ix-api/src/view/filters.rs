@@ -150,10 +150,11 @@ pub struct AttackView {
 pub struct Target {
     /// The destination.
     pub prefix: String,
-    /// The present rate in bit/s.
+    /// The present rate in bit/s, with the part that switches drop.
     pub bits_per_s: u64,
-    /// The rate of the same time in the weeks before, in bit/s.
-    pub usual_bits_per_s: u64,
+    /// The rate of the traffic before, in bit/s; null while it is not known.
+    #[schema(required)]
+    pub usual_bits_per_s: Option<u64>,
 }
 
 /// The traffic to a destination.
@@ -161,15 +162,17 @@ pub struct Target {
 pub struct Traffic {
     /// The destination with its rate.
     pub target: Target,
+    /// The part of the rate that switches drop, as filters do, in bit/s.
+    pub dropped_bits_per_s: u64,
     /// The rate in packets a second.
     pub packets_per_s: u64,
     /// The half width of the interval of confidence of 95 %, in percent of the rates.
     pub error_percent: f64,
-    /// The minutes, oldest first.
+    /// The minutes, oldest first; the newest one has the rates of its part so far.
     pub minutes: Vec<Minute>,
     /// The parts.
     pub breakdown: Vec<Breakdown>,
-    /// The filters that would help.
+    /// The filters that would help; none while the usual rate is not known.
     pub suggestions: Vec<Suggestion>,
 }
 

@@ -1,6 +1,7 @@
 //! An exchange with a circuit between two members: samples of its switch as their rates, and an attack from one on the other.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use millrace_ix_model::{
     AccountId, AccountKind, Actor, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation, PortId,
@@ -122,9 +123,21 @@ impl World {
 
     /// Takes a sample of a UDP packet of `size` bytes from the attacker to the victim.
     fn packet(&mut self, seconds: u64, ports: (u16, u16), size: usize, drop_reason: &str) {
+        self.packet_to([192, 0, 2, 80], seconds, ports, size, drop_reason);
+    }
+
+    /// Takes a sample of a packet to another address of the victim.
+    fn packet_to(
+        &mut self,
+        destination: [u8; 4],
+        seconds: u64,
+        ports: (u16, u16),
+        size: usize,
+        drop_reason: &str,
+    ) {
         let source = self.below(1 << 24).to_be_bytes();
         let header = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
-            .ipv4([10, source[5], source[6], source[7]], [192, 0, 2, 80])
+            .ipv4([10, source[5], source[6], source[7]], destination)
             .udp(ports.0, ports.1)
             .payload(&vec![0; size - 42])
             .build();
@@ -246,15 +259,11 @@ fn an_attack_is_told_from_the_traffic_before_it_also_after_many_minutes() {
                 .collector
                 .attack(&world.exchange, victim, target, at(second))
                 .unwrap();
-            assert!(
-                found.bits_per_s > 3.0 * found.usual_bits_per_s,
-                "{second}: {found:?}"
-            );
-            assert!(
-                (found.usual_bits_per_s / 8e6 - 1.0).abs() < 0.2,
-                "{}",
-                found.usual_bits_per_s
-            );
+            let usual = found.usual_bits_per_s.unwrap();
+            assert!(found.bits_per_s > 3.0 * usual, "{second}: {found:?}");
+            assert!((usual / 8e6 - 1.0).abs() < 0.2, "{usual}");
+            let passed = found.bits_per_s - found.dropped_bits_per_s;
+            assert_eq!(second == 1499, passed < 1.5 * usual, "{second}: {passed}");
             let rule = &found.suggestions[0];
             assert_eq!(
                 (found.suggestions.len(), rule.matching.source_ports[0].first),
@@ -282,4 +291,76 @@ fn an_attack_is_told_from_the_traffic_before_it_also_after_many_minutes() {
             .attack(&world.exchange, attacker, target, at(1499))
             .is_none()
     );
+}
+
+#[test]
+fn the_usual_rate_is_unknown_until_the_traffic_of_the_end_was_seen_for_some_time() {
+    let mut world = World::new();
+    let target: Prefix = "192.0.2.80/32".parse().unwrap();
+    let victim = world.members[1].0;
+    let read = |world: &World, second| {
+        let collector = &world.collector;
+        let found = collector
+            .attack(&world.exchange, victim, target, at(second))
+            .unwrap();
+        let targets = collector.targets(&world.exchange, victim, at(second));
+        assert_eq!(
+            targets[0].usual_bits_per_s.is_some(),
+            found.usual_bits_per_s.is_some()
+        );
+        found
+    };
+    // An engine that starts while 1 Gbit/s passes.
+    for second in 0..400 {
+        for _ in 0..250 {
+            world.packet(second, (123, 443), 500, "");
+        }
+        if second == 30 || second == 200 {
+            let found = read(&world, second);
+            assert!(found.bits_per_s > 9e8, "{}", found.bits_per_s);
+            assert_eq!((found.usual_bits_per_s, found.suggestions), (None, Vec::new()));
+        }
+    }
+    let found = read(&world, 399);
+    assert!((found.usual_bits_per_s.unwrap() / 1e9 - 1.0).abs() < 0.05);
+    assert_eq!(found.suggestions, []);
+}
+
+#[test]
+fn a_destination_without_former_traffic_has_a_usual_rate_of_zero_where_the_end_has_a_history() {
+    let mut world = World::new();
+    let victim = world.members[1].0;
+    for second in 0..400 {
+        world.ordinary(second);
+    }
+    let new = [192, 0, 2, 81];
+    for _ in 0..100 {
+        world.packet_to(new, 400, (123, 443), 500, "");
+    }
+    let targets = world.collector.targets(&world.exchange, victim, at(401));
+    let found = targets
+        .iter()
+        .find(|target| target.destination == IpAddr::from(new));
+    assert_eq!(found.unwrap().usual_bits_per_s, Some(0.0));
+}
+
+#[test]
+fn the_rate_of_a_minute_that_is_not_over_is_that_of_its_part_so_far() {
+    let mut world = World::new();
+    let target: Prefix = "192.0.2.80/32".parse().unwrap();
+    let victim = world.members[1].0;
+    // The start is the begin of a minute.
+    for second in 0..186 {
+        world.ordinary(second);
+    }
+    let found = world
+        .collector
+        .attack(&world.exchange, victim, target, at(186))
+        .unwrap();
+    let [.., before, last] = &found.minutes[..] else {
+        panic!("{:?}", found.minutes);
+    };
+    assert_eq!(last.at, at(180));
+    let ratio = last.passed_bits_per_s / before.passed_bits_per_s;
+    assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
 }
