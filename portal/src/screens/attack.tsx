@@ -15,7 +15,7 @@ import { Form, TextField } from "../ui/fields";
 import { ActionOf, checkFilter, EMPTY_FILTER, FilterFields, filterErrors, filterOf, Lifetime, TimeLeft, type FilterDraft, type FilterErrors } from "../ui/filterform";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
-import { Button, Empty, Panel, ScreenHead, State } from "../ui/parts";
+import { Button, Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { UndoBar, type Done } from "../ui/undo";
 import { parseAttackSearch, type AttackSearch } from "./attack.search";
 
@@ -114,7 +114,7 @@ export function ManualFilter({ destination, make, label }: { destination: string
 }
 
 /** The active filters of a destination with their present rates. */
-function ActiveRules({ filters, done }: { filters: Filter[]; done: Act }) {
+export function ActiveRules({ filters, done }: { filters: Filter[]; done: Act }) {
   const t = useText();
   const { language } = useLanguage();
   const remove = useOrder(filterOrder.remove);
@@ -145,6 +145,7 @@ function ActiveRules({ filters, done }: { filters: Filter[]; done: Act }) {
         ) : null
       }
     >
+      {extend.isError ? <Notice tone="bad" title={explain(t, extend.error)} live /> : null}
       {filters.length === 0 ? (
         <p className="quiet">{t("attack.noRules")}</p>
       ) : (
@@ -165,7 +166,7 @@ function ActiveRules({ filters, done }: { filters: Filter[]; done: Act }) {
               </div>
               {filter.can.includes("write_filter") && filter.expires ? (
                 <div className="buttons">
-                  <Button onPress={() => void extend.mutateAsync([filter.id, filter.revision, Math.ceil((new Date(filter.expires ?? 0).getTime() - Date.now()) / 60_000) + 60])} isPending={extend.isPending}>
+                  <Button onPress={() => extend.mutate([filter.id, filter.revision, Math.ceil((new Date(filter.expires ?? 0).getTime() - Date.now()) / 60_000) + 60])} isPending={extend.isPending}>
                     {t("attack.extend")}
                   </Button>
                   <ConfirmedAct label={t("attack.stop")} title={t("attack.stopTitle")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={(error) => explain(t, error)} act={() => stop(filter)} />

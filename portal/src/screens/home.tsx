@@ -49,12 +49,16 @@ export function Tasks({ tasks }: { tasks: Task[] }) {
       </div>
     );
   }
+  // Tasks of one object can be alike: several attacks, several MAC addresses.
+  const alike: Record<string, number> = {};
   return (
     <ul className="tasks">
       {tasks.map((task) => {
         const known = TASKS[task.task];
+        const key = [task.task, task.object, task.name, task.until].join(" ");
+        alike[key] = (alike[key] ?? 0) + 1;
         return (
-          <li key={`${task.task} ${task.object}`}>
+          <li key={`${key} ${alike[key]}`}>
             <Link to={taskAddress(task)} className="task" data-severity={task.severity}>
               <State tone={task.severity === "error" ? "bad" : task.severity === "warning" ? "wait" : "off"}>
                 <span className="task-title">{known ? t(known.title, { name: task.name, account: task.account?.name ?? "" }) : task.name}</span>

@@ -1,13 +1,20 @@
-// The screen of an attack.
+// The screen of an attack, and the tasks that lead to it.
 import { QueryClientProvider } from "@tanstack/react-query";
-import { render, screen } from "@testing-library/react";
-import { describe, expect, it } from "vitest";
+import { fireEvent, render, screen } from "@testing-library/react";
+import { describe, expect, it, vi } from "vitest";
 
-import { newQueryClient } from "../../src/api/queries";
-import type { Traffic } from "../../src/api/types";
+import { RequestError } from "../../src/api/problem";
+import { filterOrder, newQueryClient } from "../../src/api/queries";
+import type { Filter, Task, Traffic } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
-import { Numbers } from "../../src/screens/attack";
+import { ActiveRules, Numbers } from "../../src/screens/attack";
+import { Tasks } from "../../src/screens/home";
+
+vi.mock("@tanstack/react-router", async (actual) => ({
+  ...(await actual<typeof import("@tanstack/react-router")>()),
+  Link: ({ children }: { children: React.ReactNode }) => <a href="/">{children}</a>,
+}));
 
 const wrapper = ({ children }: { children: React.ReactNode }) => (
   <Localized language="en" messages={en}>
@@ -44,4 +51,24 @@ describe("the rates to a destination", () => {
     expect(shown(traffic(9e9, 0, 0))).toMatchObject({ tone: "bad", words: en["attack.arrivesNew"] });
     expect(shown(traffic(5e7, 0, null)).tone).toBe("ok");
   });
+});
+
+it("a filter that could not be extended says why", async () => {
+  const stale = new RequestError({ type: "https://ix.example/problems/stale", title: "stale", status: 412, detail: "the filter has changed" });
+  const extend = vi.spyOn(filterOrder, "extend").mockRejectedValue(stale);
+  const filter = { id: "fi-1", matching: "to 203.0.113.7/32", destination: "203.0.113.7/32", action: "drop", rate_kbps: null, counter: null, order: null, expires: new Date(Date.now() + 600_000).toISOString(), revision: 7, can: ["write_filter"], state: "active" } as unknown as Filter;
+  render(<ActiveRules filters={[filter]} done={() => {}} />, { wrapper });
+  fireEvent.click(screen.getByRole("button", { name: en["attack.extend"] }));
+  expect((await screen.findByRole("alert")).textContent).toContain(en["problem.stale"]);
+  expect(extend).toHaveBeenCalledOnce();
+  extend.mockRestore();
+});
+
+it("tasks of one object are told apart", () => {
+  const error = vi.spyOn(console, "error").mockImplementation(() => {});
+  const task = (task: string, name: string, until: string | null = null): Task => ({ task, object: "ac-1", name, account: null, severity: "error", until, since: null, members: null });
+  render(<Tasks tasks={[task("attack", "203.0.113.7/32"), task("attack", "203.0.113.8/32"), task("mac_ends", "LAN", "2026-11-24T01:00:00Z"), task("mac_ends", "LAN", "2026-11-24T01:00:00Z")]} />, { wrapper });
+  expect(screen.getAllByRole("listitem").length).toBe(4);
+  expect(error).not.toHaveBeenCalled();
+  error.mockRestore();
 });
