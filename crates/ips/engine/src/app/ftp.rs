@@ -2,16 +2,14 @@
 
 use std::collections::VecDeque;
 
-use millrace_ips_rules::buffers::Buffer;
-
+use super::AppProtocol;
 use super::expectation::{Expectation, extended_argument, port_argument};
-use super::file::File;
+use super::file::NAME_SIZE;
 use super::mail::lines;
 use super::parser::{Outcome, Parser};
 use super::record::{FtpRecord, Record};
 use super::transaction::{Progress, Transaction, Transactions};
-use super::{AppProtocol, AppSettings};
-use crate::app::heap::heap;
+use crate::app::heap::{Heap, heap};
 use crate::flow::{Direction, FlowKey};
 use crate::tcp::StreamChunk;
 
@@ -19,6 +17,48 @@ use crate::tcp::StreamChunk;
 const COMMANDS: usize = 256;
 /// Largest number of replies to a command that are kept.
 const REPLIES: usize = 16;
+
+/// The part of a command in the announcement of a data connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// PASV, EPSV: the reply has the port.
+    Passive,
+    /// PORT, EPRT: the command has the port.
+    Active,
+    /// A transfer that was sent before the reply with its port.
+    Transfer {
+        is_download: bool,
+        name: Vec<u8>,
+    },
+    Other,
+}
+
+impl Heap for Step {
+    fn heap(&self) -> usize {
+        match self {
+            Step::Transfer { name, .. } => name.heap(),
+            Step::Passive | Step::Active | Step::Other => 0,
+        }
+    }
+}
+
+/// A command that waits for its reply.
+#[derive(Debug)]
+struct Command {
+    /// Number of its transaction.
+    id: u64,
+    step: Step,
+}
+
+heap!(Command { step });
+
+/// The end that opens a data connection, and the port to which it is opened. The addresses are those of the control connection:
+/// the ones that commands and replies carry can be forged, or belong to another side of a NAT.
+#[derive(Debug, Clone, Copy)]
+struct DataPort {
+    port: u16,
+    is_passive: bool,
+}
 
 /// The parser of a control connection.
 #[derive(Debug)]
@@ -28,10 +68,12 @@ pub(super) struct Ftp {
     has_failed: [bool; 2],
     /// True by direction in the rest of a line that is too long.
     skips_line: [bool; 2],
-    waiting: VecDeque<u64>,
-    /// Address and port of the next data connection, and true if the client opens it.
-    data: Option<(core::net::IpAddr, u16, bool)>,
+    waiting: VecDeque<Command>,
+    /// The next data connection.
+    data: Option<DataPort>,
     expected: Vec<Expectation>,
+    /// True once the server has greeted, or answered a command without greeting.
+    has_greeting: bool,
     /// Code of the reply of several lines in progress.
     in_reply: Option<[u8; 3]>,
     starts_tls: bool,
@@ -53,6 +95,7 @@ impl Ftp {
             waiting: VecDeque::new(),
             data: None,
             expected: Vec::new(),
+            has_greeting: false,
             in_reply: None,
             starts_tls: false,
         }
@@ -68,53 +111,99 @@ impl Ftp {
         if command.is_empty() {
             return;
         }
+        let active_port = match command.as_slice() {
+            b"PORT" => port_argument(argument),
+            b"EPRT" => extended_argument(argument),
+            _ => None,
+        };
         let transaction = out.start(AppProtocol::Ftp);
         transaction.advance(Direction::ToServer, Progress::Complete);
         transaction.record = Record::Ftp(Box::new(FtpRecord {
             command: command.clone(),
             argument: argument.to_vec(),
+            dynamic_port: active_port,
             ..FtpRecord::default()
         }));
+        let id = transaction.id;
+        let step = match command.as_slice() {
+            b"PORT" | b"EPRT" => {
+                self.data = active_port.map(|port| DataPort {
+                    port,
+                    is_passive: false,
+                });
+                Step::Active
+            }
+            b"PASV" | b"EPSV" => {
+                self.data = None;
+                Step::Passive
+            }
+            b"RETR" | b"STOR" | b"STOU" | b"APPE" => {
+                let is_download = command == b"RETR";
+                let name = &argument[..argument.len().min(NAME_SIZE)];
+                match self.data.take() {
+                    Some(data) => {
+                        self.expect(data, is_download, name);
+                        Step::Other
+                    }
+                    None => Step::Transfer {
+                        is_download,
+                        name: name.to_vec(),
+                    },
+                }
+            }
+            _ => Step::Other,
+        };
         if self.waiting.len() >= COMMANDS {
             self.waiting.pop_front();
         }
-        self.waiting.push_back(transaction.id);
-        match command.as_slice() {
-            b"PORT" => self.data = port_argument(argument).map(|(address, port)| (address, port, false)),
-            b"EPRT" => {
-                let found = extended_argument(argument);
-                self.data = found.map(|(address, port)| (address.unwrap_or(self.key.client), port, false));
-            }
-            b"RETR" | b"STOR" | b"STOU" | b"APPE" => self.expect(&command, argument),
-            _ => {}
-        }
+        self.waiting.push_back(Command { id, step });
     }
 
     /// Announces the data connection of a transfer.
-    fn expect(&mut self, command: &[u8], name: &[u8]) {
-        let Some((address, port, is_passive)) = self.data.take() else {
-            return;
-        };
+    fn expect(&mut self, data: DataPort, is_download: bool, name: &[u8]) {
+        let DataPort { port, is_passive } = data;
         // In active mode the server opens the connection, so that a file to the client goes to its "server".
-        let is_download = command == b"RETR";
         let direction = if is_download == is_passive {
             Direction::ToClient
         } else {
             Direction::ToServer
         };
-        let client = if is_passive {
-            self.key.client
+        let (client, server) = if is_passive {
+            (self.key.client, self.key.server)
         } else {
-            self.key.server
+            (self.key.server, self.key.client)
         };
         self.expected.push(Expectation {
-            server: address,
-            port,
-            client,
+            key: FlowKey {
+                client,
+                server,
+                client_port: 0,
+                server_port: port,
+                ..self.key
+            },
             protocol: AppProtocol::FtpData,
             file_name: name.to_vec(),
             direction,
         });
+    }
+
+    /// Notes the port that the server opens for the oldest command. A transfer that was sent before takes it; commands behind it
+    /// that announce another connection make it void.
+    fn open_passive(&mut self, port: u16) {
+        let data = DataPort {
+            port,
+            is_passive: true,
+        };
+        let mut later = self.waiting.iter_mut().skip(1).map(|command| &mut command.step);
+        match later.find(|step| **step != Step::Other) {
+            None => self.data = Some(data),
+            Some(step @ Step::Transfer { .. }) => {
+                if let Step::Transfer { is_download, name } = core::mem::replace(step, Step::Other) {
+                    self.expect(data, is_download, &name);
+                }
+            }
+            Some(_) => {}
+        }
     }
 
     fn reply(&mut self, text: &[u8], out: &mut Transactions) {
@@ -133,36 +222,43 @@ impl Ftp {
             (None, _) => false,
         };
         let is_preliminary = code.is_some_and(|code| code[0] == b'1');
-        if let Some(transaction) = self.waiting.front().and_then(|&id| out.by_id(id)) {
+        if !self.has_greeting
+            && let Some(begun) = self.in_reply.or(code)
+        {
+            // A greeting answers no command, even if the client sent one before it.
+            let is_greeting = matches!(&begun, b"120" | b"220" | b"421");
+            self.has_greeting = !is_greeting || is_last && !is_preliminary;
+            if is_greeting {
+                if is_last {
+                    self.in_reply = None;
+                }
+                return;
+            }
+        }
+        let front = self.waiting.front().map(|command| command.id);
+        if let Some(transaction) = front.and_then(|id| out.by_id(id)) {
             let code = code.filter(|_| is_last);
             note_reply(transaction, code, text);
             if is_last && !is_preliminary {
                 transaction.advance(Direction::ToClient, Progress::Complete);
             }
-            let command = match &transaction.record {
-                Record::Ftp(record) => record.command.clone(),
-                _ => Vec::new(),
+            let passive = match code.as_ref().map(<[u8; 3]>::as_slice) {
+                Some(b"227") => port_argument(&text[3..]),
+                Some(b"229") => extended_argument(text),
+                _ => None,
             };
-            match code.as_ref().map(<[u8; 3]>::as_slice) {
-                Some(b"227") => {
-                    self.data = port_argument(&text[3..]).map(|(address, port)| (address, port, true));
-                }
-                Some(b"229") => {
-                    let found = extended_argument(text);
-                    self.data = found.map(|(address, port)| (address.unwrap_or(self.key.server), port, true));
-                }
-                Some(b"234") if command == b"AUTH" => self.starts_tls = true,
-                _ => {}
+            let announced = passive.or(self.data.map(|data| data.port));
+            if let Record::Ftp(record) = &mut transaction.record {
+                self.starts_tls |= code == Some(*b"234") && record.command == b"AUTH";
+                record.dynamic_port = announced.or(record.dynamic_port);
             }
-            if let Some((_, port, _)) = self.data
-                && let Record::Ftp(record) = &mut transaction.record
-            {
-                record.dynamic_port = Some(port);
+            if let Some(port) = passive {
+                self.open_passive(port);
             }
-            // A greeting answers no command.
-            if is_last && !is_preliminary {
-                self.waiting.pop_front();
-            }
+        }
+        // A reply counts also if the transaction of its command is not kept any more.
+        if is_last && !is_preliminary {
+            self.waiting.pop_front();
         }
         if is_last {
             self.in_reply = None;
@@ -213,8 +309,8 @@ impl Parser for Ftp {
 
     fn end(&mut self, direction: Direction, out: &mut Transactions) {
         if direction == Direction::ToClient {
-            for id in self.waiting.drain(..) {
-                if let Some(transaction) = out.by_id(id) {
+            for command in self.waiting.drain(..) {
+                if let Some(transaction) = out.by_id(command.id) {
                     transaction.advance(Direction::ToClient, Progress::Complete);
                 }
             }
@@ -223,74 +319,6 @@ impl Parser for Ftp {
 
     fn expected(&mut self) -> Vec<Expectation> {
         core::mem::take(&mut self.expected)
-    }
-}
-
-/// The parser of a data connection: one file.
-#[derive(Debug)]
-pub(super) struct FtpData {
-    settings: AppSettings,
-    name: Vec<u8>,
-    direction: Direction,
-    transaction: Option<(u64, usize)>,
-}
-
-heap!(FtpData { name });
-
-impl FtpData {
-    pub(super) fn new(name: Vec<u8>, direction: Direction, settings: AppSettings) -> FtpData {
-        FtpData {
-            settings,
-            name,
-            direction,
-            transaction: None,
-        }
-    }
-}
-
-impl Parser for FtpData {
-    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
-        if chunk.direction != self.direction {
-            return Outcome::Continue;
-        }
-        if self.transaction.is_none() {
-            let transaction = out.start(AppProtocol::FtpData);
-            transaction.advance(self.direction.reverse(), Progress::Complete);
-            transaction.publish(Buffer::FileName, self.direction, self.name.as_slice());
-            let buffer = transaction.open(Buffer::FileData, None, self.direction, 0);
-            transaction
-                .files
-                .push(File::new(self.direction, &self.name, self.settings.hashes_files));
-            self.transaction = Some((transaction.id, buffer));
-        }
-        let Some((id, buffer)) = self.transaction else {
-            return Outcome::Continue;
-        };
-        let Some(transaction) = out.by_id(id) else {
-            return Outcome::Failed;
-        };
-        transaction.advance(self.direction, Progress::Body);
-        transaction.append(buffer, chunk.bytes, self.settings.attachment_limit);
-        if let Some(file) = transaction.files.first_mut() {
-            if chunk.gap_before > 0 {
-                file.gap(chunk.gap_before);
-            }
-            file.update(chunk.bytes);
-        }
-        Outcome::Continue
-    }
-
-    fn end(&mut self, direction: Direction, out: &mut Transactions) {
-        let Some((id, buffer)) = self.transaction.filter(|_| direction == self.direction) else {
-            return;
-        };
-        if let Some(transaction) = out.by_id(id) {
-            transaction.close(buffer);
-            if let Some(file) = transaction.files.first_mut() {
-                file.close(true);
-            }
-            transaction.advance(direction, Progress::Complete);
-        }
     }
 }
 
@@ -312,6 +340,25 @@ mod tests {
             protocol: 6,
             vlans: [0; 3],
             tunnel_depth: 0,
+        }
+    }
+
+    fn expectation(is_passive: bool, port: u16, name: &[u8], direction: Direction) -> Expectation {
+        let (client, server) = match is_passive {
+            true => (CLIENT, SERVER),
+            false => (SERVER, CLIENT),
+        };
+        Expectation {
+            key: FlowKey {
+                client,
+                server,
+                client_port: 0,
+                server_port: port,
+                ..key()
+            },
+            protocol: AppProtocol::FtpData,
+            file_name: name.to_vec(),
+            direction,
         }
     }
 
@@ -345,14 +392,9 @@ mod tests {
                 ],
                 step,
             );
-            assert_eq!(expected.len(), 1);
             assert_eq!(
-                (expected[0].server, expected[0].port, expected[0].client),
-                (SERVER, 0x0401, CLIENT)
-            );
-            assert_eq!(
-                (expected[0].direction, expected[0].file_name.as_slice()),
-                (Direction::ToClient, &b"dir/a.bin"[..])
+                expected,
+                [expectation(true, 0x0401, b"dir/a.bin", Direction::ToClient)]
             );
             let Record::Ftp(record) = &out.list[1].record else {
                 panic!("an FTP record")
@@ -371,8 +413,81 @@ mod tests {
             ],
             1000,
         );
-        assert_eq!((expected[0].server, expected[0].client), (CLIENT, SERVER));
-        assert_eq!(expected[0].direction, Direction::ToClient);
+        assert_eq!(expected, [expectation(false, 0x0402, b"x", Direction::ToClient)]);
+    }
+
+    #[test]
+    fn a_transfer_that_is_sent_before_the_reply_with_its_port_waits_for_it() {
+        for step in [1, 8, 1000] {
+            let (_, expected, _) = run(
+                &[
+                    (Direction::ToClient, b"220 ready\r\n"),
+                    (
+                        Direction::ToServer,
+                        b"PASV\r\nPASV\r\nRETR a\r\nEPSV\r\nSTOR b\r\nPASV\r\nRETR c\r\n",
+                    ),
+                    (
+                        Direction::ToClient,
+                        b"227 (192,0,2,2,4,1)\r\n227 (192,0,2,2,4,2)\r\n150 x\r\n226 x\r\n\
+                            229 (|||1027|)\r\n226 x\r\n500 no\r\n500 no\r\n",
+                    ),
+                ],
+                step,
+            );
+            assert_eq!(
+                expected,
+                [
+                    expectation(true, 0x0402, b"a", Direction::ToClient),
+                    expectation(true, 0x0403, b"b", Direction::ToServer)
+                ],
+                "in steps of {step}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_addresses_in_commands_and_replies_are_not_believed() {
+        let (_, expected, _) = run(
+            &[
+                (Direction::ToClient, b"220 ready\r\n"),
+                (Direction::ToServer, b"PASV\r\n"),
+                (Direction::ToClient, b"227 (10,9,8,7,4,1)\r\n"),
+                (
+                    Direction::ToServer,
+                    b"RETR a\r\nEPRT |1|10.9.8.7|1026|\r\nRETR b\r\n",
+                ),
+            ],
+            1000,
+        );
+        assert_eq!(
+            expected,
+            [
+                expectation(true, 0x0401, b"a", Direction::ToClient),
+                expectation(false, 0x0402, b"b", Direction::ToServer)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_greeting_answers_no_command_that_the_client_sent_before() {
+        for step in [1, 8, 1000] {
+            let (out, expected, _) = run(
+                &[
+                    (Direction::ToServer, b"PASV\r\n"),
+                    (
+                        Direction::ToClient,
+                        b"120 soon\r\n220-hello\r\n220 ready\r\n227 (192,0,2,2,4,1)\r\n",
+                    ),
+                    (Direction::ToServer, b"RETR a\r\n"),
+                ],
+                step,
+            );
+            let Record::Ftp(record) = &out.list[0].record else {
+                panic!("an FTP record")
+            };
+            assert_eq!(record.completion_codes, [b"227"]);
+            assert_eq!(expected.len(), 1, "in steps of {step}");
+        }
     }
 
     #[test]
@@ -390,21 +505,5 @@ mod tests {
                 rest: [Vec::new(), Vec::new()]
             }
         );
-    }
-
-    #[test]
-    fn a_data_connection_is_a_file() {
-        let mut parser = FtpData::new(b"x".to_vec(), Direction::ToClient, AppSettings::default());
-        let mut out = Transactions::default();
-        for bytes in [&b"%PDF"[..], b"-1.4"] {
-            let chunk = StreamChunk::of(Direction::ToClient, bytes);
-            parser.data(chunk, &mut out);
-        }
-        parser.end(Direction::ToClient, &mut out);
-        assert_eq!(
-            out.list[0].buffer(Buffer::FileData, Direction::ToClient),
-            Some(&b"%PDF-1.4"[..])
-        );
-        assert_eq!(out.list[0].files[0].magic, Some("PDF document"));
     }
 }

@@ -13,6 +13,7 @@ pub mod dns;
 mod expectation;
 pub mod file;
 mod ftp;
+mod ftp_data;
 pub mod heap;
 mod http;
 mod ldap;
@@ -33,7 +34,8 @@ pub mod transaction;
 
 use heap::Heap;
 
-pub use expectation::{Expectation, Expectations};
+pub use expectation::Expectation;
+pub(crate) use expectation::Expectations;
 pub use parser::{Outcome, Parser};
 pub use probe::{ProtocolDetection, Transport, detect_protocol};
 pub use protocol::AppProtocol;
@@ -215,11 +217,18 @@ impl AppState {
         state
     }
 
+    /// Returns true if no byte of the flow was passed to protocol detection or to a parser.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let is_empty = |bytes: &Option<Vec<u8>>| bytes.as_ref().is_some_and(Vec::is_empty);
+        self.protocol.is_none()
+            && matches!(&self.mode, Mode::Probing { waiting } if waiting.iter().all(is_empty))
+    }
+
     /// Gives the flow the protocol that another flow announced for it.
-    pub fn meet(&mut self, expectation: Expectation) {
+    pub(crate) fn meet(&mut self, expectation: Expectation) {
         if expectation.protocol == AppProtocol::FtpData {
             self.protocol = Some(AppProtocol::FtpData);
-            let parser = ftp::FtpData::new(expectation.file_name, expectation.direction, self.settings);
+            let parser = ftp_data::FtpData::new(expectation.file_name, expectation.direction, self.settings);
             self.mode = Mode::Parsing(Box::new(parser));
         }
     }

@@ -255,12 +255,13 @@ impl Engine {
         reason: FlowEnd,
         out: &mut Events,
     ) {
-        let (app, key) = (&mut flow.app, flow.key);
+        let (app, key, expectations) = (&mut flow.app, flow.key, &mut self.expectations);
         if let Some(session) = &mut flow.tcp {
             self.segment_bytes -= core::mem::take(&mut session.charged);
             for direction in Direction::BOTH {
                 let counters = &mut self.counters.tcp;
                 session.deliver(direction, &self.tcp, true, counters, |chunk| {
+                    expectations.meet(&key, app, &chunk);
                     app.stream(&key, chunk);
                 });
                 session.end(direction, |chunk| app.stream(&key, chunk));

@@ -31,10 +31,11 @@ impl Engine {
             .as_ref()
             .is_some_and(|session| session.waits_behind_hole(direction))
         {
-            let (app, key) = (&mut flow.app, &flow.key);
+            let (app, key, expectations) = (&mut flow.app, &flow.key, &mut self.expectations);
             if let Some(session) = &mut flow.tcp {
                 let counters = &mut self.counters.tcp;
                 session.deliver(direction, &self.tcp, false, counters, |chunk| {
+                    expectations.meet(key, app, &chunk);
                     app.stream(key, chunk);
                 });
             }

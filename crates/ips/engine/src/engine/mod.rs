@@ -101,7 +101,7 @@ impl Engine {
         Engine {
             tcp: settings.tcp(),
             detector: Detector::new(settings.detect),
-            expectations: Expectations::default(),
+            expectations: Expectations::new(Seed(seed)),
             defragmenter: Defragmenter::new(settings.defragment(), Seed(seed)),
             flows: FlowTable::new(
                 settings.flows,

@@ -74,7 +74,7 @@ impl Engine {
                 return Err(problem);
             }
         };
-        let (app, key) = (&mut flow.app, &flow.key);
+        let (app, key, expectations) = (&mut flow.app, &flow.key, &mut self.expectations);
         // After the segment that closes the connection its sender sends nothing more, so missing data are not waited for.
         let is_last = session.is_closing() && tcp.flags & (flags::FIN | flags::RST) != 0;
         for side in Direction::BOTH {
@@ -83,6 +83,7 @@ impl Engine {
                 continue;
             }
             session.deliver(side, &self.tcp, is_last && side == direction, counters, |chunk| {
+                expectations.meet(key, app, &chunk);
                 app.stream(key, chunk);
             });
         }

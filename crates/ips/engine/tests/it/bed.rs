@@ -120,6 +120,11 @@ impl TestBed {
         self.engine.finish(&self.rules, &mut self.events);
     }
 
+    /// Returns the events so far.
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.events.list
+    }
+
     /// Returns the rules that matched.
     pub(crate) fn sids(&self) -> BTreeSet<u32> {
         let list = &self.events.list;

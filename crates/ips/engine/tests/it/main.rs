@@ -9,12 +9,14 @@
 
 mod allocator;
 mod bed;
+mod conversation;
 mod detection;
 mod ended_flows;
 mod evasions_ip;
 mod evasions_tcp;
 mod exhaustion;
 mod exhaustion_memory;
+mod file_transfers;
 mod frames;
 mod icmp;
 mod long_connections;
