@@ -19,6 +19,7 @@ mod http;
 mod ldap;
 mod mail;
 mod modbus;
+mod parameter;
 mod parser;
 mod probe;
 mod protocol;

@@ -6,6 +6,7 @@ use super::headers::Headers;
 use crate::app::AppSettings;
 use crate::app::file::File;
 use crate::app::heap::heap;
+pub(super) use crate::app::parameter::parameter;
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
@@ -40,51 +41,6 @@ pub(super) struct Multipart {
 }
 
 heap!(Multipart { delimiter, pending });
-
-/// Returns the value of a parameter of a header value: `name=value` or `name="value"`.
-pub(in crate::app) fn parameter(value: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = value;
-    while let Some(semicolon) = rest.iter().position(|&byte| byte == b';') {
-        rest = rest[semicolon + 1..].trim_ascii_start();
-        let Some(tail) = rest
-            .get(name.len()..)
-            .filter(|_| rest[..name.len()].eq_ignore_ascii_case(name))
-        else {
-            continue;
-        };
-        let Some(text) = tail
-            .trim_ascii_start()
-            .strip_prefix(b"=")
-            .map(<[u8]>::trim_ascii_start)
-        else {
-            continue;
-        };
-        if let Some(quoted) = text.strip_prefix(b"\"") {
-            let mut out = Vec::new();
-            let mut bytes = quoted.iter();
-            while let Some(&byte) = bytes.next() {
-                match byte {
-                    b'"' => return Some(out),
-                    b'\\' => match bytes.as_slice().first() {
-                        Some(&next @ (b'"' | b'\\')) => {
-                            out.push(next);
-                            bytes.next();
-                        }
-                        _ => out.push(byte),
-                    },
-                    _ => out.push(byte),
-                }
-            }
-            return Some(out);
-        }
-        let end = text
-            .iter()
-            .position(|byte| b"; \t\r\n".contains(byte))
-            .unwrap_or(text.len());
-        return Some(text[..end].to_vec());
-    }
-    None
-}
 
 impl Multipart {
     /// Returns a parser for a Content-Type value, if it is of a multipart form with a boundary.
@@ -273,18 +229,5 @@ mod tests {
             assert_eq!(transaction.files[1].name, b"two");
             assert!(transaction.events.is_empty());
         }
-    }
-
-    #[test]
-    fn parameters_may_be_quoted_or_not() {
-        assert_eq!(
-            parameter(b"a; x=1; boundary=abc; y=2", b"boundary"),
-            Some(b"abc".to_vec())
-        );
-        assert_eq!(
-            parameter(b"a; filename=\"a \\\"b\\\".txt\"", b"filename"),
-            Some(b"a \"b\".txt".to_vec())
-        );
-        assert_eq!(parameter(b"a; filename*=x", b"filename"), None);
     }
 }

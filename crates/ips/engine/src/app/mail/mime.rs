@@ -12,13 +12,13 @@ use super::decode::{Decoder, Encoding};
 use crate::app::AppSettings;
 use crate::app::file::File;
 use crate::app::heap::{Heap, heap};
-use crate::app::http::multipart::parameter;
+use crate::app::parameter::{extended_parameter, parameter};
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
 /// Largest depth of nested parts.
 const DEPTH: usize = 10;
-/// Largest size of the headers of a part.
+/// Size of the headers of a part from which on they are an anomaly, and largest size of a header that is kept.
 const HEADERS_SIZE: usize = 64 << 10;
 /// Largest size of a boundary (RFC 2046, section 5.1.1, allows 70).
 const BOUNDARY_SIZE: usize = 254;
@@ -55,10 +55,76 @@ struct Part {
 
 heap!(Part { decoder });
 
+/// The headers that are kept, in lower case: the first ones decide how the part is parsed, the others are for records.
+const NAMES: [&[u8]; 8] = [
+    b"content-type",
+    b"content-disposition",
+    b"content-transfer-encoding",
+    b"from",
+    b"to",
+    b"subject",
+    b"message-id",
+    b"date",
+];
+/// Number of the names that decide how the part is parsed.
+const STRUCTURAL: usize = 3;
+
+/// The headers of a message or part in progress.
+#[derive(Debug, Default)]
+struct Headers {
+    /// The lines of the first header of each of [`NAMES`].
+    block: Vec<u8>,
+    /// Bytes of all headers.
+    size: usize,
+    /// Bytes of the kept header in progress, and of all that are kept for records only.
+    current_size: usize,
+    record_size: usize,
+    /// The kept header to which the line in progress belongs, as an index of [`NAMES`].
+    current: Option<usize>,
+    has: [bool; NAMES.len()],
+}
+
+heap!(Headers { block });
+
+impl Headers {
+    /// Takes a line that is not empty, or the rest of one; `begins` is true at the beginning of a line. However long other headers
+    /// are, those that decide how the part is parsed are kept.
+    fn line(&mut self, text: &[u8], end: &[u8], begins: bool) {
+        let size = text.len() + end.len();
+        self.size += size;
+        if begins && !matches!(text.first(), Some(b' ' | b'\t')) {
+            let name = text
+                .split(|&byte| byte == b':')
+                .next()
+                .unwrap_or_default()
+                .trim_ascii();
+            let known = NAMES.iter().position(|known| known.eq_ignore_ascii_case(name));
+            self.current = known.filter(|&index| !core::mem::replace(&mut self.has[index], true));
+            self.current_size = 0;
+            if self.current.is_some() && !self.block.is_empty() && !self.block.ends_with(b"\n") {
+                self.block.push(b'\n');
+            }
+        }
+        let Some(index) = self.current else { return };
+        let known = if index < STRUCTURAL {
+            &mut self.current_size
+        } else {
+            &mut self.record_size
+        };
+        if *known + size > HEADERS_SIZE {
+            self.current = None;
+            return;
+        }
+        *known += size;
+        self.block.extend_from_slice(text);
+        self.block.extend_from_slice(end);
+    }
+}
+
 #[derive(Debug)]
 enum State {
     /// The headers of the message or of a part.
-    Headers(Vec<u8>),
+    Headers(Headers),
     /// Bytes that belong to no file.
     Text,
     /// Bytes of a file.
@@ -68,7 +134,7 @@ enum State {
 impl Heap for State {
     fn heap(&self) -> usize {
         match self {
-            State::Headers(block) => block.heap(),
+            State::Headers(headers) => headers.heap(),
             State::Text => 0,
             State::File(part) => part.heap(),
         }
@@ -82,6 +148,8 @@ pub(in crate::app) struct Mime {
     state: State,
     boundaries: Vec<Vec<u8>>,
     is_top: bool,
+    /// True if the last piece did not end its line.
+    is_in_line: bool,
     pub(in crate::app) summary: Summary,
 }
 
@@ -125,9 +193,10 @@ impl Mime {
     pub(in crate::app) fn new(direction: Direction) -> Mime {
         Mime {
             direction,
-            state: State::Headers(Vec::new()),
+            state: State::Headers(Headers::default()),
             boundaries: Vec::new(),
             is_top: true,
+            is_in_line: false,
             summary: Summary::default(),
         }
     }
@@ -140,7 +209,8 @@ impl Mime {
         transaction: &mut Transaction,
         settings: &AppSettings,
     ) {
-        if text.starts_with(b"--") && self.boundary(text, transaction) {
+        let begins = !core::mem::replace(&mut self.is_in_line, end.is_empty());
+        if begins && text.starts_with(b"--") && self.boundary(text, transaction) {
             return;
         }
         match &mut self.state {
@@ -155,30 +225,27 @@ impl Mime {
                     file.update(&bytes);
                 }
             }
-            State::Headers(block) => {
-                if text.is_empty() {
-                    let block = core::mem::take(block);
-                    self.end_headers(&block, transaction, settings);
+            State::Headers(headers) => {
+                if begins && text.is_empty() && !end.is_empty() {
+                    let headers = core::mem::take(headers);
+                    self.end_headers(&headers.block, transaction, settings);
                     return;
                 }
-                if block.len() + text.len() + end.len() > HEADERS_SIZE {
+                headers.line(text, end, begins);
+                if headers.size > HEADERS_SIZE {
                     transaction.raise("smtp.mime_long_header_value");
-                    self.state = State::Text;
-                    return;
                 }
-                block.extend_from_slice(text);
-                block.extend_from_slice(end);
             }
         }
     }
 
     /// Ends the message.
     pub(in crate::app) fn end(&mut self, transaction: &mut Transaction, is_complete: bool) {
-        if let State::Headers(block) = &mut self.state
+        if let State::Headers(headers) = &mut self.state
             && self.is_top
         {
-            let block = core::mem::take(block);
-            self.summarise(&block);
+            let headers = core::mem::take(headers);
+            self.summarise(&headers.block);
         }
         self.close(transaction, is_complete);
         self.state = State::Text;
@@ -215,7 +282,7 @@ impl Mime {
         self.state = if is_last {
             State::Text
         } else {
-            State::Headers(Vec::new())
+            State::Headers(Headers::default())
         };
         true
     }
@@ -253,9 +320,19 @@ impl Mime {
             return;
         }
         let disposition = header(block, b"content-disposition").unwrap_or_default();
-        let name = parameter(&disposition, b"filename").or_else(|| parameter(&content_type, b"name"));
+        let of = |find: fn(&[u8], &[u8]) -> Option<Vec<u8>>| {
+            find(&disposition, b"filename").or_else(|| find(&content_type, b"name"))
+        };
+        // Recipients prefer the extended form (RFC 6266, section 4.3), if they know it.
+        let (extended, plain) = (of(extended_parameter), of(parameter));
+        let other = extended
+            .as_ref()
+            .and(plain.as_ref())
+            .filter(|plain| Some(*plain) != extended.as_ref());
+        let other = other.cloned();
+        let name = extended.or(plain);
         if begins(&content_type, b"message/rfc822") && name.is_none() && self.boundaries.len() < DEPTH {
-            self.state = State::Headers(Vec::new());
+            self.state = State::Headers(Headers::default());
             return;
         }
         let name = match name {
@@ -274,6 +351,9 @@ impl Mime {
             Encoding::Identity
         };
         transaction.publish(Buffer::FileName, self.direction, name.as_slice());
+        if let Some(other) = other {
+            transaction.publish(Buffer::FileName, self.direction, other);
+        }
         let buffer = transaction.open(
             Buffer::FileData,
             None,

@@ -168,6 +168,72 @@ fn bare_line_feeds_end_lines_and_mails() {
     assert_eq!(record(&out.list[1]).mail_from.as_deref(), Some(&b"<e>"[..]));
 }
 
+/// Returns the files of a mail that stands by itself, and its events.
+fn parsed(mail: &[u8]) -> (Vec<(String, String)>, Vec<&'static str>) {
+    let mut transaction = Transaction::new(0, AppProtocol::Smtp);
+    let mut mime = Mime::new(UP);
+    let mut at = 0;
+    while let Some(line) = super::lines::next(&mail[at..]) {
+        mime.line(line.text, line.end, &mut transaction, &AppSettings::default());
+        at += line.size;
+    }
+    mime.end(&mut transaction, true);
+    (files(&transaction), transaction.events)
+}
+
+#[test]
+fn long_headers_hide_no_part() {
+    let padding = b"X-Padding: x\r\n\tmore\r\n".repeat(5000);
+    let long = [&b"Subject: "[..], &b"x".repeat(100_000), b"\r\n"].concat();
+    for before in [&padding[..], &long] {
+        let (found, events) = parsed(&[before, MAIL].concat());
+        assert_eq!(found.len(), 2);
+        assert_eq!(events, ["smtp.mime_long_header_value"]);
+    }
+}
+
+#[test]
+fn a_boundary_in_the_middle_of_a_line_is_none() {
+    // Lines are handed on in pieces of 4,096 bytes.
+    for size in [4096, 4096 * 2] {
+        let long = [&b"x".repeat(size)[..], b"--b--\r\n"].concat();
+        let mail = [
+            &b"Content-Type: multipart/mixed; boundary=b\r\n\r\n"[..],
+            &long,
+            b"--b\r\nContent-Type: a/b; name=x\r\n\r\nfile\r\n--b--\r\n",
+        ]
+        .concat();
+        assert_eq!(parsed(&mail).0, [pair("x", "file")]);
+    }
+}
+
+#[test]
+fn extended_names_are_names() {
+    let mail = |name: &str| format!("Content-Disposition: attachment; {name}\r\n\r\nfile\r\n").into_bytes();
+    assert_eq!(
+        parsed(&mail("filename*=UTF-8''evil%2Eexe")).0,
+        [pair("evil.exe", "file")]
+    );
+    assert_eq!(
+        parsed(&mail("filename*0=\"ev\";\r\n filename*1=il.exe")).0,
+        [pair("evil.exe", "file")]
+    );
+    let mut transaction = Transaction::new(0, AppProtocol::Smtp);
+    let mut mime = Mime::new(UP);
+    for line in [
+        &b"Content-Type: a/b; name=x; name*=evil.exe"[..],
+        b"Content-Disposition: attachment; x=\"; filename=no\"",
+        b"",
+    ] {
+        mime.line(line, b"\r\n", &mut transaction, &AppSettings::default());
+    }
+    let names: Vec<_> = transaction
+        .buffers(Buffer::FileName, UP)
+        .map(|view| view.bytes)
+        .collect();
+    assert_eq!(names, [&b"evil.exe"[..], b"x"]);
+}
+
 #[test]
 fn starttls_changes_the_protocol_and_pipelined_commands_are_an_event() {
     let (out, outcomes) = run(

@@ -1,0 +1,188 @@
+//! Parameters of header values (RFC 2045, section 5.1), and their extended form (RFC 2231).
+
+use super::http::hex;
+
+/// Largest number of sections of an extended parameter.
+const SECTIONS: usize = 256;
+
+/// The parameters of a header value, in order: names with values.
+struct Parameters<'a> {
+    /// What follows, from a semicolon on.
+    rest: &'a [u8],
+}
+
+/// Returns the size of a text up to a byte.
+fn until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
+    text.iter().position(|&byte| is_end(byte)).unwrap_or(text.len())
+}
+
+impl<'a> Parameters<'a> {
+    fn of(value: &'a [u8]) -> Parameters<'a> {
+        Parameters {
+            rest: &value[until(value, |byte| byte == b';')..],
+        }
+    }
+}
+
+impl<'a> Iterator for Parameters<'a> {
+    type Item = (&'a [u8], Vec<u8>);
+
+    fn next(&mut self) -> Option<(&'a [u8], Vec<u8>)> {
+        while let Some(text) = self.rest.strip_prefix(b";") {
+            let size = until(text, |byte| b"=;".contains(&byte));
+            let (name, rest) = (text[..size].trim_ascii(), &text[size..]);
+            self.rest = rest;
+            let Some(text) = rest.strip_prefix(b"=").map(<[u8]>::trim_ascii_start) else {
+                continue;
+            };
+            // Quotes count at the beginning of a value only.
+            let (value, rest) = match text.strip_prefix(b"\"") {
+                Some(quoted) => {
+                    let (value, size) = unquoted(quoted);
+                    // Without an end, the semicolons inside may separate parameters for the recipient.
+                    (value, size.map_or(rest, |size| &quoted[size..]))
+                }
+                None => {
+                    let end = until(text, |byte| b"; \t\r\n".contains(&byte));
+                    (text[..end].to_vec(), rest)
+                }
+            };
+            self.rest = &rest[until(rest, |byte| byte == b';')..];
+            return Some((name, value));
+        }
+        None
+    }
+}
+
+/// Returns the text up to a quote, and the size with the quote; `None` if there is none.
+fn unquoted(text: &[u8]) -> (Vec<u8>, Option<usize>) {
+    let mut out = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        match (byte, text.get(at)) {
+            (b'"', _) => return (out, Some(at)),
+            (b'\\', Some(&next @ (b'"' | b'\\'))) => {
+                out.push(next);
+                at += 1;
+            }
+            _ => out.push(byte),
+        }
+    }
+    (out, None)
+}
+
+/// Returns the value of a parameter of a header value: `name=value` or `name="value"`.
+pub(in crate::app) fn parameter(value: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    Parameters::of(value)
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value)
+}
+
+/// Returns the value of a parameter in its extended form: `name*=charset'language'value` with escapes, or sections `name*0=` and
+/// `name*0*=`. The charset is not applied.
+pub(in crate::app) fn extended_parameter(value: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    let mut sections: Vec<(usize, Vec<u8>)> = Vec::new();
+    for (known, text) in Parameters::of(value) {
+        let Some(star) = known.iter().position(|&byte| byte == b'*') else {
+            continue;
+        };
+        let (head, tail) = (&known[..star], &known[star + 1..]);
+        if !head.eq_ignore_ascii_case(name) || sections.len() >= SECTIONS {
+            continue;
+        }
+        let (number, is_escaped) = match tail.strip_suffix(b"*") {
+            Some(number) => (number, true),
+            None => (tail, tail.is_empty()),
+        };
+        let number = match number {
+            [] => Some(0),
+            digits => core::str::from_utf8(digits)
+                .ok()
+                .and_then(|digits| digits.parse().ok()),
+        };
+        let Some(number) = number else { continue };
+        let text = match is_escaped {
+            true => unescaped(without_charset(&text, number)),
+            false => text,
+        };
+        if sections.iter().all(|(known, _)| *known != number) {
+            sections.push((number, text));
+        }
+    }
+    sections.sort_by_key(|(number, _)| *number);
+    (!sections.is_empty()).then(|| sections.into_iter().flat_map(|(_, text)| text).collect())
+}
+
+/// Returns an escaped section without charset and language, which the first one begins with.
+fn without_charset(text: &[u8], number: usize) -> &[u8] {
+    let mut parts = text.splitn(3, |&byte| byte == b'\'');
+    match (number, parts.next(), parts.next(), parts.next()) {
+        (0, Some(_), Some(_), Some(rest)) => rest,
+        _ => text,
+    }
+}
+
+/// Returns a text with its escapes "%XX" replaced.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let value = match text[at..] {
+            [b'%', high, low, ..] => hex(high, low),
+            _ => None,
+        };
+        out.push(value.unwrap_or(byte));
+        at += if value.is_some() { 3 } else { 1 };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_may_be_quoted_or_not() {
+        assert_eq!(
+            parameter(b"a; x=1; boundary=abc; y=2", b"boundary"),
+            Some(b"abc".to_vec())
+        );
+        assert_eq!(
+            parameter(b"a; filename=\"a \\\"b\\\".txt\"", b"filename"),
+            Some(b"a \"b\".txt".to_vec())
+        );
+        assert_eq!(parameter(b"a; filename*=x", b"filename"), None);
+    }
+
+    #[test]
+    fn a_semicolon_in_quotes_separates_no_parameters() {
+        for (value, name) in [
+            (&b"a; x=\"; filename=no; y=\"; filename=\"yes\""[..], &b"yes"[..]),
+            (b"a; x=\"\\\"; filename=no\"; filename=yes", b"yes"),
+            // A quote elsewhere, or without an end, hides none.
+            (b"a\"; x=b\"c; filename=yes", b"yes"),
+            (b"a; x=\"b; filename=yes", b"yes"),
+            (b"a; filename; filename = \"yes\" ; z", b"yes"),
+        ] {
+            assert_eq!(
+                parameter(value, b"filename").as_deref(),
+                Some(name),
+                "{}",
+                value.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn extended_parameters_are_decoded_and_joined() {
+        let of = |value: &[u8]| extended_parameter(value, b"filename");
+        assert_eq!(of(b"a; filename*=UTF-8''a%20b.exe"), Some(b"a b.exe".to_vec()));
+        assert_eq!(of(b"a; filename*=a%2"), Some(b"a%2".to_vec()));
+        assert_eq!(
+            of(b"a; filename*1=\".ex\"; filename*0*=utf-8'en'x%2Dy; filename*2*=%65"),
+            Some(b"x-y.exe".to_vec())
+        );
+        assert_eq!(of(b"a; filename=x; filename*q=x; name*=x"), None);
+    }
+}
