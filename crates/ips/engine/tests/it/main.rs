@@ -20,6 +20,7 @@ mod file_transfers;
 mod frames;
 mod icmp;
 mod long_connections;
+mod mails;
 mod nested_fragments;
 mod repetition;
 mod segmentation;

@@ -22,8 +22,18 @@ pub(super) const MAIL: &[u8] = b"From: a@example.org\r\nTo: b@example.org, c@exa
     TVpBQkNE\r\nRUZH\r\n--inner--\r\n--outer \r\nContent-Disposition: attachment; filename=\"y.txt\"\r\n\
     Content-Transfer-Encoding: quoted-printable\r\n\r\na=3Db=\r\nc\r\n..\r\n--outer--\r\nepilogue\r\n";
 
+const SETTINGS: [fn() -> AppSettings; 2] = [AppSettings::default, || AppSettings::default().inline()];
+
 fn run(messages: &[(Direction, &[u8])], step: usize) -> (Transactions, Vec<Outcome>) {
-    let mut smtp = Smtp::new(AppSettings::default());
+    run_with(AppSettings::default(), messages, step)
+}
+
+fn run_with(
+    settings: AppSettings,
+    messages: &[(Direction, &[u8])],
+    step: usize,
+) -> (Transactions, Vec<Outcome>) {
+    let mut smtp = Smtp::new(settings);
     let mut out = Transactions::default();
     let mut outcomes = Vec::new();
     for (direction, bytes) in messages {
@@ -160,12 +170,240 @@ fn bare_line_feeds_end_lines_and_mails() {
             (UP, b"HELO x\nDATA\n"),
             (DOWN, b"250 x\n354 x\n"),
             (UP, &mail),
+            (DOWN, b"250 ok\n"),
             (UP, b"MAIL FROM:<e>\n"),
         ],
         5,
     );
     assert_eq!(files(&out.list[0]).len(), 2);
+    assert_eq!(out.list[0].events, ["smtp.bare_line_feed_at_end_of_mail"]);
     assert_eq!(record(&out.list[1]).mail_from.as_deref(), Some(&b"<e>"[..]));
+}
+
+/// Returns the names of all files.
+fn all_files(out: &Transactions) -> Vec<(String, String)> {
+    out.list.iter().flat_map(files).collect()
+}
+
+#[test]
+fn a_full_stop_with_a_bare_line_feed_ends_no_mail_that_the_server_goes_on_with() {
+    let mail = [&b"Subject: x\r\nX-Y: z\n.\n"[..], MAIL, b".\r\n"].concat();
+    for settings in SETTINGS {
+        for step in [1, 7, 10_000] {
+            let messages = [
+                (DOWN, &b"220 x\r\n"[..]),
+                (UP, b"HELO x\r\nDATA\r\n"),
+                (DOWN, b"250 x\r\n354 x\r\n"),
+                (UP, &mail),
+                (DOWN, b"250 ok\r\n"),
+            ];
+            let (out, _) = run_with(settings(), &messages, step);
+            assert_eq!(out.list.len(), 1);
+            assert_eq!(all_files(&out).len(), 2, "in steps of {step}");
+            assert_eq!(out.list[0].events, ["smtp.bare_line_feed_at_end_of_mail"]);
+        }
+    }
+}
+
+#[test]
+fn a_mail_that_is_smuggled_behind_a_full_stop_with_a_bare_line_feed_is_inspected() {
+    let mails = [
+        &b"Subject: x\r\n\r\ntext\n.\r\nMAIL FROM:<e>\r\nRCPT TO:<f>\r\nDATA\r\n"[..],
+        MAIL,
+        b".\r\n",
+    ]
+    .concat();
+    let next = with_data(b"", b".\r\n");
+    for settings in SETTINGS {
+        for step in [1, 7, 10_000] {
+            // The server takes the first full stop as the end: all at once, or while the client is in the second mail.
+            for cut in [mails.len(), mails.len() - 200] {
+                let (first, second) = mails.split_at(cut);
+                let messages = [
+                    (DOWN, &b"220 x\r\n"[..]),
+                    (UP, b"HELO x\r\nDATA\r\n"),
+                    (DOWN, b"250 x\r\n354 x\r\n"),
+                    (UP, first),
+                    (DOWN, b"250 ok\r\n250 ok\r\n250 ok\r\n354 ok\r\n"),
+                    (UP, second),
+                    (DOWN, b"250 ok\r\n"),
+                    (UP, b"DATA\r\n"),
+                    (DOWN, b"354 ok\r\n"),
+                    (UP, &next),
+                ];
+                let (out, _) = run_with(settings(), &messages, step);
+                assert_eq!(all_files(&out).len(), 4, "in steps of {step}");
+                assert!(out.list[0].events.contains(&"smtp.bare_line_feed_at_end_of_mail"));
+            }
+        }
+    }
+}
+
+#[test]
+fn mails_that_are_pipelined_are_matched_with_their_replies() {
+    let mail = with_data(b"MAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\n", b".\r\n");
+    let mails = [&mail[..], &mail].concat();
+    let replies = b"250 ok\r\n250 ok\r\n354 go\r\n250 ok\r\n".repeat(2);
+    for settings in SETTINGS {
+        for step in [1, 7, 1000] {
+            let messages = [
+                (DOWN, &b"220 x\r\n"[..]),
+                (UP, b"EHLO x\r\n"),
+                (DOWN, b"250 x\r\n"),
+                (UP, &mails),
+                (DOWN, &replies),
+            ];
+            let (out, _) = run_with(settings(), &messages, step);
+            assert_eq!(out.list.len(), 2, "in steps of {step}");
+            for transaction in &out.list {
+                assert_eq!(files(transaction).len(), 2);
+                assert_eq!(record(transaction).mail_from.as_deref(), Some(&b"<a>"[..]));
+                assert!(transaction.events.is_empty(), "{:?}", transaction.events);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_reply_to_a_mail_is_matched_with_its_end() {
+    let mail = with_data(b"", b".\r\n");
+    let messages = [
+        (DOWN, &b"220 x\r\n"[..]),
+        (UP, b"EHLO x\r\nDATA\r\n"),
+        (DOWN, b"250 x\r\n354 go\r\n"),
+        (UP, &mail),
+        (DOWN, b"250 queued\r\n"),
+    ];
+    let (out, _) = run(&messages, 1000);
+    assert_eq!(out.list.len(), 1);
+    assert!(out.list[0].events.is_empty(), "{:?}", out.list[0].events);
+}
+
+#[test]
+fn data_is_what_the_server_takes_as_data() {
+    let mail = with_data(b"", b".\r\n");
+    for settings in SETTINGS {
+        // White space around the command, and a command that the parser does not know.
+        for command in [
+            &b" DATA\r\n"[..],
+            b"DATA\x0c\r\n",
+            b"\x0bdata \r\r\n",
+            b"XDATA\r\n",
+        ] {
+            let messages = [
+                (DOWN, &b"220 x\r\n"[..]),
+                (UP, b"EHLO x\r\n"),
+                (DOWN, b"250 x\r\n"),
+                (UP, command),
+                (DOWN, b"354 go\r\n"),
+                (UP, &mail),
+            ];
+            let (out, _) = run_with(settings(), &messages, 7);
+            assert_eq!(all_files(&out).len(), 2, "{}", command.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn a_chunk_that_a_server_without_bdat_refuses_swallows_no_mail() {
+    let mail = with_data(b"", b".\r\n");
+    for settings in SETTINGS {
+        for reply in [&b"500 what\r\n"[..], b"502 no\r\n"] {
+            let messages = [
+                (DOWN, &b"220 x\r\n"[..]),
+                (UP, b"EHLO x\r\n"),
+                (DOWN, b"250 x\r\n"),
+                (UP, b"BDAT 99999999\r\n"),
+                (DOWN, reply),
+                (UP, b"DATA\r\n"),
+                (DOWN, b"354 go\r\n"),
+                (UP, &mail),
+            ];
+            let (out, _) = run_with(settings(), &messages, 7);
+            assert_eq!(all_files(&out).len(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_chunk_that_ends_in_a_boundary_hides_no_part() {
+    let at = MAIL
+        .windows(9)
+        .position(|window| window == b"--outer \r")
+        .unwrap()
+        + 4;
+    let bytes = [
+        format!("BDAT {at}\r\n").as_bytes(),
+        &MAIL[..at],
+        format!("BDAT {} LAST\r\n", MAIL.len() - at).as_bytes(),
+        &MAIL[at..],
+    ]
+    .concat();
+    for step in [1, 9, 10_000] {
+        let (out, _) = run(&[(DOWN, b"220 x\r\n"), (UP, b"EHLO x\r\n"), (UP, &bytes)], step);
+        assert_eq!(files(&out.list[0]).len(), 2, "in steps of {step}");
+    }
+}
+
+#[test]
+fn in_line_a_mail_that_does_not_wait_for_the_reply_is_parsed_at_once() {
+    let mail = with_data(b"", b".\r\n");
+    let mut smtp = Smtp::new(AppSettings::default().inline());
+    let mut out = Transactions::default();
+    smtp.data(StreamChunk::of(UP, b"EHLO x\r\nDATA\r\n"), &mut out);
+    smtp.data(StreamChunk::of(UP, &mail), &mut out);
+    assert_eq!(files(&out.list[0]).len(), 2);
+    // The reply refuses it: the bytes were commands.
+    smtp.data(StreamChunk::of(DOWN, b"220 x\r\n250 x\r\n503 no\r\n"), &mut out);
+    assert!(out.list[1].progress[0] < crate::app::Progress::Complete);
+    assert_eq!(smtp.pending_size(), 0);
+}
+
+#[test]
+fn in_line_bytes_behind_a_refused_command_are_commands() {
+    for step in [1, 4, 1000] {
+        let messages: [(Direction, &[u8]); 3] = [
+            (DOWN, b"220 x\r\n"),
+            (
+                UP,
+                b"HELO x\r\nDATA\r\nMAIL FROM:<late>\r\n.\r\nRCPT TO:<x>\r\nSTARTTLS\r\nRCPT TO:<y>\r\n",
+            ),
+            (
+                DOWN,
+                b"250 x\r\n503 no\r\n250 ok\r\n500 no\r\n250 ok\r\n454 no\r\n250 ok\r\n",
+            ),
+        ];
+        let (out, _) = run_with(AppSettings::default().inline(), &messages, step);
+        let last = out.list.last().unwrap();
+        assert_eq!(record(last).mail_from.as_deref(), Some(&b"<late>"[..]));
+        assert_eq!(record(last).rcpt_to, [b"<x>", b"<y>"]);
+        assert_eq!(
+            last.events,
+            ["smtp.data_command_rejected", "smtp.tls_rejected"],
+            "in steps of {step}"
+        );
+    }
+}
+
+#[test]
+fn in_line_bytes_behind_starttls_are_parsed_again_once_the_server_accepts_it() {
+    let (_, outcomes) = run_with(
+        AppSettings::default().inline(),
+        &[
+            (DOWN, b"220 x\r\n"),
+            (UP, b"EHLO x\r\n"),
+            (DOWN, b"250 STARTTLS\r\n"),
+            (UP, b"STARTTLS\r\nMAIL FROM:<evil>\r\n"),
+            (DOWN, b"220 go\r\n"),
+        ],
+        1000,
+    );
+    assert_eq!(
+        outcomes.last(),
+        Some(&Outcome::Switch {
+            rest: [b"MAIL FROM:<evil>\r\n".to_vec(), Vec::new()]
+        })
+    );
 }
 
 /// Returns the files of a mail that stands by itself, and its events.

@@ -1,37 +1,37 @@
 //! SMTP (RFC 5321): commands, replies, mails with their attachments, BDAT (RFC 3030), STARTTLS (RFC 3207).
+//!
+//! ```text
+//!            DATA                     354                     CRLF . CRLF
+//!  Command ───────▶ WaitData ───────────────────▶ Data ─────────────────────▶ Command
+//!     │                  ╰─ other reply ─▶ Command  │
+//!     ├─ BDAT n ─▶ Bdat ─ n bytes ─▶ Command        ╰─ . with a bare line feed: stays, until a reply says that it was the end
+//!     ╰─ STARTTLS ─▶ WaitTls ─ 220 ─▶ TLS
+//! ```
+//!
+//! In line, bytes behind DATA are parsed as a mail before the reply, and bytes behind STARTTLS as commands: they are forwarded
+//! before it. They are kept until the reply; if it says otherwise, they are parsed again.
 
-use std::collections::VecDeque;
+mod pipeline;
+mod replies;
 
 use super::lines;
 use super::mime::Mime;
-use crate::app::heap::{flat, heap};
+use crate::app::heap::heap;
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::{Record, SmtpRecord};
 use crate::app::transaction::{Progress, Transaction, Transactions};
 use crate::app::{AppProtocol, AppSettings};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use pipeline::{Command, Pipeline};
 
 const CLIENT: Direction = Direction::ToServer;
 const SERVER: Direction = Direction::ToClient;
 
-/// Largest number of runs of commands that wait for replies. A run is one DATA or STARTTLS, or any number of other commands, so
-/// that no reply is matched with a wrong command however many are pipelined (RFC 2920).
-const RUNS: usize = 256;
 /// Largest number of bytes behind DATA or STARTTLS that wait for the reply.
 const DATA_WAIT: usize = 64 << 10;
 /// Largest number of recipients that a record has.
 const RECIPIENTS: usize = 256;
-
-/// A command that waits for its reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Command {
-    Data,
-    StartTls,
-    Other,
-}
-
-flat!(Command);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -53,10 +53,21 @@ pub(in crate::app) struct Smtp {
     settings: AppSettings,
     state: State,
     pending: [Vec<u8>; 2],
-    /// The commands that wait for replies: runs of equal commands with their lengths.
-    waiting: VecDeque<(Command, u64)>,
+    /// Bytes at the front of the client's pending ones that are parsed, and kept until the reply that decides about them.
+    parsed: usize,
+    /// Offset in the stream of the client's pending bytes.
+    base: u64,
+    waiting: Pipeline,
     transaction: Option<u64>,
     mime: Option<Mime>,
+    /// The mail that begins behind a full stop with a bare line feed and another DATA, if the server takes it as the end.
+    smuggled: Option<Mime>,
+    /// True behind a full stop with a bare line feed.
+    may_have_ended: bool,
+    /// True if the last line of the mail ended with CRLF.
+    follows_crlf: bool,
+    /// The end of a chunk in the middle of a line, which the next chunk continues.
+    partial: Vec<u8>,
     /// True if the last piece of data did not end its line.
     is_in_line: bool,
     helo: Option<Vec<u8>>,
@@ -69,15 +80,36 @@ heap!(Smtp {
     pending,
     waiting,
     mime,
+    smuggled,
+    partial,
     helo
 });
 
+/// Returns true for a byte that servers take as white space around commands.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\x0b' | b'\x0c' | b'\r')
+}
+
+/// Removes white space around a text.
+fn trim(text: &[u8]) -> &[u8] {
+    let start = text
+        .iter()
+        .position(|&byte| !is_space(byte))
+        .unwrap_or(text.len());
+    let end = text
+        .iter()
+        .rposition(|&byte| !is_space(byte))
+        .map_or(start, |last| last + 1);
+    &text[start..end]
+}
+
 /// Returns the argument of a command that begins with a word, in either case.
 fn argument<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
+    let text = trim(text);
     let head = text.get(..word.len())?;
     let tail = &text[word.len()..];
-    let is_word = head.eq_ignore_ascii_case(word) && matches!(tail.first(), None | Some(b' ' | b'\t' | b':'));
-    is_word.then(|| tail.trim_ascii())
+    let is_end = tail.first().is_none_or(|&byte| byte == b':' || is_space(byte));
+    (is_end && head.eq_ignore_ascii_case(word)).then(|| trim(tail))
 }
 
 /// Returns an address of MAIL or RCPT: what stands in angle brackets, or the first word.
@@ -96,9 +128,15 @@ impl Smtp {
             settings,
             state: State::Command,
             pending: [Vec::new(), Vec::new()],
-            waiting: VecDeque::new(),
+            parsed: 0,
+            base: 0,
+            waiting: Pipeline::default(),
             transaction: None,
             mime: None,
+            smuggled: None,
+            may_have_ended: false,
+            follows_crlf: false,
+            partial: Vec::new(),
             is_in_line: false,
             helo: None,
             has_banner: false,
@@ -133,12 +171,26 @@ impl Smtp {
         }
     }
 
+    /// Begins a mail that a full stop ends.
+    fn begin_data(&mut self) {
+        self.state = State::Data;
+        self.is_in_line = false;
+        self.follows_crlf = true;
+        self.may_have_ended = false;
+    }
+
     /// Ends the mail in progress.
     fn finish(&mut self, out: &mut Transactions, is_complete: bool) {
-        let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) else {
+        let partial = core::mem::take(&mut self.partial);
+        if !partial.is_empty() {
+            self.write(&partial, b"\r\n", out);
+        }
+        (self.is_in_line, self.may_have_ended) = (false, false);
+        let (mime, smuggled) = (self.mime.take(), self.smuggled.take());
+        let Some(transaction) = self.transaction.take().and_then(|id| out.by_id(id)) else {
             return;
         };
-        if let Some(mut mime) = self.mime.take() {
+        if let Some(mut mime) = mime {
             mime.end(transaction, is_complete);
             update(transaction, |record| {
                 record.from = mime.summary.from;
@@ -149,20 +201,36 @@ impl Smtp {
                 record.attachments = mime.summary.attachments;
             });
         }
+        if let Some(mut mime) = smuggled {
+            mime.end(transaction, is_complete);
+            update(transaction, |record| {
+                record.attachments.append(&mut mime.summary.attachments);
+            });
+        }
         transaction.advance(CLIENT, Progress::Complete);
         transaction.advance(SERVER, Progress::Complete);
-        self.transaction = None;
-        self.is_in_line = false;
+    }
+
+    /// Ends the mail in progress; bytes of the client are not parsed any more.
+    fn fail(&mut self, out: &mut Transactions) {
+        self.finish(out, false);
+        self.state = State::Failed;
+        // No reply decides about bytes before.
+        (self.parsed, self.base) = (0, u64::MAX);
     }
 
     /// Consumes bytes of the client from the front of the pending ones; returns how many, 0 also if only the state changed.
     fn client(&mut self, data: &[u8], out: &mut Transactions) -> usize {
         match self.state {
             State::Failed => 0,
+            State::WaitTls if self.settings.is_inline && !data.is_empty() && !begins_tls(data) => {
+                self.state = State::Command;
+                0
+            }
             State::WaitData | State::WaitTls if data.len() <= DATA_WAIT => 0,
             // If the client does not wait for the reply, the server is assumed to accept DATA, and to refuse STARTTLS.
             State::WaitData => {
-                self.state = State::Data;
+                self.begin_data();
                 0
             }
             State::WaitTls => {
@@ -176,11 +244,12 @@ impl Smtp {
                 let room = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
                 let size = match lines::next(&data[..room]) {
                     Some(line) => {
-                        self.write(line.text, line.end, out);
+                        self.chunk_line(line.text, line.end, out);
                         line.size
                     }
                     None if room as u64 == left => {
-                        self.write(&data[..room], if is_last { b"\r\n" } else { b"" }, out);
+                        let end: &[u8] = if is_last { b"\r\n" } else { b"" };
+                        self.chunk_line(&data[..room], end, out);
                         room
                     }
                     None => return 0,
@@ -198,6 +267,19 @@ impl Smtp {
         }
     }
 
+    /// Hands a line of a chunk on, or keeps the beginning of a line.
+    fn chunk_line(&mut self, text: &[u8], end: &[u8], out: &mut Transactions) {
+        if self.partial.is_empty() && !end.is_empty() {
+            self.write(text, end, out);
+            return;
+        }
+        self.partial.extend_from_slice(text);
+        if !end.is_empty() || self.partial.len() >= lines::PIECE {
+            let line = core::mem::take(&mut self.partial);
+            self.write(&line, end, out);
+        }
+    }
+
     /// Hands a line of the mail on.
     fn write(&mut self, text: &[u8], end: &[u8], out: &mut Transactions) {
         let settings = self.settings;
@@ -208,15 +290,25 @@ impl Smtp {
         if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
             transaction.advance(CLIENT, Progress::Body);
             mime.line(text, end, transaction, &settings);
+            if let Some(mime) = &mut self.smuggled {
+                mime.line(text, end, transaction, &settings);
+            }
         }
     }
 
     fn data_line(&mut self, data: &[u8], out: &mut Transactions) -> usize {
         let Some(line) = lines::next(data) else { return 0 };
         let begins = !core::mem::replace(&mut self.is_in_line, line.end.is_empty());
+        let ends_crlf = line.end == b"\r\n";
+        let is_crlf = core::mem::replace(&mut self.follows_crlf, ends_crlf) && ends_crlf;
         if begins && line.text == b"." && !line.end.is_empty() {
-            self.state = State::Command;
-            self.finish(out, true);
+            if is_crlf || self.server_failed {
+                self.state = State::Command;
+                self.finish(out, true);
+                self.waiting.push(Command::Other);
+            } else {
+                self.bare_stop(line.end, out);
+            }
             return line.size;
         }
         let text = if begins {
@@ -225,7 +317,29 @@ impl Smtp {
             line.text
         };
         self.write(text, line.end, out);
+        if begins
+            && self.may_have_ended
+            && self.smuggled.is_none()
+            && [&b"DATA"[..], b"BDAT"]
+                .iter()
+                .any(|word| argument(text, word).is_some())
+        {
+            self.smuggled = Some(Mime::new(CLIENT));
+        }
         line.size
+    }
+
+    /// Handles a full stop beside a bare line feed. It ends the mail for some servers, and not by RFC 5321, section 4.1.1.4. The mail
+    /// goes on until a reply says that it has ended; another DATA meanwhile begins a second mail, which is inspected, too.
+    fn bare_stop(&mut self, end: &[u8], out: &mut Transactions) {
+        self.raise(out, "smtp.bare_line_feed_at_end_of_mail");
+        self.may_have_ended = true;
+        self.write(b".", end, out);
+        if let Some(mut mime) = self.smuggled.take()
+            && let Some(transaction) = self.transaction.and_then(|id| out.by_id(id))
+        {
+            mime.end(transaction, true);
+        }
     }
 
     fn command(&mut self, data: &[u8], out: &mut Transactions) -> usize {
@@ -243,6 +357,8 @@ impl Smtp {
         if !self.has_banner && !self.server_failed && self.waiting.is_empty() && self.helo.is_none() {
             self.raise(out, "smtp.no_server_welcome_message");
         }
+        let behind = self.base + (self.parsed + line.size) as u64;
+        let behind = self.settings.is_inline.then_some(behind);
         let mut command = Command::Other;
         if let Some(name) = argument(text, b"EHLO").or_else(|| argument(text, b"HELO")) {
             self.helo = Some(name.to_vec());
@@ -265,40 +381,24 @@ impl Smtp {
                 });
             }
         } else if argument(text, b"DATA").is_some() {
-            command = Command::Data;
-            self.state = State::WaitData;
+            command = Command::Data(behind);
+            match self.settings.is_inline {
+                true => self.begin_data(),
+                false => self.state = State::WaitData,
+            }
         } else if let Some(size) = argument(text, b"BDAT") {
+            command = Command::Bdat;
             self.bdat(size, out);
         } else if argument(text, b"STARTTLS").is_some() {
-            command = Command::StartTls;
+            command = Command::StartTls(behind);
             self.state = State::WaitTls;
         } else if argument(text, b"RSET").is_some() {
             self.finish(out, false);
         } else {
             self.transaction(out);
         }
-        self.wait(command);
+        self.waiting.push(command);
         line.size
-    }
-
-    /// Notes that a command waits for its reply.
-    fn wait(&mut self, command: Command) {
-        if let Some((_, len)) = self.waiting.back_mut().filter(|(last, _)| *last == command) {
-            *len += 1;
-        } else if self.waiting.len() < RUNS {
-            self.waiting.push_back((command, 1));
-        }
-    }
-
-    /// Removes and returns the oldest command that waits for its reply.
-    fn answered(&mut self) -> Option<Command> {
-        let (command, len) = self.waiting.front_mut()?;
-        let command = *command;
-        *len -= 1;
-        if *len == 0 {
-            self.waiting.pop_front();
-        }
-        Some(command)
     }
 
     fn bdat(&mut self, argument: &[u8], out: &mut Transactions) {
@@ -319,89 +419,50 @@ impl Smtp {
         }
     }
 
-    fn reply(&mut self, text: &[u8], out: &mut Transactions) {
-        let Some(code) = text
-            .get(..3)
-            .and_then(|code| core::str::from_utf8(code).ok()?.parse::<u16>().ok())
-        else {
-            self.raise(out, "smtp.invalid_reply");
-            return;
-        };
-        if text.get(3) == Some(&b'-') {
-            return;
-        }
-        if !core::mem::replace(&mut self.has_banner, true) && code == 220 {
-            return;
-        }
-        let Some(command) = self.answered() else {
-            self.raise(out, "smtp.unable_to_match_reply_with_request");
-            return;
-        };
-        match command {
-            Command::Data if self.state == State::WaitData => {
-                if code == 354 {
-                    self.state = State::Data;
-                } else {
-                    self.state = State::Command;
-                    self.raise(out, "smtp.data_command_rejected");
-                }
-            }
-            Command::StartTls if self.state == State::WaitTls => {
-                if code == 220 {
-                    if !self.pending[CLIENT.index()].is_empty() && !begins_tls(&self.pending[CLIENT.index()])
-                    {
-                        self.raise(out, "smtp.invalid_pipelined_sequence");
-                    }
-                    self.starts_tls = true;
-                } else {
-                    self.state = State::Command;
-                    self.raise(out, "smtp.tls_rejected");
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// Goes on with what is pending in both directions.
     fn run(&mut self, out: &mut Transactions) {
+        let [client, server] = [CLIENT, SERVER].map(|side| core::mem::take(&mut self.pending[side.index()]));
+        let mut replied = 0;
         loop {
-            let mut server = core::mem::take(&mut self.pending[SERVER.index()]);
-            let mut at = 0;
-            while !self.starts_tls
-                && let Some(line) = lines::next(&server[at..])
-            {
-                at += line.size;
-                if line.end.is_empty() {
-                    self.raise(out, "smtp.max_reply_line_len_exceeded");
-                } else {
-                    self.reply(line.text, out);
-                }
-            }
-            server.drain(..at);
-            self.pending[SERVER.index()] = server;
-            if self.starts_tls {
-                return;
-            }
-            let mut client = core::mem::take(&mut self.pending[CLIENT.index()]);
-            let mut at = 0;
             loop {
                 let before = self.state;
-                let size = self.client(&client[at..], out);
-                at += size;
+                let size = self.client(&client[self.parsed..], out);
+                self.parsed += size;
                 if size == 0 && self.state == before {
                     break;
                 }
             }
-            client.drain(..at);
-            self.pending[CLIENT.index()] = client;
-            // A reply that came before its command was complete is matched now.
-            if at == 0 || self.pending[SERVER.index()].is_empty() {
-                return;
+            // A reply may decide about the bytes behind its command, and those about the next reply.
+            let Some(line) = lines::next(&server[replied..]) else {
+                break;
+            };
+            replied += line.size;
+            if line.end.is_empty() {
+                self.raise(out, "smtp.max_reply_line_len_exceeded");
+            } else {
+                self.reply(line.text, &client, out);
             }
-            if lines::next(&self.pending[SERVER.index()]).is_none() {
-                return;
+            if self.starts_tls {
+                break;
             }
         }
+        self.put_back(client, server, replied);
+    }
+
+    /// Keeps the bytes that wait for more, or for a reply.
+    fn put_back(&mut self, mut client: Vec<u8>, mut server: Vec<u8>, replied: usize) {
+        server.drain(..replied);
+        let undecided = self.waiting.first_undecided(self.base);
+        let kept = undecided.and_then(|at| self.offset_of(at)).unwrap_or(self.parsed);
+        let done = match self.parsed.saturating_sub(kept) {
+            ..=DATA_WAIT if !self.starts_tls => kept.min(self.parsed),
+            _ => self.parsed,
+        };
+        client.drain(..done);
+        self.base += done as u64;
+        self.parsed -= done;
+        self.pending[CLIENT.index()] = client;
+        self.pending[SERVER.index()] = server;
     }
 }
 
@@ -422,11 +483,11 @@ impl Parser for Smtp {
         let side = chunk.direction.index();
         if chunk.gap_before > 0 {
             match chunk.direction {
-                Direction::ToServer => {
-                    self.finish(out, false);
-                    self.state = State::Failed;
+                Direction::ToServer => self.fail(out),
+                Direction::ToClient => {
+                    self.server_failed = true;
+                    self.waiting.clear();
                 }
-                Direction::ToClient => self.server_failed = true,
             }
             self.pending[side] = Vec::new();
         }
@@ -449,17 +510,19 @@ impl Parser for Smtp {
     fn end(&mut self, direction: Direction, out: &mut Transactions) {
         if direction == CLIENT {
             if self.state == State::WaitData {
-                self.state = State::Data;
+                self.begin_data();
             }
             self.run(out);
-            if matches!(self.state, State::Data | State::Bdat(..)) {
-                let rest = core::mem::take(&mut self.pending[CLIENT.index()]);
-                if !rest.is_empty() {
-                    self.write(&rest, b"\r\n", out);
+            let rest = core::mem::take(&mut self.pending[CLIENT.index()]);
+            let rest = &rest[core::mem::take(&mut self.parsed)..];
+            if !rest.is_empty() {
+                match self.state {
+                    State::Data => self.write(rest, b"\r\n", out),
+                    State::Bdat(..) => self.chunk_line(rest, b"\r\n", out),
+                    _ => {}
                 }
             }
-            self.finish(out, false);
-            self.state = State::Failed;
+            self.fail(out);
         }
     }
 }
