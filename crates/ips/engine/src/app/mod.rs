@@ -254,6 +254,7 @@ impl AppState {
             }
         }
         if chunk.is_end {
+            self.begin_by_client(key, chunk.direction);
             self.end(chunk.direction);
         }
         for direction in Direction::BOTH {
@@ -335,10 +336,20 @@ impl AppState {
         };
         let side = direction.index();
         let Some(bytes) = &waiting[side] else {
-            self.give_up();
+            if !self.begin_by_client(key, direction) {
+                self.give_up();
+            }
             return;
         };
-        match detect_protocol(bytes, direction, transport, (key.client_port, key.server_port)) {
+        let ports = (key.client_port, key.server_port);
+        match detect_protocol(bytes, direction, transport, ports) {
+            ProtocolDetection::Found(protocol)
+                if direction == Direction::ToServer
+                    && bytes.len() < PROBE_SIZE
+                    && waiting[Direction::ToClient.index()]
+                        .as_ref()
+                        .is_some_and(Vec::is_empty)
+                    && probe::awaits_greeting(protocol, ports) => {}
             ProtocolDetection::Found(protocol) => {
                 let waiting = core::mem::take(waiting);
                 self.begin(key, direction, protocol, &waiting);
@@ -350,11 +361,30 @@ impl AppState {
             ProtocolDetection::Undecided | ProtocolDetection::Unknown => {
                 let other = &waiting[direction.reverse().index()];
                 let is_silent = other.as_ref().is_some_and(Vec::is_empty);
-                if !is_silent || bytes.len() >= PROBE_SIZE {
+                if (!is_silent || bytes.len() >= PROBE_SIZE) && !self.begin_by_client(key, direction) {
                     self.give_up();
                 }
             }
         }
+    }
+
+    /// Begins the protocol that the client's bytes tell, if they waited for a greeting and the server sent something else, or
+    /// nothing. `direction` is that of the packet. Returns true if there is such a protocol.
+    fn begin_by_client(&mut self, key: &FlowKey, direction: Direction) -> bool {
+        let Mode::Probing { waiting } = &mut self.mode else {
+            return false;
+        };
+        let ports = (key.client_port, key.server_port);
+        let client = Direction::ToServer;
+        if key.protocol == TCP
+            && let Some(bytes) = &waiting[client.index()]
+            && let ProtocolDetection::Found(protocol) = detect_protocol(bytes, client, Transport::Tcp, ports)
+        {
+            let waiting = core::mem::take(waiting);
+            self.begin(key, direction, protocol, &waiting);
+            return true;
+        }
+        false
     }
 
     /// Gives up detection.

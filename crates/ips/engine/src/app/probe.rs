@@ -176,8 +176,12 @@ pub fn detect_protocol(
         return ProtocolDetection::Undecided;
     }
     let mut is_undecided = false;
+    // Words of FTP say nothing on a port of SMTP, where a client may send them to be taken for one of FTP.
+    let is_mail = is_mail_port(ports);
     let signatures = SIGNATURES.iter().filter(|signature| {
-        signature.transport == transport && signature.direction.is_none_or(|side| side == direction)
+        signature.transport == transport
+            && signature.direction.is_none_or(|side| side == direction)
+            && !(is_mail && signature.protocol == AppProtocol::Ftp)
     });
     for signature in signatures {
         match compare(data, signature.offset, signature.bytes) {
@@ -218,6 +222,23 @@ pub fn detect_protocol(
         ProtocolDetection::Undecided => ProtocolDetection::Undecided,
         ProtocolDetection::Unknown if is_undecided => ProtocolDetection::Undecided,
         ProtocolDetection::Unknown => ProtocolDetection::Unknown,
+    }
+}
+
+/// Returns true if one of the ports of client and server is one of SMTP.
+fn is_mail_port(ports: (u16, u16)) -> bool {
+    let is_mail = |port| matches!(port, 25 | 587 | 2525);
+    is_mail(ports.0) || is_mail(ports.1)
+}
+
+/// Returns true if the first bytes of the client, which tell a protocol, decide nothing before the server has sent: servers of the
+/// protocol greet, and a client that sends first may do so to be taken for one of another protocol. The port may confirm the protocol.
+pub(super) fn awaits_greeting(protocol: AppProtocol, ports: (u16, u16)) -> bool {
+    match protocol {
+        AppProtocol::Smtp => !is_mail_port(ports),
+        AppProtocol::Ftp => ports.0 != 21 && ports.1 != 21,
+        AppProtocol::Pop3 | AppProtocol::Imap => true,
+        _ => false,
     }
 }
 
@@ -301,8 +322,7 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
                     [] => ProtocolDetection::Undecided,
                 };
             }
-            let is_mail = is_port(25) || is_port(587) || is_port(2525);
-            if is_mail && direction == Direction::ToClient {
+            if is_mail_port(ports) && direction == Direction::ToClient {
                 return yes(
                     AppProtocol::Smtp,
                     data.starts_with(b"220") || data.starts_with(b"554"),
@@ -408,6 +428,21 @@ mod tests {
                     .find(|found| *found != ProtocolDetection::Undecided);
                 assert_eq!(first, Some(ProtocolDetection::Found(protocol)), "{direction:?}");
             }
+        }
+    }
+
+    #[test]
+    fn words_of_ftp_say_nothing_on_a_port_of_smtp() {
+        let by = |data, direction, port| detect_protocol(data, direction, Transport::Tcp, (40_000, port));
+        for port in [25, 587, 2525] {
+            assert_eq!(
+                by(b"FEAT\r\n", Direction::ToServer, port),
+                ProtocolDetection::Unknown
+            );
+            assert_eq!(
+                by(b"220 (mail)\r\n", Direction::ToClient, port),
+                ProtocolDetection::Found(AppProtocol::Smtp)
+            );
         }
     }
 

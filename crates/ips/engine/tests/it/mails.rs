@@ -21,3 +21,44 @@ fn in_line_a_mail_that_does_not_wait_for_the_reply_to_data_is_dropped() {
     assert!(!smtp.client(&mut bed, b"MAIL FROM:<a>\r\nRCPT TO:<b>\r\n"));
     assert!(smtp.client(&mut bed, &[b"DATA\r\n", MAIL].concat()));
 }
+
+#[test]
+fn a_client_that_speaks_first_does_not_choose_the_protocol_of_a_server_that_greets() {
+    for mode in [Mode::Ids, Mode::Ips] {
+        for (port, first, greeting) in [
+            (25, &b"FEAT\r\n"[..], &b"220 (x) ESMTP\r\n"[..]),
+            (587, b"USER a\r\n", b"220 x\r\n"),
+            (25, b"EHLO x\r\n", b"220 x\r\n"),
+            // Another port: the words of the client count once the server has sent.
+            (2600, b"EHLO x\r\n", b"220 x\r\n"),
+        ] {
+            let mut bed = TestBed::new(mode, &rule("alert"));
+            let mut smtp = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, port));
+            smtp.client(&mut bed, first);
+            smtp.server(&mut bed, greeting);
+            smtp.server(&mut bed, b"250 x\r\n");
+            smtp.client(&mut bed, b"DATA\r\n");
+            smtp.server(&mut bed, b"354 x\r\n");
+            smtp.client(&mut bed, MAIL);
+            smtp.server(&mut bed, b"250 x\r\n");
+            bed.finish();
+            assert!(
+                bed.sids().contains(&1),
+                "{mode:?} {port} {}",
+                first.escape_ascii()
+            );
+        }
+    }
+}
+
+#[test]
+fn the_words_of_a_client_count_if_the_server_sends_nothing() {
+    for mode in [Mode::Ids, Mode::Ips] {
+        let mut bed = TestBed::new(mode, "alert ftp any any -> any any (sid:1;)");
+        let mut ftp = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 2100));
+        ftp.client(&mut bed, b"USER a\r\n");
+        ftp.close(&mut bed);
+        bed.finish();
+        assert!(bed.sids().contains(&1), "{mode:?}");
+    }
+}
