@@ -9,7 +9,7 @@ use crate::app::text::{Piece, Span};
 use crate::app::transaction::AppEvent;
 use crate::flow::Direction;
 
-/// Largest number of headers of a message; later ones are not looked at.
+/// Largest number of headers of a message.
 pub(super) const HEADERS_PER_MESSAGE: usize = 1024;
 /// Number of headers from which on names are found by their hashes. A block has room for 65,000 lines, each of which would
 /// otherwise be compared with a thousand names.
@@ -47,6 +47,8 @@ pub(super) struct Headers {
     text: Vec<u8>,
     /// The places in `list` by name in lower case, from [`INDEXED`] headers on.
     index: HashMap<Vec<u8>, usize>,
+    /// True if the message has more headers than are kept.
+    pub(super) has_too_many: bool,
 }
 
 heap!(Headers { list, text });
@@ -84,6 +86,7 @@ struct Names {
     folding: AppEvent,
     repetition: AppEvent,
     ambiguous_length: AppEvent,
+    too_many: AppEvent,
 }
 
 const REQUEST: Names = Names {
@@ -92,6 +95,7 @@ const REQUEST: Names = Names {
     folding: "http.invalid_request_field_folding",
     repetition: "http.request_header_repetition",
     ambiguous_length: "http.duplicate_content_length_field_in_request",
+    too_many: "http.request_too_many_headers",
 };
 
 const RESPONSE: Names = Names {
@@ -100,6 +104,7 @@ const RESPONSE: Names = Names {
     folding: "http.invalid_response_field_folding",
     repetition: "http.response_header_repetition",
     ambiguous_length: "http.duplicate_content_length_field_in_response",
+    too_many: "http.response_too_many_headers",
 };
 
 impl Headers {
@@ -108,6 +113,7 @@ impl Headers {
         self.list.clear();
         self.text.clear();
         self.index.clear();
+        self.has_too_many = false;
     }
 
     /// Adds the headers of a block of lines, and appends the anomalies that it finds.
@@ -181,7 +187,12 @@ impl Headers {
     }
 
     fn add(&mut self, header: Header, names: &Names, repetitions: &mut usize, events: &mut Vec<AppEvent>) {
-        let Headers { list, text, index } = self;
+        let Headers {
+            list,
+            text,
+            index,
+            has_too_many,
+        } = self;
         let name = header.name.of(text);
         let Some(known) = place(list, text, index, name).and_then(|place| list.get_mut(place)) else {
             if list.len() < HEADERS_PER_MESSAGE {
@@ -189,6 +200,8 @@ impl Headers {
                     index.insert(name.to_ascii_lowercase(), list.len());
                 }
                 list.push(header);
+            } else if !core::mem::replace(has_too_many, true) {
+                events.push(names.too_many);
             }
             return;
         };
@@ -304,6 +317,14 @@ pub(super) fn content_length(value: &[u8]) -> Option<u64> {
         number = Some(so_far.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?);
     }
     number
+}
+
+/// Returns true if a Transfer-Encoding value has the coding "chunked".
+pub(super) fn contains_chunked(value: &[u8]) -> bool {
+    value
+        .to_ascii_lowercase()
+        .windows(7)
+        .any(|window| window == b"chunked")
 }
 
 #[cfg(test)]

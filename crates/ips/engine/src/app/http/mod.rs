@@ -71,8 +71,8 @@ struct Pairing {
     resumes_http: bool,
     /// True once the connection speaks another protocol.
     is_tunnel: bool,
-    /// True if the response refuses a body for which the request waits (status 4xx after "Expect: 100-continue").
-    refuses_body: bool,
+    /// The transaction whose response refuses the body for which its request waits (status 4xx after "Expect: 100-continue").
+    refuses_body: Option<u64>,
     /// True once a message is refused: its framing is invalid, or recipients disagree where it ends.
     is_refused: bool,
 }

@@ -197,6 +197,68 @@ fn a_refused_body_is_not_waited_for() {
 }
 
 #[test]
+fn a_refused_body_is_not_that_of_a_later_request() {
+    let requests = b"GET /1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n\
+        POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n";
+    let refusal = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n";
+    let out = parsed(&[(UP, requests), (DOWN, refusal), (UP, b"attack")], 9);
+    assert_eq!(text(&out, 1, Buffer::HttpRequestBody, UP), "attack");
+}
+
+#[test]
+fn a_body_with_an_unknown_coding_is_as_long_as_its_length_says_and_refused_in_line() {
+    let invalid = "http.invalid_transfer_encoding_value_in_request";
+    for (coding, is_refused) in [("gzip", true), ("identity", false)] {
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: {coding}\r\nContent-Length: 6\r\n\r\nattack"
+        );
+        let out = parsed(&[(UP, request.as_bytes())], 7);
+        assert_eq!(text(&out, 0, Buffer::HttpRequestBody, UP), "attack", "{coding}");
+        assert!(out.list[0].events.contains(&invalid));
+        let (mut http, mut out) = (
+            Http::new(AppSettings::default().inline()),
+            Transactions::default(),
+        );
+        let outcome = feed(&mut http, &mut out, UP, request.as_bytes());
+        assert_eq!(
+            (outcome == Outcome::Failed, http.is_strict()),
+            (is_refused, is_refused),
+            "{coding}"
+        );
+    }
+}
+
+#[test]
+fn a_message_with_too_many_headers_is_refused() {
+    let others = |len: usize| {
+        (0..len)
+            .map(|number| format!("X-{number}: 1\r\n"))
+            .collect::<String>()
+    };
+    for (len, is_refused) in [(1022, false), (1023, true)] {
+        let fields = format!("Host: a\r\n{}Content-Length: 6\r\n\r\nattack", others(len));
+        for (direction, first, event) in [
+            (UP, "POST / HTTP/1.1", "http.request_too_many_headers"),
+            (DOWN, "HTTP/1.1 200 OK", "http.response_too_many_headers"),
+        ] {
+            let (mut http, mut out) = (Http::new(AppSettings::default()), Transactions::default());
+            let outcome = feed(
+                &mut http,
+                &mut out,
+                direction,
+                format!("{first}\r\n{fields}").as_bytes(),
+            );
+            assert_eq!(
+                (outcome == Outcome::Failed, http.is_strict()),
+                (is_refused, is_refused),
+                "{len}"
+            );
+            assert_eq!(out.list[0].events.contains(&event), is_refused, "{len}");
+        }
+    }
+}
+
+#[test]
 fn a_response_to_head_has_no_body() {
     let out = parsed(
         &[

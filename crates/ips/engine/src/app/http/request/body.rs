@@ -7,13 +7,18 @@ use super::{RequestSide, SIDE, State};
 use crate::app::AppSettings;
 use crate::app::http::body::Body;
 use crate::app::http::chunked::Chunked;
-use crate::app::http::headers::content_length;
-use crate::app::http::update_record;
+use crate::app::http::headers::{contains_chunked, content_length};
+use crate::app::http::{Pairing, update_record};
 use crate::app::transaction::{Progress, Transactions};
 
 impl RequestSide {
     /// Decides from the headers how the body ends, and opens it.
-    pub(super) fn decide_body(&mut self, out: &mut Transactions, settings: &AppSettings) {
+    pub(super) fn decide_body(
+        &mut self,
+        pairing: &mut Pairing,
+        out: &mut Transactions,
+        settings: &AppSettings,
+    ) {
         let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) else {
             return;
         };
@@ -23,20 +28,22 @@ impl RequestSide {
             return;
         }
         let length = self.headers.find(b"content-length");
+        let coding = self.headers.value(b"transfer-encoding");
+        let is_chunked = coding.is_some_and(contains_chunked);
+        if coding.is_some()
+            && (!is_chunked || length.is_some() || !self.line.protocol().is_some_and(is_http_11))
+        {
+            transaction.raise("http.invalid_transfer_encoding_value_in_request");
+        }
+        // RFC 9112, section 6.3, rule 4: where the body ends is not defined. Some servers go by Content-Length.
+        let is_undefined =
+            coding.is_some_and(|value| !is_chunked && !value.eq_ignore_ascii_case(b"identity"));
+        if is_undefined && settings.is_inline {
+            return self.refuse(pairing, out);
+        }
         let mut state = State::Line;
-        if let Some(coding) = self.headers.value(b"transfer-encoding") {
-            if coding
-                .to_ascii_lowercase()
-                .windows(7)
-                .any(|window| window == b"chunked")
-            {
-                if length.is_some() || !self.line.protocol().is_some_and(is_http_11) {
-                    transaction.raise("http.invalid_transfer_encoding_value_in_request");
-                }
-                state = State::Chunked(Chunked::Size);
-            } else {
-                transaction.raise("http.invalid_transfer_encoding_value_in_request");
-            }
+        if is_chunked {
+            state = State::Chunked(Chunked::Size);
         } else if let Some(header) = length {
             if header.is_repeated || header.is_folded {
                 transaction.raise("http.invalid_content_length_field_in_request");

@@ -82,8 +82,10 @@ impl RequestSide {
         out: &mut Transactions,
         settings: &AppSettings,
     ) {
-        if pairing.refuses_body {
-            pairing.refuses_body = false;
+        // The client may have sent further requests before the response; their bodies are not refused.
+        if let Some(refused) = pairing.refuses_body.take()
+            && self.transaction == Some(refused)
+        {
             self.refuse_body(out);
         }
         let mut owned = core::mem::take(&mut self.pending);
@@ -425,6 +427,9 @@ impl RequestSide {
             publish_headers(transaction, &self.headers);
             transaction.has_new_trailer[SIDE.index()] = true;
             self.finish(out);
+            if self.headers.has_too_many {
+                self.refuse(pairing, out);
+            }
             return;
         }
         transaction.publish(Buffer::HttpHeaderRaw, SIDE, block);
@@ -442,7 +447,11 @@ impl RequestSide {
         {
             waiting.expects_continue = expects;
         }
-        self.decide_body(out, settings);
+        // The headers that are not kept may decide where the body ends.
+        if self.headers.has_too_many {
+            return self.refuse(pairing, out);
+        }
+        self.decide_body(pairing, out, settings);
     }
 
     /// Decides from the first line behind CONNECT whether the tunnel carries HTTP.

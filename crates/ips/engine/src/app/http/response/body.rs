@@ -4,7 +4,7 @@ use super::{ResponseSide, SIDE, State};
 use crate::app::AppSettings;
 use crate::app::http::body::Body;
 use crate::app::http::chunked::Chunked;
-use crate::app::http::headers::content_length;
+use crate::app::http::headers::{contains_chunked, content_length};
 use crate::app::http::request::is_http_11;
 use crate::app::http::{Method, Pairing, multipart, update_record};
 use crate::app::transaction::{Progress, Transactions};
@@ -44,7 +44,7 @@ impl ResponseSide {
             return;
         }
         if (400..500).contains(&status) && current.expects_continue {
-            pairing.refuses_body = true;
+            pairing.refuses_body = Some(current.transaction);
         }
         if has_no_body(current.method, status, has_framing) {
             self.finish(out, true);
@@ -154,11 +154,3 @@ fn has_no_body(method: Method, status: u16, has_framing: bool) -> bool {
 
 /// The media type whose boundaries end a body in RFC 2616.
 const BYTE_RANGES: &[u8] = b"multipart/byteranges";
-
-/// Returns true if a Transfer-Encoding value has the coding "chunked".
-fn contains_chunked(value: &[u8]) -> bool {
-    value
-        .to_ascii_lowercase()
-        .windows(7)
-        .any(|window| window == b"chunked")
-}

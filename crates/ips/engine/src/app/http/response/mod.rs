@@ -334,7 +334,13 @@ impl ResponseSide {
         if is_trailer {
             transaction.has_new_trailer[SIDE.index()] = true;
             self.finish(out, true);
+            if self.headers.has_too_many {
+                self.refuse(pairing, out);
+            }
             return;
+        }
+        if self.headers.has_too_many {
+            return self.refuse(pairing, out);
         }
         let length = self
             .headers
