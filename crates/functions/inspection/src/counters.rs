@@ -59,7 +59,6 @@ const FIXED: &[&str] = &[
     "evaluations",
     "step_limits",
     "pcre_limits",
-    "candidates_lost",
     "rates_lost",
     "bits_lost",
 ];
@@ -162,7 +161,6 @@ pub(crate) fn write(counters: &Counters, engine: &Engine, own: &Own) {
         detect.evaluations,
         detect.step_limits,
         detect.pcre_limits,
-        detect.candidates_lost,
         detect.rates_lost,
         detect.bits_lost,
     ];

@@ -9,8 +9,6 @@ use super::transform;
 use crate::app::Transaction;
 use crate::flow::{Direction, FlowState};
 
-/// Largest number of candidates of a transaction in a direction.
-const CANDIDATES: usize = 1024;
 /// Largest number of buffer instances whose scanned size is kept; more are scanned again.
 const SCANNED: usize = 256;
 
@@ -68,6 +66,7 @@ pub(super) fn varies(rule: &Rule) -> bool {
 /// State of one direction.
 #[derive(Debug, Default)]
 pub(super) struct DirectionState {
+    /// At most one for each rule.
     pub(super) candidates: Vec<Candidate>,
     scanned: Vec<Scanned>,
     /// The number of replacements in the transaction when it was scanned last.
@@ -78,8 +77,6 @@ pub(super) struct DirectionState {
     pub(super) seen: Seen,
     /// True if a candidate depends on more than the transaction and the state of its flow.
     pub(super) has_varying: bool,
-    /// Number of candidates that were lost for want of room.
-    pub(super) lost: u64,
 }
 
 /// State of detection of a transaction.
@@ -100,16 +97,19 @@ impl TransactionState {
 }
 
 impl DirectionState {
-    /// Adds a rule to the candidates.
-    pub(super) fn add(&mut self, rule: u32) {
-        if self.candidates.iter().any(|candidate| candidate.rule == rule) {
-            return;
+    /// Marks the rules of all candidates, so that [`DirectionState::add`] adds no rule twice.
+    pub(super) fn mark(&self, marks: &mut Candidates) {
+        marks.begin();
+        for candidate in &self.candidates {
+            marks.mark(candidate.rule);
         }
-        if self.candidates.len() >= CANDIDATES {
-            self.lost += 1;
-            return;
+    }
+
+    /// Adds a rule that is not marked to the candidates.
+    pub(super) fn add(&mut self, rule: u32, marks: &mut Candidates) {
+        if marks.mark(rule) {
+            self.candidates.push(Candidate::of(rule));
         }
-        self.candidates.push(Candidate::of(rule));
     }
 
     /// Keeps the candidates whose rules stay, and scans all buffers again for rules of a new set.
@@ -120,8 +120,8 @@ impl DirectionState {
         self.has_always = false;
     }
 
-    /// Scans the bytes of a hook that were not scanned before, and adds the rules that they name. Returns the number of
-    /// bytes.
+    /// Scans the bytes of a hook that were not scanned before, and adds the rules that they name. The rules of all candidates
+    /// are marked. Returns the number of bytes.
     pub(super) fn scan(
         &mut self,
         index: u16,
@@ -151,7 +151,6 @@ impl DirectionState {
             if known.is_some() && before == end && hook.transforms.is_empty() {
                 continue;
             }
-            marks.begin();
             if hook.transforms.is_empty() {
                 let new = before.saturating_sub(view.offset) as usize;
                 let from = new.saturating_sub(group.look_back()).min(view.bytes.len());
@@ -159,14 +158,11 @@ impl DirectionState {
                 let from = if view.is_complete && before == 0 { 0 } else { from };
                 size += view.bytes.len() - from;
                 let known = new.min(view.bytes.len()).saturating_sub(from);
-                group.scan(&view.bytes[from..], known, &mut |rule| marks.add(rule));
+                group.scan(&view.bytes[from..], known, &mut |rule| self.add(rule, marks));
             } else {
                 transform::apply(&hook.transforms, view.bytes, transformed);
                 size += transformed.len();
-                group.scan(transformed, 0, &mut |rule| marks.add(rule));
-            }
-            for rule in marks.take() {
-                self.add(rule);
+                group.scan(transformed, 0, &mut |rule| self.add(rule, marks));
             }
             let scanned = Scanned {
                 hook: index,

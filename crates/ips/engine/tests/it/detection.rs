@@ -387,3 +387,19 @@ fn buffers_with_too_many_different_transforms_are_refused_and_the_others_are_rig
         "{reason}"
     );
 }
+
+#[test]
+fn a_transaction_with_hits_of_a_thousand_rules_loses_none() {
+    let over_uri =
+        |sid: u32| format!("alert http any any -> any any (http.uri; content:\"k{sid:04}\"; sid:{sid};)\n");
+    let over_body = "drop http any any -> any any (http.request_body; content:\"attack\"; sid:9999;)\n";
+    let text: String = (1..=1100).map(over_uri).collect();
+    let uri: String = (1..=1100).map(|sid| format!("k{sid:04}")).collect();
+    let head = format!("POST /{uri} HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n");
+    let messages = [(false, head.into_bytes()), (false, b"attack".to_vec())];
+    let rules = rules(&(text + over_body), &CompileSettings::default());
+    for mode in [Mode::Ids, Mode::Ips] {
+        let found = alerts(&rules, &tcp(80, &messages, 1000), mode);
+        assert_eq!((found.len(), found.last()), (1101, Some(&9999)), "{mode:?}");
+    }
+}

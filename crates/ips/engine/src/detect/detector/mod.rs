@@ -76,17 +76,12 @@ impl Candidates {
 
     /// Marks a rule. Returns false if it is marked already.
     #[inline]
-    fn mark(&mut self, rule: u32) -> bool {
+    pub(super) fn mark(&mut self, rule: u32) -> bool {
         let at = rule as usize;
         if at >= self.marks.len() {
             self.marks.resize(at + 1, 0);
         }
         std::mem::replace(&mut self.marks[at], self.epoch) != self.epoch
-    }
-
-    /// Removes and returns the rules.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = u32> + '_ {
-        self.list.drain(..)
     }
 }
 
@@ -103,8 +98,6 @@ pub struct Counters {
     pub step_limits: u64,
     /// Evaluations that ended at a limit of an expression.
     pub pcre_limits: u64,
-    /// Candidates of transactions that were lost for want of room.
-    pub candidates_lost: u64,
     /// Counters of thresholds and detection filters that were lost for want of room.
     pub rates_lost: u64,
     /// Bits of hosts and address pairs that were not set for want of room.

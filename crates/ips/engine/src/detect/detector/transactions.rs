@@ -77,7 +77,6 @@ impl Detector {
                 );
             }
         }
-        self.counters.candidates_lost += std::mem::take(&mut state.lost);
         transaction.detect.directions[direction.index()] = state;
     }
 
@@ -91,7 +90,8 @@ impl Detector {
         state: &mut DirectionState,
     ) {
         if !std::mem::replace(&mut state.has_always, true) {
-            always.iter().for_each(|rule| state.add(*rule));
+            let marks = &mut self.memory.0;
+            always.iter().for_each(|rule| state.add(*rule, marks));
         }
         for &index in hooks {
             let at = usize::from(index);
@@ -132,6 +132,7 @@ impl Detector {
         let all_matched = candidate.matched == (1u64 << rule.buffers.len()).wrapping_sub(1) as u32;
         let is_evaluated =
             std::mem::replace(&mut candidate.evaluated, transaction.version()) == transaction.version();
+        state.mark(&mut self.memory.0);
         if is_evaluated && !all_matched {
             // The transaction is unchanged, so the buffers that did not match still do not.
             return false;
