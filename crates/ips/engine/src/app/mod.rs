@@ -206,7 +206,7 @@ impl AppState {
     /// Frees the parser and the transactions. What follows is not parsed.
     pub(crate) fn give_up_memory(&mut self) {
         self.mode = Mode::Done;
-        self.transactions.list = Vec::new();
+        self.transactions.free();
         self.expected = Vec::new();
     }
 

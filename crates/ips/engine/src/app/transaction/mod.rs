@@ -3,6 +3,9 @@
 //! A parser publishes each buffer once its bytes are known: a header line at once and complete, a body piece by piece.
 //! Detection asks for the instances of a buffer and learns how many bytes are there and whether more can follow.
 
+mod live;
+mod places;
+
 use millrace_ips_rules::buffers::Buffer;
 
 use super::AppProtocol;
@@ -12,6 +15,10 @@ use super::text::{Piece, Span};
 use crate::app::heap::{Heap, heap};
 use crate::detect;
 use crate::flow::Direction;
+
+use live::Counted;
+pub use live::{LIVE_SIZE, LIVE_TRANSACTIONS, Transactions};
+use places::Places;
 
 /// The progress of a transaction in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -94,46 +101,12 @@ pub struct Transaction {
     replaced: [u32; 2],
     /// The version for which the memory was computed, and the memory in bytes.
     charged: (u32, usize),
+    counted: Counted,
     stored: Vec<Stored>,
     /// The parts of `stored` with the buffers of each direction.
     places: [Places; 2],
     /// The bytes of short buffers.
     text: Vec<u8>,
-}
-
-/// The first and the last index of each set of buffers in a list of stored buffers. A search reads only that part of the list.
-#[derive(Debug, Clone, Copy)]
-struct Places([[u8; 2]; Places::SETS]);
-
-impl Places {
-    /// A power of two. Buffers of one protocol follow each other, so that few share a set.
-    const SETS: usize = 32;
-    /// The index that stands for itself and all higher ones.
-    const REST: u8 = u8::MAX;
-    const EMPTY: Places = Places([[Places::REST, 0]; Places::SETS]);
-
-    /// Returns the set of a buffer.
-    fn set(buffer: Buffer) -> usize {
-        buffer as usize % Places::SETS
-    }
-
-    /// Notes that a buffer is stored at an index.
-    fn add(&mut self, buffer: Buffer, index: usize) {
-        let index = u8::try_from(index).unwrap_or(Places::REST);
-        let [first, last] = &mut self.0[Places::set(buffer)];
-        *first = index.min(*first);
-        *last = index.max(*last);
-    }
-
-    /// Returns the part of a list in which a buffer is.
-    fn of<'a>(&self, buffer: Buffer, stored: &'a [Stored]) -> &'a [Stored] {
-        let [first, last] = self.0[Places::set(buffer)];
-        let end = match last {
-            Places::REST => stored.len(),
-            last => stored.len().min(usize::from(last) + 1),
-        };
-        stored.get(usize::from(first)..end).unwrap_or_default()
-    }
 }
 
 impl Transaction {
@@ -152,6 +125,7 @@ impl Transaction {
             version: 1,
             replaced: [0; 2],
             charged: (0, 0),
+            counted: Counted::default(),
             stored: Vec::new(),
             places: [Places::EMPTY; 2],
             text: Vec::new(),
@@ -399,145 +373,5 @@ impl Transaction {
     /// Returns true if another buffer can be stored.
     fn has_room(&self) -> bool {
         self.stored.len() < BUFFERS_PER_TRANSACTION
-    }
-}
-
-/// Buffers of an HTTP transaction for which memory is taken at once: those of a usual request and its response.
-const HTTP_BUFFERS: usize = 28;
-/// The same for their bytes.
-const HTTP_TEXT: usize = 2048;
-
-/// Largest number of transactions of a flow that are kept at a time.
-pub const LIVE_TRANSACTIONS: usize = 512;
-/// Largest size in bytes of the buffers of a flow's transactions when another one begins: 16 MiB. Requests without answers
-/// would otherwise keep up to 1 MiB each.
-pub const LIVE_SIZE: usize = 16 << 20;
-/// Number of transactions of a flow from which their size is computed.
-const SIZED: usize = 8;
-
-/// The transactions of a flow that are not finished, or not inspected to their end.
-#[derive(Debug, Default)]
-pub struct Transactions {
-    /// The transactions in the order of their numbers.
-    pub list: Vec<Transaction>,
-    /// Anomalies of the flow that belong to no transaction.
-    pub events: Vec<AppEvent>,
-    /// Number of the next transaction.
-    next: u64,
-    /// Number of transactions that were removed before they were complete, for want of room.
-    pub evicted: u64,
-}
-
-impl Transactions {
-    /// Forgets all transactions, and keeps the memory of their list.
-    pub(super) fn renew(&mut self) {
-        self.list.clear();
-        self.events.clear();
-        (self.next, self.evicted) = (0, 0);
-    }
-
-    /// Returns the bytes that all transactions have allocated.
-    pub(super) fn heap(&mut self) -> usize {
-        let inner: usize = self.list.iter_mut().map(Transaction::heap).sum();
-        self.list.capacity() * size_of::<Transaction>() + self.events.heap() + inner
-    }
-
-    /// Adds a transaction and returns it. The oldest are removed if there are too many, or if they are too large.
-    pub(super) fn start(&mut self, app: AppProtocol) -> &mut Transaction {
-        if self.list.len() >= LIVE_TRANSACTIONS {
-            self.list.remove(0);
-            self.evicted += 1;
-        }
-        while self.list.len() >= SIZED && self.size() > LIVE_SIZE {
-            self.list.remove(0);
-            self.evicted += 1;
-        }
-        if self.list.capacity() == 0 {
-            // Most flows have one transaction at a time.
-            self.list.reserve_exact(1);
-        }
-        let mut transaction = Transaction::new(self.next, app);
-        if app == AppProtocol::Http {
-            transaction.stored.reserve_exact(HTTP_BUFFERS);
-            transaction.text.reserve_exact(HTTP_TEXT);
-        }
-        self.list.push(transaction);
-        self.next += 1;
-        let last = self.list.len() - 1;
-        &mut self.list[last]
-    }
-
-    /// Returns the transaction with a number, if it is still kept.
-    pub(super) fn by_id(&mut self, id: u64) -> Option<&mut Transaction> {
-        let index = self
-            .list
-            .binary_search_by_key(&id, |transaction| transaction.id)
-            .ok()?;
-        let transaction = &mut self.list[index];
-        transaction.touch();
-        Some(transaction)
-    }
-
-    /// Notes an anomaly of the flow once.
-    pub(super) fn raise(&mut self, event: AppEvent) {
-        if self.events.len() < EVENTS_PER_TRANSACTION && !self.events.contains(&event) {
-            self.events.push(event);
-        }
-    }
-
-    /// Ends both directions of every transaction.
-    pub(super) fn end(&mut self) {
-        for transaction in &mut self.list {
-            transaction.touch();
-            for direction in [Direction::ToServer, Direction::ToClient] {
-                transaction.close_direction(direction);
-                transaction.advance(direction, Progress::Complete);
-            }
-        }
-    }
-
-    /// Removes the transactions that are complete and inspected, and the memory of the list if none is left: most flows are
-    /// idle, and wait for their timeout.
-    pub(super) fn retire(&mut self) {
-        let len = self.list.len();
-        self.list
-            .retain(|transaction| !(transaction.is_complete() && transaction.is_inspected == [true; 2]));
-        if self.list.is_empty() && len != 0 {
-            self.list = Vec::new();
-        }
-    }
-
-    /// Returns the size in bytes of all buffers.
-    pub fn size(&self) -> usize {
-        self.list.iter().map(Transaction::size).sum()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn transactions_that_are_never_answered_use_bounded_memory() {
-        let mut out = Transactions::default();
-        for _ in 0..100 {
-            let transaction = out.start(AppProtocol::Dcerpc);
-            transaction.publish(Buffer::DceStubData, Direction::ToServer, vec![0; 1 << 20]);
-        }
-        assert!(out.size() <= LIVE_SIZE + (1 << 20), "{}", out.size());
-        assert_eq!(out.evicted, 100 - out.list.len() as u64);
-        assert_eq!(out.list.last().unwrap().id, 99);
-    }
-
-    #[test]
-    fn a_list_without_transactions_takes_no_memory_and_one_with_one_takes_that_of_one() {
-        let mut out = Transactions::default();
-        let transaction = out.start(AppProtocol::Dns);
-        transaction.progress = [Progress::Complete; 2];
-        transaction.is_inspected = [true; 2];
-        assert_eq!(out.heap(), size_of::<Transaction>());
-        out.retire();
-        assert_eq!((out.list.len(), out.heap()), (0, 0));
-        assert_eq!(out.start(AppProtocol::Dns).id, 1);
     }
 }

@@ -1,0 +1,281 @@
+//! The transactions of a flow that are kept, within limits on their number and their size.
+
+use std::collections::VecDeque;
+
+use super::{AppEvent, EVENTS_PER_TRANSACTION, Progress, Transaction};
+use crate::app::AppProtocol;
+use crate::app::heap::{Heap, heap};
+use crate::flow::Direction;
+
+/// Buffers of an HTTP transaction for which memory is taken at once: those of a usual request and its response.
+const HTTP_BUFFERS: usize = 28;
+/// The same for their bytes.
+const HTTP_TEXT: usize = 2048;
+
+/// Largest number of transactions of a flow that are kept at a time.
+pub const LIVE_TRANSACTIONS: usize = 512;
+/// Largest size in bytes of the buffers of a flow's transactions when another one begins: 16 MiB. Requests without answers
+/// would otherwise keep up to 1 MiB each.
+pub const LIVE_SIZE: usize = 16 << 20;
+/// Number of transactions of a flow from which their size is counted.
+const SIZED: usize = 8;
+
+/// The transactions of a flow that are not finished, or not inspected to their end.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    /// The transactions in the order of their numbers.
+    pub list: VecDeque<Transaction>,
+    /// Anomalies of the flow that belong to no transaction.
+    pub events: Vec<AppEvent>,
+    /// Number of the next transaction.
+    next: u64,
+    /// Number of transactions that were removed before they were complete, for want of room.
+    pub evicted: u64,
+    /// The size of a list of [`SIZED`] transactions and more.
+    sizes: Option<Box<Sizes>>,
+}
+
+/// The part of a transaction in the sum of all.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counted {
+    /// The size in bytes that the sum has.
+    size: usize,
+    /// True if it may have changed since.
+    is_changed: bool,
+}
+
+/// Shows nothing: the time of counting depends on the segments, and transactions do not.
+impl core::fmt::Debug for Counted {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Counted")
+    }
+}
+
+/// The size of the buffers of all transactions.
+#[derive(Debug, Default)]
+struct Sizes {
+    /// The size in bytes when it was computed last.
+    sum: usize,
+    /// Transactions that may have changed since then.
+    changed: Vec<u64>,
+    /// Number of transactions whose size was computed.
+    #[cfg(test)]
+    computed: u64,
+}
+
+heap!(Sizes { changed });
+
+impl Sizes {
+    /// Computes the size of a transaction again.
+    fn update(&mut self, transaction: &mut Transaction) {
+        let now = transaction.size();
+        let counted = Counted {
+            size: now,
+            is_changed: false,
+        };
+        self.sum = self.sum + now - core::mem::replace(&mut transaction.counted, counted).size;
+        #[cfg(test)]
+        {
+            self.computed += 1;
+        }
+    }
+}
+
+impl Transactions {
+    /// Forgets all transactions, and keeps the memory of their list.
+    pub(in crate::app) fn renew(&mut self) {
+        self.list.clear();
+        self.events.clear();
+        self.sizes = None;
+        (self.next, self.evicted) = (0, 0);
+    }
+
+    /// Frees all transactions.
+    pub(in crate::app) fn free(&mut self) {
+        self.list = VecDeque::new();
+        self.sizes = None;
+    }
+
+    /// Returns the bytes that all transactions have allocated.
+    pub(in crate::app) fn heap(&mut self) -> usize {
+        let inner: usize = self.list.iter_mut().map(Transaction::heap).sum();
+        let list = self.list.capacity() * size_of::<Transaction>();
+        list + self.events.heap() + self.sizes.heap() + inner
+    }
+
+    /// Adds a transaction and returns it. The oldest are removed if there are too many, or if they are too large.
+    pub(in crate::app) fn start(&mut self, app: AppProtocol) -> &mut Transaction {
+        if self.list.len() >= LIVE_TRANSACTIONS {
+            self.evict();
+        }
+        if self.list.len() < SIZED {
+            self.sizes = None;
+        }
+        while self.list.len() >= SIZED && self.count_size() > LIVE_SIZE {
+            self.evict();
+        }
+        if self.list.capacity() == 0 {
+            // Most flows have one transaction at a time.
+            self.list.reserve_exact(1);
+        }
+        let id = self.next;
+        let mut transaction = Transaction::new(id, app);
+        if app == AppProtocol::Http {
+            transaction.stored.reserve_exact(HTTP_BUFFERS);
+            transaction.text.reserve_exact(HTTP_TEXT);
+        }
+        if let Some(sizes) = &mut self.sizes {
+            transaction.counted.is_changed = true;
+            sizes.changed.push(id);
+        }
+        self.list.push_back(transaction);
+        self.next += 1;
+        let last = self.list.len() - 1;
+        &mut self.list[last]
+    }
+
+    /// Removes the oldest transaction.
+    fn evict(&mut self) {
+        if let (Some(oldest), Some(sizes)) = (self.list.pop_front(), &mut self.sizes) {
+            sizes.sum -= oldest.counted.size;
+        }
+        self.evicted += 1;
+    }
+
+    /// Returns the size in bytes of all buffers. Only the transactions that changed since the last call are looked at.
+    fn count_size(&mut self) -> usize {
+        let list = &mut self.list;
+        let sizes = self.sizes.get_or_insert_with(|| {
+            let mut sizes = Box::<Sizes>::default();
+            for transaction in list.iter_mut() {
+                transaction.counted = Counted::default();
+                sizes.update(transaction);
+            }
+            sizes
+        });
+        for id in core::mem::take(&mut sizes.changed) {
+            if let Ok(index) = list.binary_search_by_key(&id, |transaction| transaction.id) {
+                sizes.update(&mut list[index]);
+            }
+        }
+        sizes.sum
+    }
+
+    /// Returns the transaction with a number, if it is still kept.
+    pub(in crate::app) fn by_id(&mut self, id: u64) -> Option<&mut Transaction> {
+        let index = self
+            .list
+            .binary_search_by_key(&id, |transaction| transaction.id)
+            .ok()?;
+        let transaction = &mut self.list[index];
+        transaction.touch();
+        if let Some(sizes) = &mut self.sizes
+            && !core::mem::replace(&mut transaction.counted.is_changed, true)
+        {
+            sizes.changed.push(id);
+        }
+        Some(transaction)
+    }
+
+    /// Notes an anomaly of the flow once.
+    pub(in crate::app) fn raise(&mut self, event: AppEvent) {
+        if self.events.len() < EVENTS_PER_TRANSACTION && !self.events.contains(&event) {
+            self.events.push(event);
+        }
+    }
+
+    /// Ends both directions of every transaction.
+    pub(in crate::app) fn end(&mut self) {
+        for transaction in &mut self.list {
+            transaction.touch();
+            for direction in [Direction::ToServer, Direction::ToClient] {
+                transaction.close_direction(direction);
+                transaction.advance(direction, Progress::Complete);
+            }
+        }
+    }
+
+    /// Removes the transactions that are complete and inspected, and the memory of the list if none is left: most flows are
+    /// idle, and wait for their timeout.
+    pub(in crate::app) fn retire(&mut self) {
+        let len = self.list.len();
+        let sizes = &mut self.sizes;
+        self.list.retain(|transaction| {
+            let is_over = transaction.is_complete() && transaction.is_inspected == [true; 2];
+            if let Some(sizes) = sizes.as_mut().filter(|_| is_over) {
+                sizes.sum -= transaction.counted.size;
+            }
+            !is_over
+        });
+        if self.list.is_empty() && len != 0 {
+            self.free();
+        }
+    }
+
+    /// Returns the size in bytes of all buffers.
+    pub fn size(&self) -> usize {
+        self.list.iter().map(Transaction::size).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_ips_rules::buffers::Buffer;
+
+    use super::*;
+
+    #[test]
+    fn transactions_that_are_never_answered_use_bounded_memory() {
+        let mut out = Transactions::default();
+        for _ in 0..100 {
+            let transaction = out.start(AppProtocol::Dcerpc);
+            transaction.publish(Buffer::DceStubData, Direction::ToServer, vec![0; 1 << 20]);
+        }
+        assert!(out.size() <= LIVE_SIZE + (1 << 20), "{}", out.size());
+        assert_eq!(out.evicted, 100 - out.list.len() as u64);
+        assert_eq!(out.list.back().unwrap().id, 99);
+    }
+
+    #[test]
+    fn each_transaction_that_is_never_answered_costs_the_same_work() {
+        let mut out = Transactions::default();
+        for number in 0..100_000 {
+            let id = out.start(AppProtocol::Ftp).id;
+            for _ in 0..3 {
+                let transaction = out.by_id(id).unwrap();
+                transaction.publish(Buffer::DceStubData, Direction::ToServer, vec![0; 100]);
+            }
+            if number % 1000 == 0 {
+                let oldest = out.list[0].id;
+                out.by_id(oldest)
+                    .unwrap()
+                    .publish(Buffer::DceStubData, Direction::ToClient, b"answer");
+            }
+        }
+        assert_eq!(out.list.len(), LIVE_TRANSACTIONS);
+        let computed = out.sizes.as_ref().unwrap().computed;
+        assert!(computed < 2 * 100_000, "{computed}");
+        assert_eq!(out.count_size(), out.size());
+        out.list.iter_mut().step_by(2).for_each(|transaction| {
+            transaction.progress = [Progress::Complete; 2];
+            transaction.is_inspected = [true; 2];
+        });
+        out.retire();
+        assert_eq!(
+            (out.list.len(), out.count_size()),
+            (LIVE_TRANSACTIONS / 2, out.size())
+        );
+    }
+
+    #[test]
+    fn a_list_without_transactions_takes_no_memory_and_one_with_one_takes_that_of_one() {
+        let mut out = Transactions::default();
+        let transaction = out.start(AppProtocol::Dns);
+        transaction.progress = [Progress::Complete; 2];
+        transaction.is_inspected = [true; 2];
+        assert_eq!(out.heap(), size_of::<Transaction>());
+        out.retire();
+        assert_eq!((out.list.len(), out.heap()), (0, 0));
+        assert_eq!(out.start(AppProtocol::Dns).id, 1);
+    }
+}
