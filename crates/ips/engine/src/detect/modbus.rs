@@ -33,8 +33,17 @@ enum Values<'a> {
 }
 
 impl Values<'_> {
-    fn at(self, index: u16) -> Option<u16> {
-        let index = usize::from(index);
+    /// Returns the number of values.
+    fn len(self) -> usize {
+        match self {
+            Values::None => 0,
+            Values::One(_) => 1,
+            Values::Bits(bytes) => 8 * bytes.len(),
+            Values::Registers(bytes) => bytes.len() / 2,
+        }
+    }
+
+    fn at(self, index: usize) -> Option<u16> {
         match self {
             Values::None => None,
             Values::One(value) => (index == 0).then_some(value),
@@ -117,16 +126,44 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Returns true if a number is in a range: `N`, `<N`, `>N` or `A<>B`.
-fn is_in(range: &str, number: u16) -> bool {
+/// Returns the first and the last number of a range: `N`, `<N`, `>N` or `A<>B`.
+fn bounds(range: &str) -> Option<(u16, u16)> {
     let parse = |text: &str| text.trim().parse::<u16>().ok();
     if let Some((low, high)) = range.split_once("<>") {
-        return parse(low).is_some_and(|low| low < number) && parse(high).is_some_and(|high| number < high);
+        return Some((parse(low)?.checked_add(1)?, parse(high)?.checked_sub(1)?));
     }
     match (range.strip_prefix('<'), range.strip_prefix('>')) {
-        (Some(bound), _) => parse(bound).is_some_and(|bound| number < bound),
-        (_, Some(bound)) => parse(bound).is_some_and(|bound| number > bound),
-        _ => parse(range) == Some(number),
+        (Some(bound), _) => Some((0, parse(bound)?.checked_sub(1)?)),
+        (_, Some(bound)) => Some((parse(bound)?.checked_add(1)?, u16::MAX)),
+        _ => parse(range).map(|number| (number, number)),
+    }
+}
+
+/// Returns true if a number is in a range.
+fn is_in(range: &str, number: u16) -> bool {
+    bounds(range).is_some_and(|(first, last)| (first..=last).contains(&number))
+}
+
+impl Access<'_> {
+    /// Returns true if an address in a range is accessed, and a value in a range is written there. The work grows with the
+    /// values that the message has, not with the number of addresses that it names.
+    fn holds(&self, address: Option<&str>, written: Option<&str>) -> bool {
+        // The indexes of the accessed addresses; those beyond the last address count as the last.
+        let (mut first, mut end) = (0, usize::from(self.count));
+        if let Some(address) = address {
+            let Some((low, high)) = bounds(address).filter(|(_, high)| *high >= self.first) else {
+                return false;
+            };
+            first = usize::from(low.saturating_sub(self.first));
+            if high < u16::MAX {
+                end = end.min(usize::from(high - self.first) + 1);
+            }
+        }
+        let Some(written) = written else {
+            return first < end;
+        };
+        let mut values = (first..end.min(self.values.len())).filter_map(|index| self.values.at(index));
+        bounds(written).is_some_and(|(low, high)| values.any(|value| (low..=high).contains(&value)))
     }
 }
 
@@ -188,11 +225,7 @@ pub(super) fn holds(value: &str, message: Message<'_>) -> bool {
     message.accesses().any(|access| {
         let is_asked =
             access.is_write == (kind == "write") && table.is_none_or(|table| table == access.table);
-        let is_at = |index: u16| address.is_none_or(|range| is_in(range, access.first.saturating_add(index)));
-        let has_value = |index: u16| {
-            written.is_none_or(|range| access.values.at(index).is_some_and(|value| is_in(range, value)))
-        };
-        is_asked && (0..access.count).any(|index| is_at(index) && has_value(index))
+        is_asked && access.holds(address, written)
     })
 }
 
@@ -239,6 +272,65 @@ mod tests {
             ("access write holding,address 14,value 255", both, true),
         ] {
             assert_eq!(holds(value, message), expected, "{value}");
+        }
+    }
+
+    /// Compares one index after the other.
+    fn holds_slowly(access: &Access<'_>, address: Option<&str>, written: Option<&str>) -> bool {
+        (0..access.count).any(|index| {
+            let is_at = |range| is_in(range, access.first.saturating_add(index));
+            let has_value = |range| {
+                let value = access.values.at(usize::from(index));
+                value.is_some_and(|value| is_in(range, value))
+            };
+            address.is_none_or(is_at) && written.is_none_or(has_value)
+        })
+    }
+
+    #[test]
+    fn ranges_are_compared_as_one_address_after_the_other_would_be() {
+        let ranges = [
+            None,
+            Some("0"),
+            Some("<3"),
+            Some("<0"),
+            Some(">65533"),
+            Some(">65535"),
+            Some("1<>4"),
+            Some("3<>4"),
+            Some("65535"),
+        ];
+        let values = [
+            Values::None,
+            Values::One(3),
+            Values::Bits(&[0x20, 0x01]),
+            Values::Registers(&[0, 2, 0, 3, 0xff, 0xff, 0]),
+        ];
+        for (first, count) in [
+            (0, 0),
+            (0, 1),
+            (0, 20),
+            (2, 3),
+            (3, 65535),
+            (65530, 20),
+            (65535, 1),
+        ] {
+            for values in values {
+                let access = Access {
+                    is_write: true,
+                    table: "coils",
+                    first,
+                    count,
+                    values,
+                };
+                for address in ranges {
+                    for written in ranges {
+                        let expected = holds_slowly(&access, address, written);
+                        let found = access.holds(address, written);
+                        assert_eq!(found, expected, "{access:?} {address:?} {written:?}");
+                    }
+                }
+            }
         }
     }
 }
