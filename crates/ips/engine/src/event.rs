@@ -72,8 +72,10 @@ pub struct Alert {
     pub rev: u32,
     /// Index of the rule in the rule set.
     pub rule: u32,
-    /// The action that was taken.
+    /// The action that the rule takes. A rule of the action `drop` takes none in mode `ids`.
     pub action: Action,
+    /// The action that was taken for the packet, by all its rules and policies.
+    pub packet_action: Action,
     /// Application protocol of the flow.
     pub app: Option<AppProtocol>,
     /// Number of the transaction in the flow.

@@ -75,6 +75,16 @@ pub(crate) fn complete_alerts(alerts: &mut [Event], flow: &Flow, direction: Dire
     }
 }
 
+/// Notes in the alerts of a frame that it is not forwarded. Other alerts are those of flows that ended.
+pub(crate) fn decide_alerts(alerts: &mut [Event], number: u64, verdict: Verdict) {
+    for event in alerts {
+        let Event::Alert(alert) = event else { continue };
+        if alert.subject.packet == number {
+            alert.packet_action = verdict.action();
+        }
+    }
+}
+
 /// Reports the transactions that will be forgotten: those that are complete and inspected.
 pub(crate) fn report_complete(flow: &Flow, packet: &Packet<'_>, out: &mut Events) {
     let is_over =

@@ -59,6 +59,20 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Returns the action that the decision takes for the packet.
+    pub(crate) fn action(self) -> Action {
+        match self {
+            Verdict::Pass | Verdict::Rewritten => Action::None,
+            Verdict::Drop(_) => Action::DropPacket,
+            Verdict::Reject { source, destination } => match (source, destination) {
+                (true, true) => Action::RejectBoth,
+                (false, true) => Action::RejectDestination,
+                (true, false) => Action::RejectSource,
+                (false, false) => Action::DropPacket,
+            },
+        }
+    }
+
     /// Returns the decision for a packet that is not forwarded itself, so that changes of it mean nothing.
     pub(crate) fn without_rewriting(self) -> Verdict {
         match self {

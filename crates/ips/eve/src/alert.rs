@@ -53,11 +53,12 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
     writer.end(line);
 }
 
-/// Writes the decision about the packet.
+/// Writes the decision about the packet, by all its rules and policies.
 fn verdict(out: &mut Object<'_>, alert: &Alert) {
-    out.field("action", if blocks(alert.action) { "drop" } else { "alert" });
+    let action = alert.packet_action;
+    out.field("action", if blocks(action) { "drop" } else { "alert" });
     let direction = alert.context.as_ref().map(|context| context.direction);
-    let target = match (alert.action, direction) {
+    let target = match (action, direction) {
         (Action::RejectBoth, _) => "both",
         (Action::RejectSource, Some(Direction::ToServer))
         | (Action::RejectDestination, Some(Direction::ToClient)) => "to_client",

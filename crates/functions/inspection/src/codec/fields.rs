@@ -36,7 +36,7 @@ structures! {
     AlertContext { flow, direction, record, files, bits }
     FileSummary { direction, name, size, state, has_gaps, magic, hashes }
     FileHashes { md5, sha1, sha256 }
-    Alert { subject, sid, gid, rev, rule, action, app, transaction, context }
+    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, context }
     TransactionEvent { subject, id, app, record, files, anomalies }
     HttpRecord {
         hostname, port, url, method, protocol, user_agent, referer, forwarded_for, content_type, content_range, redirect,
@@ -306,6 +306,7 @@ mod tests {
                 action: Action::RejectBoth,
                 app: None,
                 transaction: Some(1),
+                packet_action: Action::DropPacket,
                 context: Some(Box::new(AlertContext {
                     flow: flow(),
                     direction: Direction::ToServer,

@@ -14,6 +14,7 @@ use crate::detect::{self, Detector, Inspection, Ruleset};
 use crate::event::{Events, FlowEnd};
 use crate::flow::{Direction, FlowCounters, FlowIndex, FlowTable, FlowVerdict, Tuple};
 use crate::hash::Seed;
+use crate::history;
 use crate::packet::tunnel;
 use crate::packet::{Context, LinkType, Network, Packet, Undecoded, network};
 use crate::policy::{Cause, Overload};
@@ -100,7 +101,7 @@ impl Engine {
     pub fn new(settings: Settings, seed: [u64; 2]) -> Engine {
         Engine {
             tcp: settings.tcp(),
-            detector: Detector::new(settings.detect),
+            detector: Detector::new(settings.detect, settings.mode),
             expectations: Expectations::new(Seed(seed)),
             defragmenter: Defragmenter::new(settings.defragment(), Seed(seed)),
             flows: FlowTable::new(
@@ -187,6 +188,7 @@ impl Engine {
             reassemblies: 0,
             is_tunnel: false,
         };
+        let first = out.list.len();
         let verdict = match network(link, bytes) {
             Ok(network) => self.packet(rules, bytes, network, context, out),
             Err(reason) => self.undecoded(reason),
@@ -194,7 +196,10 @@ impl Engine {
         match verdict {
             Verdict::Pass => {}
             Verdict::Rewritten => self.counters.rewritten += 1,
-            Verdict::Drop(_) | Verdict::Reject { .. } => self.counters.dropped += 1,
+            Verdict::Drop(_) | Verdict::Reject { .. } => {
+                self.counters.dropped += 1;
+                history::decide_alerts(&mut out.list[first..], number, verdict);
+            }
         }
         verdict
     }

@@ -209,11 +209,12 @@ prop_compose! {
     fn alert()(
         subject in subject(), numbers in any::<(u32, u32, u32, u32)>(), action in select(&ACTIONS[..]), app in option::of(app()),
         transaction in any::<Option<u64>>(), flow in flow(), direction in select(&Direction::BOTH[..]), record in record(),
+        packet_action in select(&ACTIONS[..]),
         files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(),
     ) -> Event {
         let (sid, gid, rev, rule) = numbers;
         let context = Box::new(AlertContext { flow, direction, record, files, bits });
-        Event::Alert(Alert { subject, sid, gid, rev, rule, action, app, transaction, context: has_context.then_some(context) })
+        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, context: has_context.then_some(context) })
     }
 }
 

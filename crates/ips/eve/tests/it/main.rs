@@ -7,5 +7,6 @@
     reason = "a test fails by panicking"
 )]
 
+mod actions;
 mod any;
 mod schema;

@@ -10,6 +10,7 @@ use crate::detect::state::{self, FlowBits};
 use crate::event::{self, Alert, Event, Events};
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
+use crate::settings::Mode;
 use crate::verdict::Action;
 
 impl Detector {
@@ -101,7 +102,8 @@ impl Detector {
                 gid: rule.gid,
                 rev: rule.rev,
                 rule: found.rule,
-                action,
+                action: self.taken(action),
+                packet_action: Action::None,
                 app: flow.and_then(|flow| flow.app.protocol),
                 transaction: found.transaction,
                 context: None,
@@ -110,6 +112,14 @@ impl Detector {
         matches.clear();
         self.matches = matches;
         decision
+    }
+
+    /// Returns the action of a rule that its alert has: only mode `ips` drops.
+    fn taken(&self, action: Action) -> Action {
+        match action {
+            Action::DropPacket | Action::DropFlow if self.mode == Mode::Ids => Action::None,
+            action => action,
+        }
     }
 }
 

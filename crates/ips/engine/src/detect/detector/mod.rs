@@ -27,6 +27,7 @@ use crate::app::AppProtocol;
 use crate::event::Events;
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
+use crate::settings::Mode;
 use crate::tcp::{LOOK_BACK, StreamWindow};
 use crate::verdict::Action;
 
@@ -127,11 +128,12 @@ pub struct Detector {
     limits: HashMap<u32, u64>,
     profile: Option<Box<Profile>>,
     tracer: Option<Box<Tracer>>,
+    mode: Mode,
 }
 
 impl Default for Detector {
     fn default() -> Detector {
-        Detector::new(DetectSettings::default())
+        Detector::new(DetectSettings::default(), Mode::default())
     }
 }
 
@@ -169,8 +171,8 @@ struct Context<'a> {
 }
 
 impl Detector {
-    /// Returns a detector without state.
-    pub fn new(settings: DetectSettings) -> Detector {
+    /// Returns a detector without state for a mode of the engine.
+    pub fn new(settings: DetectSettings, mode: Mode) -> Detector {
         Detector {
             scratch: Scratch::new(settings.pcre, settings.limit_matches),
             alerts: settings.alerts,
@@ -182,6 +184,7 @@ impl Detector {
             limits: HashMap::new(),
             profile: None,
             tracer: None,
+            mode,
         }
     }
 
