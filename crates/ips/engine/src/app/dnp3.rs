@@ -37,7 +37,6 @@ struct Side {
     fragment: Vec<u8>,
     /// Sequence number of the next segment; `None` between fragments.
     sequence: Option<u8>,
-    has_failed: bool,
 }
 
 heap!(Side { pending, fragment });
@@ -59,6 +58,13 @@ fn crc(bytes: &[u8]) -> u16 {
         })
     };
     !bytes.iter().fold(0, step)
+}
+
+/// Returns the offset of the first byte that may begin a frame; the size of `data` if there is none.
+fn next_start(data: &[u8]) -> usize {
+    let is_start =
+        |at: &usize| data[*at] == START[0] && data.get(at + 1).is_none_or(|next| *next == START[1]);
+    (0..data.len()).find(is_start).unwrap_or(data.len())
 }
 
 /// Returns the size of a frame with this many counted bytes.
@@ -159,12 +165,8 @@ impl Dnp3 {
         transaction.is_inspected[direction.reverse().index()] = true;
     }
 
-    /// Handles a whole frame.
+    /// Handles a whole frame, whose header is right.
     fn frame(&mut self, direction: Direction, frame: &[u8], out: &mut Transactions) {
-        if !is_right(&frame[..HEADER]) {
-            out.raise("dnp3.bad_link_crc");
-            return;
-        }
         let mut data = Vec::new();
         for block in frame[HEADER..].chunks(BLOCK + 2) {
             if !is_right(block) {
@@ -180,19 +182,25 @@ impl Dnp3 {
 impl Parser for Dnp3 {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
         let side = &mut self.sides[chunk.direction.index()];
-        side.has_failed |= chunk.gap_before > 0;
-        if side.has_failed {
-            return Outcome::Continue;
+        if chunk.gap_before > 0 {
+            *side = Side::default();
         }
         let mut data = core::mem::take(&mut side.pending);
         data.extend_from_slice(chunk.bytes);
         let mut at = 0;
-        while let [first, second, length, ..] = data[at..] {
-            let length = usize::from(length);
-            if [first, second] != START || length < COUNTED {
-                out.raise("dnp3.len_too_small");
-                self.sides[chunk.direction.index()].has_failed = true;
-                return Outcome::Continue;
+        while let Some(header) = data[at..].first_chunk::<HEADER>() {
+            let length = usize::from(header[2]);
+            let problem = match [header[0], header[1]] == START {
+                false => Some("dnp3.malformed"),
+                true if length < COUNTED => Some("dnp3.len_too_small"),
+                true if !is_right(header) => Some("dnp3.bad_link_crc"),
+                true => None,
+            };
+            if let Some(problem) = problem {
+                // A receiver looks for the next frame, too.
+                out.raise(problem);
+                at += 1 + next_start(&data[at + 1..]);
+                continue;
             }
             let Some(frame) = data.get(at..at + frame_size(length)) else {
                 break;
@@ -257,6 +265,30 @@ mod tests {
             };
             assert_eq!(record(0).objects, [(60, 2), (60, 3), (60, 4)]);
             assert_eq!((record(1).function, record(1).indications), (129, Some(0x9000)));
+        }
+    }
+
+    #[test]
+    fn bytes_that_begin_no_frame_hide_no_frame_behind_them() {
+        let attack = frame(b"\xc0\xc1\x02\x50\x01\x00\x07\x07\x00");
+        let mut bad_header = frame(b"\xc0\xc1\x01");
+        bad_header[2] = 255;
+        for (junk, event) in [
+            (&b"junk"[..], "dnp3.malformed"),
+            (&[0x05], "dnp3.malformed"),
+            (&[0x05, 0x64, 0x04], "dnp3.len_too_small"),
+            (&bad_header, "dnp3.bad_link_crc"),
+        ] {
+            let bytes = [&frame(b"\xc0\xc0\x01"), junk, &attack].concat();
+            for step in 1..bytes.len() {
+                let out = run(&bytes, step);
+                assert_eq!(out.list.len(), 2, "{junk:x?} {step}");
+                assert_eq!(
+                    out.list[1].buffer(Buffer::Dnp3Data, Direction::ToServer),
+                    Some(&b"\xc1\x02\x50\x01\x00\x07\x07\x00"[..])
+                );
+                assert!(out.events.contains(&event), "{event}");
+            }
         }
     }
 

@@ -37,6 +37,7 @@ impl Modbus {
     /// Handles a message: header, unit, function and data.
     fn message(&mut self, direction: Direction, message: &[u8], out: &mut Transactions) {
         let identifier = u16::from_be_bytes([message[0], message[1]]);
+        let protocol = u16::from_be_bytes([message[2], message[3]]);
         let (unit, function) = (message[6], message[7]);
         let data = &message[8..];
         let known = self.requests.iter().position(|(known, _)| *known == identifier);
@@ -59,6 +60,10 @@ impl Modbus {
             self.requests.push((identifier, id));
         }
         let Some(transaction) = out.by_id(id) else { return };
+        // Some servers do not compare the protocol, so that the message is inspected.
+        if protocol != 0 {
+            transaction.raise("modbus.invalid_protocol_id");
+        }
         transaction.publish(Buffer::ModbusData, direction, data);
         transaction.advance(direction, Progress::Complete);
         // An answer with the high bit is an exception (Modbus Application Protocol V1.1b3, section 7).
@@ -91,15 +96,11 @@ impl Parser for Modbus {
         data.extend_from_slice(chunk.bytes);
         let mut at = 0;
         while let Some(header) = data[at..].first_chunk::<HEADER>() {
-            let protocol = u16::from_be_bytes([header[2], header[3]]);
             let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
-            if protocol != 0 || !(2..=LENGTH).contains(&length) {
-                out.raise(match protocol {
-                    0 => "modbus.invalid_length",
-                    _ => "modbus.invalid_protocol_id",
-                });
-                self.has_failed[side] = true;
-                return Outcome::Continue;
+            if !(2..=LENGTH).contains(&length) {
+                // Nothing tells where the next message begins.
+                out.raise("modbus.invalid_length");
+                return Outcome::Failed;
             }
             let Some(message) = data.get(at..at + HEADER + length) else {
                 break;
@@ -113,6 +114,10 @@ impl Parser for Modbus {
     }
 
     fn end(&mut self, _direction: Direction, _out: &mut Transactions) {}
+
+    fn is_strict(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
@@ -163,13 +168,23 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_and_lengths_are_events() {
-        let out = run(
-            &[(Direction::ToServer, b"\0\x01\0\x01\0\x06\x01\x03\0\0\0\0")],
-            12,
-        );
-        assert_eq!(out.events, ["modbus.invalid_protocol_id"]);
-        let out = run(&[(Direction::ToServer, b"\0\x01\0\0\x01\0")], 12);
-        assert_eq!(out.events, ["modbus.invalid_length"]);
+    fn a_message_of_another_protocol_is_an_event_and_hides_neither_itself_nor_the_next() {
+        let other = b"\0\x06\0\x01\0\x06\x01\x05\0\xac\xff\0";
+        let out = run(&[(Direction::ToServer, &[other, REQUEST].concat())], 5);
+        assert_eq!(out.list[0].events, ["modbus.invalid_protocol_id"]);
+        let data = |at: usize| out.list[at].buffer(Buffer::ModbusData, Direction::ToServer);
+        assert_eq!(data(0), Some(&b"\0\xac\xff\0"[..]));
+        assert_eq!(data(1), Some(&b"\x00\x6b\x00\x03"[..]));
+    }
+
+    #[test]
+    fn a_length_that_no_message_has_is_an_error_of_the_protocol() {
+        for length in [[0, 0], [0, 1], [0, 255], [1, 0]] {
+            let (mut modbus, mut out) = (Modbus::default(), Transactions::default());
+            let bytes = [&[0, 1, 0, 0][..], &length, REQUEST].concat();
+            let outcome = modbus.data(StreamChunk::of(Direction::ToServer, &bytes), &mut out);
+            assert_eq!((outcome, modbus.is_strict()), (Outcome::Failed, true));
+            assert_eq!(out.events, ["modbus.invalid_length"]);
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! SIP (RFC 3261): requests and responses over UDP, where a datagram is a message, and over TCP, where Content-Length
 //! ends one.
 
+use std::borrow::Cow;
+
 use millrace_ips_rules::buffers::Buffer;
 
 use super::parser::{Outcome, Parser};
@@ -33,6 +35,8 @@ heap!(Side { pending });
 pub(super) struct Sip {
     transport: Transport,
     sides: [Side; 2],
+    /// True if the flow had a message: it is SIP.
+    has_message: bool,
 }
 
 heap!(Sip { sides });
@@ -98,14 +102,63 @@ const HEADERS: &[(Buffer, &[u8], &[u8])] = &[
     (Buffer::SipContentLength, b"content-length", b"l"),
 ];
 
+/// Returns the lines of a block of headers, each with the lines that continue it (RFC 3261, section 7.3.1).
+fn unfolded(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = block;
+    core::iter::from_fn(move || {
+        let is_end = |at: &usize| rest[*at] == b'\n' && !matches!(rest.get(at + 1), Some(b' ' | b'\t'));
+        let end = (0..rest.len()).find(is_end);
+        let line = &rest[..end.unwrap_or(rest.len())];
+        rest = &rest[(line.len() + 1).min(rest.len())..];
+        (!line.is_empty() || !rest.is_empty()).then_some(line)
+    })
+}
+
+/// Returns the value of a header on one line: a fold stands for a space.
+fn joined(value: &[u8]) -> Cow<'_, [u8]> {
+    let value = value.trim_ascii();
+    if !value.contains(&b'\n') {
+        return Cow::Borrowed(value);
+    }
+    let parts: Vec<&[u8]> = value
+        .split(|&byte| byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .collect();
+    Cow::Owned(parts.join(&b' '))
+}
+
 /// Returns the values of a header, by its name or its compact form.
-fn values<'a>(block: &'a [u8], name: &'a [u8], compact: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-    block.split(|&byte| byte == b'\n').filter_map(move |line| {
+fn values<'a>(block: &'a [u8], name: &'a [u8], compact: &'a [u8]) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    unfolded(block).filter_map(move |line| {
         let colon = line.iter().position(|&byte| byte == b':')?;
         let known = line[..colon].trim_ascii();
         let is_it = known.eq_ignore_ascii_case(name) || known.eq_ignore_ascii_case(compact);
-        is_it.then(|| line[colon + 1..].trim_ascii())
+        is_it.then(|| joined(&line[colon + 1..]))
     })
+}
+
+/// The size of a body by the headers of its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    None,
+    Known(u64),
+    /// No number, or several that differ.
+    Invalid,
+}
+
+impl Length {
+    fn of(headers: &[u8]) -> Length {
+        let number = |value: Cow<'_, [u8]>| match value.iter().all(u8::is_ascii_digit) {
+            true => core::str::from_utf8(&value).ok()?.parse().ok(),
+            false => None,
+        };
+        let mut numbers = values(headers, b"content-length", b"l").map(number);
+        match numbers.next() {
+            None => Length::None,
+            Some(Some(first)) if numbers.all(|other| other == Some(first)) => Length::Known(first),
+            Some(_) => Length::Invalid,
+        }
+    }
 }
 
 impl Sip {
@@ -113,16 +166,17 @@ impl Sip {
         Sip {
             transport,
             sides: Default::default(),
+            has_message: false,
         }
     }
 
-    /// Publishes the head of a message; returns its transaction, and the size of its body if it says one.
+    /// Publishes the head of a message; returns its transaction, and the size of its body.
     fn message(
         direction: Direction,
         line: &[u8],
         headers: &[u8],
         out: &mut Transactions,
-    ) -> Option<(u64, Option<u64>)> {
+    ) -> Option<(u64, Length)> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let first = first_line(line)?;
         let transaction = out.start(AppProtocol::Sip);
@@ -159,16 +213,14 @@ impl Sip {
         transaction.publish(Buffer::SipHeader, direction, headers);
         for (buffer, name, compact) in HEADERS {
             for value in values(headers, name, compact) {
-                transaction.publish(*buffer, direction, value);
+                transaction.publish(*buffer, direction, value.as_ref());
             }
         }
         transaction.advance(direction, Progress::Headers);
         // A message has one direction.
         transaction.advance(direction.reverse(), Progress::Complete);
         transaction.is_inspected[direction.reverse().index()] = true;
-        let length = values(headers, b"content-length", b"l").next();
-        let length = length.and_then(|text| core::str::from_utf8(text).ok()?.parse().ok());
-        Some((transaction.id, length))
+        Some((transaction.id, Length::of(headers)))
     }
 
     /// Parses a datagram. Returns [`Outcome::Failed`] for one that is no message, as `NOTIFY` of SSDP, which has the method
@@ -187,7 +239,10 @@ impl Sip {
             return Outcome::Failed;
         };
         let rest = data.len() - size;
-        let body = length.map_or(rest, |length| usize::try_from(length).unwrap_or(rest).min(rest));
+        let body = match length {
+            Length::Known(length) => usize::try_from(length).unwrap_or(rest).min(rest),
+            Length::None | Length::Invalid => rest,
+        };
         if let Some(transaction) = out.by_id(id) {
             if body > 0 {
                 transaction.publish(
@@ -240,13 +295,19 @@ impl Sip {
             side.has_failed = true;
             return 0;
         };
+        self.has_message = true;
+        let side = &mut self.sides[direction.index()];
         if let Some(transaction) = out.by_id(id) {
-            match length.filter(|length| *length > 0) {
-                Some(length) => {
+            match length {
+                Length::Known(length) if length > 0 => {
                     let buffer = transaction.open(Buffer::SipBody, None, direction, 0);
                     side.body = Some((length, id, buffer));
                 }
-                None => transaction.advance(direction, Progress::Complete),
+                Length::Known(_) | Length::None => transaction.advance(direction, Progress::Complete),
+                Length::Invalid => {
+                    transaction.raise("sip.invalid_data");
+                    side.has_failed = true;
+                }
             }
         }
         size
@@ -267,7 +328,7 @@ impl Parser for Sip {
         let mut data = core::mem::take(&mut side.pending);
         data.extend_from_slice(chunk.bytes);
         let mut at = 0;
-        while at < data.len() {
+        while at < data.len() && !self.sides[chunk.direction.index()].has_failed {
             let size = self.step(chunk.direction, &data[at..], out);
             if size == 0 {
                 break;
@@ -275,10 +336,11 @@ impl Parser for Sip {
             at += size;
         }
         let side = &mut self.sides[chunk.direction.index()];
-        if !side.has_failed {
-            data.drain(..at);
-            side.pending = data;
+        if side.has_failed {
+            return Outcome::Failed;
         }
+        data.drain(..at);
+        side.pending = data;
         Outcome::Continue
     }
 
@@ -292,7 +354,8 @@ impl Parser for Sip {
     }
 
     fn is_strict(&self) -> bool {
-        true
+        // Methods of SIP are words of other protocols over TCP, too.
+        self.transport == Transport::Udp || self.has_message
     }
 }
 
@@ -353,6 +416,45 @@ mod tests {
                 panic!("a record of SIP")
             };
             assert_eq!((record.code, &record.reason[..]), (Some(200), &b"OK"[..]));
+        }
+    }
+
+    #[test]
+    fn a_folded_content_length_ends_the_message_where_it_says() {
+        let first = b"MESSAGE sip:bob@example.org SIP/2.0\r\nContent-Length:\r\n 4\r\n\r\nv=0\n";
+        let bytes = [first, INVITE].concat();
+        for step in 1..bytes.len() {
+            let out = feed(Transport::Tcp, &bytes, step);
+            let side = Direction::ToServer;
+            assert_eq!(out.list.len(), 2, "{step}");
+            assert_eq!(
+                out.list[0].buffer(Buffer::SipContentLength, side),
+                Some(&b"4"[..])
+            );
+            assert_eq!(out.list[0].buffer(Buffer::SipBody, side), Some(&b"v=0\n"[..]));
+            assert_eq!(out.list[1].buffer(Buffer::SipMethod, side), Some(&b"INVITE"[..]));
+        }
+    }
+
+    #[test]
+    fn a_stream_whose_messages_have_no_end_is_an_error_of_the_protocol() {
+        for lengths in ["l: four", "l: +4", "l: 4\r\nContent-Length: 5", "l:"] {
+            let bytes = format!("MESSAGE sip:bob@example.org SIP/2.0\r\n{lengths}\r\n\r\n");
+            let (mut sip, mut out) = (Sip::new(Transport::Tcp), Transactions::default());
+            let chunk = StreamChunk::of(Direction::ToServer, bytes.as_bytes());
+            assert_eq!(
+                (sip.data(chunk, &mut out), sip.is_strict()),
+                (Outcome::Failed, true),
+                "{lengths}"
+            );
+            assert_eq!(out.list[0].events, ["sip.invalid_data"]);
+        }
+        // The first message tells whether the flow is SIP at all.
+        for (before, is_strict) in [(&b""[..], false), (INVITE, true)] {
+            let bytes = [before, b"NOTIFY /events HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+            let (mut sip, mut out) = (Sip::new(Transport::Tcp), Transactions::default());
+            let outcome = sip.data(StreamChunk::of(Direction::ToServer, &bytes), &mut out);
+            assert_eq!((outcome, sip.is_strict()), (Outcome::Failed, is_strict));
         }
     }
 

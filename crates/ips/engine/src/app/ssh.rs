@@ -22,6 +22,8 @@ enum State {
     /// Before the version line; a server may send other lines first.
     #[default]
     Banner,
+    /// In the rest of a line that is too long; true if it was the version line.
+    LongLine(bool),
     /// In plain packets.
     Packets,
     /// In the rest of a packet.
@@ -83,19 +85,38 @@ impl Ssh {
                 size
             }
             State::Banner => {
-                let Some(end) = data.iter().position(|&byte| byte == b'\n') else {
-                    if data.len() > BANNER_SIZE {
-                        self.fail(direction, out, "ssh.long_banner");
-                    }
+                let line = &data[..data.len().min(BANNER_SIZE + 1)];
+                let end = line.iter().position(|&byte| byte == b'\n');
+                let is_long = end.is_none();
+                if is_long && data.len() <= BANNER_SIZE {
                     return 0;
+                }
+                let line = &data[..end.unwrap_or(BANNER_SIZE)];
+                let text = line.strip_suffix(b"\r").unwrap_or(line);
+                let is_version = text.starts_with(b"SSH-");
+                side.state = match (is_long, is_version) {
+                    (true, _) => State::LongLine(is_version),
+                    (false, true) => State::Packets,
+                    (false, false) => State::Banner,
                 };
-                let text = data[..end].strip_suffix(b"\r").unwrap_or(&data[..end]);
-                if text.starts_with(b"SSH-") {
-                    side.state = State::Packets;
+                if is_version {
                     self.banner(direction, text, out);
                 }
-                end + 1
+                if is_long && let Some(transaction) = self.transaction(out) {
+                    transaction.raise("ssh.long_banner");
+                }
+                line.len() + usize::from(!is_long)
             }
+            State::LongLine(is_version) => match data.iter().position(|&byte| byte == b'\n') {
+                Some(end) => {
+                    side.state = match is_version {
+                        true => State::Packets,
+                        false => State::Banner,
+                    };
+                    end + 1
+                }
+                None => data.len(),
+            },
             State::Packets => {
                 let Some((header, _)) = data.split_first_chunk::<6>() else {
                     return 0;
@@ -228,6 +249,30 @@ mod tests {
             );
             assert!(ssh.is_encrypted());
             assert!(transaction.is_complete() && transaction.events.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_version_line_that_is_too_long_is_cut_in_any_segmentation() {
+        let line = [&b"SSH-2.0-attack "[..], &[b'x'; 1000], b"\r\n"].concat();
+        let bytes = [&line, &packet(20)[..], &packet(21), &[0xff; 50]].concat();
+        for step in [1, 500, 513, 600, 2000] {
+            let (mut ssh, mut out) = (Ssh::default(), Transactions::default());
+            for direction in Direction::BOTH {
+                for bytes in bytes.chunks(step) {
+                    ssh.data(StreamChunk::of(direction, bytes), &mut out);
+                }
+            }
+            let transaction = &out.list[0];
+            for direction in Direction::BOTH {
+                assert_eq!(
+                    transaction.buffer(Buffer::SshSoftware, direction),
+                    Some(&b"attack"[..]),
+                    "{step}"
+                );
+            }
+            assert_eq!(transaction.events, ["ssh.long_banner"]);
+            assert!(ssh.is_encrypted(), "{step}");
         }
     }
 }
