@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::event::{Alert, AlertContext};
 use millrace_ips_engine::packet::payload;
 use millrace_ips_engine::{Action, Direction, LinkType};
@@ -85,7 +86,10 @@ fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &Aler
             out.field("flowbits", bits);
         });
     }
-    app::record(line, &context.record, alert.transaction, &writer.layout);
+    // The records of DCE/RPC outside of SMB are only for rules.
+    if alert.app != Some(AppProtocol::Dcerpc) {
+        app::record(line, &context.record, alert.transaction, &writer.layout);
+    }
     if !context.files.is_empty() {
         line.array("files", &context.files, file);
     }

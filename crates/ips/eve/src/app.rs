@@ -285,16 +285,16 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
         .field("tree_id", fields.tree_id)
         .optional("filename", fields.filename.as_ref())
         .optional("share", fields.share.as_ref());
-    if let Some((interface, operation)) = &fields.dcerpc {
-        let interface = match core::str::from_utf8(interface) {
-            Ok(_) => text(interface).into_owned(),
-            Err(_) => hex(interface),
-        };
+    if let Some(call) = &fields.dcerpc {
         out.object("dcerpc", |out| {
-            out.array("interfaces", [interface], |out, interface| {
-                out.field("uuid", interface);
+            out.array("interfaces", &call.interfaces, |out, (uuid, version)| {
+                let uuid = match core::str::from_utf8(uuid) {
+                    Ok(_) => text(uuid).into_owned(),
+                    Err(_) => hex(uuid),
+                };
+                out.field("uuid", uuid).field("version", format!("{version}.0"));
             })
-            .field("opnum", *operation);
+            .field("opnum", call.operation);
         });
     }
 }

@@ -99,7 +99,8 @@ impl Writer {
 
     fn transaction(&self, transaction: &TransactionEvent, out: &mut Vec<u8>) {
         let subject = &transaction.subject;
-        let is_logged = !matches!(transaction.record, Record::None);
+        // The records of DCE/RPC outside of SMB are only for rules.
+        let is_logged = !matches!(transaction.record, Record::None) && transaction.app != AppProtocol::Dcerpc;
         if is_logged {
             let mut line = self.begin(subject, event_type(transaction.app), out);
             line.field("tx_id", transaction.id);

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::{
-    Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, ModbusRecord, Record, SipRecord, SmbRecord,
-    SmtpRecord, SshRecord, TlsRecord,
+    DcerpcCall, Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, ModbusRecord, Record, SipRecord,
+    SmbRecord, SmtpRecord, SshRecord, TlsRecord,
 };
 use millrace_ips_engine::app::tls::HandshakeState;
 use millrace_ips_engine::event::{
@@ -53,6 +53,7 @@ structures! {
     FtpRecord { command, argument, completion_codes, replies, dynamic_port }
     SshRecord { client, server }
     SmbRecord { dialect, command, status, session_id, tree_id, filename, share, dcerpc }
+    DcerpcCall { interfaces, operation }
     SipRecord { method, uri, version, code, reason }
     ModbusRecord { identifier, messages }
     Dnp3Record { function, indications, objects }
@@ -75,6 +76,7 @@ lists!(
     FileSummary,
     DnsResource,
     (Vec<u8>, u16, u16),
+    (Vec<u8>, u16),
     (u8, u8),
     u32,
     &'static str
@@ -304,9 +306,9 @@ mod tests {
                 rev: 3,
                 rule: 4,
                 action: Action::RejectBoth,
+                packet_action: Action::DropPacket,
                 app: None,
                 transaction: Some(1),
-                packet_action: Action::DropPacket,
                 context: Some(Box::new(AlertContext {
                     flow: flow(),
                     direction: Direction::ToServer,

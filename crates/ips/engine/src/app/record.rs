@@ -263,8 +263,8 @@ pub struct SmbRecord {
     pub filename: Option<Vec<u8>>,
     /// Name of a share.
     pub share: Option<Vec<u8>>,
-    /// Interface and operation of DCE/RPC.
-    pub dcerpc: Option<(Vec<u8>, u16)>,
+    /// A call of DCE/RPC.
+    pub dcerpc: Option<DcerpcCall>,
 }
 
 heap!(SmbRecord {
@@ -274,6 +274,17 @@ heap!(SmbRecord {
     share,
     dcerpc
 });
+
+/// A call of DCE/RPC.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DcerpcCall {
+    /// UUID as text and major version of the interfaces that the client proposed for the context; none if the bind was not seen.
+    pub interfaces: Vec<(Vec<u8>, u16)>,
+    /// Operation number.
+    pub operation: u16,
+}
+
+heap!(DcerpcCall { interfaces });
 
 /// A SIP message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

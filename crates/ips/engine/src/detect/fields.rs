@@ -1,12 +1,13 @@
 //! Conditions on what a parser says about a transaction, besides its buffers.
 
+use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::options::words::TextField;
 
 use super::modbus::{Message, holds};
 use super::program::compare;
 use crate::app::Transaction;
-use crate::app::record::{Dnp3Record, DnsRecord, Record, SmbRecord, TlsRecord};
+use crate::app::record::{DcerpcCall, Dnp3Record, DnsRecord, Record, TlsRecord};
 use crate::flow::Direction;
 
 /// Returns true if a value of the transaction satisfies a condition in words.
@@ -24,17 +25,8 @@ pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, dire
             Record::Tls(tls) => any_of(value, |name| is_in_state(name, tls)),
             _ => false,
         },
-        TextField::DceIface => match &transaction.record {
-            Record::Smb(smb) => interface(value, smb),
-            _ => false,
-        },
-        TextField::DceOpnum => match &transaction.record {
-            Record::Smb(smb) => smb
-                .dcerpc
-                .as_ref()
-                .is_some_and(|(_, number)| is_in_list(value, *number)),
-            _ => false,
-        },
+        TextField::DceIface => call(transaction).is_some_and(|call| interface(value, call)),
+        TextField::DceOpnum => call(transaction).is_some_and(|call| is_in_list(value, call.operation)),
         TextField::SipStatCode => match &transaction.record {
             Record::Sip(sip) => sip.code.is_some_and(|code| {
                 any_of(value, |text| match text.len() {
@@ -46,7 +38,7 @@ pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, dire
             _ => false,
         },
         TextField::Modbus => modbus(transaction, direction).is_some_and(|(unit, function)| {
-            let data = transaction.buffer(millrace_ips_rules::buffers::Buffer::ModbusData, direction);
+            let data = transaction.buffer(Buffer::ModbusData, direction);
             let message = Message {
                 unit,
                 function,
@@ -77,7 +69,7 @@ pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, dire
                 .any(|(group, variation)| (Some(*group), Some(*variation)) == asked)
         }),
         TextField::SipMethodList => {
-            let method = transaction.buffer(millrace_ips_rules::buffers::Buffer::SipMethod, direction);
+            let method = transaction.buffer(Buffer::SipMethod, direction);
             method.is_some_and(|method| any_of(value, |name| method.eq_ignore_ascii_case(name.as_bytes())))
         }
         // Parsers give no value for the others, and what is unknown does not match.
@@ -133,9 +125,7 @@ fn modbus(transaction: &Transaction, direction: Direction) -> Option<(u8, u8)> {
 /// Returns the DNP3 fragment of a direction.
 fn dnp3(transaction: &Transaction, direction: Direction) -> Option<&Dnp3Record> {
     match &transaction.record {
-        Record::Dnp3(record) => transaction
-            .buffer(millrace_ips_rules::buffers::Buffer::Dnp3Data, direction)
-            .map(|_| &**record),
+        Record::Dnp3(record) => transaction.buffer(Buffer::Dnp3Data, direction).map(|_| &**record),
         _ => None,
     }
 }
@@ -239,12 +229,33 @@ fn dnp3_indication(name: &str) -> Option<u16> {
     number_of(name, NAMES)
 }
 
-/// Returns true if the interface of a bind is the one asked for: a UUID, perhaps with its version after a comma.
-fn interface(value: &str, smb: &SmbRecord) -> bool {
-    let uuid = value.split(',').next().unwrap_or(value).trim();
-    smb.dcerpc
-        .as_ref()
-        .is_some_and(|(known, _)| known.eq_ignore_ascii_case(uuid.as_bytes()))
+/// Returns the call of DCE/RPC that a transaction is.
+fn call(transaction: &Transaction) -> Option<&DcerpcCall> {
+    match &transaction.record {
+        Record::Smb(smb) => smb.dcerpc.as_ref(),
+        _ => None,
+    }
+}
+
+/// Returns true if a call is one of the interface asked for: a UUID, perhaps with a comparison of its version behind a comma.
+fn interface(value: &str, call: &DcerpcCall) -> bool {
+    let mut parts = value.split(',').map(str::trim);
+    let uuid = parts.next().unwrap_or_default().as_bytes();
+    let is_version = |version: u16| {
+        parts.clone().all(|part| {
+            let number = |text: &str| text.trim().parse::<u16>().ok();
+            match part.split_at_checked(1) {
+                Some(("<", bound)) => number(bound).is_some_and(|bound| version < bound),
+                Some((">", bound)) => number(bound).is_some_and(|bound| version > bound),
+                Some(("=", bound)) => number(bound) == Some(version),
+                Some(("!", bound)) => number(bound) != Some(version),
+                // All fragments of a call are one transaction.
+                _ => part == "any_frag",
+            }
+        })
+    };
+    let mut interfaces = call.interfaces.iter();
+    interfaces.any(|(known, version)| known.eq_ignore_ascii_case(uuid) && is_version(*version))
 }
 
 /// Returns true if a number is in a list of numbers and ranges.
@@ -297,4 +308,25 @@ mod tests {
         assert!(any_of("!1.2", |name| name == "1.3"));
         assert!(!any_of("!\"1.2\"", |name| name == "1.2"));
     }
+    #[test]
+    fn an_interface_is_compared_with_its_version() {
+        let uuid = "12345678-1234-abcd-ef00-0123456789ac";
+        let call = DcerpcCall {
+            interfaces: vec![(uuid.as_bytes().to_vec(), 3)],
+            operation: 0,
+        };
+        let upper = uuid.to_ascii_uppercase();
+        for (value, expected) in [
+            (uuid.to_owned(), true),
+            (format!("{upper},any_frag"), true),
+            (format!("{uuid},>2,any_frag"), true),
+            (format!("{uuid},<3"), false),
+            (format!("{uuid},=3"), true),
+            (format!("{uuid},!3"), false),
+            (uuid.replace('8', "9"), false),
+        ] {
+            assert_eq!(interface(&value, &call), expected, "{value}");
+        }
+    }
+
 }

@@ -139,10 +139,11 @@ prop_compose! {
 prop_compose! {
     fn smb()(
         texts in collection::vec(text(), 2), maybe in collection::vec(maybe(), 2), status in any::<Option<u32>>(), session_id in any::<u64>(),
-        tree_id in any::<u32>(), dcerpc in option::of((text(), any::<u16>())),
+        tree_id in any::<u32>(), dcerpc in option::of((collection::vec((text(), any::<u16>()), 0..3), any::<u16>())),
     ) -> Record {
         let [dialect, command] = texts.try_into().unwrap();
         let [filename, share] = maybe.try_into().unwrap();
+        let dcerpc = dcerpc.map(|(interfaces, operation)| DcerpcCall { interfaces, operation });
         Record::Smb(Box::new(SmbRecord { dialect, command, status, session_id, tree_id, filename, share, dcerpc }))
     }
 }
@@ -208,8 +209,8 @@ const ACTIONS: [Action; 8] = [
 prop_compose! {
     fn alert()(
         subject in subject(), numbers in any::<(u32, u32, u32, u32)>(), action in select(&ACTIONS[..]), app in option::of(app()),
-        transaction in any::<Option<u64>>(), flow in flow(), direction in select(&Direction::BOTH[..]), record in record(),
         packet_action in select(&ACTIONS[..]),
+        transaction in any::<Option<u64>>(), flow in flow(), direction in select(&Direction::BOTH[..]), record in record(),
         files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(),
     ) -> Event {
         let (sid, gid, rev, rule) = numbers;

@@ -1,11 +1,14 @@
 //! DCE/RPC (C706, chapter 12): calls over TCP, and inside SMB pipes. A call and its answer are a transaction; the stub
 //! data of its fragments are joined.
 
+use std::collections::VecDeque;
+
 use millrace_ips_rules::buffers::Buffer;
 
 use crate::app::AppProtocol;
 use crate::app::heap::heap;
 use crate::app::parser::{Outcome, Parser};
+use crate::app::record::{DcerpcCall, Record, SmbRecord};
 use crate::app::transaction::{Progress, Transactions};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -14,19 +17,30 @@ use crate::tcp::StreamChunk;
 const HEADER: usize = 16;
 /// Largest size in bytes of the joined stub data that are kept.
 const STUB_SIZE: usize = 1 << 20;
+/// Largest number of calls whose answers are expected, and of calls in fragments in a direction.
+const CALLS: usize = 256;
+/// Largest number of contexts of a connection that are kept.
+const CONTEXTS_MAX: usize = 1024;
 
 const REQUEST: u8 = 0;
 const RESPONSE: u8 = 2;
+const BIND: u8 = 11;
+const ALTER_CONTEXT: u8 = 14;
 /// Types of the PDUs that begin, accept, refuse or change a context (C706, section 12.6.3).
 const CONTEXTS: core::ops::RangeInclusive<u8> = 11..=15;
+const FIRST_FRAGMENT: u8 = 1;
 const LAST_FRAGMENT: u8 = 2;
 const HAS_OBJECT: u8 = 0x80;
 
-/// A PDU: its type, flags, and stub data.
+/// A PDU: what its headers say, and its stub data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pdu<'a> {
     kind: u8,
-    is_last: bool,
+    flags: u8,
+    is_little: bool,
+    call: u32,
+    /// The bytes behind the header that all PDUs have.
+    body: &'a [u8],
     stub: &'a [u8],
     size: usize,
 }
@@ -38,6 +52,20 @@ enum Found<'a> {
     Invalid,
 }
 
+/// Returns the number of two bytes.
+fn short(bytes: [u8; 2], is_little: bool) -> u16 {
+    match is_little {
+        true => u16::from_le_bytes(bytes),
+        false => u16::from_be_bytes(bytes),
+    }
+}
+
+/// Returns the number of two bytes at an offset.
+fn short_at(data: &[u8], at: usize, is_little: bool) -> Option<u16> {
+    let bytes = data.get(at..)?.first_chunk()?;
+    Some(short(*bytes, is_little))
+}
+
 /// Returns the PDU that data begin with.
 fn pdu(data: &[u8]) -> Found<'_> {
     let version = data.first().copied();
@@ -47,15 +75,8 @@ fn pdu(data: &[u8]) -> Found<'_> {
     let Some(header) = data.first_chunk::<HEADER>() else {
         return Found::Incomplete;
     };
-    let number = |at: usize| {
-        let bytes = [header[at], header[at + 1]];
-        let is_little = header[4] & 0x10 != 0;
-        usize::from(if is_little {
-            u16::from_le_bytes(bytes)
-        } else {
-            u16::from_be_bytes(bytes)
-        })
-    };
+    let is_little = header[4] & 0x10 != 0;
+    let number = |at: usize| usize::from(short([header[at], header[at + 1]], is_little));
     let (size, auth) = (number(8), number(10));
     if size < HEADER {
         return Found::Invalid;
@@ -73,13 +94,68 @@ fn pdu(data: &[u8]) -> Found<'_> {
         };
     // The verifier of authentication has a header of eight bytes.
     let end = size.saturating_sub(if auth > 0 { auth + 8 } else { 0 });
-    let stub = whole.get(start..end).unwrap_or_default();
+    let call = [header[12], header[13], header[14], header[15]];
     Found::Pdu(Pdu {
         kind,
-        is_last: flags & LAST_FRAGMENT != 0,
-        stub,
+        flags,
+        is_little,
+        call: match is_little {
+            true => u32::from_le_bytes(call),
+            false => u32::from_be_bytes(call),
+        },
+        body: &whole[HEADER..],
+        stub: whole.get(start..end).unwrap_or_default(),
         size,
     })
+}
+
+/// A context that a client proposes: its number, its interface, and the major version of that.
+type Context = (u16, Vec<u8>, u16);
+
+/// Calls `found` with the contexts of a bind (C706, section 12.6.4.3).
+fn contexts(pdu: &Pdu<'_>, mut found: impl FnMut(Context)) -> Option<()> {
+    let mut data = pdu.body.get(8..)?;
+    let count = *data.first()?;
+    data = data.get(4..)?;
+    for _ in 0..count {
+        let id = short_at(data, 0, pdu.is_little)?;
+        let syntaxes = usize::from(*data.get(2)?);
+        let uuid = data.get(4..)?.first_chunk::<16>()?;
+        found((
+            id,
+            uuid_text(uuid, pdu.is_little),
+            short_at(data, 20, pdu.is_little)?,
+        ));
+        data = data.get(24 + 20 * syntaxes..)?;
+    }
+    Some(())
+}
+
+/// Returns a UUID in the form of RFC 9562, section 4; its first three fields have the order of bytes of the PDU.
+fn uuid_text(uuid: &[u8; 16], is_little: bool) -> Vec<u8> {
+    let mut bytes = *uuid;
+    if is_little {
+        bytes[..4].reverse();
+        bytes[4..6].reverse();
+        bytes[6..8].reverse();
+    }
+    let mut text = Vec::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push(b'-');
+        }
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        text.push(DIGITS[usize::from(byte >> 4)]);
+        text.push(DIGITS[usize::from(byte & 15)]);
+    }
+    text
+}
+
+/// The protocol that carries calls, and the name of its command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Carrier {
+    pub(super) app: AppProtocol,
+    pub(super) command: &'static [u8],
 }
 
 /// The calls of one connection or pipe.
@@ -87,23 +163,59 @@ fn pdu(data: &[u8]) -> Found<'_> {
 pub(super) struct Calls {
     /// The bytes of an incomplete PDU, by direction.
     pending: [Vec<u8>; 2],
-    /// The transaction of the newest call.
-    call: Option<u64>,
-    /// The transaction and the stub buffer to which fragments are appended, by direction. A client may begin a call before the
-    /// last fragment of the previous answer.
-    open: [Option<(u64, usize)>; 2],
+    /// The newest calls, oldest first: the identifier and the transaction.
+    calls: VecDeque<(u32, u64)>,
+    /// The calls whose last fragment is missing, by direction: the identifier, the transaction, and the stub buffer to which
+    /// fragments are appended. A client may begin a call before the last fragment of another.
+    open: [VecDeque<(u32, u64, usize)>; 2],
+    /// The contexts that the client proposed. Which of several with one number the server took does not matter.
+    contexts: Vec<Context>,
     has_failed: [bool; 2],
     /// True if a PDU of a context ended since the parser was asked.
     has_context: bool,
 }
 
-heap!(Calls { pending });
+heap!(Calls {
+    pending,
+    calls,
+    open,
+    contexts
+});
 
 impl Calls {
-    /// Forgets the incomplete or invalid PDU of a direction: the next bytes begin a PDU.
-    pub(super) fn restart(&mut self, direction: Direction) {
-        self.pending[direction.index()].clear();
-        self.has_failed[direction.index()] = false;
+    /// Returns true if the beginning of a PDU waits for its rest.
+    pub(super) fn waits(&self, direction: Direction) -> bool {
+        !self.pending[direction.index()].is_empty()
+    }
+
+    /// Takes the next bytes of a pipe. Behind an invalid PDU the next bytes begin a PDU.
+    pub(super) fn pipe(
+        &mut self,
+        bytes: &[u8],
+        direction: Direction,
+        carrier: Carrier,
+        out: &mut Transactions,
+    ) {
+        if !self.data(bytes, direction, carrier, out) {
+            self.has_failed[direction.index()] = false;
+        }
+    }
+
+    /// Takes whole PDUs that stand for themselves, although the beginning of another waits for its rest.
+    pub(super) fn alone(
+        &mut self,
+        bytes: &[u8],
+        direction: Direction,
+        carrier: Carrier,
+        out: &mut Transactions,
+    ) {
+        let mut alone = Calls {
+            calls: core::mem::take(&mut self.calls),
+            contexts: core::mem::take(&mut self.contexts),
+            ..Calls::default()
+        };
+        alone.data(bytes, direction, carrier, out);
+        (self.calls, self.contexts) = (alone.calls, alone.contexts);
     }
 
     /// Takes the next bytes of a direction; returns false if they are not PDUs.
@@ -111,7 +223,7 @@ impl Calls {
         &mut self,
         bytes: &[u8],
         direction: Direction,
-        app: AppProtocol,
+        carrier: Carrier,
         out: &mut Transactions,
     ) -> bool {
         let side = direction.index();
@@ -124,7 +236,7 @@ impl Calls {
         loop {
             match pdu(&pending[at..]) {
                 Found::Pdu(pdu) => {
-                    self.add(pdu, direction, app, out);
+                    self.add(pdu, direction, carrier, out);
                     at += pdu.size;
                 }
                 Found::Incomplete => break,
@@ -140,49 +252,94 @@ impl Calls {
         true
     }
 
-    fn add(&mut self, pdu: Pdu<'_>, direction: Direction, app: AppProtocol, out: &mut Transactions) {
+    fn add(&mut self, pdu: Pdu<'_>, direction: Direction, carrier: Carrier, out: &mut Transactions) {
+        if matches!(pdu.kind, BIND | ALTER_CONTEXT) {
+            contexts(&pdu, |context| {
+                if self.contexts.len() < CONTEXTS_MAX && !self.contexts.contains(&context) {
+                    self.contexts.push(context);
+                }
+            });
+        }
         if pdu.kind != REQUEST && pdu.kind != RESPONSE {
             self.has_context |= CONTEXTS.contains(&pdu.kind);
             return;
         }
-        let side = direction.index();
-        let (id, buffer) = match self.open[side] {
-            Some(open) => open,
-            None => self.begin(pdu.kind, direction, app, out),
+        let open = &mut self.open[direction.index()];
+        let known = open.iter().position(|(call, ..)| *call == pdu.call);
+        let mut known = known.and_then(|at| open.remove(at));
+        if pdu.flags & FIRST_FRAGMENT != 0
+            && let Some(ended) = known.take()
+        {
+            close(ended, direction, out);
+        }
+        let (id, buffer) = match known {
+            Some((_, id, buffer)) => (id, buffer),
+            None => self.begin(&pdu, direction, carrier, out),
         };
-        self.open[side] = Some((id, buffer)).filter(|_| !pdu.is_last);
-        let Some(transaction) = out.by_id(id) else {
-            self.open[side] = None;
-            return;
-        };
+        let Some(transaction) = out.by_id(id) else { return };
         transaction.advance(direction, Progress::Body);
         transaction.append(buffer, pdu.stub, STUB_SIZE);
-        if pdu.is_last {
-            transaction.close(buffer);
-            transaction.advance(direction, Progress::Complete);
+        if pdu.flags & LAST_FRAGMENT != 0 {
+            close((pdu.call, id, buffer), direction, out);
+            return;
+        }
+        let open = &mut self.open[direction.index()];
+        open.push_back((pdu.call, id, buffer));
+        if open.len() > CALLS
+            && let Some(oldest) = open.pop_front()
+        {
+            close(oldest, direction, out);
         }
     }
 
-    /// Opens the stub buffer of a call, or of the answer to the newest call. Returns its transaction and its index.
+    /// Opens the stub buffer of a call or of its answer. Returns its transaction and its index.
     fn begin(
         &mut self,
-        kind: u8,
+        pdu: &Pdu<'_>,
         direction: Direction,
-        app: AppProtocol,
+        carrier: Carrier,
         out: &mut Transactions,
     ) -> (u64, usize) {
-        let known = self
-            .call
-            .filter(|id| kind == RESPONSE && out.by_id(*id).is_some());
-        let id = known.unwrap_or_else(|| out.start(app).id);
-        self.call = Some(id);
+        let is_it = |(call, id): &&(u32, u64)| *call == pdu.call && out.by_id(*id).is_some();
+        let known = match pdu.kind {
+            RESPONSE => self.calls.iter().rev().find(is_it).map(|(_, id)| *id),
+            _ => None,
+        };
+        let id = known.unwrap_or_else(|| out.start(carrier.app).id);
         let Some(transaction) = out.by_id(id) else {
             return (id, usize::MAX);
         };
-        if kind == RESPONSE && known.is_none() {
+        if pdu.kind == REQUEST {
+            if self.calls.len() >= CALLS {
+                self.calls.pop_front();
+            }
+            self.calls.push_back((pdu.call, id));
+            let number = |at| short_at(pdu.body, at, pdu.is_little).unwrap_or_default();
+            let (context, operation) = (number(4), number(6));
+            let interfaces = self.contexts.iter().filter(|(id, ..)| *id == context);
+            let call = DcerpcCall {
+                interfaces: interfaces
+                    .map(|(_, uuid, version)| (uuid.clone(), *version))
+                    .collect(),
+                operation,
+            };
+            transaction.record = Record::Smb(Box::new(SmbRecord {
+                command: carrier.command.to_vec(),
+                dcerpc: Some(call),
+                ..SmbRecord::default()
+            }));
+        } else if known.is_none() {
             transaction.advance(direction.reverse(), Progress::Complete);
         }
         (id, transaction.open(Buffer::DceStubData, None, direction, 0))
+    }
+}
+
+/// Ends a call, or its answer, in a direction.
+fn close((_, id, buffer): (u32, u64, usize), direction: Direction, out: &mut Transactions) {
+    if let Some(transaction) = out.by_id(id) {
+        transaction.close(buffer);
+        transaction.advance(direction, Progress::Complete);
     }
 }
 
@@ -197,8 +354,11 @@ heap!(Dcerpc { calls });
 impl Parser for Dcerpc {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
         self.calls.has_failed[chunk.direction.index()] |= chunk.gap_before > 0;
-        self.calls
-            .data(chunk.bytes, chunk.direction, AppProtocol::Dcerpc, out);
+        let carrier = Carrier {
+            app: AppProtocol::Dcerpc,
+            command: b"",
+        };
+        self.calls.data(chunk.bytes, chunk.direction, carrier, out);
         if self.calls.has_failed == [true; 2] {
             Outcome::Failed
         } else {
@@ -216,6 +376,11 @@ impl Parser for Dcerpc {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    const TCP: Carrier = Carrier {
+        app: AppProtocol::Dcerpc,
+        command: b"",
+    };
 
     /// Returns a PDU of a request or response.
     pub(in crate::app::smb) fn message(kind: u8, flags: u8, stub: &[u8]) -> Vec<u8> {
@@ -275,7 +440,7 @@ pub(super) mod tests {
             (Direction::ToServer, message(REQUEST, 3, b"second")),
             (Direction::ToClient, message(RESPONSE, 2, b"swer")),
         ] {
-            assert!(calls.data(&bytes, direction, AppProtocol::Dcerpc, &mut out));
+            assert!(calls.data(&bytes, direction, TCP, &mut out));
         }
         let stub = |index: usize, direction| out.list[index].buffer(Buffer::DceStubData, direction);
         assert_eq!(stub(0, Direction::ToClient), Some(&b"answer"[..]));
@@ -283,15 +448,79 @@ pub(super) mod tests {
         assert_eq!(stub(1, Direction::ToClient), None);
     }
 
+    /// Returns a PDU of a request or response of a call.
+    fn of_call(call: u8, kind: u8, flags: u8, stub: &[u8]) -> Vec<u8> {
+        let mut out = message(kind, flags, stub);
+        out[12] = call;
+        out
+    }
+
+    #[test]
+    fn fragments_of_calls_with_other_numbers_do_not_mix_and_a_first_fragment_begins_a_call() {
+        let mut calls = Calls::default();
+        let mut out = Transactions::default();
+        for (direction, bytes) in [
+            (Direction::ToServer, of_call(1, REQUEST, 1, b"one ")),
+            (Direction::ToServer, of_call(2, REQUEST, 1, b"two ")),
+            (Direction::ToServer, of_call(1, REQUEST, 2, b"ends")),
+            (Direction::ToServer, of_call(2, REQUEST, 1, b"again ")),
+            (Direction::ToServer, of_call(2, REQUEST, 2, b"ends")),
+            (Direction::ToClient, of_call(2, RESPONSE, 3, b"second")),
+            (Direction::ToClient, of_call(1, RESPONSE, 3, b"first")),
+        ] {
+            assert!(calls.data(&bytes, direction, TCP, &mut out));
+        }
+        let stub = |index: usize, direction| {
+            let stub = out.list[index].buffer(Buffer::DceStubData, direction);
+            String::from_utf8_lossy(stub.unwrap_or_default()).into_owned()
+        };
+        let stubs: Vec<_> = Direction::BOTH
+            .iter()
+            .flat_map(|side| (0..3).map(|at| stub(at, *side)))
+            .collect();
+        assert_eq!(stubs, ["one ends", "two ", "again ends", "first", "", "second"]);
+    }
+
+    /// Returns a bind with contexts: number, and first byte of the interface.
+    pub(in crate::app) fn bind(contexts: &[(u8, u8)]) -> Vec<u8> {
+        let mut body = vec![0; 8];
+        body.extend([contexts.len() as u8, 0, 0, 0]);
+        for (id, interface) in contexts {
+            body.extend([*id, 0, 1, 0, 0x78, 0x56, 0x34, *interface, 0x34, 0x12, 0xcd, 0xab]);
+            body.extend([0xef, 0, 1, 0x23, 0x45, 0x67, 0x89, 0xac, 3, 0, 0, 0]);
+            body.extend([0; 20]);
+        }
+        let size = (HEADER + body.len()) as u8;
+        [
+            &[5, 0, BIND, 3, 0x10, 0, 0, 0, size, 0, 0, 0, 1, 0, 0, 0][..],
+            &body,
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn a_call_has_the_interface_of_its_context() {
+        let mut call = message(REQUEST, 3, b"");
+        (call[20], call[22]) = (1, 15);
+        let mut calls = Calls::default();
+        let mut out = Transactions::default();
+        for bytes in [bind(&[(0, 0x11), (1, 0x12)]), call] {
+            assert!(calls.data(&bytes, Direction::ToServer, TCP, &mut out));
+        }
+        let Record::Smb(record) = &out.list[0].record else {
+            panic!("a record of a call")
+        };
+        let expected = DcerpcCall {
+            interfaces: vec![(b"12345678-1234-abcd-ef00-0123456789ac".to_vec(), 3)],
+            operation: 15,
+        };
+        assert_eq!(record.dcerpc, Some(expected));
+    }
+
     #[test]
     fn other_bytes_are_no_call() {
         let mut out = Transactions::default();
-        assert!(!Calls::default().data(
-            b"GET / HTTP/1.1",
-            Direction::ToServer,
-            AppProtocol::Dcerpc,
-            &mut out
-        ));
+        assert!(!Calls::default().data(b"GET / HTTP/1.1", Direction::ToServer, TCP, &mut out));
         assert!(out.list.is_empty());
     }
 }

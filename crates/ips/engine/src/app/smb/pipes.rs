@@ -1,0 +1,151 @@
+//! The pipes of a connection: files to which calls of DCE/RPC are written. A pipe carries a stream of PDUs, which may be split
+//! over any number of writes; a file that is no pipe may begin like one.
+
+use std::collections::VecDeque;
+
+use super::Transfer;
+use super::dcerpc::{Calls, Carrier};
+use crate::app::AppProtocol;
+use crate::app::heap::{flat, heap};
+use crate::app::transaction::Transactions;
+use crate::flow::Direction;
+
+/// Largest number of files of a connection that are kept.
+const PIPES: usize = 256;
+/// Largest number of commands whose answers are expected.
+const COMMANDS: usize = 512;
+
+/// A file, by the number that the server gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct File(pub(super) u128);
+
+impl File {
+    /// The number that stands for the file of the command before.
+    pub(super) const RELATED: File = File(u128::MAX);
+    /// Stands for the file of an answer to a command that was not seen.
+    pub(super) const UNKNOWN: File = File(u128::MAX - 1);
+
+    /// Returns what stands for the file that a command of the same message creates.
+    pub(super) fn created_by(message: u64) -> File {
+        File(u128::MAX << 64 | u128::from(message))
+    }
+}
+
+/// A command whose answer names no file.
+#[derive(Debug, Clone, Copy)]
+struct Command {
+    message: u64,
+    file: File,
+    closes: bool,
+}
+
+#[derive(Debug)]
+struct Pipe {
+    file: File,
+    calls: Calls,
+}
+
+flat!(Command);
+heap!(Pipe { calls });
+
+/// The pipes of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Pipes {
+    /// The pipes in the order in which they were used first.
+    list: VecDeque<Pipe>,
+    /// Commands without answer, oldest first.
+    commands: VecDeque<Command>,
+}
+
+heap!(Pipes { list, commands });
+
+impl Pipes {
+    fn find(&self, file: File) -> Option<usize> {
+        self.list.iter().position(|pipe| pipe.file == file)
+    }
+
+    fn expect(&mut self, command: Command) {
+        if self.commands.len() >= COMMANDS {
+            self.commands.pop_front();
+        }
+        self.commands.push_back(command);
+    }
+
+    /// Notes a command whose answer has bytes of a file.
+    pub(super) fn reads(&mut self, message: u64, file: File) {
+        // A client writes to a pipe before it reads.
+        if self.find(file).is_some() {
+            self.expect(Command {
+                message,
+                file,
+                closes: false,
+            });
+        }
+    }
+
+    /// Returns the file of the bytes in an answer.
+    pub(super) fn read(&mut self, message: u64) -> File {
+        let command = self.take(message);
+        command.map_or(File::UNKNOWN, |command| command.file)
+    }
+
+    /// Notes a command that closes a file.
+    pub(super) fn closes(&mut self, message: u64, file: File) {
+        if self.find(file).is_some() {
+            self.expect(Command {
+                message,
+                file,
+                closes: true,
+            });
+        }
+    }
+
+    /// Forgets the file that a command closed, if the server did so.
+    pub(super) fn answered(&mut self, message: u64, is_done: bool) {
+        let command = self.take(message).filter(|command| command.closes && is_done);
+        if let Some(at) = command.and_then(|command| self.find(command.file)) {
+            self.list.remove(at);
+        }
+    }
+
+    fn take(&mut self, message: u64) -> Option<Command> {
+        let at = self
+            .commands
+            .iter()
+            .position(|command| command.message == message)?;
+        self.commands.remove(at)
+    }
+
+    /// Takes the bytes that are written to a file or read from it. Bytes behind an incomplete PDU continue it. If they begin like
+    /// a PDU, the file may be none of calls so far, and they are taken for PDUs of their own, too.
+    pub(super) fn transfer(&mut self, transfer: &Transfer<'_>, direction: Direction, out: &mut Transactions) {
+        let Transfer { file, data, command } = *transfer;
+        let begins = matches!(data, [5] | [5, 0 | 1, ..]);
+        let at = match self.find(file) {
+            Some(at) => at,
+            None if begins => {
+                if self.list.len() >= PIPES {
+                    self.list.pop_front();
+                }
+                self.list.push_back(Pipe {
+                    file,
+                    calls: Calls::default(),
+                });
+                self.list.len() - 1
+            }
+            None => return,
+        };
+        let carrier = Carrier {
+            app: AppProtocol::Smb,
+            command,
+        };
+        let calls = &mut self.list[at].calls;
+        let waits = calls.waits(direction);
+        if waits && begins {
+            calls.alone(data, direction, carrier, out);
+        }
+        if waits || begins {
+            calls.pipe(data, direction, carrier, out);
+        }
+    }
+}
