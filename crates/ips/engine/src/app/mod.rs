@@ -10,6 +10,7 @@
 
 mod dnp3;
 pub mod dns;
+mod events;
 mod expectation;
 pub mod file;
 mod ftp;
@@ -35,6 +36,7 @@ pub mod transaction;
 
 use heap::Heap;
 
+pub use events::{EVENTS, event, protocol_of};
 pub use expectation::Expectation;
 pub(crate) use expectation::Expectations;
 pub use parser::{Outcome, Parser};

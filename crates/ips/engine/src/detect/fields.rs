@@ -283,6 +283,11 @@ pub(super) fn has_number(
             .filter(|file| file.direction == direction)
             .any(|file| compare(comparison, file.size)),
         (NumberField::DnsOpcode, Record::Dns(dns)) => compare(comparison, opcode(dns)),
+        // All certificates of a chain are in one message.
+        (NumberField::CertChainLen, Record::Tls(_)) => {
+            let len = transaction.buffers(Buffer::TlsCerts, direction).count() as u64;
+            len > 0 && compare(comparison, len)
+        }
         _ => false,
     }
 }
@@ -304,11 +309,6 @@ mod tests {
     }
 
     #[test]
-    fn a_negated_word_holds_for_every_other_value() {
-        assert!(any_of("!1.2", |name| name == "1.3"));
-        assert!(!any_of("!\"1.2\"", |name| name == "1.2"));
-    }
-    #[test]
     fn an_interface_is_compared_with_its_version() {
         let uuid = "12345678-1234-abcd-ef00-0123456789ac";
         let call = DcerpcCall {
@@ -329,4 +329,9 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_negated_word_holds_for_every_other_value() {
+        assert!(any_of("!1.2", |name| name == "1.3"));
+        assert!(!any_of("!\"1.2\"", |name| name == "1.2"));
+    }
 }

@@ -27,6 +27,7 @@ mod transform;
 
 use millrace_types::Time;
 
+use crate::app::AppEvent;
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
 use crate::tcp::StreamWindow;
@@ -54,6 +55,8 @@ pub struct FlowState {
     raised: [Vec<u32>; 2],
     /// Hits of the prefilter, by direction: the rule, and the offset in the stream at which the window of the hit ends.
     pending: [Vec<(u32, u64)>; 2],
+    /// Number of the anomalies of the flow on which rules were evaluated, by direction.
+    events: [usize; 2],
     /// The generation of the rule set to which the indexes of rules belong.
     generation: u64,
 }
@@ -66,7 +69,13 @@ impl FlowState {
             self.raised[direction.index()].clear();
             self.pending[direction.index()].clear();
         }
+        self.events = [0; 2];
         self.generation = 0;
+    }
+
+    /// Returns true if rules were not evaluated on all anomalies of the flow in a direction.
+    pub(crate) fn has_new_events(&self, direction: Direction, events: &[AppEvent]) -> bool {
+        self.events[direction.index()] < events.len()
     }
 
     /// Returns the bytes that the state has allocated.

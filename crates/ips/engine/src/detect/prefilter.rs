@@ -14,11 +14,11 @@ use std::collections::HashMap;
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::Comparison;
-use millrace_ips_rules::options::words::Transform;
+use millrace_ips_rules::options::words::{TextField, Transform};
 use millrace_ips_scan::{Backend, Pattern, Scanner, build};
 
 use super::compile::{Hook, buffer_directions};
-use super::program::{Operand, Operation, Rule, RuleType};
+use super::program::{AppTest, Operand, Operation, Rule, RuleType};
 use crate::app::AppProtocol;
 use crate::flow::Direction;
 
@@ -181,8 +181,17 @@ pub(super) struct Prefilter {
     pub(super) hooks: Vec<Group>,
     /// Rules over transactions, by protocol.
     pub(super) transactions: HashMap<AppProtocol, TransactionGroup>,
+    /// Rules over anomalies, which are evaluated when a flow has another one that belongs to no transaction.
+    pub(super) events: Vec<u32>,
     /// Rules that are evaluated once for each direction of a flow.
     pub(super) ip_only: Vec<u32>,
+}
+
+/// Returns true if a rule asks for an anomaly, and for nothing else of a transaction.
+fn is_over_events(rule: &Rule) -> bool {
+    let is_event = |test: &AppTest| matches!(test, AppTest::Field(TextField::AppLayerEvent, _));
+    let is_other = |test: &AppTest| !is_event(test) && !matches!(test, AppTest::Protocol { .. });
+    rule.buffers.is_empty() && rule.app.iter().any(is_event) && !rule.app.iter().any(is_other)
 }
 
 /// Returns true if the hook has names that are compared as a whole or at their end.
@@ -234,12 +243,15 @@ impl Prefilter {
         let (mut stream, mut in_stream) = (Draft::default(), Draft::default());
         let mut drafts: Vec<Draft> = hooks.iter().map(|_| Draft::default()).collect();
         let mut transactions: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
-        let mut ip_only = Vec::new();
+        let (mut events, mut ip_only) = (Vec::new(), Vec::new());
         for (index, rule) in rules.iter().enumerate() {
             let at = index as u32;
             match rule.kind {
                 RuleType::IpOnly => ip_only.push(at),
                 RuleType::Transaction => {
+                    if is_over_events(rule) {
+                        events.push(at);
+                    }
                     let test = rule.fast_pattern.as_ref().and_then(|pattern| pattern.test);
                     let hook = test.and_then(|test| rule.buffers.get(usize::from(test)));
                     let hook = hook.filter(|_| backend.is_some());
@@ -295,6 +307,7 @@ impl Prefilter {
             stream: stream.build(backend),
             hooks: drafts.into_iter().map(|draft| draft.build(backend)).collect(),
             transactions,
+            events,
             ip_only,
         }
     }

@@ -273,7 +273,10 @@ impl Engine {
                     .tcp
                     .as_ref()
                     .is_some_and(|session| session.has_uninspected(direction));
-                if !has_data && flow.app.transactions.list.is_empty() {
+                let transactions = &flow.app.transactions;
+                let has_events =
+                    rules.has_event_rules() && flow.detect.has_new_events(direction, &transactions.events);
+                if !has_data && transactions.list.is_empty() && !has_events {
                     continue;
                 }
                 let events = out.list.len();

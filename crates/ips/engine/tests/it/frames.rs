@@ -22,7 +22,8 @@ pub(crate) fn rules(text: &str, settings: &CompileSettings) -> Ruleset {
     ruleset
 }
 
-fn ipv4(protocol: u8, is_reply: bool, body: &[u8]) -> Vec<u8> {
+/// Returns a packet from the client to the server, or back.
+pub(crate) fn ipv4(protocol: u8, is_reply: bool, body: &[u8]) -> Vec<u8> {
     let size = (20 + body.len()) as u16;
     let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
     let (source, destination) = if is_reply {

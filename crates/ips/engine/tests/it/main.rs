@@ -16,6 +16,7 @@ mod evasions_ip;
 mod evasions_tcp;
 mod exhaustion;
 mod exhaustion_memory;
+mod fields;
 mod file_transfers;
 mod frames;
 mod icmp;

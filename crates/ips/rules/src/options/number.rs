@@ -12,6 +12,9 @@ macro_rules! fields {
         pub enum NumberField { $(#[doc = $word] $variant,)* }
 
         impl NumberField {
+            /// Every field.
+            pub const ALL: &[NumberField] = &[$(NumberField::$variant),*];
+
             /// Returns the keyword.
             pub fn keyword(self) -> &'static str {
                 match self { $(NumberField::$variant => $name,)* }

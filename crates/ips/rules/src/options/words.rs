@@ -28,6 +28,9 @@ macro_rules! fields {
         pub enum TextField { $(#[doc = $words] $variant,)* }
 
         impl TextField {
+            /// Every field.
+            pub const ALL: &[TextField] = &[$(TextField::$variant),*];
+
             /// Returns the keyword.
             pub fn keyword(self) -> &'static str {
                 match self { $(TextField::$variant => $name,)* }

@@ -9,6 +9,7 @@ mod places;
 use millrace_ips_rules::buffers::Buffer;
 
 use super::AppProtocol;
+pub use super::events::AppEvent;
 use super::file::File;
 use super::record::Record;
 use super::text::{Piece, Span};
@@ -64,9 +65,6 @@ struct Stored {
 }
 
 heap!(Stored { bytes });
-
-/// An anomaly, by the name that `app-layer-event` has for it: protocol, full stop, event.
-pub type AppEvent = &'static str;
 
 /// Largest number of distinct anomalies that a transaction keeps.
 pub const EVENTS_PER_TRANSACTION: usize = 32;

@@ -106,6 +106,11 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
+    /// Returns true if rules ask for anomalies.
+    pub(crate) fn has_event_rules(&self) -> bool {
+        !self.prefilter.events.is_empty()
+    }
+
     /// Returns the rule with a number, of any generator.
     pub fn find(&self, sid: u32) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.sid == sid)

@@ -3,6 +3,7 @@
 use millrace_ips_rules::Reason;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::header::Protocol;
+use millrace_ips_rules::options::number::NumberField;
 use millrace_ips_rules::options::words::TextField;
 
 use super::super::program::ProtocolTest;
@@ -148,6 +149,16 @@ pub(super) fn of_field(field: TextField, value: &str) -> Vec<AppProtocol> {
             let name = value.split('.').next().unwrap_or(value);
             AppProtocol::by_name(name).into_iter().collect()
         }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the protocols whose transactions have a number.
+pub(super) fn of_number(field: NumberField) -> Vec<AppProtocol> {
+    match field {
+        NumberField::FileSize => FILES.to_vec(),
+        NumberField::CertChainLen => vec![AppProtocol::Tls],
+        NumberField::DnsOpcode => vec![AppProtocol::Dns],
         _ => Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use super::{Context, Detector, GroupId};
-use crate::app::{Progress, Transaction};
+use crate::app::{AppEvent, Progress, Transaction, protocol_of};
 use crate::detect::compile::Ruleset;
 use crate::detect::fields;
 use crate::detect::program::{AppTest, Rule};
@@ -26,6 +26,48 @@ impl Detector {
                 transaction.progress[direction.index()] == Progress::Complete;
         }
         flow.app.transactions = transactions;
+        if flow
+            .detect
+            .has_new_events(direction, &flow.app.transactions.events)
+        {
+            self.events(rules, context, flow);
+        }
+    }
+
+    /// Evaluates the rules over the anomalies of a flow that belong to no transaction. Each rule matches once.
+    #[cold]
+    fn events(&mut self, rules: &Ruleset, context: Context<'_>, flow: &mut Flow) {
+        let side = context.direction.index();
+        let events = std::mem::take(&mut flow.app.transactions.events);
+        let new = std::mem::replace(&mut flow.detect.events[side], events.len());
+        for &index in &rules.prefilter.events {
+            let Some(rule) = rules.rules.get(index as usize) else {
+                continue;
+            };
+            let is_asked = |event: &&AppEvent| {
+                rule.app.iter().all(|test| match test {
+                    AppTest::Field(_, value) => event.eq_ignore_ascii_case(value),
+                    AppTest::Protocol { .. } | AppTest::Number(..) => true,
+                })
+            };
+            let Some(event) = events[new..].iter().find(is_asked) else {
+                continue;
+            };
+            if flow.detect.raised.iter().any(|raised| raised.contains(&index))
+                || !self.common(rule, context, Some(flow), protocol_of(event))
+            {
+                continue;
+            }
+            self.counters.evaluations += 1;
+            self.scratch.begin();
+            let is_match = self.payload(rule, context, Some(flow));
+            self.note_limit(index);
+            if is_match {
+                flow.detect.raised[side].push(index);
+                self.record(index, rule, context.packet, Some(flow), None);
+            }
+        }
+        flow.app.transactions.events = events;
     }
 
     /// Evaluates the rules whose candidates wait with a transaction, and those that its new bytes add.
@@ -89,6 +131,7 @@ impl Detector {
         direction: Direction,
         state: &mut DirectionState,
     ) {
+        state.mark(&mut self.memory.0);
         if !std::mem::replace(&mut state.has_always, true) {
             let marks = &mut self.memory.0;
             always.iter().for_each(|rule| state.add(*rule, marks));
@@ -132,7 +175,6 @@ impl Detector {
         let all_matched = candidate.matched == (1u64 << rule.buffers.len()).wrapping_sub(1) as u32;
         let is_evaluated =
             std::mem::replace(&mut candidate.evaluated, transaction.version()) == transaction.version();
-        state.mark(&mut self.memory.0);
         if is_evaluated && !all_matched {
             // The transaction is unchanged, so the buffers that did not match still do not.
             return false;

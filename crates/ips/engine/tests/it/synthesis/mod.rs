@@ -15,7 +15,7 @@ mod break_bytes;
 mod breaks;
 mod compose;
 mod conversation;
-mod dns;
+pub(crate) mod dns;
 mod ends;
 mod expression;
 mod failure;
@@ -25,7 +25,7 @@ mod messages;
 mod packet;
 mod parts;
 mod random;
-mod tls;
+pub(crate) mod tls;
 
 use std::collections::BTreeMap;
 use std::path::Path;

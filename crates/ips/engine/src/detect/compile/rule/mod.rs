@@ -177,10 +177,11 @@ impl Builder<'_> {
         }
         let of_field = |test: &AppTest| match test {
             AppTest::Field(field, value) => protocols::of_field(*field, value),
-            AppTest::Protocol { .. } | AppTest::Number(..) => Vec::new(),
+            AppTest::Number(field, _) => protocols::of_number(*field),
+            AppTest::Protocol { .. } => Vec::new(),
         };
-        let of_fields = self.app.iter().map(of_field);
-        of_fields.max_by_key(Vec::len).unwrap_or_default()
+        let of_fields = self.app.iter().map(of_field).filter(|all| !all.is_empty());
+        of_fields.min_by_key(Vec::len).unwrap_or_default()
     }
 
     /// Refuses buffers of both directions, and buffers of one direction with `flow` of the other.

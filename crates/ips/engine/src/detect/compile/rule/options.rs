@@ -13,6 +13,7 @@ use millrace_ips_rules::options::state::FlowState;
 use millrace_ips_rules::options::words::TextField;
 
 use super::{Builder, List};
+use crate::app::event;
 use crate::detect::compile::fast_pattern::Candidate;
 use crate::detect::compile::words::{self, Shared};
 use crate::detect::compile::{bytes, protocols};
@@ -338,6 +339,11 @@ impl Builder<'_> {
                 });
                 self.content(&content)?;
                 self.list = before;
+            }
+            TextField::AppLayerEvent if event(text).is_none() => {
+                return Err(Reason::Unsupported {
+                    why: "no parser of the engine raises this event",
+                });
             }
             field => self.app.push(AppTest::Field(field, text.to_owned())),
         }

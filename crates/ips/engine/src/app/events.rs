@@ -1,0 +1,157 @@
+//! The anomalies that parsers raise, by the names that `app-layer-event` has for them.
+
+use super::AppProtocol;
+
+/// An anomaly, by the name that `app-layer-event` has for it: protocol, full stop, event.
+pub type AppEvent = &'static str;
+
+/// Every anomaly, sorted.
+pub const EVENTS: &[AppEvent] = &[
+    "dnp3.bad_link_crc",
+    "dnp3.fragment_too_long",
+    "dnp3.len_too_small",
+    "dnp3.malformed",
+    "dnp3.unexpected_segment",
+    "dns.infinite_loop",
+    "dns.invalid_opcode",
+    "dns.malformed_data",
+    "dns.name_too_long",
+    "dns.not_request",
+    "dns.not_response",
+    "dns.too_many_labels",
+    "dns.z_flag_set",
+    "http.100_continue_already_seen",
+    "http.abnormal_ce_header",
+    "http.compression_bomb",
+    "http.duplicate_content_length_field_in_request",
+    "http.duplicate_content_length_field_in_response",
+    "http.gzip_decompression_failed",
+    "http.header_host_invalid",
+    "http.host_header_ambiguous",
+    "http.invalid_content_length_field_in_request",
+    "http.invalid_content_length_field_in_response",
+    "http.invalid_request_chunk_len",
+    "http.invalid_request_field_folding",
+    "http.invalid_response_chunk_len",
+    "http.invalid_response_field_folding",
+    "http.invalid_transfer_encoding_value_in_request",
+    "http.method_delim_non_compliant",
+    "http.missing_host_header",
+    "http.multipart_generic_error",
+    "http.multipart_invalid_header",
+    "http.request_body_unexpected",
+    "http.request_chunk_extension",
+    "http.request_field_missing_colon",
+    "http.request_field_too_long",
+    "http.request_header_invalid",
+    "http.request_header_repetition",
+    "http.request_line_leading_whitespace",
+    "http.request_line_missing_protocol",
+    "http.request_too_many_headers",
+    "http.response_abnormal_transfer_encoding",
+    "http.response_body_unexpected",
+    "http.response_chunk_extension",
+    "http.response_chunked_old_proto",
+    "http.response_field_missing_colon",
+    "http.response_field_too_long",
+    "http.response_header_invalid",
+    "http.response_header_repetition",
+    "http.response_invalid_protocol",
+    "http.response_invalid_status",
+    "http.response_too_many_headers",
+    "http.too_many_encoding_layers",
+    "http.unable_to_match_response_to_request",
+    "http.uri_delim_non_compliant",
+    "http.uri_host_invalid",
+    "modbus.exception",
+    "modbus.invalid_length",
+    "modbus.invalid_protocol_id",
+    "modbus.unsolicited_response",
+    "pop3.reply_without_command",
+    "pop3.too_many_commands",
+    "sip.invalid_data",
+    "smb.malformed_data",
+    "smb.record_overflow",
+    "smtp.bdat_chunk_len_exceeded",
+    "smtp.data_command_rejected",
+    "smtp.invalid_pipelined_sequence",
+    "smtp.invalid_reply",
+    "smtp.max_command_line_len_exceeded",
+    "smtp.max_reply_line_len_exceeded",
+    "smtp.mime_bound_too_long",
+    "smtp.mime_invalid_base64",
+    "smtp.mime_invalid_qp",
+    "smtp.mime_long_header_value",
+    "smtp.mime_malformed_msg",
+    "smtp.no_server_welcome_message",
+    "smtp.tls_rejected",
+    "smtp.unable_to_match_reply_with_request",
+    "ssh.invalid_banner",
+    "ssh.invalid_record",
+    "ssh.long_banner",
+    "tls.certificate_invalid_length",
+    "tls.error_message_encountered",
+    "tls.invalid_certificate",
+    "tls.invalid_handshake_message",
+    "tls.invalid_record_length",
+    "tls.invalid_record_type",
+    "tls.invalid_record_version",
+    "tls.invalid_sni_type",
+    "tls.invalid_sslv2_header",
+    "tls.multiple_sni_extensions",
+];
+
+/// Returns the anomaly with a name, in either case; `None` if no parser raises it.
+pub fn event(name: &str) -> Option<AppEvent> {
+    let name = name.to_ascii_lowercase();
+    let at = EVENTS.binary_search(&name.as_str()).ok()?;
+    Some(EVENTS[at])
+}
+
+/// Returns the protocol whose parser raises an anomaly.
+pub fn protocol_of(event: AppEvent) -> Option<AppProtocol> {
+    AppProtocol::by_name(event.split('.').next().unwrap_or(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Adds the texts in quotes of the sources in a folder that are a protocol, a full stop and a word.
+    fn collect(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, found);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let is_word = |text: &str| {
+                !text.is_empty()
+                    && text
+                        .bytes()
+                        .all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit())
+            };
+            let is_event = |text: &&str| {
+                text.split_once('.')
+                    .is_some_and(|(protocol, word)| AppProtocol::by_name(protocol).is_some() && is_word(word))
+            };
+            found.extend(text.split('"').filter(is_event).map(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn every_anomaly_that_a_parser_raises_is_listed_once() {
+        let mut found = BTreeSet::new();
+        collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/app"), &mut found);
+        let listed: Vec<String> = EVENTS.iter().map(|event| (*event).to_owned()).collect();
+        assert_eq!(listed, found.into_iter().collect::<Vec<_>>());
+        for event in EVENTS {
+            assert_eq!(super::event(&event.to_ascii_uppercase()), Some(*event));
+            assert!(protocol_of(event).is_some());
+        }
+    }
+}

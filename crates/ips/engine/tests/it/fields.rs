@@ -1,0 +1,212 @@
+//! Every condition on a number or a text has a flow on which it matches: none is accepted that never can.
+
+use millrace_ips_engine::Mode;
+use millrace_ips_engine::app::EVENTS;
+use millrace_ips_engine::detect::{CompileSettings, compile};
+use millrace_ips_rules::options::number::NumberField;
+use millrace_ips_rules::options::words::TextField;
+use millrace_ips_rules::{RuleSet, Syntax, Variables, files};
+
+use crate::frames::{alerts, ipv4, rules, tcp, udp};
+use crate::synthesis::dns::message;
+use crate::synthesis::tls::Handshake;
+
+/// A flow that fields of several rules have.
+#[derive(Debug, Clone, Copy)]
+enum Conversation {
+    Http,
+    Dns,
+    Tls,
+    Dcerpc,
+    Modbus,
+    Dnp3,
+    Sip,
+    Icmp,
+    TcpOptions,
+}
+
+impl Conversation {
+    fn frames(self) -> Vec<Vec<u8>> {
+        match self {
+            Conversation::Http => {
+                let request =
+                    b"POST /index HTTP/1.1\r\nHost: a\r\nno colon\r\nContent-Length: 6\r\n\r\nattack";
+                tcp(80, &[(false, request.to_vec())], 1000)
+            }
+            Conversation::Dns => vec![udp(53, false, &message(b"a.example", false).unwrap())],
+            Conversation::Tls => {
+                let handshake = Handshake {
+                    subject: b"CN=a".to_vec(),
+                    issuer: b"CN=b".to_vec(),
+                    serial: vec![1],
+                    minor: 3,
+                    ..Handshake::default()
+                };
+                let messages = [(false, handshake.client()), (true, handshake.server().unwrap())];
+                tcp(443, &messages, 1000)
+            }
+            Conversation::Dcerpc => {
+                let uuid = [
+                    0x78, 0x56, 0x34, 0x12, 0x34, 0x12, 0xcd, 0xab, 0xef, 0, 1, 0x23, 0x45, 0x67, 0x89, 0xac,
+                ];
+                let mut bind = vec![5, 0, 11, 3, 0x10, 0, 0, 0, 72, 0, 0, 0, 1, 0, 0, 0];
+                bind.extend([0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]);
+                bind.extend(uuid);
+                bind.extend([3, 0, 0, 0]);
+                bind.extend([0; 20]);
+                let mut call = vec![5, 0, 0, 3, 0x10, 0, 0, 0, 28, 0, 0, 0, 1, 0, 0, 0];
+                call.extend([4, 0, 0, 0, 0, 0, 15, 0]);
+                call.extend(b"stub");
+                tcp(135, &[(false, bind), (false, call)], 1000)
+            }
+            Conversation::Modbus => {
+                let write = b"\0\x07\0\0\0\x06\x01\x05\0\xac\xff\0".to_vec();
+                tcp(502, &[(false, write)], 1000)
+            }
+            Conversation::Dnp3 => {
+                let response = b"\xc0\xc0\x81\x90\x00\x01\x02\x00\x00\x00\x81";
+                tcp(20_000, &[(false, link_frame(response))], 1000)
+            }
+            Conversation::Sip => vec![
+                udp(5060, false, b"INVITE sip:bob@example.org SIP/2.0\r\nl: 0\r\n\r\n"),
+                udp(5060, true, b"SIP/2.0 200 OK\r\nl: 0\r\n\r\n"),
+            ],
+            Conversation::Icmp => vec![ipv4(1, false, &[8, 0, 0, 0, 0, 7, 0, 9, 1, 2])],
+            Conversation::TcpOptions => {
+                let mut syn = vec![
+                    3, 0xe8, 0, 80, 0, 0, 0, 100, 0, 0, 0, 0, 0x60, 2, 0xff, 0xff, 0, 0, 0, 0,
+                ];
+                syn.extend([2, 4, 5, 180]);
+                vec![ipv4(6, false, &syn)]
+            }
+        }
+    }
+}
+
+/// Returns a frame of DNP3 with up to 16 bytes of user data (IEEE 1815, section 9.2).
+fn link_frame(data: &[u8]) -> Vec<u8> {
+    let crc = |bytes: &[u8]| {
+        let step = |crc: u16, byte: &u8| {
+            (0..8).fold(crc ^ u16::from(*byte), |crc, _| match crc & 1 {
+                0 => crc >> 1,
+                _ => crc >> 1 ^ 0xa6bc,
+            })
+        };
+        (!bytes.iter().fold(0, step)).to_le_bytes()
+    };
+    let header = [5, 0x64, 5 + data.len() as u8, 0xc4, 10, 0, 1, 0];
+    [&header[..], &crc(&header), data, &crc(data)].concat()
+}
+
+/// Returns protocol and options of a rule, and a flow on which it matches.
+fn of_text(field: TextField) -> (&'static str, &'static str, Conversation) {
+    use Conversation::*;
+    match field {
+        TextField::Target => ("http", "content:\"attack\"; target:dest_ip;", Http),
+        TextField::AppLayerProtocol => ("tcp", "app-layer-protocol:http;", Http),
+        TextField::AppLayerEvent => ("tcp", "app-layer-event:http.request_field_missing_colon;", Http),
+        TextField::TcpFlags => ("tcp", "flags:S;", Http),
+        TextField::FragBits => ("ip", "fragbits:D;", Http),
+        TextField::IpProtocol => ("ip", "ip_proto:17;", Dns),
+        TextField::StreamSize => ("tcp", "stream_size:client,>,3;", Http),
+        TextField::SslVersion => ("tcp", "ssl_version:tls1.2;", Tls),
+        TextField::SslState => ("tcp", "ssl_state:server_hello;", Tls),
+        TextField::TlsVersion => ("tcp", "tls.version:1.2;", Tls),
+        TextField::TlsSubject => ("tcp", "tls.subject:\"CN=a\";", Tls),
+        TextField::TlsIssuer => ("tcp", "tls.issuerdn:\"CN=b\";", Tls),
+        TextField::TlsFingerprint => ("tcp", "tls.fingerprint:!\"00:00\";", Tls),
+        TextField::DceIface => (
+            "tcp",
+            "dce_iface:12345678-1234-abcd-ef00-0123456789ac,=3;",
+            Dcerpc,
+        ),
+        TextField::DceOpnum => ("tcp", "dce_opnum:1,14-16;", Dcerpc),
+        TextField::Tag => ("http", "content:\"attack\"; tag:session,5,packets;", Http),
+        TextField::Modbus => ("tcp", "modbus:access write coils,address 172,value 1;", Modbus),
+        TextField::ModbusFunc => ("tcp", "modbus_func:write_single_coil;", Modbus),
+        TextField::ModbusUnit => ("tcp", "modbus_unit:1;", Modbus),
+        TextField::Dnp3Func => ("tcp", "dnp3_func:response;", Dnp3),
+        TextField::Dnp3Ind => ("tcp", "dnp3_ind:device_restart;", Dnp3),
+        TextField::Dnp3Obj => ("tcp", "dnp3_obj:1,2;", Dnp3),
+        TextField::SipMethodList => ("udp", "sip_method:INVITE,BYE;", Sip),
+        TextField::SipStatCode => ("udp", "sip_stat_code:2;", Sip),
+    }
+}
+
+/// Returns protocol and options of a rule, and a flow on which it matches.
+fn of_number(field: NumberField) -> (&'static str, &'static str, Conversation) {
+    use Conversation::*;
+    match field {
+        NumberField::Dsize => ("icmp", "dsize:2;", Icmp),
+        NumberField::Bsize => ("http", "http.method; content:\"POST\"; bsize:4;", Http),
+        NumberField::Urilen => ("http", "urilen:6;", Http),
+        NumberField::Ttl => ("ip", "ttl:64;", Icmp),
+        NumberField::Tos => ("ip", "tos:0;", Icmp),
+        NumberField::IpId => ("ip", "id:1;", Icmp),
+        NumberField::IcmpType => ("icmp", "itype:8;", Icmp),
+        NumberField::IcmpCode => ("icmp", "icode:0;", Icmp),
+        NumberField::IcmpId => ("icmp", "icmp_id:7;", Icmp),
+        NumberField::IcmpSeq => ("icmp", "icmp_seq:9;", Icmp),
+        NumberField::TcpSeq => ("tcp", "seq:100;", Http),
+        NumberField::TcpAck => ("tcp", "ack:501;", Http),
+        NumberField::TcpWindow => ("tcp", "window:65535;", Http),
+        NumberField::TcpMss => ("tcp", "tcp.mss:1460;", TcpOptions),
+        NumberField::FragOffset => ("ip", "fragoffset:0;", Icmp),
+        NumberField::FileSize => ("tcp", "filesize:>3;", Http),
+        NumberField::CertChainLen => ("tcp", "tls.cert_chain_len:1;", Tls),
+        NumberField::DnsOpcode => ("udp", "dns.opcode:0;", Dns),
+    }
+}
+
+#[test]
+fn each_field_has_a_flow_on_which_it_matches() {
+    let texts = TextField::ALL.iter().map(|field| of_text(*field));
+    let numbers = NumberField::ALL.iter().map(|field| of_number(*field));
+    for (protocol, options, conversation) in texts.chain(numbers) {
+        let text = format!("alert {protocol} any any -> any any ({options} sid:1;)");
+        let rules = rules(&text, &CompileSettings::default());
+        for mode in [Mode::Ids, Mode::Ips] {
+            let found = alerts(&rules, &conversation.frames(), mode);
+            assert_eq!(found, [1], "{text} {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_over_an_event_that_no_parser_raises_is_refused() {
+    let refusals = |event: &str| {
+        let text = format!("alert tcp any any -> any any (app-layer-event:{event}; sid:1;)");
+        let mut set = RuleSet::default();
+        let file = files::parse(Syntax::Suricata, "test", text.as_bytes());
+        set.add("test", file, &Variables::usual());
+        let refused: Vec<String> = compile(&set, &CompileSettings::default())
+            .1
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        refused.join("\n")
+    };
+    for event in EVENTS {
+        assert_eq!(refusals(event), "");
+    }
+    assert!(refusals("http.unheard_of").contains("no parser of the engine raises this event"));
+}
+
+#[test]
+fn an_event_of_the_flow_matches_once_in_the_flow() {
+    // A length that no message has, behind a message.
+    let bytes = b"\0\x07\0\0\0\x06\x01\x05\0\xac\xff\0\0\x08\0\0\0\0".to_vec();
+    let answer = (true, b"\0\x07\0\0\0\x06\x01\x05\0\xac\xff\0".to_vec());
+    let frames = tcp(502, &[(false, bytes), answer], 1000);
+    for (options, expected) in [
+        ("app-layer-event:modbus.invalid_length;", &[1][..]),
+        ("app-layer-event:modbus.invalid_length; flow:to_server;", &[1]),
+        ("app-layer-event:modbus.invalid_length; flow:to_client;", &[1]),
+        ("app-layer-event:modbus.exception;", &[]),
+    ] {
+        let text = format!("alert tcp any any -> any any ({options} sid:1;)");
+        let rules = rules(&text, &CompileSettings::default());
+        let found = alerts(&rules, &frames, Mode::Ids);
+        assert_eq!(found, expected, "{options}");
+    }
+}
