@@ -97,15 +97,18 @@ impl<L: FrameLink> FrameIo<L> {
             start,
             maps_ipv4: false,
         };
-        while !io.endpoint.is_probed() {
+        loop {
+            // This thread may be late: answers to probes that wait arrived in time.
+            while io.receive()?.is_some() {}
             let now = Instant::now();
             io.on_timeout(now)?;
-            while io.receive()?.is_some() {}
             io.flush()?;
+            if io.endpoint.is_probed() {
+                break;
+            }
             let soon = now + Duration::from_secs(1);
             sleep(io.link.descriptor(), io.next_timeout(), soon)?;
         }
-        io.on_timeout(Instant::now())?;
         if let Some(ip) = own.iter().find(|ip| !io.endpoint.is_usable(**ip)) {
             let text = format!("another host has the address {ip}; give another one with address=");
             return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
@@ -248,5 +251,90 @@ impl<L: FrameLink> DatagramIo for FrameIo<L> {
 
     fn path_mtu(&self, to: SocketAddr) -> u16 {
         self.endpoint.path_mtu(to.ip().to_canonical())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use millrace_types::Mac;
+    use millrace_wire::{Builder, arp};
+
+    use super::*;
+
+    const PROBE_INTERVAL: Duration = Duration::from_millis(10);
+
+    /// A link with another host, which answers the last probe while the thread of the port does not run.
+    struct Late {
+        answer: Option<Vec<u8>>,
+        frame: Vec<u8>,
+        probes: u32,
+        is_late: Cell<bool>,
+        sockets: [UnixDatagram; 2],
+    }
+
+    impl FrameWriter for Late {
+        fn write_frame<'a>(&mut self, _: usize, _: impl Iterator<Item = &'a [u8]>) -> bool {
+            self.probes += 1;
+            self.is_late.set(self.probes == 3);
+            true
+        }
+    }
+
+    impl FrameLink for Late {
+        fn advance(&mut self) -> io::Result<bool> {
+            let has_answered = self.probes >= 3 && !self.is_late.get();
+            match self.answer.take_if(|_| has_answered) {
+                Some(answer) => self.frame = answer,
+                None => return Ok(false),
+            }
+            Ok(true)
+        }
+
+        fn frame(&mut self) -> &mut [u8] {
+            &mut self.frame
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn is_up(&self) -> bool {
+            true
+        }
+
+        fn descriptor(&self) -> BorrowedFd<'_> {
+            if self.is_late.replace(false) {
+                std::thread::sleep(2 * PROBE_INTERVAL);
+            }
+            self.sockets[0].as_fd()
+        }
+    }
+
+    #[test]
+    fn an_answer_to_a_probe_that_waits_is_handled_before_the_time_for_answers_ends() {
+        let (own, other) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+        let reply = arp::Repr {
+            op: arp::REPLY,
+            sha: other,
+            spa: [192, 0, 2, 1].into(),
+            tha: own,
+            tpa: [0, 0, 0, 0].into(),
+        };
+        let reply = Builder::ethernet(own, other).arp(reply).build();
+        let link = Late {
+            answer: Some(reply),
+            frame: Vec::new(),
+            probes: 0,
+            is_late: Cell::new(false),
+            sockets: UnixDatagram::pair().unwrap().into(),
+        };
+        let mut config = Config::new(own, "192.0.2.1/24".parse().unwrap(), 1);
+        config.probe_interval = PROBE_INTERVAL;
+        let error = FrameIo::open(link, config, 1).err().map(|error| error.kind());
+        assert_eq!(error, Some(io::ErrorKind::AddrInUse));
     }
 }
