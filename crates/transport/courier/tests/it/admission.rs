@@ -1,10 +1,9 @@
 //! Who may send, and what others get.
 
 use crate::memory::{MemorySource, MemoryStore, content, next};
-use crate::testbed::{ReceiverSpec, ReceiverThread, send_all};
+use crate::testbed::{ReceiverSpec, ReceiverThread, send_all, send_with};
 use millrace_courier::identity::Identity;
 use millrace_courier::{Event, KeptTicket, Outcome, SendOptions, Target};
-use millrace_types::BitRate;
 use std::net::UdpSocket;
 use std::time::Duration;
 
@@ -94,15 +93,13 @@ fn a_receiver_that_is_started_again_goes_on_with_the_owner_of_its_ticket_and_nob
     let (owner, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let first = ReceiverThread::start(store.clone(), spec());
     let target = first.target("a");
-    let slow = SendOptions {
-        rate: Some(BitRate::from_bps(10_000_000)),
-        ..SendOptions::default()
-    };
-    let (outcomes, _) = std::thread::scope(|scope| {
-        let sending = scope.spawn(|| send_all(&mut source, &owner, vec![target.clone()], slow));
-        first.wait_for(|event| matches!(event, Event::Accepted { .. }));
-        first.stop();
-        sending.join().unwrap()
+    let mut first = Some(first);
+    let options = SendOptions::default();
+    let (outcomes, _) = send_with(&mut source, &owner, vec![target.clone()], options, |event| {
+        if matches!(event, Event::Accepted { .. }) {
+            // The receiver ends before the sender has sent any bytes.
+            first.take().map(ReceiverThread::stop);
+        }
     });
     assert!(
         matches!(&outcomes[..], [Outcome::Resumable { .. }]),

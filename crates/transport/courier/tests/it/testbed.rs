@@ -146,8 +146,20 @@ pub(crate) fn send_all_of(
     targets: Vec<Target>,
     options: SendOptions,
 ) -> (Vec<Outcome>, Vec<Event>) {
+    send_with(source, identity, targets, options, |_| {})
+}
+
+/// Sends any source; the sender waits while `on_event` handles an event. Returns the outcomes with all events.
+pub(crate) fn send_with(
+    source: &mut dyn Source,
+    identity: &Identity,
+    targets: Vec<Target>,
+    options: SendOptions,
+    mut on_event: impl FnMut(&Event),
+) -> (Vec<Outcome>, Vec<Event>) {
     let mut events = Vec::new();
     let outcomes = send(source, identity, targets, options, None, &mut |event| {
+        on_event(&event);
         events.push(event);
     })
     .unwrap();

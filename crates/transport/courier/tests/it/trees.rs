@@ -1,6 +1,6 @@
 //! Trees of files from directory to directory.
 
-use crate::testbed::send_all_of;
+use crate::testbed::{send_all_of, send_with};
 use millrace_courier::files::Store;
 use millrace_courier::identity::Identity;
 use millrace_courier::local::{LocalSource, LocalStore, PlaceOptions, ScanOptions};
@@ -101,7 +101,7 @@ fn a_transfer_goes_on_in_a_new_receiver_with_what_is_on_disk() {
     };
     let receiver = ReceiverThread::start(store(&to), spec());
     let targets = vec![receiver.target("a")];
-    let (source, from_path) = (
+    let (mut source, from_path) = (
         LocalSource::scan(&[from.join("")], &ScanOptions::default()).unwrap(),
         from.clone(),
     );
@@ -109,15 +109,19 @@ fn a_transfer_goes_on_in_a_new_receiver_with_what_is_on_disk() {
         rate: Some(BitRate::from_bps(40_000_000)),
         ..SendOptions::default()
     };
-    let sender = std::thread::spawn(move || {
-        let mut source = source;
-        let identity = Identity::generate().unwrap();
-        send_all_of(&mut source, &identity, targets, slow)
-    });
+    let mut receiver = Some(receiver);
     // The receiver stops once a part is durable: its journal exists and verified extents were reported.
-    receiver.wait_for(|event| matches!(event, Event::Progress { verified, .. } if *verified >= 4 << 20));
-    receiver.stop();
-    let (outcomes, _) = sender.join().unwrap();
+    let (outcomes, _) = send_with(
+        &mut source,
+        &Identity::generate().unwrap(),
+        targets,
+        slow,
+        |event| {
+            if matches!(event, Event::Progress { verified, .. } if *verified >= 4 << 20) {
+                receiver.take().map(ReceiverThread::stop);
+            }
+        },
+    );
     assert!(
         matches!(&outcomes[..], [Outcome::Resumable { .. }]),
         "{outcomes:?}"
@@ -155,17 +159,12 @@ fn a_transfer_whose_file_gets_no_name_is_not_delivered_and_goes_on_later() {
     let identity = Identity::generate().unwrap();
     let scan = || LocalSource::scan(&[from.join("")], &ScanOptions::default()).unwrap();
     let receiver = ReceiverThread::start(store(&to), ReceiverSpec::default());
-    let slow = SendOptions {
-        rate: Some(BitRate::from_bps(20_000_000)),
-        ..SendOptions::default()
-    };
-    let (outcomes, events) = std::thread::scope(|scope| {
-        let target = receiver.target("a");
-        let sending = scope.spawn(|| send_all_of(&mut scan(), &identity, vec![target], slow));
-        receiver.wait_for(|event| matches!(event, Event::Accepted { .. }));
-        // A directory takes the name of a file meanwhile.
-        fs::create_dir(to.join("large")).unwrap();
-        sending.join().unwrap()
+    let (target, options) = (receiver.target("a"), SendOptions::default());
+    let (outcomes, events) = send_with(&mut scan(), &identity, vec![target], options, |event| {
+        if matches!(event, Event::Accepted { .. }) {
+            // A directory takes the name of a file before the sender sends any of it.
+            fs::create_dir_all(to.join("large")).unwrap();
+        }
     });
     assert!(
         matches!(&outcomes[..], [Outcome::Resumable { reason }] if reason.contains("1 files, links or directories")),
