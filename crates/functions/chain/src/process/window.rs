@@ -369,8 +369,12 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     }
 
     fn is_alive(&mut self, now: Time) -> bool {
-        let process = &self.process;
-        let has_ended = process.is_dead.load(Ordering::Relaxed) || process.is_closed.load(Ordering::Relaxed);
+        let has_ended =
+            self.process.is_dead.load(Ordering::Acquire) || self.process.is_closed.load(Ordering::Acquire);
+        // Packets that it answered before its end are taken first.
+        if has_ended && self.answered() != 0 {
+            return true;
+        }
         if self.violation.is_some() || has_ended {
             // The last counters of the process are kept.
             self.read_counters();
@@ -430,5 +434,48 @@ impl<P> Drop for Isolated<P> {
     fn drop(&mut self) {
         self.end.stop();
         self.process.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
+
+    use millrace_nf::shm::FunctionEnd;
+    use millrace_nf::{Buffer, Context, Direction, Function, Kind, Settings};
+    use millrace_wire::Frame;
+
+    use super::*;
+
+    /// Drops all packets.
+    struct Drops;
+
+    impl Function for Drops {
+        fn process(&mut self, _: &Context, _: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
+            verdicts.fill(Verdict::Drop);
+        }
+    }
+
+    #[test]
+    fn the_answers_that_a_process_gave_before_it_closed_its_connection_are_taken() {
+        let (end, window) = SwitchEnd::create("test", 8, 100).unwrap();
+        let mut function = FunctionEnd::open(&File::from(window.try_clone().unwrap())).unwrap();
+        let (connection, _other) = UnixStream::pair().unwrap();
+        let process = Arc::new(Process::attached(std::process::id(), connection.into(), false));
+        let setup = Kind::DEFAULT.setup(&Settings::default(), 1, 0);
+        let mut isolated = Isolated::new((end, window), Arc::clone(&process), None, &setup);
+        let mut burst = Burst::new();
+        burst.push(Frame::new(&[7; 60]));
+        isolated.give(Direction::Forward.into(), 0, &mut burst);
+        assert_eq!(function.serve(&mut Drops, Time::ZERO), 1);
+        process.is_closed.store(true, Ordering::Release);
+        assert!(isolated.is_alive(Time::ZERO), "its answer was not taken");
+        let mut verdicts = ArrayVec::new();
+        assert!(isolated.take(&mut burst, &mut verdicts).is_some());
+        assert_eq!(verdicts[..], [Verdict::Drop]);
+        assert!(!isolated.is_alive(Time::ZERO));
     }
 }
