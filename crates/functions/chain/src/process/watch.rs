@@ -173,18 +173,29 @@ pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns whether a process is runnable, and its CPU time in milliseconds (`/proc/PID/stat`, proc(5)).
+/// Returns whether a thread of a process is runnable, and the CPU time of the process in milliseconds (proc(5)).
 fn run_time(pid: u32) -> Option<(bool, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the command in parentheses, may itself hold spaces and parentheses.
-    let (_, after) = stat.rsplit_once(") ")?;
-    let fields: Vec<&str> = after.split(' ').collect();
+    let fields: Vec<&str> = after_command(&stat)?.split(' ').collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
-    Some((
-        fields[0] == "R",
-        ticks * 1000 / u64::try_from(per_second).ok()?.max(1),
-    ))
+    // The file of the process has the state of its first thread, which need not be the one that handles packets.
+    let is_runnable = fields[0] == "R" || has_runnable_thread(pid);
+    Some((is_runnable, ticks * 1000 / u64::try_from(per_second).ok()?.max(1)))
+}
+
+/// Returns the third field of a `stat` file and those that follow. The second one, the command in parentheses, may itself
+/// hold spaces and parentheses.
+fn after_command(stat: &str) -> Option<&str> {
+    Some(stat.rsplit_once(") ")?.1)
+}
+
+fn has_runnable_thread(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat"));
+        stat.is_ok_and(|stat| after_command(&stat).is_some_and(|fields| fields.starts_with('R')))
+    })
 }
 
 #[cfg(test)]
@@ -212,6 +223,16 @@ mod tests {
             child.wait().unwrap();
         }
         None
+    }
+
+    #[test]
+    fn a_process_is_runnable_if_a_thread_beside_the_first_is() {
+        // The first thread waits for the one that asks.
+        let (is_runnable, _) = std::thread::spawn(|| run_time(std::process::id()))
+            .join()
+            .unwrap()
+            .unwrap();
+        assert!(is_runnable);
     }
 
     #[test]

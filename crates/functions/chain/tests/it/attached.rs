@@ -235,7 +235,13 @@ fn a_flow_that_is_shunned_under_load_keeps_its_order() {
         true => SHUN_PASS,
         false => 10_000 + number,
     };
+    let deadline = std::time::Instant::now() + 2 * BOUND;
     while came.iter().sum::<u32>() < last {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "{came:?}: {:?}",
+            testbed.chain.stats()
+        );
         testbed.chain.tick(testbed.bridge.now());
         for _ in 0..32 {
             let flow = (number % u32::from(FLOWS)) as u16;
