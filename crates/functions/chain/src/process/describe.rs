@@ -3,20 +3,23 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use millrace_nf::{Description, Kind, SettingError};
+use millrace_types::{Duration, Time};
 
 use super::output::summary;
+use super::watch::{POLL_INTERVAL, Process, millis};
 use super::{command, release, users};
 use crate::cgroup;
 use crate::plan::HopPlan;
 
-/// Time limit for a description.
-const DESCRIBE: std::time::Duration = std::time::Duration::from_secs(5);
+/// Time limit for a description. Time in which the process could not run does not count.
+const DESCRIBE: Duration = Duration::from_secs(5);
 /// Interval at which the end of the process is polled.
-const DESCRIBE_POLL: std::time::Duration = std::time::Duration::from_millis(5);
+const DESCRIBE_POLL: Duration = Duration::from_millis(5);
 /// Bytes of the output that are read.
 const DESCRIBE_MAX: u64 = 64 << 10;
 
@@ -40,14 +43,26 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
     let (group, mut limits) = cgroup::for_function(plan, false);
     let mut child = command.spawn().map_err(failed)?;
     release(&mut child, &group, &mut limits);
-    let began = std::time::Instant::now();
+    let process = match Process::of(&child, Vec::new()) {
+        Ok(process) => process,
+        Err(error) => {
+            end(&mut child).map_err(failed)?;
+            return Err(failed(error));
+        }
+    };
+    let (mut now, mut polled) = (Time::ZERO, std::time::Instant::now());
     let status = loop {
         match child.try_wait().map_err(failed)? {
             Some(status) => break status,
-            None if began.elapsed() < DESCRIBE => std::thread::sleep(DESCRIBE_POLL),
+            None if process.chances.load(Ordering::Relaxed) < millis(DESCRIBE) => {
+                std::thread::sleep(DESCRIBE_POLL);
+                // If this thread could not run either, little of that time counts.
+                now = now + polled.elapsed().min(POLL_INTERVAL);
+                polled = std::time::Instant::now();
+                process.look(now);
+            }
             None => {
-                child.kill().map_err(failed)?;
-                child.wait().map_err(failed)?;
+                end(&mut child).map_err(failed)?;
                 return Err(format!("it does not describe itself within {DESCRIBE:?}"));
             }
         }
@@ -92,4 +107,11 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
             })
         }))
     }))
+}
+
+/// Kills a process, and waits for its end.
+fn end(child: &mut Child) -> io::Result<()> {
+    child.kill()?;
+    child.wait()?;
+    Ok(())
 }
