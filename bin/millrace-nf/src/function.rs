@@ -61,6 +61,7 @@ pub(crate) fn load(
     setup.limits = Limits {
         memory: options.memory_limit,
         fuel: options.fuel,
+        burst_time: None,
     };
     if let (Some(shared), PacketSource::Socket { .. }) = (kind.shared, source) {
         // A process that an operator starts reads the files itself, while it may.

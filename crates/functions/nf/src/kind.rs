@@ -1,6 +1,7 @@
 //! Kinds of functions: those that a hop of a chain can name.
 
 use core::fmt;
+use core::time::Duration;
 use std::path::Path;
 
 use thiserror::Error;
@@ -67,6 +68,8 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// Instructions of a WebAssembly function for one burst.
     pub fuel: Option<u64>,
+    /// Time of a WebAssembly function for one burst, rounded up to 10 ms. Its creation may take a hundred times as long.
+    pub burst_time: Option<Duration>,
 }
 
 /// The inputs and outputs of a new function.

@@ -95,6 +95,7 @@ pub(super) fn plan_of(chain: &model::Chain) -> Result<ChainPlan, String> {
             limits: Limits {
                 memory: hop.memory_mib.map(|mib| u64::from(mib.get()) << 20),
                 fuel: hop.fuel.map(model::Fuel::get),
+                burst_time: None,
             },
             weight: hop.weight.get(),
             cpu_percent: hop.cpu_percent.map(model::CpuPercent::get),

@@ -2,19 +2,19 @@
 //!
 //! The clock is a thread that increments the engine's epoch while functions exist.
 
+use core::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use millrace_nf::Limits;
 use wasmtime::{Config, Engine};
 
 /// Time between two epochs.
 const EPOCH: Duration = Duration::from_millis(10);
-/// Time limit of a burst, in epochs: 10 to 20 ms.
-pub(super) const BURST_EPOCHS: u64 = 2;
-/// Time limit for creating a function, in epochs: two seconds.
-pub(super) const MAKE_EPOCHS: u64 = 200;
-/// Time limit of a burst, in milliseconds.
-pub(super) const BURST_MILLIS: u64 = BURST_EPOCHS * EPOCH.as_millis() as u64;
+/// The default time limit of a burst.
+const BURST_TIME: Duration = Duration::from_millis(20);
+/// The bursts in whose time a function must be created.
+const MAKE_BURSTS: u64 = 100;
 
 /// Stack size of a function, in bytes.
 const STACK: usize = 256 << 10;
@@ -28,6 +28,33 @@ static CLOCK: Mutex<Clock> = Mutex::new(Clock {
 struct Clock {
     functions: usize,
     runs: bool,
+}
+
+/// Time limits of a function, in epochs. The first epoch of a call has begun, so the clock ends a call up to 10 ms early.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeLimits {
+    pub(super) burst: u64,
+    pub(super) make: u64,
+}
+
+impl TimeLimits {
+    pub(super) fn new(limits: &Limits) -> TimeLimits {
+        let time = limits.burst_time.unwrap_or(BURST_TIME);
+        let burst = u64::try_from(time.as_millis().div_ceil(EPOCH.as_millis())).unwrap_or(u64::MAX);
+        let burst = burst.clamp(1, u64::MAX / (2 * MAKE_BURSTS));
+        TimeLimits {
+            burst,
+            make: burst * MAKE_BURSTS,
+        }
+    }
+}
+
+impl fmt::Display for TimeLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = |epochs: u64| epochs as u128 * EPOCH.as_millis();
+        let (burst, make) = (millis(self.burst), millis(self.make) / 1000);
+        write!(f, "{burst} ms for a burst, or {make} s to start")
+    }
 }
 
 /// Returns the engine of this process.
@@ -80,5 +107,25 @@ fn run(engine: &Engine) {
             clock.runs = false;
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_has_20_ms_and_a_start_2_s_unless_another_limit_is_set() {
+        let text = |burst_time| {
+            let limits = Limits {
+                burst_time,
+                ..Limits::default()
+            };
+            TimeLimits::new(&limits).to_string()
+        };
+        assert_eq!(text(None), "20 ms for a burst, or 2 s to start");
+        let short = Duration::from_micros(1);
+        assert_eq!(text(Some(short)), "10 ms for a burst, or 1 s to start");
+        let _does_not_overflow = text(Some(Duration::MAX));
     }
 }

@@ -6,7 +6,7 @@ use millrace_nf::{Buffer, Context, Counters, Function, Setup, Verdict, give_up};
 use millrace_types::Time;
 use wasmtime::{Memory, Module, Store, StoreLimits, TypedFunc, WasmParams, WasmResults};
 
-use super::clock::{BURST_EPOCHS, EpochTicker};
+use super::clock::{EpochTicker, TimeLimits};
 use super::instance::{Instantiated, MAKE_FUEL, instantiate, reason};
 
 /// The largest burst.
@@ -34,6 +34,7 @@ pub(super) struct WasmFunction {
     counters_at: usize,
     /// The fuel for a burst.
     fuel: u64,
+    time: TimeLimits,
     /// The function's description declares that it writes to packets.
     writes: bool,
     _ticker: EpochTicker,
@@ -73,6 +74,7 @@ impl WasmFunction {
             counters: setup.counters.clone(),
             counters_at,
             fuel: setup.limits.fuel.unwrap_or(FUEL),
+            time: instance.time,
             writes,
             _ticker: ticker,
         })
@@ -83,7 +85,7 @@ impl WasmFunction {
     fn prepare(&mut self) {
         // `set_fuel` fails only if the engine does not count fuel.
         let _counted = self.store.set_fuel(self.fuel);
-        self.store.set_epoch_deadline(BURST_EPOCHS);
+        self.store.set_epoch_deadline(self.time.burst);
     }
 
     /// Copies as many packets in as the burst buffer holds. Returns their number, and the offsets of their slots in `starts`.
@@ -187,7 +189,7 @@ impl Instantiated {
     fn call<P: WasmParams, R: WasmResults>(&mut self, name: &str, parameters: P) -> Result<R, String> {
         let function = self.function::<P, R>(name)?;
         let result = function.call(&mut self.store, parameters);
-        result.map_err(|error| format!("{name}: {}", reason(&error, MAKE_FUEL)))
+        result.map_err(|error| format!("{name}: {}", reason(&error, MAKE_FUEL, self.time)))
     }
 }
 
@@ -206,7 +208,7 @@ impl Function for WasmFunction {
             self.prepare();
             let parameters = (len as u32, context.now.nanos(), context.direction.to_raw());
             if let Err(error) = self.process.call(&mut self.store, parameters) {
-                give_up(reason(&error, self.fuel));
+                give_up(reason(&error, self.fuel, self.time));
             }
             let to = from + len;
             self.take(&mut burst[from..to], &starts, &mut verdicts[from..to]);
@@ -219,7 +221,7 @@ impl Function for WasmFunction {
         if let Some(tick) = &self.tick
             && let Err(error) = tick.call(&mut self.store, now.nanos())
         {
-            give_up(reason(&error, self.fuel));
+            give_up(reason(&error, self.fuel, self.time));
         }
         let counters = self.memory.data(&self.store).get(self.counters_at..);
         for index in 0..self.counters.len() {

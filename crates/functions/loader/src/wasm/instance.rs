@@ -3,7 +3,7 @@
 use millrace_nf::Limits;
 use wasmtime::{Instance, Memory, Module, Store, StoreLimits, StoreLimitsBuilder, Trap};
 
-use super::clock::{BURST_MILLIS, MAKE_EPOCHS};
+use super::clock::TimeLimits;
 
 /// Fuel for creating a function, which fills its tables.
 pub(super) const MAKE_FUEL: u64 = 2_000_000_000;
@@ -17,6 +17,7 @@ pub(super) struct Instantiated {
     pub(super) store: Store<StoreLimits>,
     pub(super) instance: Instance,
     pub(super) memory: Memory,
+    pub(super) time: TimeLimits,
 }
 
 /// Instantiates a module with memory, fuel and time for its start.
@@ -30,9 +31,11 @@ pub(super) fn instantiate(module: &Module, limits: &Limits) -> Result<Instantiat
         .build();
     let mut store = Store::new(module.engine(), bounds);
     store.limiter(|bounds| bounds);
-    let wrong = |error: wasmtime::Error| format!("it cannot be instantiated: {}", reason(&error, MAKE_FUEL));
+    let time = TimeLimits::new(limits);
+    let wrong =
+        |error: wasmtime::Error| format!("it cannot be instantiated: {}", reason(&error, MAKE_FUEL, time));
     store.set_fuel(MAKE_FUEL).map_err(wrong)?;
-    store.set_epoch_deadline(MAKE_EPOCHS);
+    store.set_epoch_deadline(time.make);
     let instance = Instance::new(&mut store, module, &[]).map_err(wrong)?;
     let memory = instance
         .get_memory(&mut store, "memory")
@@ -41,6 +44,7 @@ pub(super) fn instantiate(module: &Module, limits: &Limits) -> Result<Instantiat
         store,
         instance,
         memory,
+        time,
     })
 }
 
@@ -58,12 +62,10 @@ impl Instantiated {
 
 /// Returns the reason why a call failed.
 #[cold]
-pub(super) fn reason(error: &wasmtime::Error, fuel: u64) -> String {
+pub(super) fn reason(error: &wasmtime::Error, fuel: u64, time: TimeLimits) -> String {
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => format!("it took more than its {fuel} units of fuel"),
-        Some(Trap::Interrupt) => {
-            format!("it took longer than {BURST_MILLIS} ms for a burst, or 2 s to start")
-        }
+        Some(Trap::Interrupt) => format!("it took longer than {time}"),
         Some(trap) => trap.to_string(),
         None => format!("{error:#}"),
     }

@@ -60,6 +60,6 @@ fn describe(module: &Module) -> Result<Description, String> {
         .get_typed_func::<(), u64>(&mut instance.store, "millrace_nf_describe");
     let call = call.map_err(|error| format!("it is no network function: {error:#}"))?;
     let location = call.call(&mut instance.store, ());
-    let location = location.map_err(|error| reason(&error, MAKE_FUEL))?;
+    let location = location.map_err(|error| reason(&error, MAKE_FUEL, instance.time))?;
     Description::parse(&instance.text(location)?).map_err(|error| error.to_string())
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_loader::WASM;
 use millrace_nf::{Buffer, Context, Function, Kind, Limits, Settings, Verdict, reason_of};
@@ -18,6 +18,9 @@ struct Wat {
     process: &'static str,
     more: &'static str,
 }
+
+/// The threads of tests may be kept from their cores for longer than the 20 ms that a burst has by default.
+const PATIENT: Option<Duration> = Some(Duration::from_secs(3600));
 
 const DESCRIPTION: &str = "millrace-nf 1\\0aname test\\0acounter seen\\0awrites 1\\0a";
 
@@ -57,24 +60,39 @@ impl Wat {
     }
 
     fn make(&self) -> Result<Box<dyn Function>, String> {
+        self.make_with(PATIENT)
+    }
+
+    fn make_with(&self, burst_time: Option<Duration>) -> Result<Box<dyn Function>, String> {
         let kind = self.load()?;
-        let mut setup = kind.setup(&Settings::parse(["a=b"]).unwrap_or_default(), 1, 0);
-        setup.settings = Settings::default();
+        let mut setup = kind.setup(&Settings::default(), 1, 0);
         setup.limits = Limits {
             memory: Some(1 << 20),
             fuel: Some(1_000_000),
+            burst_time,
         };
         kind.make_function(&setup).map_err(|error| error.to_string())
     }
 
     /// Returns the reason why the module fails with a burst.
     fn ends(&self) -> String {
-        let mut function = self.make().unwrap();
+        self.ends_with(PATIENT)
+    }
+
+    fn ends_with(&self, burst_time: Option<Duration>) -> String {
+        let mut function = self.make_with(burst_time).unwrap();
         match run(&mut *function) {
             Ok(verdicts) => panic!("it goes on: {verdicts:?}"),
             Err(reason) => reason,
         }
     }
+}
+
+/// Creates a function without settings.
+fn make_of(kind: &'static Kind) -> Result<Box<dyn Function>, String> {
+    let mut setup = kind.setup(&Settings::default(), 0, 0);
+    setup.limits.burst_time = PATIENT;
+    kind.make_function(&setup).map_err(|error| error.to_string())
 }
 
 fn load(bytes: &[u8]) -> Result<&'static Kind, String> {
@@ -135,12 +153,10 @@ fn one_that_does_much_with_little_fuel_runs_out_of_time() {
         process: "(loop $again (memory.fill (i32.const 0) (i32.const 0) (i32.const 262144)) (br $again))",
         ..Wat::default()
     };
-    let began = Instant::now();
     assert_eq!(
-        wat.ends(),
-        "it took longer than 20 ms for a burst, or 2 s to start"
+        wat.ends_with(Some(Duration::from_millis(200))),
+        "it took longer than 200 ms for a burst, or 20 s to start"
     );
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -229,14 +245,8 @@ fn modules_that_are_not_functions_are_rejected() {
     for name in ["text", "make", "room", "counters", "process"] {
         let text = full.replace(&format!("\"millrace_nf_{name}\""), "\"other\"");
         let kind = load(&wat::parse_str(text).unwrap()).unwrap();
-        let error = kind
-            .make_function(&kind.setup(&Settings::default(), 0, 0))
-            .err()
-            .unwrap();
-        assert!(
-            error.to_string().contains(&format!("millrace_nf_{name}")),
-            "{error}"
-        );
+        let error = make_of(kind).err().unwrap();
+        assert!(error.contains(&format!("millrace_nf_{name}")), "{error}");
     }
     let described = |describe: &str| {
         let wat = Wat {
@@ -297,10 +307,8 @@ fn buffers_outside_of_its_memory_are_rejected() {
     ] {
         let text = Wat::default().text().replace(from, to);
         let kind = load(&wat::parse_str(text).unwrap()).unwrap();
-        let settings = Settings::default();
-        let error = kind.make_function(&kind.setup(&settings, 0, 0)).err();
         // An empty text may be anywhere but beyond the end of the memory.
-        let error = error.unwrap_or_else(|| panic!("{to} is taken")).to_string();
+        let error = make_of(kind).err().unwrap_or_else(|| panic!("{to} is taken"));
         assert!(error.contains("within its memory"), "{error}");
     }
     let refuses = Wat {
