@@ -203,6 +203,19 @@ fn receive_segments(peer: &MemoryPeer<Frame>, packets: u32) -> u64 {
     count
 }
 
+/// Waits until counters have these values: a worker counts packets after it has sent them.
+fn wait_for_counts<T: PartialEq + core::fmt::Debug>(expected: &T, mut read: impl FnMut() -> T) {
+    let deadline = Instant::now() + BOUND;
+    loop {
+        let counts = read();
+        if counts == *expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{counts:?}: expected {expected:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn send(peer: &MemoryPeer<Frame>, packets: u32) {
     for number in 0..packets {
         assert!(peer.send_packet(long(number * 10_000, 10_000)));
@@ -220,11 +233,12 @@ fn a_wire_gets_segments_and_counts_them_whenever_its_port_was_made() {
             testbed.apply(2, &[Action::output(port(number))]);
             send(&guest, 500);
             let count = receive_segments(&wire, 500);
-            let stats = testbed.bridge.port_stats(port(number)).unwrap();
-            assert_eq!((stats.tx_packets, stats.tx_dropped), (count, 0));
-            assert_eq!(stats.tx_bytes, 500 * 10_000 + count * 54);
+            wait_for_counts(&(count, 0, 500 * 10_000 + count * 54), || {
+                let stats = testbed.bridge.port_stats(port(number)).unwrap();
+                (stats.tx_packets, stats.tx_dropped, stats.tx_bytes)
+            });
         }
-        assert_eq!(testbed.bridge.port_stats(port(2)).unwrap().rx_packets, 1000);
+        wait_for_counts(&1000, || testbed.bridge.port_stats(port(2)).unwrap().rx_packets);
     }
 }
 
@@ -266,7 +280,7 @@ fn a_patch_carries_them_whole_to_where_they_leave() {
     testbed.apply(4, &[Action::output(port(2))]);
     send(&guest, 200);
     receive_segments(&wire, 200);
-    assert_eq!(testbed.bridge.port_stats(port(3)).unwrap().tx_packets, 200);
+    wait_for_counts(&200, || testbed.bridge.port_stats(port(3)).unwrap().tx_packets);
 }
 
 #[test]
@@ -282,15 +296,12 @@ fn a_scheduler_has_segments_wait() {
     // The queue holds more segments than these.
     send(&guest, 40);
     let count = receive_segments(&wire, 40);
-    let queues = testbed.bridge.queues(port(2));
-    let queue = queues.iter().find(|queue| queue.id == QueueId(7)).unwrap();
-    assert_eq!(
-        (
-            queue.stats.tx_packets,
-            testbed.control.drops(DropReason::QueueFull)
-        ),
-        (count, 0)
-    );
+    wait_for_counts(&(count, 0), || {
+        let queues = testbed.bridge.queues(port(2));
+        let queue = queues.iter().find(|queue| queue.id == QueueId(7)).unwrap();
+        let dropped = testbed.control.drops(DropReason::QueueFull);
+        (queue.stats.tx_packets, dropped)
+    });
 }
 
 #[test]

@@ -106,33 +106,47 @@ fn a_shaper_holds_its_rate_whichever_worker_brings_the_packets() {
             ..PortPlan::default()
         };
         assert!(testbed.bridge.schedule(port(3), &plan));
-        let deadline = Instant::now() + BOUND;
+        let began = Instant::now();
         let (mut sent, mut counts, mut next) = ([0, 0], [0_u32, 0], [0_u32, 0]);
-        let mut began = None;
-        while counts[0] + counts[1] < 4_000 {
-            assert!(Instant::now() < deadline, "{workers} workers: {counts:?}");
-            for (i, peer) in [&one, &two].into_iter().enumerate() {
-                // Slightly more than may leave, so that only the scheduler's queues are full.
-                while sent[i] < next[i] + 1_500 && peer.send(&frame(i as u8, sent[i])) {
-                    sent[i] += 1;
+        let (mut received, mut windows) = (0, 0);
+        loop {
+            if counts[0] + counts[1] >= 4_000 {
+                let [one, two] = counts.map(f64::from);
+                if (one / two - 1.0).abs() < 0.1 {
+                    break;
+                }
+                // The packets of one source may have been missing, while its worker or this thread could not run.
+                windows += 1;
+                assert!(windows < 5, "equal queues: {counts:?}");
+                counts = [0, 0];
+            }
+            assert!(began.elapsed() < BOUND, "{workers} workers: {counts:?}");
+            // In turn, so that the queues are equal if this thread stops here. Slightly more than may leave, so that only
+            // the scheduler's queues are full.
+            let mut sends = true;
+            while sends {
+                sends = false;
+                for (i, peer) in [&one, &two].into_iter().enumerate() {
+                    if sent[i] < next[i] + 1_500 && peer.send(&frame(i as u8, sent[i])) {
+                        sent[i] += 1;
+                        sends = true;
+                    }
                 }
             }
             while let Some(frame) = three.receive() {
-                began.get_or_insert_with(Instant::now);
                 let (source, number) = number(&frame);
                 let i = usize::from(source);
                 assert!(number >= next[i], "the order within a queue is kept");
                 next[i] = number + 1;
                 counts[i] += 1;
+                received += 1;
             }
             std::thread::sleep(Duration::from_micros(100));
         }
-        let nanos = began.unwrap().elapsed().as_nanos() as f64;
-        let rate = 4_000.0 * 8_000.0 / nanos * 1e9;
+        let nanos = began.elapsed().as_nanos() as f64;
+        let rate = f64::from(received) * 8_000.0 / nanos * 1e9;
         // Never faster, except for a burst of a millisecond and the packets that arrived between two polls.
         assert!(rate < 44_000_000.0, "{workers} workers: {rate} bit/s");
-        let [one, two] = counts.map(f64::from);
-        assert!((one / two - 1.0).abs() < 0.1, "equal queues: {counts:?}");
         let queues = testbed.bridge.queues(port(3));
         assert_eq!(
             queues.iter().map(|queue| queue.id.0).collect::<Vec<_>>(),
