@@ -223,7 +223,7 @@ mod tests {
         let mut running = sleeper(dir.path(), "trap '' TERM; echo up; while :; do sleep 0.1; done");
         running.stop_timeout = Duration::from_millis(300);
         running
-            .wait_for("a line", Duration::from_secs(5), |running| {
+            .wait_for("a line", Duration::from_secs(60), |running| {
                 Ok(running.log().contains("up").then_some(()))
             })
             .unwrap();
@@ -237,7 +237,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut running = sleeper(dir.path(), "echo no such device; exit 3");
         let error = running
-            .wait_for::<()>("readiness", Duration::from_secs(5), |_| Ok(None))
+            .wait_for::<()>("readiness", Duration::from_secs(60), |_| Ok(None))
             .unwrap_err();
         let text = error.to_string();
         assert!(

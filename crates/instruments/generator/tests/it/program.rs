@@ -231,7 +231,18 @@ fn two_processes_meet_over_memif_and_what_one_sends_back_arrives() {
     let mut mirror = Generator::start(&["--reflect", "--tx", &to, "--rx", &from]);
     mirror.ready();
     let (to, from) = (memif(0, "client", 0, &socket), memif(1, "client", 1, &socket));
-    let mut generator = Generator::start(&["--tx", &to, "--rx", &from, "--flows", "100", "--proto", "tcp"]);
+    let mut generator = Generator::start(&[
+        "--tx",
+        &to,
+        "--rx",
+        &from,
+        "--flows",
+        "100",
+        "--proto",
+        "tcp",
+        "--drain-ms",
+        "2000",
+    ]);
     generator.ready();
     generator.wait_for_link();
     for run in 1..=2 {
