@@ -3,6 +3,7 @@
 //! The socket has mode 0600, and the engine answers only root and its own user: they have the rights of the exchange's staff. The
 //! REST API serves everybody else, with users and permissions.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream as BlockingStream;
@@ -180,9 +181,16 @@ fn sessions(filters: &Filters) -> Value {
     filters.sessions().into_iter().map(session).collect()
 }
 
-/// Returns the verdict about a filter as JSON.
+/// Returns the verdict about a filter of frames of all members, as JSON.
 fn check(filters: &Filters, handle: &Handle, account: AccountId, matching: &FilterMatch) -> Value {
-    let verdict = filters.check(&handle.snapshot().exchange, account, matching, handle.now());
+    let peers = BTreeSet::new();
+    let verdict = filters.check(
+        &handle.snapshot().exchange,
+        account,
+        matching,
+        &peers,
+        handle.now(),
+    );
     json!({
         "allowed": verdict.allowed,
         "reason": verdict.reason.map(|reason| reason.text),

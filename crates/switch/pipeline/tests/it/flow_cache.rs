@@ -306,8 +306,20 @@ proptest! {
 #[test]
 fn fragments_do_not_follow_whole_packets_where_a_port_is_set() {
     let sets = [
-        ("sctp", Field::SctpDst, 80, "sctp,tp_dst=80", "sctp,nw_frag=first,tp_dst=5"),
-        ("tcp", Field::TcpDst, 40_000, "tcp,tp_dst=0x8000/0x8000", "tcp,nw_frag=later"),
+        (
+            "sctp",
+            Field::SctpDst,
+            80,
+            "sctp,tp_dst=80",
+            "sctp,nw_frag=first,tp_dst=5",
+        ),
+        (
+            "tcp",
+            Field::TcpDst,
+            40_000,
+            "tcp,tp_dst=0x8000/0x8000",
+            "tcp,nw_frag=later",
+        ),
     ];
     for (kind, field, port, matched, fragment) in sets {
         let frames = [frame(&format!("{kind},tp_dst=5")), frame(fragment)];

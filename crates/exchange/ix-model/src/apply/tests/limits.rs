@@ -88,7 +88,7 @@ fn services_over_trunks_and_ends_have_limits_of_their_own() {
     };
     set_limits(&mut world, a.account.unwrap(), limits);
     let [near, far] = world.connections[0];
-    let mut order = |world: &mut World, name: &str, vlan: u16| -> ServiceId {
+    let order = |world: &mut World, name: &str, vlan: u16| -> ServiceId {
         let service = world.apply(&a, order_p2p(name, None)).unwrap().first().unwrap();
         world.apply(&a, end(service, near, tag(vlan))).unwrap();
         service

@@ -374,7 +374,7 @@ fn in_line_bytes_behind_a_refused_command_are_commands() {
             ),
         ];
         let (out, _) = run_with(AppSettings::default().inline(), &messages, step);
-        let last = out.list.last().unwrap();
+        let last = out.list.back().unwrap();
         assert_eq!(record(last).mail_from.as_deref(), Some(&b"<late>"[..]));
         assert_eq!(record(last).rcpt_to, [b"<x>", b"<y>"]);
         assert_eq!(
