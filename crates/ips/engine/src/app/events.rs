@@ -72,6 +72,7 @@ pub const EVENTS: &[AppEvent] = &[
     "sip.invalid_data",
     "smb.malformed_data",
     "smb.record_overflow",
+    "smtp.bare_line_feed_at_end_of_mail",
     "smtp.bdat_chunk_len_exceeded",
     "smtp.data_command_rejected",
     "smtp.invalid_pipelined_sequence",
