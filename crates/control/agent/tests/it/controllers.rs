@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use crate::harness::{
     Controller, PATIENCE, SILENCE, TestSwitch, config, flow, output, packet, patch, wait_for, without_echo,
 };
-use millrace_agent::channel::{ChannelKind, ChannelState};
+use millrace_agent::channel::ChannelKind;
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_openflow::multipart::desc::Desc;
 use millrace_openflow::multipart::flow::{FlowStats, FlowStatsRequest};
@@ -446,17 +446,12 @@ fn a_configured_controller_is_called_again_and_a_standalone_bridge_learns_meanwh
         switch.peer(1).send(&frame);
         switch.peer(2).receive_within(SILENCE)
     });
-    let status = wait_for("the next attempt", || {
-        let status = switch
-            .channels()
-            .into_iter()
-            .find(|status| status.kind == ChannelKind::Active)?;
-        matches!(status.state, ChannelState::Waiting { .. }).then_some(status)
+    // The switch may already connect again.
+    wait_for("the reason of the end", || {
+        let mut channels = switch.channels().into_iter();
+        let status = channels.find(|status| status.kind == ChannelKind::Active)?;
+        (status.last_error.as_deref() == Some("the controller closed the connection")).then_some(())
     });
-    assert_eq!(
-        status.last_error.as_deref(),
-        Some("the controller closed the connection")
-    );
     let mut controller = Controller::on(listener.accept().unwrap().0);
     assert_eq!(
         flows(&mut controller).len(),
@@ -521,16 +516,36 @@ fn a_listener_that_cannot_be_bound_is_a_problem_with_its_next_step_and_is_tried_
 fn a_silent_controller_is_disconnected_and_one_that_answers_is_kept() {
     let text = config(1, "").replace("\"ptcp:0\"", "{ target = \"ptcp:0\", echo_interval_s = 1 }");
     let switch = TestSwitch::start(&text);
-    let (mut silent, mut answering) = (switch.controller(), switch.controller());
-    let kept = std::thread::spawn(move || {
-        let end = std::time::Instant::now() + Duration::from_secs(4);
-        while std::time::Instant::now() < end {
-            assert_eq!(answering.unasked(), None);
+    // On a busy machine, the answering controller may itself be silent for too long: then its end counts for nothing.
+    let is_kept = (0..5).any(|_| {
+        let start = std::time::Instant::now();
+        let (mut silent, mut answering) = (switch.controller(), switch.controller());
+        let kept = std::thread::spawn(move || {
+            let (mut last, mut longest) = (start, core::time::Duration::ZERO);
+            let mut outcome = Ok(None);
+            while matches!(outcome, Ok(None)) && start.elapsed() < Duration::from_secs(4) {
+                outcome = answering.poll();
+                longest = longest.max(last.elapsed());
+                last = std::time::Instant::now();
+            }
+            (outcome, longest)
+        });
+        // The switch sends an echo request, and then closes the connection.
+        assert!(silent.receive_bytes().is_some());
+        assert_eq!(silent.receive_bytes(), None);
+        let (outcome, longest) = kept.join().unwrap();
+        if outcome.is_err() && longest > core::time::Duration::from_millis(800) {
+            return false;
         }
-        answering.barrier();
+        assert_eq!(
+            outcome.unwrap(),
+            None,
+            "it is connected, and was only asked for echoes"
+        );
+        true
     });
-    // The switch sends an echo request, and then closes the connection.
-    assert!(silent.receive_bytes().is_some());
-    assert_eq!(silent.receive_bytes(), None);
-    kept.join().unwrap();
+    assert!(
+        is_kept,
+        "each time, the thread that answers could not run for a second"
+    );
 }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{TestSwitch, config, flow};
+use crate::harness::{TestSwitch, config, flow, without_echo};
 use millrace_flow::Field;
 use millrace_openflow::Message;
 use millrace_openflow::multipart::flow::FlowStatsRequest;
@@ -34,7 +34,7 @@ fn resident_kib() -> u64 {
 fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_without_a_reader() {
     // The test measures the memory of the whole process, so no other test may run in it.
     millrace_testing::own_process!();
-    let switch = TestSwitch::start(&config(1, ""));
+    let switch = TestSwitch::start(&without_echo(&config(1, "")));
     let mut controller = switch.controller();
     controller.add(entries());
     let mut greedy = switch.controller();
@@ -87,7 +87,7 @@ fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_without_a_re
 
 #[test]
 fn every_removed_entry_is_reported_even_if_all_are_removed_at_once() {
-    let switch = TestSwitch::start(&config(1, ""));
+    let switch = TestSwitch::start(&without_echo(&config(1, "")));
     let mut controller = switch.controller();
     controller.add(entries().map(|entry| FlowMod {
         flags: FlowModFlags::SEND_FLOW_REM,

@@ -210,15 +210,15 @@ impl Controller {
     }
 
     /// Decodes a message; `None` for an echo request, which is answered.
-    fn understand(&mut self, bytes: &[u8]) -> Option<(Header, Message)> {
+    fn understand(&mut self, bytes: &[u8]) -> std::io::Result<Option<(Header, Message)>> {
         let (header, message) = decode(bytes).unwrap_or_else(|error| panic!("{error}: {bytes:x?}"));
         let Message::EchoRequest(data) = message else {
-            return Some((header, message));
+            return Ok(Some((header, message)));
         };
         let mut reply = Vec::new();
         encode(&Message::EchoReply(data), header.xid, &mut reply).unwrap();
-        self.stream.write_all(&reply).unwrap();
-        None
+        self.stream.write_all(&reply)?;
+        Ok(None)
     }
 
     /// Returns the next message that is no echo request; `None` if the switch closed the connection. Echo requests are
@@ -228,7 +228,7 @@ impl Controller {
         loop {
             assert!(Instant::now() < deadline, "nothing but echo requests comes");
             let bytes = self.receive_bytes()?;
-            if let Some(received) = self.understand(&bytes) {
+            if let Some(received) = self.understand(&bytes).unwrap() {
                 return Some(received);
             }
         }
@@ -236,13 +236,18 @@ impl Controller {
 
     /// Returns an asynchronous message; `None` after [`SILENCE`], or after an echo request, which is answered.
     pub(crate) fn unasked(&mut self) -> Option<Message> {
-        self.stream.set_read_timeout(Some(SILENCE)).unwrap();
+        self.poll().unwrap()
+    }
+
+    /// Returns an asynchronous message as [`Controller::unasked`] does, or the error with which the connection ended.
+    pub(crate) fn poll(&mut self) -> std::io::Result<Option<Message>> {
+        self.stream.set_read_timeout(Some(SILENCE))?;
         let received = self.next_bytes();
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.stream.set_read_timeout(Some(PATIENCE))?;
         match received {
-            Ok(bytes) => self.understand(&bytes).map(|(_, message)| message),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
-            Err(error) => panic!("{error}"),
+            Ok(bytes) => Ok(self.understand(&bytes)?.map(|(_, message)| message)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
