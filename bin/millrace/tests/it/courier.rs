@@ -1,6 +1,7 @@
 //! `millrace courier serve` as a program: many senders and readers at once, quotas, foreign keys, hostile paths, reload and drain.
 
-use crate::kill::path;
+use crate::kill::{Stopped, path};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,6 +12,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const BOUND: Duration = Duration::from_secs(60);
+/// Longer than any process of a test is stopped.
+const SILENCE: [&str; 2] = ["--silence", "120s"];
 
 fn millrace(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
@@ -85,9 +88,8 @@ impl Daemon {
         command
     }
 
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Changes the configuration and waits until it is loaded.
@@ -95,7 +97,7 @@ impl Daemon {
         let loaded = |metrics: &str| sample(metrics, "millrace_courier_reloads_total{result=\"success\"}");
         let before = loaded(&self.metrics());
         write_config(self.dir.path(), grants);
-        self.signal("-HUP");
+        self.signal(Signal::HUP);
         self.wait_for(|metrics| loaded(metrics) > before);
     }
 
@@ -157,7 +159,7 @@ fn write_config(dir: &Path, grants: &str) {
     }
     let text = text.replace("DIR", path(dir));
     let head = format!(
-        "listen = \"127.0.0.1:0\"\nstate = \"{}/state\"\nmetrics = \"127.0.0.1:0\"\ndrain = \"30s\"\nsilence = \"5s\"\n",
+        "listen = \"127.0.0.1:0\"\nstate = \"{}/state\"\nmetrics = \"127.0.0.1:0\"\ndrain = \"120s\"\nsilence = \"120s\"\n",
         path(dir)
     );
     let new = dir.join("courier.toml.new");
@@ -280,27 +282,30 @@ fn senders_and_readers_are_served_at_once_and_counted() {
     );
 }
 
-fn limited(quota: &str) -> String {
+fn limited(quota: &str, rate: &str) -> String {
     format!(
         "[[grant]]\nname = \"in\"\nkeys = [\"KEY(ann)\"]\ndirectory = \"DIR/in\"\nverbs = [\"create\", \"list\"]\n\
-         quota_bytes = \"{quota}\"\nquota_files = 10\nrate = \"40Mbps\"\n"
+         quota_bytes = \"{quota}\"\nquota_files = 10\nrate = \"{rate}\"\n"
     )
 }
 
 #[test]
 fn a_transfer_that_hits_the_quota_commits_nothing_and_goes_on_after_it_was_raised() {
-    let daemon = Daemon::start(&limited("16MiB"));
+    let daemon = Daemon::start(&limited("16MiB", "10Mbps"));
     let source = file(daemon.dir.path(), "from/large", 12 << 20);
     let started = Instant::now();
-    let child = daemon.send("ann", &source, "in", &[]).spawn().unwrap();
+    let child = daemon.send("ann", &source, "in", &SILENCE).spawn().unwrap();
     let received = "millrace_courier_received_bytes_total{grant=\"in\"}";
     daemon.wait_for(|metrics| sample(metrics, received) >= f64::from(3 << 20));
-    // 24 Mbit of payload at 40 Mbit/s.
+    // 24 Mbit of payload at 10 Mbit/s.
     assert!(
-        started.elapsed() > Duration::from_millis(550),
+        started.elapsed() > Duration::from_millis(2_200),
         "the rate of the grant holds"
     );
-    daemon.reload(&limited("5MiB"));
+    // The quota is lowered before the sender has sent the rest, which takes it 7 s.
+    let stopped = Stopped::new(&child);
+    daemon.reload(&limited("5MiB", "80Mbps"));
+    drop(stopped);
     let output = wait(child);
     assert_eq!(output.status.code(), Some(6), "{}", text(&output));
     assert!(
@@ -313,7 +318,7 @@ fn a_transfer_that_hits_the_quota_commits_nothing_and_goes_on_after_it_was_raise
     let output = daemon.send("ann", &source, "in", &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", text(&output));
     assert!(text(&output).contains("do not fit"), "{}", text(&output));
-    daemon.reload(&limited("16MiB"));
+    daemon.reload(&limited("16MiB", "80Mbps"));
     let output = daemon.send("ann", &source, "in", &["--json"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
     let events = String::from_utf8(output.stdout).unwrap();
@@ -461,18 +466,22 @@ fn no_path_leads_out_of_a_grant() {
 
 #[test]
 fn a_daemon_that_ends_lets_running_transfers_end_and_admits_no_other() {
-    let slow = THREE_USERS.replace("\"list\"]\n[[", "\"list\"]\nrate = \"30Mbps\"\n[[");
-    let mut daemon = Daemon::start(&slow);
+    let grants =
+        |rate: &str| THREE_USERS.replace("\"list\"]\n[[", &format!("\"list\"]\nrate = \"{rate}\"\n[["));
+    let mut daemon = Daemon::start(&grants("2Mbps"));
     // A configuration that is not valid changes nothing.
     write_config(daemon.dir.path(), "[[grant]]\nname = \"in\"\n");
-    daemon.signal("-HUP");
+    daemon.signal(Signal::HUP);
     let failed = "millrace_courier_reloads_total{result=\"failure\"}";
     daemon.wait_for(|metrics| sample(metrics, failed) == 1.0);
     let source = file(daemon.dir.path(), "from/a", 6 << 20);
-    let running = daemon.send("ann", &source, "in", &[]).spawn().unwrap();
+    let running = daemon.send("ann", &source, "in", &SILENCE).spawn().unwrap();
     let received = "millrace_courier_received_bytes_total{grant=\"in\"}";
     daemon.wait_for(|metrics| sample(metrics, received) > 0.0);
-    daemon.signal("-TERM");
+    // All of it takes 25 s. The transfer does not end while its sender is stopped.
+    let stopped = Stopped::new(&running);
+    daemon.reload(&grants("80Mbps"));
+    daemon.signal(Signal::TERM);
     daemon.wait_for(|metrics| sample(metrics, "millrace_courier_draining") == 1.0);
     assert_eq!(daemon.status()["draining"], true);
     let late = daemon.send("bob", &source, "in", &[]).output().unwrap();
@@ -481,6 +490,7 @@ fn a_daemon_that_ends_lets_running_transfers_end_and_admits_no_other() {
         "{}",
         text(&late)
     );
+    drop(stopped);
     let output = wait(running);
     assert!(output.status.success(), "{}", text(&output));
     assert!(fs::read(&source).unwrap() == fs::read(daemon.path("in/a")).unwrap());
