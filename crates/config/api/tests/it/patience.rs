@@ -133,18 +133,48 @@ fn clients_that_ask_and_read_nothing_are_ended() {
     drop(deaf);
 }
 
+/// Returns 200 connections with a request whose body does not end.
+fn unfinished_requests(server: &FakeServer) -> Vec<Box<dyn Stream>> {
+    let head = "PATCH /api/v1/config HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                content-length: 4000\r\n\r\n{\"system\"";
+    let requests = (0..200).map(|_| {
+        let mut stream = connect(server);
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    });
+    requests.collect()
+}
+
+#[test]
+fn unfinished_bodies_hold_as_many_places_as_a_client_may_have() {
+    let server = FakeServer::start_with(None, long()).unwrap();
+    let mut unfinished = unfinished_requests(&server);
+    probes_answer(&server);
+    for stream in &unfinished {
+        stream.set_timeouts(Duration::from_millis(1));
+    }
+    let is_open = |stream: &mut Box<dyn Stream>| loop {
+        match stream.read(&mut [0; 4096]) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    };
+    let (places, begun) = (Limits::default().connections_per_peer, Instant::now());
+    loop {
+        let open = unfinished.iter_mut().map(is_open).filter(|open| *open).count();
+        assert!(open >= places && begun.elapsed() < SOON, "{open} are open");
+        if open == places {
+            return;
+        }
+    }
+}
+
 #[test]
 fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
     let server = FakeServer::start_with(None, short()).unwrap();
-    let head = "PATCH /api/v1/config HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-                content-length: 4000\r\n\r\n{\"system\"";
-    let mut unfinished: Vec<Box<dyn Stream>> = (0..200)
-        .map(|_| {
-            let mut stream = connect(&server);
-            stream.write_all(head.as_bytes()).unwrap();
-            stream
-        })
-        .collect();
+    let mut unfinished = unfinished_requests(&server);
     probes_answer(&server);
     let mut timed_out = 0;
     for stream in &mut unfinished {
@@ -158,7 +188,8 @@ fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
             status => assert_eq!(status, 429),
         }
     }
-    assert_eq!(timed_out, Limits::default().connections_per_peer);
+    // Those that time out before the last of them connects make room for it.
+    assert!(timed_out >= Limits::default().connections_per_peer, "{timed_out}");
     assert_eq!(ask(&server, "GET", "/api/v1/version").status, 200);
 }
 

@@ -114,7 +114,7 @@ fn streams_end_when_the_server_does() {
     drop(server);
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn only_so_many_streams_are_open_at_once() {
     };
     assert_eq!(refused, 32);
     drop(open_ones);
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    loop {
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    for memory in 700.. {
         let mut first = [0; 12];
         open(&server, "GET", "/api/v1/events", &[], b"")
             .read_exact(&mut first)
@@ -142,21 +142,10 @@ fn only_so_many_streams_are_open_at_once() {
             return;
         }
         // The server notices a closed connection at the next write.
-        patch(
-            &server,
-            700 + u32::try_from(begun_since(deadline)).unwrap_or(0),
-            "",
-        );
+        patch(&server, memory, "");
         assert!(std::time::Instant::now() < deadline, "no place became free");
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-fn begun_since(deadline: std::time::Instant) -> u128 {
-    deadline
-        .saturating_duration_since(std::time::Instant::now())
-        .as_millis()
-        % 10_000
 }
 
 #[test]
