@@ -160,7 +160,11 @@ fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), Rou
         return Ok(());
     };
     let echoes = Observer::start(move |stop| longest_echo(&target, stop));
-    let gaps = Observer::start(move |stop| Ok(longest_gap(&capture, stop)));
+    let gaps = Observer::start(move |stop| {
+        let start = Instant::now();
+        let sleep = || std::thread::sleep(Duration::from_millis(1));
+        Ok(longest_gap(stop, || start.elapsed(), sleep, || capture.take()))
+    });
     let seconds = wait_for_expiry(running.as_mut())?;
     let (echo, gap) = (echoes.end()?, gaps.end()?);
     for (name, value) in [
@@ -304,17 +308,23 @@ impl Capture {
     }
 }
 
-fn longest_gap(capture: &Capture, stop: &AtomicBool) -> Duration {
+/// Returns the longest time for which `take` found nothing, by the clock `now`. `sleep` is called between two looks.
+fn longest_gap(
+    stop: &AtomicBool,
+    now: impl Fn() -> Duration,
+    mut sleep: impl FnMut(),
+    mut take: impl FnMut() -> bool,
+) -> Duration {
     let mut longest = Duration::ZERO;
-    let mut empty_since: Option<Instant> = None;
+    let mut empty_since: Option<Duration> = None;
     while !stop.load(Ordering::Relaxed) {
-        if capture.take() {
+        if take() {
             empty_since = None;
         } else {
-            let since = *empty_since.get_or_insert_with(Instant::now);
-            longest = longest.max(since.elapsed());
+            let at = now();
+            longest = longest.max(at - *empty_since.get_or_insert(at));
         }
-        std::thread::sleep(Duration::from_millis(1));
+        sleep();
     }
     longest
 }
@@ -322,6 +332,7 @@ fn longest_gap(capture: &Capture, stop: &AtomicBool) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::io::Write;
 
     #[test]
@@ -332,20 +343,18 @@ mod tests {
             _dir: dir,
         };
         let mut file = fs::File::create(&capture.path).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let observer = Observer::start({
-            let seen = Arc::clone(&stop);
-            move |_| Ok(longest_gap(&capture, &seen))
-        });
-        for pause in [1, 1, 200, 1, 1] {
-            file.write_all(b"packet").unwrap();
-            std::thread::sleep(Duration::from_millis(pause));
-        }
-        stop.store(true, Ordering::Relaxed);
-        let longest = observer.end().unwrap();
-        assert!(
-            (Duration::from_millis(150)..Duration::from_millis(600)).contains(&longest),
-            "{longest:?}"
-        );
+        let (stop, millis) = (AtomicBool::new(false), Cell::new(0));
+        let sleep = || {
+            // The writer pauses from 12 to 212 ms. A late look, after 500 ms in which it wrote, is no pause.
+            millis.set(millis.get() + if millis.get() == 215 { 500 } else { 1 });
+            if !(13..212).contains(&millis.get()) {
+                file.write_all(b"packet").unwrap();
+            }
+            stop.store(millis.get() >= 730, Ordering::Relaxed);
+        };
+        let now = || Duration::from_millis(millis.get());
+        let longest = longest_gap(&stop, now, sleep, || capture.take());
+        // The file is seen empty first at 13 and last at 211 ms.
+        assert_eq!(longest, Duration::from_millis(198));
     }
 }
