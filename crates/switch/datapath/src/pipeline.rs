@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_flow::Action;
 use millrace_pipeline::{Counters, Forwarding, Processor};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
@@ -120,6 +121,24 @@ impl<P: Packet> BridgePipeline<P> {
         self.processor
             .process_burst(&forwarding, in_port, burst, now, &mut egress);
         burst.clear();
+    }
+
+    /// Sends a packet that no port received out of a port.
+    pub(crate) fn output(&mut self, port: PortNo, packet: P, now: Time) {
+        let forwarding = self.forwarding.enter();
+        let mut egress = WorkerEgress {
+            bridge: self.bridge,
+            tx: &mut self.tx,
+            events: &self.events,
+            counters: &self.counters,
+            now,
+            in_port: None,
+            sampler: self.sampling.as_deref_mut(),
+            sampled: None,
+        };
+        let actions = [Action::output(port)];
+        self.processor
+            .packet_out(&forwarding, PortNo::CONTROLLER, &actions, packet, now, &mut egress);
     }
 
     /// Copies received packets for the captures that select them.

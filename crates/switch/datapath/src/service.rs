@@ -2,7 +2,7 @@
 //! a chain of network functions. A worker calls its services in every round; a bridge without services costs one
 //! comparison for each round.
 
-use millrace_pipeline::{DropReason, Egress};
+use millrace_pipeline::DropReason;
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
@@ -34,7 +34,7 @@ pub trait ServiceOutput<P> {
     /// Receives packets at a logical port: the tables of the bridge decide about them.
     fn receive(&mut self, in_port: PortNo, burst: &mut Burst<P>);
 
-    /// Sends a packet out of a port.
+    /// Sends a packet out of a port, which may be a tunnel, or drops it if the port cannot send now, as the action `output` does.
     fn transmit(&mut self, port: PortNo, packet: P);
 
     /// Drops packets and counts them under `reason`.
@@ -61,7 +61,7 @@ impl<P: Packet> ServiceOutput<P> for WorkerOutput<'_, P> {
     }
 
     fn transmit(&mut self, port: PortNo, packet: P) {
-        self.pipeline.egress(self.now).transmit(port, None, packet);
+        self.pipeline.output(port, packet, self.now);
     }
 
     fn discard(&mut self, reason: DropReason, burst: &mut Burst<P>) {

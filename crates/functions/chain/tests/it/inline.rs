@@ -13,7 +13,7 @@ use crate::testbed::order::{keep_order, packets};
 use crate::testbed::{BOUND, TestBed, flow, frame, hops, marks, no, sequence};
 use millrace_chain::{HopPlan, HopState, OnFailure};
 use millrace_nf::Settings;
-use millrace_pipeline::DropReason;
+use millrace_pipeline::{DropReason, PortConfig};
 
 #[test]
 fn a_packet_goes_through_the_hops_in_order_and_back_in_the_other() {
@@ -73,6 +73,23 @@ fn verdicts_drop_skip_and_send_elsewhere_and_the_rest_goes_on_in_order() {
         (hop.packets, hop.next, hop.dropped, hop.skipped, hop.to_port),
         (9, 5, 1, 2, 1)
     );
+}
+
+#[test]
+fn a_packet_that_is_sent_elsewhere_obeys_the_state_of_its_port() {
+    let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one"]));
+    let no_forward = PortConfig::NO_FWD;
+    testbed
+        .control
+        .port_mod(no(1), no_forward, no_forward, &mut testbed.ops)
+        .unwrap();
+    testbed.bridge.publish(&mut testbed.ops);
+    assert!(one.send(&frame(0, 669)) && one.send(&frame(0, 1)));
+    assert_eq!(sequence(&two.receive_within(BOUND).unwrap()), 1);
+    testbed.wait("the drop is counted by name", |testbed| {
+        testbed.drops(DropReason::PortNoForward) == 1
+    });
+    assert_eq!(one.receive(), None);
 }
 
 #[test]
