@@ -27,10 +27,10 @@ fn bytes(packet: &Mbuf) -> Vec<u8> {
     packet.segments().flatten().copied().collect()
 }
 
-/// Polls until `burst` has `count` packets, for at most 2 s.
+/// Polls until `burst` has `count` packets, for at most a minute.
 fn receive(rx: &mut RxQueue, burst: &mut ArrayVec<Mbuf, 32>, count: usize) {
     let start = std::time::Instant::now();
-    while burst.len() < count && start.elapsed().as_secs() < 2 {
+    while burst.len() < count && start.elapsed().as_secs() < 60 {
         rx.rx_burst(burst);
     }
 }

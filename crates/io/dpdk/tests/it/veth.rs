@@ -14,7 +14,7 @@ use millrace_dpdk::{
 use nix::sched::{CloneFlags, unshare};
 
 /// The longest time that the kernel may take for work in the background.
-const BOUND: Duration = Duration::from_secs(10);
+const BOUND: Duration = Duration::from_secs(60);
 
 /// Moves this thread into a namespace with two connected interfaces, v0 and v1. Returns false if that is not
 /// permitted.
