@@ -162,7 +162,7 @@ mod tests {
             let thread = scope.spawn(|| run(vec![side], Idle::Sleep, &stop));
             let (near, far) = (backend.memory("interface"), backend.memory("end"));
             assert!(near.send(&[1; 60]) && far.send(&[2; 60]));
-            let bound = Duration::from_secs(10);
+            let bound = Duration::from_secs(60);
             assert_eq!(far.receive_within(bound), Some(vec![1; 60]));
             assert_eq!(near.receive_within(bound), Some(vec![2; 60]));
             stop.store(true, Ordering::Relaxed);
