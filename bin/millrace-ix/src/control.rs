@@ -181,16 +181,12 @@ fn sessions(filters: &Filters) -> Value {
     filters.sessions().into_iter().map(session).collect()
 }
 
-/// Returns the verdict about a filter of frames of all members, as JSON.
+/// Returns the verdict about a filter as JSON.
 fn check(filters: &Filters, handle: &Handle, account: AccountId, matching: &FilterMatch) -> Value {
+    // The command names no peers: the filter is for frames of all members.
     let peers = BTreeSet::new();
-    let verdict = filters.check(
-        &handle.snapshot().exchange,
-        account,
-        matching,
-        &peers,
-        handle.now(),
-    );
+    let exchange = &handle.snapshot().exchange;
+    let verdict = filters.check(exchange, account, matching, &peers, handle.now());
     json!({
         "allowed": verdict.allowed,
         "reason": verdict.reason.map(|reason| reason.text),
