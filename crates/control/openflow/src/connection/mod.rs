@@ -6,8 +6,9 @@
 //!
 //! Guarantees:
 //! - Versions are agreed on first; nothing else is answered before.
-//! - Every request that cannot be decoded is answered with the error of the specification, and the next one is read. Only
-//!   bytes that cannot be split into messages end the connection.
+//! - Every request that cannot be decoded is answered with the error of the specification, and the next one is read. A
+//!   request of several messages is answered with one error, and none of its messages is carried out. Only bytes that
+//!   cannot be split into messages end the connection.
 //! - A peer that sends and does not read is not served: while more than [`Settings::max_output`] bytes wait to be written,
 //!   [`Connection::poll`] returns nothing, [`Connection::wants_input`] is false, and asynchronous messages are dropped
 //!   and counted ([`Connection::send_async`]).
@@ -302,9 +303,19 @@ impl Connection {
             Err(_) if header.message_type() == Some(MessageType::Error) => return None,
             Err(error) => Err(error),
         };
+        // Over datagrams multipart requests are refused one by one.
+        let is_part = header.version == VERSION
+            && header.message_type() == Some(MessageType::MultipartRequest)
+            && !self.settings.is_datagram;
+        if is_part && self.reassembly.ignores(header.xid, &head) {
+            return None;
+        }
         match message {
             Ok(message) => self.take_message(header, head, message),
             Err(error) => {
+                if is_part {
+                    self.reassembly.refuse(header.xid, &head);
+                }
                 self.reject(error.error_code(), header.xid, &head);
                 Some(Event::Rejected { header, error })
             }

@@ -1,26 +1,78 @@
 //! Reassembles requests of several messages (`OFPMPF_REQ_MORE`). Only TABLE_FEATURES is long enough to need it.
 
+use std::collections::VecDeque;
+
 use millrace_types::Xid;
 
 use super::RequestHead;
+use crate::header::HEADER_SIZE;
 use crate::multipart::table_features::TableFeatures;
-use crate::multipart::{MultipartRequest, RequestBody};
+use crate::multipart::{MORE, MultipartRequest, RequestBody};
+
+/// The offset of the multipart type in a request, in bytes.
+const TYPE_OFFSET: usize = HEADER_SIZE;
+/// The offset of the flags, in bytes.
+const FLAGS_OFFSET: usize = HEADER_SIZE + 2;
 
 /// The maximum size of a request in all its messages, in bytes; 255 tables of 4,000 bytes fit.
 const MAX_SIZE: usize = 1 << 20;
 
-/// The request that is being reassembled, of which there is at most one.
+/// The number of refused requests that are remembered while their further messages may arrive.
+const REFUSED_LEN: usize = 16;
+
+/// The request that is being reassembled, of which there is at most one, and the refused ones that are not yet complete.
+///
+/// ```text
+///            part with MORE              last part
+///   none ─────────────────────▶ open ─────────────────▶ complete
+///                                │
+///      part with MORE that       │ part that cannot be decoded, or too long
+///      cannot be decoded         ▼                last part
+///   none ──────────────────▶ refused, answered ─────────────▶ none
+///                            with one error
+/// ```
 #[derive(Debug, Default)]
 pub(super) struct MultipartReassembly {
     open: Option<Open>,
+    /// The refused requests whose last message has not arrived: their messages are ignored.
+    refused: VecDeque<RequestKey>,
 }
 
 #[derive(Debug)]
 struct Open {
-    xid: Xid,
+    key: RequestKey,
     head: RequestHead,
     size: usize,
     tables: Vec<TableFeatures>,
+}
+
+/// All messages of a request have the same xid and multipart type (OpenFlow 1.3.5, section 7.3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct RequestKey {
+    xid: Xid,
+    /// `None` if the message ends before its type.
+    type_: Option<[u8; 2]>,
+}
+
+impl RequestKey {
+    fn new(xid: Xid, head: &RequestHead) -> RequestKey {
+        RequestKey {
+            xid,
+            type_: head
+                .bytes()
+                .get(TYPE_OFFSET..)
+                .and_then(|rest| rest.first_chunk().copied()),
+        }
+    }
+}
+
+/// Returns true if a message says that more of its request follow.
+fn has_more(head: &RequestHead) -> bool {
+    let flags = head
+        .bytes()
+        .get(FLAGS_OFFSET..)
+        .and_then(|rest| rest.first_chunk());
+    flags.is_some_and(|flags| u16::from_be_bytes(*flags) & MORE != 0)
 }
 
 /// The outcome of a message.
@@ -34,6 +86,38 @@ pub(super) enum Assembled {
 }
 
 impl MultipartReassembly {
+    /// Returns true if a message belongs to a refused request, so that it is ignored.
+    pub(super) fn ignores(&mut self, xid: Xid, head: &RequestHead) -> bool {
+        let key = RequestKey::new(xid, head);
+        let Some(at) = self.refused.iter().position(|refused| *refused == key) else {
+            return false;
+        };
+        if !has_more(head) {
+            self.refused.remove(at);
+        }
+        true
+    }
+
+    /// Refuses the request of a message that cannot be decoded.
+    pub(super) fn refuse(&mut self, xid: Xid, head: &RequestHead) {
+        let key = RequestKey::new(xid, head);
+        let open = self.open.take_if(|open| open.key.xid == xid);
+        // The last message of a request of another type with this xid is still to come, too.
+        let other = open.map(|open| open.key).filter(|open| *open != key);
+        let rest = has_more(head).then_some(key);
+        other
+            .into_iter()
+            .chain(rest)
+            .for_each(|key| self.ignore_rest(key));
+    }
+
+    fn ignore_rest(&mut self, key: RequestKey) {
+        if self.refused.len() == REFUSED_LEN {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(key);
+    }
+
     pub(super) fn add(
         &mut self,
         xid: Xid,
@@ -41,30 +125,35 @@ impl MultipartReassembly {
         request: MultipartRequest,
         length: u16,
     ) -> Assembled {
-        let continues = self.open.as_ref().is_some_and(|open| open.xid == xid);
+        let continues = self.open.as_ref().is_some_and(|open| open.key.xid == xid);
         if !request.more && !continues {
             return Assembled::Complete(request);
         }
         let RequestBody::TableFeatures(mut tables) = request.body else {
+            self.refuse(xid, &head);
             return Assembled::Refused(xid, head);
         };
         let mut open = match self.open.take() {
             Some(open) if continues => open,
             other => {
                 self.open = Some(Open {
-                    xid,
+                    key: RequestKey::new(xid, &head),
                     head,
                     size: usize::from(length),
                     tables,
                 });
                 // Only one request can be open, so that a new one ends the one before.
                 return other.map_or(Assembled::Waiting, |other| {
-                    Assembled::Refused(other.xid, other.head)
+                    self.ignore_rest(other.key);
+                    Assembled::Refused(other.key.xid, other.head)
                 });
             }
         };
         open.size += usize::from(length);
         if open.size > MAX_SIZE {
+            if request.more {
+                self.ignore_rest(open.key);
+            }
             return Assembled::Refused(xid, open.head);
         }
         open.tables.append(&mut tables);

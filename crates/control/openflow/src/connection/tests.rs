@@ -219,10 +219,8 @@ fn a_peer_that_does_not_read_is_not_served() {
     assert!(connection.wants_input() && connection.send_async(&request));
 }
 
-#[test]
-fn table_features_in_several_messages_become_one_request() {
-    let mut connection = ready();
-    let table = |number| TableFeatures {
+fn table(number: u8) -> TableFeatures {
+    TableFeatures {
         table: TableId(number),
         name: String::new(),
         metadata_match: 0,
@@ -230,42 +228,119 @@ fn table_features_in_several_messages_become_one_request() {
         config: 0,
         max_entries: 0,
         properties: Vec::new(),
-    };
-    let part = |more, number| {
-        let body = RequestBody::TableFeatures(vec![table(number)]);
-        bytes_of(&Message::MultipartRequest(MultipartRequest { more, body }), 4)
-    };
+    }
+}
+
+/// Returns a message of a TABLE_FEATURES request with xid 4.
+fn part(more: bool, number: u8) -> Vec<u8> {
+    let body = RequestBody::TableFeatures(vec![table(number)]);
+    bytes_of(&Message::MultipartRequest(MultipartRequest { more, body }), 4)
+}
+
+/// Returns a message as [`part`], whose table has a property of unknown type.
+fn bad_part(more: bool, number: u8) -> Vec<u8> {
+    let mut bytes = part(more, number);
+    let entry = HEADER_SIZE + 8;
+    bytes.extend([0x12, 0x34, 0, 4, 0, 0, 0, 0]);
+    let [size, entry_size] = [bytes.len(), bytes.len() - entry].map(|size| (size as u16).to_be_bytes());
+    bytes[2..4].copy_from_slice(&size);
+    bytes[entry..entry + 2].copy_from_slice(&entry_size);
+    bytes
+}
+
+fn next_tables(connection: &mut Connection) -> Vec<TableFeatures> {
+    match connection.poll() {
+        Some(Event::Request(Request {
+            message:
+                Message::MultipartRequest(MultipartRequest {
+                    body: RequestBody::TableFeatures(tables),
+                    ..
+                }),
+            ..
+        })) => tables,
+        other => panic!("expected TABLE_FEATURES, found {other:?}"),
+    }
+}
+
+#[test]
+fn table_features_in_several_messages_become_one_request() {
+    let mut connection = ready();
     connection.receive(
         &[part(true, 0), part(true, 1), part(false, 2)].concat(),
         Time::ZERO,
     );
-    let Some(Event::Request(request)) = connection.poll() else {
-        panic!()
-    };
-    let Message::MultipartRequest(MultipartRequest {
-        body: RequestBody::TableFeatures(tables),
-        ..
-    }) = request.message
-    else {
-        panic!()
-    };
-    assert_eq!(tables, [table(0), table(1), table(2)]);
+    assert_eq!(next_tables(&mut connection), [table(0), table(1), table(2)]);
 }
 
 #[test]
-fn an_endless_request_is_refused_before_it_fills_memory() {
+fn a_request_of_which_one_message_is_refused_is_answered_with_one_error_and_not_carried_out() {
+    for messages in [
+        vec![bad_part(true, 0), part(false, 1)],
+        vec![bad_part(true, 0), part(true, 1), bad_part(false, 2)],
+        vec![part(true, 0), bad_part(true, 1), part(true, 2), part(false, 3)],
+        vec![part(true, 0), part(true, 1), bad_part(false, 2)],
+    ] {
+        let mut connection = ready();
+        connection.receive(&messages.concat(), Time::ZERO);
+        let event = connection.poll();
+        assert!(matches!(event, Some(Event::Rejected { .. })), "{event:?}");
+        let event = connection.poll();
+        assert!(event.is_none(), "{event:?}");
+        assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPTFFC_BAD_TYPE);
+        // The xid is free again.
+        connection.receive(&part(false, 5), Time::ZERO);
+        assert_eq!(next_tables(&mut connection), [table(5)]);
+    }
+}
+
+#[test]
+fn a_refused_request_does_not_take_away_requests_of_other_types_or_xids() {
+    let mut connection = ready();
+    let desc = bytes_of(
+        &Message::MultipartRequest(MultipartRequest::new(RequestBody::Desc)),
+        4,
+    );
+    let mut other = part(false, 7);
+    other[7] = 5;
+    connection.receive(&[bad_part(true, 0), desc, other].concat(), Time::ZERO);
+    assert!(matches!(connection.poll(), Some(Event::Rejected { .. })));
+    assert!(matches!(connection.poll(), Some(Event::Request(_))));
+    assert_eq!(next_tables(&mut connection), [table(7)]);
+    assert!(connection.poll().is_none());
+}
+
+#[test]
+fn a_request_that_another_one_ends_is_not_carried_out_in_part() {
+    let mut connection = ready();
+    let mut other = [part(true, 7), part(false, 8)];
+    other.iter_mut().for_each(|part| part[7] = 5);
+    let [begin, end] = other;
+    connection.receive(&[part(true, 0), begin, part(false, 1), end].concat(), Time::ZERO);
+    assert_eq!(next_tables(&mut connection), [table(7), table(8)]);
+    assert!(connection.poll().is_none());
+    let messages = sent(&mut connection);
+    assert_eq!(messages[0].0.xid, Xid(4));
+    assert_eq!(error_code(&messages), ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
+}
+
+#[test]
+fn an_endless_request_is_refused_before_it_fills_memory_and_its_end_is_ignored() {
     let mut connection = ready();
     let body = RequestBody::TableFeatures(Vec::new());
-    let part = bytes_of(
+    let empty = bytes_of(
         &Message::MultipartRequest(MultipartRequest { more: true, body }),
         4,
     );
-    for _ in 0..(1 << 20) / part.len() + 2 {
-        connection.receive(&part, Time::ZERO);
+    for _ in 0..(1 << 20) / empty.len() + 2 {
+        connection.receive(&empty, Time::ZERO);
         assert!(connection.poll().is_none());
     }
+    connection.receive(&[part(true, 1), part(false, 2)].concat(), Time::ZERO);
+    assert!(connection.poll().is_none());
     let messages = sent(&mut connection);
     assert_eq!(error_code(&messages), ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
+    connection.receive(&part(false, 3), Time::ZERO);
+    assert_eq!(next_tables(&mut connection), [table(3)]);
 }
 
 fn datagrams() -> Connection {
