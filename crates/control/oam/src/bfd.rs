@@ -53,7 +53,7 @@ impl core::fmt::Display for State {
 /// The reason of the last change to [`State::Down`] (RFC 5880, section 4.1); the values that this side sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Diagnostic {
-    /// The session has not gone down since it began.
+    /// The session is up, or has not gone down since it began.
     None = 0,
     /// No packet arrived within the detection time.
     DetectionTimeExpired = 1,
@@ -177,10 +177,28 @@ pub struct Counters {
     pub flaps: u64,
 }
 
+/// The intervals by which a session sends and detects. Packets have those of the settings; a change that the peer has to
+/// know first takes effect when the poll sequence ends (RFC 5880, section 6.8.3).
+#[derive(Clone, Copy, Debug)]
+struct Intervals {
+    min_tx: Duration,
+    min_rx: Duration,
+}
+
+impl Intervals {
+    fn of(settings: &Settings) -> Intervals {
+        Intervals {
+            min_tx: settings.min_tx,
+            min_rx: settings.min_rx,
+        }
+    }
+}
+
 /// A session (RFC 5880, section 6.8).
 #[derive(Clone, Debug)]
 pub struct Session {
     settings: Settings,
+    in_force: Intervals,
     state: State,
     diagnostic: Diagnostic,
     local_discriminator: u32,
@@ -205,6 +223,7 @@ impl Session {
         let mut random = seed;
         Session {
             settings,
+            in_force: Intervals::of(&settings),
             state: State::Down,
             diagnostic: Diagnostic::None,
             local_discriminator: ((split_mix::next(&mut random) >> 32) as u32).max(1),
@@ -224,11 +243,19 @@ impl Session {
         }
     }
 
-    /// Changes the settings of a session; a session that is up tells its peer by a poll sequence.
+    /// Changes the settings of a session. A session that is up tells its peer by a poll sequence; until that ends, a larger
+    /// `min_tx` and a smaller `min_rx` are not in force (RFC 5880, section 6.8.3).
     pub fn set_settings(&mut self, settings: Settings) {
-        if settings != self.settings {
-            self.settings = settings;
-            self.is_polling = self.state == State::Up;
+        if settings == self.settings {
+            return;
+        }
+        let before = self.in_force;
+        self.settings = settings;
+        self.in_force = Intervals::of(&settings);
+        self.is_polling = self.state == State::Up;
+        if self.is_polling {
+            self.in_force.min_tx = self.in_force.min_tx.min(before.min_tx);
+            self.in_force.min_rx = self.in_force.min_rx.max(before.min_rx);
         }
     }
 
@@ -257,27 +284,27 @@ impl Session {
         (self.local_discriminator, self.remote_discriminator)
     }
 
-    /// Returns the interval in which this side sends, without jitter; `None` if the peer wants no periodic packets.
+    /// Returns the interval in which this side sends, without jitter; `None` if the peer wants no periodic packets. A peer in
+    /// demand mode gets those of a poll sequence (RFC 5880, section 6.8.7).
     pub fn tx_interval(&self) -> Option<Duration> {
-        if self.remote_min_rx.is_zero()
-            || self.is_remote_demand && self.state == State::Up && self.remote_state == State::Up
-        {
+        let are_up = self.state == State::Up && self.remote_state == State::Up;
+        if self.remote_min_rx.is_zero() || self.is_remote_demand && are_up && !self.is_polling {
             return None;
         }
-        Some(self.desired_min_tx().max(self.remote_min_rx))
+        Some(self.not_below_slow(self.in_force.min_tx).max(self.remote_min_rx))
     }
 
     /// Returns the time without packets after which the session ends (RFC 5880, section 6.8.4).
     pub fn detection_time(&self) -> Duration {
-        let interval = self.settings.min_rx.max(self.remote_min_tx);
+        let interval = self.in_force.min_rx.max(self.remote_min_tx);
         interval.saturating_mul(u32::from(self.remote_multiplier))
     }
 
-    fn desired_min_tx(&self) -> Duration {
-        if self.state == State::Up {
-            self.settings.min_tx
-        } else {
-            self.settings.min_tx.max(SLOW_INTERVAL)
+    /// Returns an interval of sending, at least [`SLOW_INTERVAL`] while the session is not up.
+    fn not_below_slow(&self, interval: Duration) -> Duration {
+        match self.state {
+            State::Up => interval,
+            _ => interval.max(SLOW_INTERVAL),
         }
     }
 
@@ -301,6 +328,7 @@ impl Session {
         self.last_received = Some(now);
         if packet.is_final {
             self.is_polling = false;
+            self.in_force = Intervals::of(&self.settings);
         }
         self.answers_poll |= packet.is_poll;
         match (self.state, packet.state) {
@@ -330,6 +358,7 @@ impl Session {
             self.counters.flaps += 1;
         }
         self.state = state;
+        self.in_force = Intervals::of(&self.settings);
         // The interval differs from that of the state before, which a poll sequence tells (RFC 5880, section 6.8.3).
         self.is_polling = state == State::Up;
         if state == State::Up {
@@ -373,7 +402,7 @@ impl Session {
             multiplier: self.settings.multiplier,
             my_discriminator: self.local_discriminator,
             your_discriminator: self.remote_discriminator,
-            desired_min_tx: self.desired_min_tx(),
+            desired_min_tx: self.not_below_slow(self.settings.min_tx),
             required_min_rx: self.settings.min_rx,
         }
     }

@@ -82,6 +82,113 @@ fn a_poll_is_answered_at_once_with_the_final_bit() {
     assert!(answer.is_final && !answer.is_poll);
 }
 
+/// Returns two sessions that are up and have ended their poll sequences.
+fn settled_pair() -> [Session; 2] {
+    let mut ends = pair();
+    run(&mut ends, 0..2000, [true, true]);
+    assert!(ends.iter().all(|end| end.state() == State::Up && !end.is_polling));
+    ends
+}
+
+/// Returns a packet of the peer of a session, which ends a poll sequence if it is final.
+fn answer(ends: &[Session; 2], is_final: bool) -> [u8; PACKET_SIZE] {
+    ends[1].packet(false, is_final).emit()
+}
+
+#[test]
+fn longer_sending_and_shorter_detection_take_effect_when_the_poll_sequence_ends() {
+    let mut ends = settled_pair();
+    let settings = Settings {
+        min_tx: Duration::from_millis(300),
+        min_rx: Duration::from_millis(10),
+        ..FAST
+    };
+    ends[0].set_settings(settings);
+    let polled = ends[0].packet(ends[0].is_polling, false);
+    assert!(polled.is_poll);
+    assert_eq!(
+        (polled.desired_min_tx, polled.required_min_rx),
+        (settings.min_tx, settings.min_rx)
+    );
+    let quick_peer = Packet {
+        desired_min_tx: Duration::from_millis(10),
+        ..ends[1].packet(false, false)
+    };
+    let intervals = |ends: &[Session; 2]| (ends[0].tx_interval(), ends[0].detection_time());
+    for is_final in [false, true] {
+        let packet = Packet {
+            is_final,
+            ..quick_peer
+        };
+        ends[0].receive(&packet.emit(), ms(2000));
+        let (tx_ms, detection_ms) = if is_final { (300, 30) } else { (50, 150) };
+        assert_eq!(
+            intervals(&ends),
+            (
+                Some(Duration::from_millis(tx_ms)),
+                Duration::from_millis(detection_ms)
+            )
+        );
+    }
+}
+
+#[test]
+fn shorter_sending_and_longer_detection_take_effect_at_once_and_are_kept_by_a_further_change() {
+    let mut ends = settled_pair();
+    ends[1].settings.min_rx = Duration::from_millis(1);
+    ends[0].receive(&answer(&ends, false), ms(2000));
+    for (min_tx_ms, min_rx_ms) in [(20, 100), (80, 60)] {
+        ends[0].set_settings(Settings {
+            min_tx: Duration::from_millis(min_tx_ms),
+            min_rx: Duration::from_millis(min_rx_ms),
+            ..FAST
+        });
+        assert_eq!(ends[0].tx_interval(), Some(Duration::from_millis(20)));
+        assert_eq!(ends[0].detection_time(), Duration::from_millis(300));
+    }
+    ends[0].receive(&answer(&ends, true), ms(2000));
+    assert_eq!(ends[0].tx_interval(), Some(Duration::from_millis(80)));
+    assert_eq!(ends[0].detection_time(), Duration::from_millis(180));
+}
+
+#[test]
+fn a_session_that_goes_down_takes_its_new_intervals() {
+    let mut ends = settled_pair();
+    ends[0].set_settings(Settings {
+        min_tx: Duration::from_secs(3),
+        ..FAST
+    });
+    assert_eq!(ends[0].tx_interval(), Some(FAST.min_tx));
+    let down = Packet {
+        state: State::Down,
+        ..ends[1].packet(false, false)
+    };
+    ends[0].receive(&down.emit(), ms(2000));
+    assert_eq!(ends[0].state(), State::Down);
+    assert_eq!(ends[0].tx_interval(), Some(Duration::from_secs(3)));
+}
+
+#[test]
+fn a_peer_in_demand_mode_gets_packets_of_poll_sequences_only() {
+    let mut ends = settled_pair();
+    let demand = |is_final| Packet {
+        is_demand: true,
+        is_final,
+        ..ends[1].packet(false, false)
+    };
+    let [periodic, last] = [false, true].map(|is_final| demand(is_final).emit());
+    ends[0].receive(&periodic, ms(2000));
+    assert_eq!(ends[0].tx_interval(), None);
+    ends[0].set_settings(Settings {
+        multiplier: 5,
+        ..FAST
+    });
+    let polled = ends[0].poll(ms(2100)).expect("a packet of the poll sequence");
+    assert!(polled.is_poll && polled.multiplier == 5);
+    ends[0].receive(&last, ms(2101));
+    assert_eq!(ends[0].poll(ms(2140)), None);
+}
+
 #[test]
 fn a_peer_that_wants_no_periodic_packets_gets_none() {
     let mut ends = pair();
