@@ -110,7 +110,7 @@ pub struct FlowSample {
 pub struct DiscardedPacket {
     /// The number of the notification of this source; it grows by one.
     pub sequence: u32,
-    /// The interface at which the packet came in.
+    /// The interface at which the packet came in, or else the one that dropped it on its way out; 0 if neither is known.
     pub source: u32,
     /// The number of notifications that were lost in the switch, or to the limit of their rate.
     pub drops: u32,

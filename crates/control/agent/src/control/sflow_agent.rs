@@ -85,8 +85,9 @@ pub(super) struct SflowAgent {
     sources: BTreeMap<PortNo, Source>,
     /// The number of the last datagram.
     sequence: u32,
-    /// The number of the last notification.
-    discard_sequence: u32,
+    /// The number of the last notification of each source, by the number of its interface.
+    discard_sequences: BTreeMap<u32, u32>,
+    discards: u64,
     discards_lost: u64,
     waiting: Vec<Sample>,
     waiting_size: usize,
@@ -100,7 +101,8 @@ impl SflowAgent {
             collectors: Vec::new(),
             sources: BTreeMap::new(),
             sequence: 0,
-            discard_sequence: 0,
+            discard_sequences: BTreeMap::new(),
+            discards: 0,
             discards_lost: 0,
             waiting: Vec::new(),
             waiting_size: DATAGRAM_HEADER_SIZE,
@@ -116,14 +118,14 @@ impl SflowAgent {
         &self.config
     }
 
-    /// Changes the configuration. Sequence numbers and counters go on; collectors that stay keep their sockets. For
-    /// collectors, another agent address or sub-agent number is another agent, so its datagrams and notifications are
-    /// numbered from one.
+    /// Changes the configuration. Collectors that stay keep their sockets and counters, unless the source address changes.
+    /// For collectors, another agent address or sub-agent number is another agent, so its datagrams and notifications are
+    /// numbered from one; the numbers of samples and all other counters go on.
     pub(super) fn configure(&mut self, config: model::Sflow, now: Time) {
         self.flush(now);
         if (config.agent, config.sub_agent) != (self.config.agent, self.config.sub_agent) {
             self.sequence = 0;
-            self.discard_sequence = 0;
+            self.discard_sequences.clear();
         }
         let has_other_source = config.source != self.config.source;
         self.config = config;
@@ -194,9 +196,12 @@ impl SflowAgent {
 
     /// Takes a dropped packet.
     pub(super) fn take_discard(&mut self, packet: &DiscardedPacket, now: Time) {
+        self.discards += 1;
         self.discards_lost += packet.lost;
-        self.discard_sequence = self.discard_sequence.wrapping_add(1);
-        let sample = discarded(packet, self.discard_sequence, self.discards_lost as u32);
+        let mut sample = discarded(packet, self.discards_lost as u32);
+        let sequence = self.discard_sequences.entry(sample.source).or_default();
+        *sequence = sequence.wrapping_add(1);
+        sample.sequence = *sequence;
         self.push(Sample::Discarded(sample), now);
     }
 
@@ -303,7 +308,7 @@ impl SflowAgent {
                 .iter()
                 .map(|(port, source)| (*port, source.totals))
                 .collect(),
-            discards: self.discard_sequence.into(),
+            discards: self.discards,
             discards_lost: self.discards_lost,
         }
     }

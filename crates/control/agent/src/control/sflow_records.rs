@@ -115,12 +115,13 @@ fn vlan(tci: Option<u16>) -> (u32, u32) {
     })
 }
 
-/// Returns a notification of sFlow. Its source is the port where the packet came in, or else the port on its way out.
-pub(super) fn discarded(packet: &DiscardedPacket, sequence: u32, drops: u32) -> sflow::DiscardedPacket {
+/// Returns a notification of sFlow, whose sequence number the agent sets. Its source is the port where the packet came in, or
+/// else the port on its way out.
+pub(super) fn discarded(packet: &DiscardedPacket, drops: u32) -> sflow::DiscardedPacket {
     let input = packet.in_port.map_or(0, interface);
     let output = packet.out_port.map_or(0, interface);
     sflow::DiscardedPacket {
-        sequence,
+        sequence: 0,
         source: if input == 0 { output } else { input },
         drops,
         input,

@@ -195,6 +195,25 @@ fn dropped_packets_are_notified_and_sampled_with_the_code_of_sflow_and_the_name_
 }
 
 #[test]
+fn the_notifications_of_each_port_have_numbers_of_their_own() {
+    let mut collector = Collector::new();
+    let switch = TestSwitch::start(&collector.config("polling_interval_s = 0, discard_limit = 100"));
+    for number in 1..=4 {
+        let port = if number % 2 == 1 { 1 } else { 2 };
+        assert!(switch.peer(port).send(&packet(80)));
+        collector.wait_for("a notification", |collector| {
+            (collector.discards().len() == number).then_some(())
+        });
+    }
+    let discards = collector.discards();
+    let numbers = discards.iter().map(|discard| (discard.source, discard.sequence));
+    assert_eq!(numbers.collect::<Vec<_>>(), [(1, 1), (2, 1), (1, 2), (2, 2)]);
+    let bridge = switch.switch.bridge("br0").unwrap();
+    let status = bridge.call_blocking(|bridge| bridge.sflow_status()).unwrap();
+    assert_eq!(status.unwrap().discards, 4);
+}
+
+#[test]
 fn a_source_address_that_the_machine_does_not_have_is_a_problem_with_a_next_step() {
     let collector = Collector::new();
     let mut switch = TestSwitch::start(&collector.config("polling_interval_s = 0"));
