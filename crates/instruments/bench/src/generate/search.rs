@@ -76,13 +76,12 @@ impl Search {
             for _ in 0..=self.retries {
                 found.trials += 1;
                 let outcome = trial(rate)?;
-                let is_within = outcome.loss <= self.tolerance;
-                short = is_within && outcome.shortfall > SHORTFALL_MAX;
-                if is_within {
+                if outcome.loss <= self.tolerance {
                     passed = Some(outcome);
-                }
-                if is_within && !short {
-                    break;
+                    short = outcome.shortfall > SHORTFALL_MAX;
+                    if !short {
+                        break;
+                    }
                 }
             }
             match passed {
@@ -170,6 +169,22 @@ mod tests {
             shortfall: (1.0 - 3e6 / rate).max(0.0),
         });
         assert!(found.generator_limited && found.rate == 3e6, "{found:?}");
+    }
+
+    #[test]
+    fn a_short_trial_without_loss_that_is_followed_by_loss_does_not_pass_at_the_full_rate() {
+        let mut first = [(6e5, 0.0, 0.4), (1e6, 0.01, 0.0), (1e6, 0.01, 0.0)]
+            .into_iter()
+            .map(|(offered, loss, shortfall)| Trial {
+                offered,
+                loss,
+                shortfall,
+            });
+        let found = run(Search::ZERO_LOSS, 1e6, |rate| {
+            first.next().unwrap_or_else(|| switch(9e5)(rate))
+        });
+        assert!(found.generator_limited && found.trials > 3, "{found:?}");
+        assert!(found.rate > 8.7e5 && found.rate <= 9e5, "{found:?}");
     }
 
     #[test]
