@@ -6,7 +6,6 @@ use crate::record::Record;
 use crate::table::{Outcome, outcomes};
 use millrace_report::html::{self, Cell, escape};
 use millrace_report::plot::number;
-use millrace_report::stats::Summary;
 
 /// The system that has targets.
 pub(crate) const OURS: &str = "millrace";
@@ -46,15 +45,15 @@ pub(crate) fn missed(case: &str, records: &[Record]) -> Vec<String> {
 pub(crate) fn of_quantity(case: &str, name: &str, records: &[Record]) -> Option<Option<bool>> {
     let quantity = figure::find(case, name)?;
     quantity.target()?;
-    let reached = Summary::of(&quantity.values(records, OURS));
-    Some(reached.and_then(|summary| quantity.met(summary.median)))
+    let reached = quantity.aggregate(&quantity.values(records, OURS));
+    Some(reached.and_then(|reached| quantity.met(reached)))
 }
 
 /// Returns the missed targets of a quantity, as [`missed`] does for a case.
 pub(crate) fn missed_quantity(case: &str, name: &str, records: &[Record]) -> Vec<String> {
     let sentence = || {
         let quantity = figure::find(case, name)?;
-        let reached = Summary::of(&quantity.values(records, OURS))?.median;
+        let reached = quantity.aggregate(&quantity.values(records, OURS))?;
         (quantity.met(reached) == Some(false)).then_some(())?;
         Some(sentence(&quantity.target()?, reached))
     };
@@ -97,6 +96,7 @@ pub(crate) fn titled(title: &str, missed: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::experiments::install::quantities::INSTALL;
+    use crate::experiments::updates::quantities::UPDATES;
 
     fn sample(case: &str, mpps: f64) -> Record {
         Record::Sample {
@@ -134,6 +134,28 @@ mod tests {
         );
         let html = paragraphs(&missed("tables-8", &records));
         assert!(html.contains(">NOT MET</strong>: wanted"), "{html}");
+    }
+
+    #[test]
+    fn a_bound_of_every_round_is_missed_by_the_worst_one() {
+        let figure = |value: f64| Record::Figure {
+            case: UPDATES.to_owned(),
+            system: "millrace".to_owned(),
+            round: 0,
+            quantity: "lost".to_owned(),
+            unit: "packets".to_owned(),
+            value,
+        };
+        let records = [0.0, 5.0, 0.0].map(figure);
+        assert_eq!(of_quantity(UPDATES, "lost", &records), Some(Some(false)));
+        assert_eq!(
+            missed_quantity(UPDATES, "lost", &records),
+            ["wanted no packets in any round, reached 5"]
+        );
+        assert_eq!(
+            of_quantity(UPDATES, "lost", &[0.0, 0.0].map(figure)),
+            Some(Some(true))
+        );
     }
 
     #[test]
