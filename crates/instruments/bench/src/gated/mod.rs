@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use millrace_report::stats::Summary;
 
 /// The gate of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// The median of all rounds is at most this.
@@ -20,6 +20,7 @@ pub enum Gate {
     /// The value of every round is this.
     Exactly(f64),
     /// The row has no gate: it is for comparison.
+    #[default]
     None,
 }
 
@@ -44,10 +45,17 @@ pub struct Value {
 /// A row that could not be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Missing {
-    /// The row.
+    /// The row, as its values name it.
     pub case: String,
     /// The setting.
     pub asked: String,
+    #[serde(default, skip_serializing_if = "Gate::is_none")]
+    pub gate: Gate,
+    /// The target beyond the gate, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<f64>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
     pub reason: String,
 }
 
@@ -122,8 +130,11 @@ fn row<'a>(items: impl Iterator<Item = Item<'a>>) -> Option<Row> {
                 (&value.case, &value.asked, value.unit.as_str())
             }
             Item::Missing(missing) => {
+                if values.is_empty() {
+                    (gate, target) = (missing.gate, missing.target);
+                }
                 reason = Some(missing.reason.clone());
-                (&missing.case, &missing.asked, "")
+                (&missing.case, &missing.asked, missing.unit.as_str())
             }
         };
         let row = row.get_or_insert_with(|| Row {
@@ -157,6 +168,11 @@ fn row<'a>(items: impl Iterator<Item = Item<'a>>) -> Option<Row> {
 }
 
 impl Gate {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_none(&self) -> bool {
+        *self == Gate::None
+    }
+
     /// Returns the value that the gate applies to.
     fn aggregate(self, values: &[f64]) -> Option<f64> {
         match self {
@@ -287,6 +303,9 @@ mod tests {
         let missing = Missing {
             case: "p50".to_owned(),
             asked: "10 ms".to_owned(),
+            gate: Gate::AtMost(20.0),
+            target: Some(5.0),
+            unit: "us".to_owned(),
             reason: "the emulator has ended".to_owned(),
         };
         let value = value("p50", Gate::AtMost(20.0), 1.0);
@@ -296,6 +315,19 @@ mod tests {
         assert!(text(&rows(items.into_iter())).contains("NOT MET  the emulator has ended"));
         let alone = rows(items[1..].iter().copied());
         assert_eq!((alone[0].reached, alone[0].met), (None, None));
+        assert_eq!(
+            (alone[0].gate.as_str(), alone[0].target.as_str()),
+            ("at most 20 us", "5 us")
+        );
         assert!(text(&alone).contains("not measured  the emulator has ended"));
+    }
+
+    #[test]
+    fn the_record_of_a_missing_row_without_a_gate_is_read() {
+        let text = r#"{"case":"p50","asked":"10 ms","reason":"the emulator has ended"}"#;
+        let missing: Missing = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&missing).unwrap(), text);
+        let row = &rows([Item::Missing(&missing)].into_iter())[0];
+        assert_eq!((row.gate.as_str(), row.reached), ("", None));
     }
 }

@@ -120,14 +120,35 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
     ///
     /// # Errors
     /// The log cannot be written.
-    pub fn missing(&mut self, name: &str, asked: &str, reason: &str) -> Result<(), R::Error> {
+    pub fn missing(&mut self, case: &Case, reason: &str) -> Result<(), R::Error> {
+        let Case { name, asked, .. } = case;
         (self.progress)(&format!("  {name} ({asked}): not measured: {reason}"));
         self.add(R::from(Missing {
-            case: name.to_owned(),
-            asked: asked.to_owned(),
+            case: name.clone(),
+            asked: asked.clone(),
+            gate: case.gate,
+            target: case.target,
+            unit: case.unit.to_owned(),
             reason: reason.to_owned(),
         }))
     }
+
+    /// Records and prints the reason why none of these rows could be measured.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn all_missing(
+        &mut self,
+        cases: impl IntoIterator<Item = Case>,
+        reason: &str,
+    ) -> Result<(), R::Error> {
+        cases.into_iter().try_for_each(|case| self.missing(&case, reason))
+    }
+}
+
+/// Returns a row that stands for several, none of which could be measured: it has no gate of its own.
+pub fn part(name: impl Into<String>, asked: impl Into<String>) -> Case {
+    case(name, asked, Gate::None, "")
 }
 
 /// Returns the rows of an experiment in the order of measurement.

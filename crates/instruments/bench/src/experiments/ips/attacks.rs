@@ -7,10 +7,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use super::rows::{LOADS, attack_rows, attacks_under};
 use super::{Experiment, IpsBenchError, Recorder, System, number};
 use crate::file_error::file;
-use crate::gated::Gate;
-use crate::gated::recorder::case;
 
 /// The number of attacks, as in `millrace nf rate --attacks`, which has four forms in turn.
 const ATTACKS: u16 = 16;
@@ -62,8 +61,6 @@ impl Experiment {
         settings.push(format!("rules={}", path.display()));
         settings.push("profile=closed".to_owned());
         let system = System { settings, ..*system };
-        let name = |what: &str| format!("attacks, {}: {what}", system.name);
-        let asked = "16 attacks, HTTP 1 KiB";
         let seconds = recorder.length.seconds;
         let measure = |every: u16, offered: Option<f64>| {
             let mut arguments = vec!["--http".to_owned(), "1".to_owned()];
@@ -77,18 +74,15 @@ impl Experiment {
         };
         let full = match measure(ONE_OF, None).and_then(|json| number(&json, "/packets_per_second")) {
             Ok(full) => full,
-            Err(error) => return recorder.missing(&name("rate"), asked, &error.to_string()),
+            Err(error) => return recorder.all_missing(attack_rows(system.name), &error.to_string()),
         };
-        let loads = [
-            ("alone", 1, ALONE),
-            ("beside 95 % of its rate", ONE_OF, full * 0.95),
-            ("beside twice its rate", ONE_OF, full * 2.0),
-        ];
-        for (what, every, offered) in loads {
+        let loads = [(1, ALONE), (ONE_OF, full * 0.95), (ONE_OF, full * 2.0)];
+        for (load, (every, offered)) in LOADS.into_iter().zip(loads) {
+            let [missed, inspected] = attacks_under(system.name, load);
             let json = match measure(every, Some(offered)) {
                 Ok(json) => json,
                 Err(error) => {
-                    recorder.missing(&name(what), asked, &error.to_string())?;
+                    recorder.all_missing([missed, inspected], &error.to_string())?;
                     continue;
                 }
             };
@@ -97,23 +91,12 @@ impl Experiment {
                 number(&json, "/attacks/passed")?,
             );
             if requests == 0.0 {
-                recorder.missing(&name(what), asked, "no attack reached the function in this time")?;
+                let reason = "no attack reached the function in this time";
+                recorder.all_missing([missed, inspected], reason)?;
                 continue;
             }
-            let row = case(
-                name(&format!("{what}, passed")),
-                asked.to_owned(),
-                Gate::Exactly(0.0),
-                "",
-            );
-            recorder.value(&row, round, passed)?;
-            let row = case(
-                name(&format!("{what}, inspected")),
-                asked.to_owned(),
-                Gate::None,
-                "",
-            );
-            recorder.value(&row, round, requests)?;
+            recorder.value(&missed, round, passed)?;
+            recorder.value(&inspected, round, requests)?;
         }
         Ok(())
     }

@@ -6,12 +6,8 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
+use super::rows::{engine_rows, mix_rows};
 use super::{Experiment, IpsBenchError, Recorder, number};
-use crate::gated::Gate;
-use crate::gated::recorder::case;
-
-/// The rate over that of Suricata that the design asks for.
-const RATIO: f64 = 1.5;
 
 impl Experiment {
     /// Measures the engine over each mix, as often as the run has rounds.
@@ -20,30 +16,24 @@ impl Experiment {
             millrace_process::pause(std::time::Duration::ZERO)?;
             let json = match self.mixes(rules, recorder.length.seconds) {
                 Ok(json) => json,
-                Err(error) => return recorder.missing("engine", "", &error.to_string()),
+                Err(error) => return recorder.all_missing(engine_rows(), &error.to_string()),
             };
             let rules = number(&json, "/rules")?;
             let asked = format!("{rules:.0} rules");
             for mix in json["mixes"].as_array().into_iter().flatten() {
                 let name = mix["mix"].as_str().unwrap_or_default();
-                let row = |what: &str, gate, unit| {
-                    case(format!("engine, {name}: {what}"), asked.clone(), gate, unit)
-                };
+                let [ours, theirs, ratio] = mix_rows(name, &asked);
                 let rate = number(mix, "/megabits_per_second")?;
-                recorder.value(&row("one core", Gate::None, "Mbit/s"), round, rate)?;
-                let ratio = row("ratio to suricata", Gate::AtLeast(RATIO), "");
+                recorder.value(&ours, round, rate)?;
                 match mix["suricata_megabits_per_second"].as_f64() {
                     Some(peer) => {
-                        recorder.value(&row("suricata, one core", Gate::None, "Mbit/s"), round, peer)?;
+                        recorder.value(&theirs, round, peer)?;
                         recorder.value(&ratio, round, rate / peer)?;
                     }
                     None => {
                         let reason = json["suricata_missing"].as_str();
-                        recorder.missing(
-                            &ratio.name,
-                            &asked,
-                            reason.unwrap_or("suricata was not measured"),
-                        )?;
+                        let reason = reason.unwrap_or("suricata was not measured");
+                        recorder.all_missing([theirs, ratio], reason)?;
                     }
                 }
             }

@@ -19,6 +19,7 @@ mod error;
 mod load;
 mod record;
 mod recorder;
+mod rows;
 pub(crate) mod section;
 
 use std::path::{Path, PathBuf};
@@ -28,13 +29,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value as Json;
 
 use crate::file_error::file;
-use crate::gated::Gate;
-use crate::gated::recorder::{Case, case};
+use crate::gated::recorder::part;
 use crate::machine::Machine;
 use crate::record::Record;
 pub use error::IpsBenchError;
 pub use record::{IpsRecord, Rate};
 pub use recorder::{Recorder, RunLength};
+use rows::{MANY, ONE, attack_rows, engine_rows, frame_rows, load_rows, reload_rows};
 
 /// The sizes of frames of the published experiment, with check sequence.
 const FRAMES: [u16; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
@@ -42,8 +43,6 @@ const FRAMES: [u16; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
 const GAP: f64 = 20.0;
 /// A rule that alerts on every TCP packet.
 const ONE_RULE: &str = "alert tcp-pkt any any -> any any (msg:\"each TCP packet\"; ttl:>0; sid:1;)\n";
-/// Rates of 64-byte frames at 2 x 10 Gbit/s that the design asks for, in Mpps: one rule, 14,000 rules.
-const GATES: [f64; 2] = [8.0, 4.0];
 
 /// Rows that the design asks for and that this experiment does not measure, with the reason.
 const UNMEASURED: [(&str, &str); 2] = [
@@ -90,6 +89,10 @@ impl Experiment {
     pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), IpsBenchError> {
         millrace_process::interrupt::install_handler();
         self.record_run(recorder)?;
+        self.measure_all(recorder)
+    }
+
+    fn measure_all(&self, recorder: &mut Recorder<'_>) -> Result<(), IpsBenchError> {
         let folder = tempfile::tempdir().map_err(file(Path::new("/tmp")))?;
         let one = folder.path().join("one.rules");
         std::fs::write(&one, ONE_RULE).map_err(file(&one))?;
@@ -102,18 +105,19 @@ impl Experiment {
                 .chain(rules.map(|_| "events=alerts".to_owned()))
                 .collect(),
         };
-        let mut systems = vec![
-            system("monitor", "monitor", None),
-            system("one rule", "ips", Some(&one)),
-        ];
+        let mut systems = vec![system("monitor", "monitor", None), system(ONE, "ips", Some(&one))];
         match unpacked(&self.rules, &folder.path().join("many.rules")) {
             Ok(many) => {
                 self.engine(recorder, &many)?;
-                systems.push(system("14,000 rules", "ips", Some(&many)));
+                systems.push(system(MANY, "ips", Some(&many)));
             }
             Err(reason) => {
-                recorder.missing("engine", "", &reason)?;
-                recorder.missing("E7 14,000 rules", "", &reason)?;
+                recorder.all_missing(engine_rows(), &reason)?;
+                if !self.engine_only {
+                    let frames = FRAMES.into_iter().flat_map(|frame| frame_rows(MANY, frame));
+                    let others = load_rows(MANY).into_iter().chain(attack_rows(MANY));
+                    recorder.all_missing(frames.chain(others), &reason)?;
+                }
             }
         }
         if self.engine_only {
@@ -133,17 +137,17 @@ impl Experiment {
         }
         match unpacked(&self.all_rules, &folder.path().join("all.rules")) {
             Ok(all) => self.reload(recorder, &system("all rules", "ips", Some(&all)))?,
-            Err(reason) => recorder.missing("reload of all rules", "", &reason)?,
+            Err(reason) => recorder.all_missing(reload_rows(""), &reason)?,
         }
         for (row, reason) in UNMEASURED {
-            recorder.missing(row, "", reason)?;
+            recorder.missing(&part(row, ""), reason)?;
         }
         for peer in ["suricata", "snort"] {
             let reason = match millrace_process::run_tool(Command::new(peer).arg("-V")) {
                 Ok(_) => "it is there, but this experiment drives functions without a network",
                 Err(_) => "not there: no such program on PATH",
             };
-            recorder.missing(&format!("E7 {peer}"), "", reason)?;
+            recorder.missing(&part(format!("E7 {peer}"), ""), reason)?;
         }
         Ok(())
     }
@@ -156,47 +160,39 @@ impl Experiment {
         frame: u16,
         systems: &[System],
     ) -> Result<(), IpsBenchError> {
-        let mut beside = None;
+        let mut monitor = Err("monitor was not measured".to_owned());
         for (number, system) in systems.iter().enumerate() {
             millrace_process::pause(std::time::Duration::ZERO)?;
-            let name = system.name;
-            let rate = match self.rate(system, frame, recorder.length.seconds) {
-                Ok(rate) => rate,
-                Err(error) => {
-                    recorder.missing(&format!("E7 {name}"), &format!("{frame} B"), &error.to_string())?;
-                    continue;
-                }
-            };
-            recorder.add(IpsRecord::Rate(Rate {
-                system: name.to_owned(),
-                round,
-                frame,
-                packets_per_second: rate.packets_per_second,
-                load_s: rate.load_s,
-            }))?;
-            let Some(monitor) = beside else {
-                beside = Some(rate.packets_per_second);
+            let rate = self.rate(system, frame, recorder.length.seconds);
+            if let Ok(rate) = &rate {
+                recorder.add(IpsRecord::Rate(Rate {
+                    system: system.name.to_owned(),
+                    round,
+                    frame,
+                    packets_per_second: rate.packets_per_second,
+                    load_s: rate.load_s,
+                }))?;
+            }
+            let rate = rate
+                .map(|rate| rate.packets_per_second)
+                .map_err(|error| error.to_string());
+            if number == 0 {
+                monitor = rate;
                 continue;
-            };
-            let offered = |gbps: f64| 2.0 * gbps * 1e9 / ((f64::from(frame) + GAP) * 8.0);
-            let share = (rate.packets_per_second / offered(1.0)).min(1.0) * 100.0;
-            let row = |what: &str, gate, unit| -> Case {
-                case(format!("E7 {name}: {what}"), format!("{frame} B"), gate, unit)
-            };
-            let named = |what: &str| format!("{frame} B, {what}");
-            recorder.value(
-                &row(&named("share of 2 x 1G"), Gate::AtLeast(100.0), "%"),
-                round,
-                share,
-            )?;
-            let gate = match (frame, GATES.get(number - 1)) {
-                (64, Some(gate)) => Gate::AtLeast(*gate),
-                _ => Gate::None,
-            };
-            let mpps = rate.packets_per_second / 1e6;
-            recorder.value(&row(&named("one core"), gate, "Mpps"), round, mpps)?;
-            let ratio = rate.packets_per_second / monitor;
-            recorder.value(&row(&named("ratio to monitor"), Gate::None, ""), round, ratio)?;
+            }
+            let [share, one_core, ratio] = frame_rows(system.name, frame);
+            match rate {
+                Ok(rate) => {
+                    let carried = (rate / offered(1.0, frame)).min(1.0) * 100.0;
+                    recorder.value(&share, round, carried)?;
+                    recorder.value(&one_core, round, rate / 1e6)?;
+                    match &monitor {
+                        Ok(monitor) => recorder.value(&ratio, round, rate / monitor)?,
+                        Err(reason) => recorder.missing(&ratio, reason)?,
+                    }
+                }
+                Err(reason) => recorder.all_missing([share, one_core, ratio], &reason)?,
+            }
         }
         Ok(())
     }
@@ -250,6 +246,11 @@ impl Experiment {
             command: self.command.clone(),
         })
     }
+}
+
+/// Returns the frames a second that two directions of a link carry.
+fn offered(gbps: f64, frame: u16) -> f64 {
+    2.0 * gbps * 1e9 / ((f64::from(frame) + GAP) * 8.0)
 }
 
 /// Returns the path of a file of rules, unpacked to `to` if it is packed.
@@ -318,6 +319,52 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_measured_has_the_names_and_the_gates_of_its_values() {
+        let folder = tempfile::tempdir().unwrap();
+        let experiment = Experiment {
+            program: folder.path().join("no-program"),
+            core: 0,
+            rules: folder.path().join("no.rules"),
+            all_rules: folder.path().join("no.rules"),
+            engine_only: false,
+            command: String::new(),
+        };
+        let mut log = crate::record::Log::create(&folder.path().join("ips.jsonl")).unwrap();
+        let mut progress = |_: &str| {};
+        let length = RunLength {
+            rounds: 1,
+            seconds: 0.1,
+            quick: true,
+        };
+        experiment
+            .measure_all(&mut Recorder::new(length, &mut log, &mut progress))
+            .unwrap();
+        let rows = crate::gated::recorder::rows_of::<IpsRecord>(log.records());
+        let gate = |name: &str| {
+            let row = rows.iter().find(|row| row.case == name);
+            row.unwrap_or_else(|| panic!("no row {name}")).gate.clone()
+        };
+        for (name, wanted) in [
+            ("E7 one rule: 64 B, one core", "at least 8 Mpps"),
+            ("E7 14,000 rules: 64 B, one core", "at least 4 Mpps"),
+            (
+                "RFC 9411 one rule: 1 KiB, connections",
+                "at least 100000 a second",
+            ),
+            ("RFC 9411 14,000 rules: 64 KiB, bodies", ""),
+            ("load, one rule: half, p99.9", "at most 200 us"),
+            ("load, one rule: twice, closed, not inspected", "0 packets"),
+            ("attacks, 14,000 rules: alone, passed", "0"),
+            ("RFC 9411 7.5, one rule: followed", "at least 100 %"),
+            ("reload of all rules: time", "at most 30 s"),
+            ("engine, web: ratio to suricata", "at least 1.50"),
+        ] {
+            assert_eq!(gate(name), wanted, "{name}");
+        }
+        assert!(rows.iter().all(|row| row.reached.is_none()));
+    }
 
     #[test]
     fn damaged_rules_are_an_error_and_not_an_empty_set() {

@@ -5,7 +5,7 @@ use millrace_transport_simulator::rows::{self, Part, Size};
 use super::error::TransportBenchError;
 use super::recorder::Recorder;
 use crate::gated::Gate;
-use crate::gated::recorder::Case;
+use crate::gated::recorder::{self, Case};
 
 /// Measures the parts of a row, if it has any in virtual time.
 pub(super) fn measure(recorder: &mut Recorder<'_>, row: u8) -> Result<(), TransportBenchError> {
@@ -34,7 +34,10 @@ pub(super) fn measure(recorder: &mut Recorder<'_>, row: u8) -> Result<(), Transp
         });
         outcome?;
         if let Err(error) = measured {
-            recorder.missing(&format!("T{row} {part:?}"), "virtual", &error.to_string())?;
+            recorder.missing(
+                &recorder::part(format!("T{row} {part:?}"), "virtual"),
+                &error.to_string(),
+            )?;
         }
         millrace_process::pause(std::time::Duration::ZERO)?;
     }

@@ -17,7 +17,7 @@ use super::recorder::Recorder;
 use super::settings::path;
 use super::test_bed::{Captured, Emulator, TestBed};
 use crate::gated::Gate;
-use crate::gated::recorder::case;
+use crate::gated::recorder::{case, part};
 
 /// Delays in milliseconds; 0 is the baseline of the others.
 const DELAYS_MS: [u32; 4] = [1, 10, 100, 200];
@@ -262,11 +262,9 @@ pub(super) fn live(
 pub(super) fn netem(recorder: &mut Recorder<'_>, test_bed: &mut TestBed) -> Result<(), WanBenchError> {
     let probe = test_bed.set_qdisc(&["netem", "delay", "1ms"]);
     if let Err(error) = probe {
-        test_bed
-            .remove_qdisc()
-            .or_else(|_| test_bed.run(&["ip", "link", "del", "br0"]).map(drop))?;
+        test_bed.remove_bridge()?;
         let reason = format!("this kernel has no netem: {error}");
-        return recorder.missing("W1 netem: error, p50", "1..200 ms", &reason);
+        return recorder.missing(&part("W1 netem: error, p50", "1..200 ms"), &reason);
     }
     for round in 0..recorder.length.rounds {
         measure_all(recorder, test_bed, &mut Netem, round)?;

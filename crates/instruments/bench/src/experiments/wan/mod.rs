@@ -33,7 +33,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::ValueEnum;
 
 use crate::gated::Row;
-use crate::gated::recorder::rows_of;
+use crate::gated::recorder::{part as part_row, rows_of};
 use crate::machine::Machine;
 use crate::record::Record;
 pub use error::WanBenchError;
@@ -116,7 +116,7 @@ impl Experiment {
             recovered(recorder, part, outcome)?;
             match (part.live(), &obstacle) {
                 (None, _) => {}
-                (Some(name), Some(reason)) => recorder.missing(name, "live", reason)?,
+                (Some(name), Some(reason)) => recorder.missing(&part_row(name, "live"), reason)?,
                 (Some(_), None) => {
                     let outcome = self.live(recorder, part);
                     recovered(recorder, part, outcome)?;
@@ -206,6 +206,6 @@ fn recovered(
         {
             Err(error)
         }
-        Err(error) => recorder.missing(&format!("{part:?} failed"), "", &error.to_string()),
+        Err(error) => recorder.missing(&part_row(format!("{part:?} failed"), ""), &error.to_string()),
     }
 }

@@ -14,7 +14,7 @@ use super::recorder::Recorder;
 use super::settings::path as config;
 use super::test_bed::{Captured, TestBed};
 use crate::gated::Gate;
-use crate::gated::recorder::case;
+use crate::gated::recorder::{Case, case};
 
 /// Rates in bits per second, with their texts.
 const VIRTUAL: [(&str, f64); 7] = [
@@ -154,8 +154,9 @@ pub(super) fn live(
             let bucket = ["tbf", "rate", &rate, "burst", &burst, "limit", &limit];
             let shaped = test_bed.set_qdisc(&bucket);
             if let Err(error) = shaped {
-                test_bed.run(&["ip", "link", "del", "br0"])?;
-                return recorder.missing("W4 rate of tbf", text, &error.to_string());
+                test_bed.remove_bridge()?;
+                recorder.missing(&row("tbf", text), &error.to_string())?;
+                continue;
             }
             let (captured, _) = test_bed.load::<()>(load, queue + Duration::from_millis(100), None)?;
             test_bed.remove_qdisc()?;
@@ -163,6 +164,15 @@ pub(super) fn live(
         }
     }
     Ok(())
+}
+
+/// Returns the row of a rate over veth pairs; that of tbf is for comparison.
+fn row(system: &str, text: &str) -> Case {
+    let gate = match system {
+        "tbf" => Gate::None,
+        _ => Gate::AtMost(LIVE_PERCENT),
+    };
+    case(format!("W4 rate of {system}, {text}: error"), text, gate, "%")
 }
 
 /// Records the rate of the frames that left a system. A load that did not fill the queue tells nothing about the rate.
@@ -174,7 +184,7 @@ fn record(
     captured: &Captured,
     size_on_link: usize,
 ) -> Result<(), WanBenchError> {
-    let name = format!("W4 rate of {system}, {text}: error");
+    let row = row(system, text);
     let rate = |stamps: &[Stamp]| {
         let nanos: Vec<i64> = stamps.iter().map(|stamp| stamp.nanos).collect();
         realised(&nanos, size_on_link).unwrap_or_default()
@@ -185,7 +195,7 @@ fn record(
             "{:.1} Mbit/s entered and {frames} frames left: expected a load above the rate",
             offered / 1e6
         );
-        return recorder.missing(&name, text, &reason);
+        return recorder.missing(&row, &reason);
     }
     recorder.add(WanRecord::Rate(RealisedRate {
         system: system.to_owned(),
@@ -194,11 +204,6 @@ fn record(
         realised_bps: realised,
         frames,
     }))?;
-    let gate = match system {
-        "tbf" => Gate::None,
-        _ => Gate::AtMost(LIVE_PERCENT),
-    };
-    let row = case(&name, text, gate, "%");
     recorder.value(&row, round, (realised / bps - 1.0).abs() * 100.0)
 }
 

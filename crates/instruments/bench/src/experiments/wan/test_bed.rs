@@ -121,11 +121,11 @@ impl TestBed {
     pub(super) fn set_qdisc(&mut self, qdisc: &[&str]) -> Result<(), WanBenchError> {
         if !self.has_bridge {
             self.run(&["ip", "link", "add", "br0", "type", "bridge"])?;
+            self.has_bridge = true;
             for port in ["eth0", "eth1"] {
                 self.run(&["ip", "link", "set", port, "master", "br0"])?;
             }
             self.run(&["ip", "link", "set", "br0", "up"])?;
-            self.has_bridge = true;
         }
         let replace = ["tc", "qdisc", "replace", "dev", "eth1", "root"];
         self.run(&[&replace, qdisc].concat()).map(drop)
@@ -135,6 +135,13 @@ impl TestBed {
     pub(super) fn remove_qdisc(&mut self) -> Result<(), WanBenchError> {
         if self.has_bridge {
             self.run(&["tc", "qdisc", "del", "dev", "eth1", "root"])?;
+        }
+        self.remove_bridge()
+    }
+
+    /// Removes the bridge, if there is one; the queueing discipline could not be set.
+    pub(super) fn remove_bridge(&mut self) -> Result<(), WanBenchError> {
+        if self.has_bridge {
             self.run(&["ip", "link", "del", "br0"])?;
             self.has_bridge = false;
         }

@@ -13,7 +13,7 @@ use super::super::recorder::Recorder;
 use super::super::test_bed::PathSettings;
 use super::{Live, Transfer, ramp_s};
 use crate::gated::Gate;
-use crate::gated::recorder::case;
+use crate::gated::recorder::{Case, case};
 use millrace_process::is_installed;
 
 /// CPU seconds for each gigabyte at both ends that the design allows (section 4, budget: 1.9 ns a byte for one receiver).
@@ -25,6 +25,60 @@ const SPARSE_QUICK: [u64; 2] = [64 << 30, 256 << 20];
 const MIB: f64 = 1_048_576.0;
 /// The default size of the slab cache (`sender::CACHE_SIZE` of the transport).
 const CACHE: f64 = 256.0 * MIB;
+
+/// A ratio of row T14: memif over a way of receiving from sockets.
+struct ReceivePath {
+    /// The name of the path over sockets, in the output of the example.
+    path: &'static str,
+    /// The key of the figure in its output.
+    key: &'static str,
+    /// The work on the bytes, in words.
+    what: &'static str,
+    gate: Gate,
+    target: Option<f64>,
+}
+
+/// The ratios of row T14, in the order of the rows.
+const RECEIVE_PATH: [ReceivePath; 4] = {
+    const fn ratio(path: &'static str, gate: Gate, target: f64) -> ReceivePath {
+        ReceivePath {
+            path,
+            key: "bytes_per_cpu_s",
+            what: "received",
+            gate,
+            target: Some(target),
+        }
+    }
+    const fn opened(path: &'static str) -> ReceivePath {
+        ReceivePath {
+            path,
+            key: "opened_bytes_per_cpu_s",
+            what: "received and opened",
+            gate: Gate::None,
+            target: None,
+        }
+    }
+    [
+        ratio("recv", Gate::AtLeast(1.33), 1.67),
+        opened("recv"),
+        ratio("gro", Gate::None, 1.0),
+        opened("gro"),
+    ]
+};
+
+impl ReceivePath {
+    fn row(&self) -> Case {
+        let ReceivePath { path, what, .. } = self;
+        let name = format!("T14 memif / sockets ({path}), bytes {what} for each CPU second");
+        case(name, "frames one by one", self.gate, "").with_target(self.target)
+    }
+}
+
+/// Returns the row of the variation between the runs of memif (T14).
+fn receive_path_variation() -> Case {
+    let name = "T14 memif: coefficient of variation of its runs";
+    case(name, "10 runs", Gate::AtMost(0.05), "")
+}
 
 impl Live {
     /// Measures row T6: CPU seconds for each gigabyte at both ends, beside others, and frames that came back.
@@ -67,17 +121,14 @@ impl Live {
         }
         for (system, result) in others {
             let name = format!("T6 live: CPU of both ends / {system}'s, which hashes and seals nothing");
+            let row = case(name, self.link(), Gate::None, "");
             match result {
                 Ok(result) => {
                     let theirs = (result.cpu_s[0] + result.cpu_s[1]) / result.bytes * 1e9;
-                    recorder.value(
-                        &case(name, self.link(), Gate::None, ""),
-                        round,
-                        ours / theirs.max(1e-9),
-                    )?;
+                    recorder.value(&row, round, ours / theirs.max(1e-9))?;
                 }
                 Err(error) if error.ends_the_run() => return Err(error),
-                Err(error) => recorder.missing(&name, "", &error.to_string())?,
+                Err(error) => recorder.missing(&row, &error.to_string())?,
             }
         }
         self.scp_beside(recorder, round, &source, bytes, ours)?;
@@ -97,7 +148,7 @@ impl Live {
         let name = "T6 live: CPU of both ends / quinn's, which hashes nothing";
         let row = case(name, self.link(), Gate::AtMost(0.9), "").target(0.7);
         if let Some(reason) = LibraryPeer::Quinn.obstacle() {
-            return recorder.missing(name, &row.asked, &reason);
+            return recorder.missing(&row, &reason);
         }
         match LibraryPeer::Quinn.transfer(&self.test_bed, source, 1, None) {
             Ok(result) => {
@@ -105,7 +156,7 @@ impl Live {
                 recorder.value(&row, round, ours / theirs.max(1e-9))
             }
             Err(error) if error.ends_the_run() => Err(error),
-            Err(error) => recorder.missing(name, &row.asked, &error.to_string()),
+            Err(error) => recorder.missing(&row, &error.to_string()),
         }
     }
 
@@ -119,19 +170,19 @@ impl Live {
         ours: f64,
     ) -> Result<(), TransportBenchError> {
         let name = "T6 live: CPU of both ends / that of scp's sending end";
+        let row = case(name, self.link(), Gate::None, "");
         if !is_installed("/usr/sbin/sshd") {
             let reason = "sshd is not there. To fix it: scripts/setup.sh peers";
-            return recorder.missing(name, "", reason);
+            return recorder.missing(&row, reason);
         }
         let ssh = Ssh::start(&self.test_bed)?;
         match ssh.copy(&self.test_bed, "scp", source, bytes as f64) {
             Ok(result) => {
                 let theirs = result.cpu_s[0] / result.bytes * 1e9;
-                let row = case(name, self.link(), Gate::None, "");
                 recorder.value(&row, round, ours / theirs.max(1e-9))
             }
             Err(error) if error.ends_the_run() => Err(error),
-            Err(error) => recorder.missing(name, "", &error.to_string()),
+            Err(error) => recorder.missing(&row, &error.to_string()),
         }
     }
 
@@ -149,7 +200,8 @@ impl Live {
                  and MILLRACE_RECEIVE_PATH=target/release/examples/receive_path",
                 program.display()
             );
-            return recorder.missing("T14 receive path", "", &reason);
+            let ratios = RECEIVE_PATH.iter().map(ReceivePath::row);
+            return recorder.all_missing(ratios.chain([receive_path_variation()]), &reason);
         }
         let text = millrace_process::run_tool(&mut Command::new(program))?;
         let found = |path: &str, key: &str| {
@@ -158,26 +210,17 @@ impl Live {
                 .find(|value| value["path"] == path)
                 .and_then(|value| value[key].as_f64())
         };
-        for (path, gate, target) in [
-            ("recv", Gate::AtLeast(1.33), Some(1.67)),
-            ("gro", Gate::None, Some(1.0)),
-        ] {
-            for (key, what, gate, target) in [
-                ("bytes_per_cpu_s", "received", gate, target),
-                ("opened_bytes_per_cpu_s", "received and opened", Gate::None, None),
-            ] {
-                let name = format!("T14 memif / sockets ({path}), bytes {what} for each CPU second");
-                let (Some(memif), Some(sockets)) = (found("memif", key), found(path, key)) else {
-                    recorder.missing(&name, "", "not in the output of receive_path: it needs root")?;
-                    continue;
-                };
-                let row = case(name, "frames one by one", gate, "").with_target(target);
-                recorder.value(&row, round, memif / sockets)?;
-            }
+        for ratio in &RECEIVE_PATH {
+            let row = ratio.row();
+            let (Some(memif), Some(sockets)) = (found("memif", ratio.key), found(ratio.path, ratio.key))
+            else {
+                recorder.missing(&row, "not in the output of receive_path: it needs root")?;
+                continue;
+            };
+            recorder.value(&row, round, memif / sockets)?;
         }
         let cv = found("memif", "cv").ok_or_else(|| output("receive_path", "no memif in its output"))?;
-        let name = "T14 memif: coefficient of variation of its runs";
-        recorder.value(&case(name, "10 runs", Gate::AtMost(0.05), ""), round, cv)
+        recorder.value(&receive_path_variation(), round, cv)
     }
 
     /// Measures row T15: resident memory for a large sparse file at 400 ms.

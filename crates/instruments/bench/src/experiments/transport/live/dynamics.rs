@@ -115,7 +115,7 @@ impl Live {
             );
             match self.round_trips(round, &path, options, rate)? {
                 Some(round_trips) => recorder.value(&row, round, round_trips)?,
-                None => recorder.missing(&row.name, &row.asked, "the rate was not reached")?,
+                None => recorder.missing(&row, "the rate was not reached")?,
             }
         }
         Ok(())

@@ -120,7 +120,7 @@ impl Live {
                 self.beside(recorder, round, &path, ("srt", 1), result, &row, ours)?;
             } else {
                 let reason = "srt-file-transmit is not there. To fix it: scripts/setup.sh peers";
-                recorder.missing(&row.name, &row.asked, reason)?;
+                recorder.missing(&row, reason)?;
             }
             for peer in [LibraryPeer::Udt, LibraryPeer::Quinn] {
                 let row = case(
@@ -130,7 +130,7 @@ impl Live {
                     "",
                 );
                 match peer.obstacle() {
-                    Some(reason) => recorder.missing(&row.name, &row.asked, &reason)?,
+                    Some(reason) => recorder.missing(&row, &reason)?,
                     None => {
                         let result = peer.transfer(&self.test_bed, &source, 1, None);
                         self.beside(recorder, round, &path, (peer.name(), 1), result, &row, ours)?;
@@ -157,7 +157,7 @@ impl Live {
         let result = match result {
             Ok(result) => result,
             Err(error) if error.ends_the_run() => return Err(error),
-            Err(error) => return recorder.missing(&row.name, &row.asked, &error.to_string()),
+            Err(error) => return recorder.missing(row, &error.to_string()),
         };
         recorder.transferred(&Transferred {
             system: system.to_owned(),

@@ -52,7 +52,7 @@ impl Live {
             let row = row.with_target(target);
             if !is_installed("uftp") {
                 let reason = "uftp is not there. To fix it: scripts/setup.sh peers";
-                recorder.missing(&row.name, &row.asked, reason)?;
+                recorder.missing(&row, reason)?;
                 continue;
             }
             self.test_bed.link_bps = link_bps;
@@ -105,7 +105,7 @@ impl Live {
                 "",
             );
             if let Some(reason) = peer.obstacle() {
-                recorder.missing(&row.name, &row.asked, &reason)?;
+                recorder.missing(&row, &reason)?;
                 continue;
             }
             let seconds = recorder.length.seconds as f64 + ramp_s(path) / 2.0;
@@ -203,7 +203,7 @@ impl Live {
             "",
         );
         if outcome.delivered[..2].contains(&None) {
-            return recorder.missing(&row.name, &row.asked, "the others did not get everything");
+            return recorder.missing(&row, "the others did not get everything");
         }
         recorder.value(&row, round, last(&outcome) / baseline)
     }

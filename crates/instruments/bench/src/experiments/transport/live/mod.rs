@@ -14,6 +14,7 @@ use super::millrace::{Outcome, Receiver, Transfer};
 use super::record::Transferred;
 use super::recorder::Recorder;
 use super::test_bed::{PathSettings, TestBed, obstacle};
+use crate::gated::recorder::part;
 
 /// The rate of the link is this at most.
 const LINK_MAX_BPS: f64 = 1e9;
@@ -33,7 +34,7 @@ pub(super) fn measure(
     }
     let missing = |recorder: &mut Recorder<'_>, reason: &str| {
         rows.iter()
-            .try_for_each(|row| recorder.missing(&format!("{row:?} live"), "", reason))
+            .try_for_each(|row| recorder.missing(&part(format!("{row:?} live"), ""), reason))
     };
     if let Some(reason) = obstacle(&experiment.program) {
         return missing(recorder, &reason);
@@ -56,7 +57,7 @@ pub(super) fn measure(
                 Err(error) if error.ends_the_run() => return Err(error),
                 Err(error @ TransportBenchError::File { .. }) => return Err(error),
                 Err(error) => {
-                    recorder.missing(&format!("{row:?} live"), "", &error.to_string())?;
+                    recorder.missing(&part(format!("{row:?} live"), ""), &error.to_string())?;
                     break;
                 }
             }

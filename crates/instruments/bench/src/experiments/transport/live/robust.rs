@@ -66,14 +66,14 @@ impl Live {
             );
             if !is_installed(program) || !is_installed("/usr/sbin/sshd") {
                 let reason = format!("{program} or sshd is not there. To fix it: scripts/setup.sh peers");
-                recorder.missing(&row.name, &row.asked, &reason)?;
+                recorder.missing(&row, &reason)?;
                 continue;
             }
             let ssh = Ssh::start(&self.test_bed)?;
             match ssh.copy(&self.test_bed, program, tree, files as f64 * SMALL) {
                 Ok(result) => recorder.value(&row, round, ours / (files as f64 / result.seconds))?,
                 Err(error) if error.ends_the_run() => return Err(error),
-                Err(error) => recorder.missing(&row.name, &row.asked, &error.to_string())?,
+                Err(error) => recorder.missing(&row, &error.to_string())?,
             }
         }
         let _removed = std::fs::remove_dir_all(&directory);

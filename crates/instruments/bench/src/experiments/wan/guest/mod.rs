@@ -21,13 +21,13 @@ use std::time::Duration;
 use millrace_lab::ScriptGuest;
 use millrace_process::{Running, is_installed, run_tool};
 
-use self::cases::{BASELINE, CASES, INTERVAL_US, LONGEST_MS};
+use self::cases::{BASELINE, CASES, Figure, INTERVAL_US, LONGEST_MS};
 use self::observed::Observed;
 use super::error::WanBenchError;
 use super::recorder::Recorder;
 use crate::file_error::file;
 use crate::gated::Gate;
-use crate::gated::recorder::case;
+use crate::gated::recorder::{Case, case};
 use crate::record::Record;
 
 /// The source of the program that sends and captures in the guest.
@@ -57,7 +57,13 @@ const SYSTEMS: [&str; 2] = ["netem", "millrace-wan"];
 /// Measures all cases.
 pub(super) fn run(recorder: &mut Recorder<'_>, program: &Path) -> Result<(), WanBenchError> {
     if let Some(reason) = obstacle(program) {
-        return recorder.missing("W5 in a guest", "netem and millrace-wan", &reason);
+        let rows = SYSTEMS.into_iter().flat_map(|system| {
+            let figures = CASES
+                .iter()
+                .flat_map(|of| of.figures.iter().map(move |figure| (of, *figure)));
+            figures.map(move |(of, figure)| row(system, of, figure))
+        });
+        return recorder.all_missing(rows, &reason);
     }
     let frames = recorder.length.guest_frames;
     let folder = tempfile::tempdir().map_err(file(Path::new("/tmp")))?;
@@ -209,6 +215,14 @@ fn runs(output: &str, frames: usize) -> HashMap<(usize, &str), Result<Observed, 
         .collect()
 }
 
+/// Returns the row of a figure; that of netem is for comparison.
+fn row(system: &str, of: &cases::Case, figure: Figure) -> Case {
+    let (quantity, asked, gate, unit) = figure.row(of.netem);
+    let gate = if system == SYSTEMS[1] { gate } else { Gate::None };
+    let name = format!("W5 in a guest, {}: {quantity}, {system}", of.text());
+    case(name, asked, gate, unit)
+}
+
 /// Records the figures of a system.
 fn record(
     recorder: &mut Recorder<'_>,
@@ -234,15 +248,12 @@ fn record(
             _ => run(number),
         };
         for figure in of.figures {
-            let (quantity, asked, gate, unit) = figure.row(of.netem);
-            let name = format!("W5 in a guest, {}: {quantity}, {system}", of.text());
+            let row = row(system, of, *figure);
             match (observed, baseline) {
                 (Ok(observed), Ok(baseline)) => {
-                    let gate = if system == SYSTEMS[1] { gate } else { Gate::None };
-                    let value = figure.value(observed, baseline);
-                    recorder.value(&case(name, asked, gate, unit), 0, value)?;
+                    recorder.value(&row, 0, figure.value(observed, baseline))?;
                 }
-                (Err(reason), _) | (_, Err(reason)) => recorder.missing(&name, &asked, reason)?,
+                (Err(reason), _) | (_, Err(reason)) => recorder.missing(&row, reason)?,
             }
         }
     }
