@@ -2,11 +2,13 @@
 
 use std::cell::OnceCell;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use millrace_api::client::{Client, ClientError};
 use millrace_types::ErrorChain;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::cli::Global;
@@ -108,6 +110,21 @@ pub(crate) fn author() -> String {
         .unwrap_or_else(of_process)
 }
 
+/// Returns true if an error is a broken pipe, and the pipe is the output: its reader has gone. Other pipes and sockets break,
+/// too, which is a failure.
+fn is_of_closed_output(error: &anyhow::Error, output: &impl AsFd) -> bool {
+    let is_broken_pipe = |error: &(dyn std::error::Error + 'static)| {
+        error
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    };
+    // Without requested events, poll(2) reports that the other end is closed, and waits for nothing.
+    let mut polled = [PollFd::new(output, PollFlags::empty())];
+    error.chain().any(is_broken_pipe)
+        && poll(&mut polled, Some(&Timespec::default())).is_ok()
+        && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
 /// A failure, in the form that the user sees.
 pub(crate) struct Failure {
     message: String,
@@ -123,12 +140,7 @@ impl Failure {
             next_step,
             code,
         };
-        let is_closed_pipe = |error: &(dyn std::error::Error + 'static)| {
-            error
-                .downcast_ref::<io::Error>()
-                .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-        };
-        if error.chain().any(is_closed_pipe) {
+        if is_of_closed_output(error, &io::stdout()) {
             return failure(String::new(), None, 0);
         }
         let message = ErrorChain(error.as_ref()).to_string();
@@ -166,5 +178,26 @@ impl Failure {
         // If standard error is closed, too, only the exit status remains.
         let _ = io::stderr().write_all(text.as_bytes());
         ExitCode::from(self.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_broken_pipe_whose_reader_has_gone_is_that_of_the_output() {
+        let broken = || {
+            let error = io::Error::from(io::ErrorKind::BrokenPipe);
+            anyhow::Error::from(error).context("cannot write the capture")
+        };
+        let (reader, output) = io::pipe().unwrap();
+        assert!(!is_of_closed_output(&broken(), &output));
+        drop(reader);
+        assert!(is_of_closed_output(&broken(), &output));
+        assert!(!is_of_closed_output(
+            &anyhow::Error::from(io::Error::other("the disk is full")),
+            &output
+        ));
     }
 }
