@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -96,20 +96,14 @@ fn suricata(mix: Mix, args: &RateArgs) -> Result<f64> {
         bail!("suricata is not on PATH");
     }
     let folder = tempfile::tempdir().context("cannot make a folder for captures")?;
+    let rules = one_file(&args.files, folder.path())?;
     let mut times = Vec::new();
     for passes in [1, PEER_PASSES] {
         let capture = folder.path().join(format!("{passes}.pcap"));
         let bytes = write(mix, passes, &capture)?;
         let start = Instant::now();
-        let mut command = Command::new("suricata");
-        command.arg("-r").arg(&capture).arg("-l").arg(folder.path());
-        command.args(["--runmode", "single", "-k", "none"]);
-        if args.mode == ReadMode::Ips {
-            command.arg("--simulate-ips");
-        }
-        for file in &args.files {
-            command.arg("-S").arg(file);
-        }
+        let mut command = command(&capture, &rules, args.mode);
+        command.arg("-l").arg(folder.path());
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         let status = status.context("cannot run suricata")?;
         if !status.success() {
@@ -119,6 +113,32 @@ fn suricata(mix: Mix, args: &RateArgs) -> Result<f64> {
     }
     let (bytes, seconds) = (times[1].0 - times[0].0, times[1].1 - times[0].1);
     Ok(bytes as f64 * 8e-6 / seconds.max(1e-9))
+}
+
+/// Returns the command that runs Suricata over a capture.
+fn command(capture: &Path, rules: &Path, mode: ReadMode) -> Command {
+    let mut command = Command::new("suricata");
+    command.arg("-r").arg(capture).arg("-S").arg(rules);
+    command.args(["--runmode", "single", "-k", "none"]);
+    if mode == ReadMode::Ips {
+        command.arg("--simulate-ips");
+    }
+    command
+}
+
+/// Returns a file with the rules of all files: Suricata takes one.
+fn one_file(files: &[PathBuf], folder: &Path) -> Result<PathBuf> {
+    if let [file] = files {
+        return Ok(file.clone());
+    }
+    let mut text = Vec::new();
+    for file in files {
+        text.extend(std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?);
+        text.push(b'\n');
+    }
+    let path = folder.join("all.rules");
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 /// Writes passes of a mix as a capture, and returns the bytes of their frames.
@@ -158,5 +178,32 @@ impl Report {
             let _ = writeln!(text, "no rates of Suricata: {reason}");
         }
         text
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suricata_gets_one_file_with_the_rules_of_all_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| folder.path().join(name));
+        std::fs::write(&files[0], "alert ip any any -> any any (sid:1;)").unwrap();
+        std::fs::write(&files[1], "alert ip any any -> any any (sid:2;)\n").unwrap();
+        let rules = one_file(&files, folder.path()).unwrap();
+        let text = std::fs::read_to_string(&rules).unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+        assert!(
+            matches!(lines[..], [a, b] if a.ends_with("(sid:1;)") && b.ends_with("(sid:2;)")),
+            "{text}"
+        );
+        assert_eq!(one_file(&files[..1], folder.path()).unwrap(), files[0]);
+        let command = command(Path::new("a.pcap"), &rules, ReadMode::Ids);
+        let words: Vec<_> = command.get_args().collect();
+        let at = words.iter().position(|word| *word == "-S").unwrap();
+        assert_eq!(words[at + 1], rules);
+        assert!(!words[at + 1..].contains(&std::ffi::OsStr::new("-S")));
     }
 }
