@@ -7,6 +7,7 @@
 mod offered;
 mod traffic;
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -19,10 +20,13 @@ use serde::Serialize;
 use crate::cli::Rate;
 use crate::output::Session;
 use offered::{BURST, Offered, TICK};
-use traffic::{Attacks, FCS, HEADERS, Processed, Traffic};
+use traffic::{Attacks, Processed, Traffic};
 
 /// The time of the switch that passes with each packet, in nanoseconds: 10 million packets a second.
 const PACKET_NANOS: u64 = 100;
+
+/// Sizes of frames of Ethernet in bytes, with check sequence.
+const FRAME_SIZES: RangeInclusive<usize> = 64..=1518;
 
 /// The result of a measurement.
 #[derive(Serialize)]
@@ -65,8 +69,18 @@ pub(crate) fn prepared(kind: &Kind, settings: &[String]) -> Result<(Setup, Strin
 
 pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
     let frame = usize::from(wanted.frame);
-    if !(HEADERS + FCS + 1..=1518).contains(&frame) {
+    if !FRAME_SIZES.contains(&frame) {
         bail!("--frame {frame}: expected 64 to 1518 bytes, check sequence included");
+    }
+    let limit = Duration::try_from_secs_f64(wanted.seconds).unwrap_or_default();
+    if limit.is_zero() {
+        bail!(
+            "--seconds {}: expected a positive number of seconds",
+            wanted.seconds
+        );
+    }
+    if let Some(rate) = wanted.offered.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
+        bail!("--offered {rate}: expected a positive number of packets a second");
     }
     let kind = CATALOGUE.with_loaders(ANY_LOADERS).find(&wanted.function)?;
     let start = Instant::now();
@@ -77,7 +91,6 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
         Some(kib) => Traffic::http(wanted.connections, kib, wanted.attacks),
         None => Traffic::new(wanted.connections, wanted.data, frame),
     };
-    let limit = Duration::from_secs_f64(wanted.seconds);
     let mut run = Passes::default();
     // The first pass warms caches and memory up, and does not count.
     run.pass(&mut *function, &mut load, &setup);
@@ -114,6 +127,9 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
         dropped,
         attacks,
     } = run.processed;
+    if packets == 0 {
+        bail!("no packet was offered in this time: expected more --seconds or a higher rate --offered");
+    }
     let measured = Measured {
         function: wanted.function.clone(),
         frame,
@@ -217,6 +233,35 @@ mod tests {
         let count = text.lines().count();
         assert!(loaded.starts_with(&format!("{count} rule")), "{loaded}");
         (kind, setup)
+    }
+
+    #[test]
+    fn a_load_that_cannot_be_offered_is_refused() {
+        use clap::Parser;
+
+        let cases = [
+            "--seconds=-1",
+            "--seconds=0",
+            "--seconds=nan",
+            "--seconds=inf",
+            "--offered=-5",
+            "--offered=0",
+            "--offered=nan",
+            "--offered=inf",
+            "--frame=59",
+            "--frame=63",
+            "--frame=1519",
+            "--offered=0.000001",
+        ];
+        for case in cases {
+            let mut words = vec!["millrace", "nf", "rate", "monitor", case];
+            if !case.starts_with("--seconds") {
+                words.push("--seconds=0.01");
+            }
+            let cli = crate::cli::Cli::try_parse_from(words).unwrap();
+            let error = crate::run(cli).expect_err(case).to_string();
+            assert!(error.contains("expected"), "{case}: {error}");
+        }
     }
 
     #[test]

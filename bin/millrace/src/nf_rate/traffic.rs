@@ -7,8 +7,8 @@ use millrace_wire::{Builder, Frame, Packet, tcp};
 use serde::Serialize;
 
 /// Bytes of the headers of a frame, and of its check sequence.
-pub(crate) const HEADERS: usize = 54;
-pub(crate) const FCS: usize = 4;
+const HEADERS: usize = 54;
+const FCS: usize = 4;
 /// Data of a full segment.
 const SEGMENT: usize = 1460;
 /// The number of different attacks, `attack-00` to `attack-15`, which are spread over the forms.
