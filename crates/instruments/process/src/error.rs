@@ -10,11 +10,19 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// The program cannot be started, or its input cannot be written.
+    /// The program cannot be started.
     #[error(
         "{program} cannot be started: {source}. To fix it: install it (`make setup`), or put it into $PATH"
     )]
     Start {
+        /// The name of the program.
+        program: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The standard input of a running program cannot be written.
+    #[error("{program} runs, but its standard input cannot be written: {source}")]
+    Input {
         /// The name of the program.
         program: String,
         /// The error of the system.

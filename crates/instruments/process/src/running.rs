@@ -70,7 +70,7 @@ impl Running {
     /// Writes a line to the standard input of the program.
     ///
     /// # Errors
-    /// [`ProcessError::Ended`] if the program has ended, [`ProcessError::Start`] if its input is closed.
+    /// [`ProcessError::Ended`] if the program has ended, [`ProcessError::Input`] if it has closed its input.
     pub fn write_line(&mut self, line: &str) -> Result<(), ProcessError> {
         let Some(input) = &mut self.child.stdin else {
             return self.check();
@@ -80,7 +80,7 @@ impl Running {
             Ok(()) => Ok(()),
             Err(source) => {
                 self.check()?;
-                Err(ProcessError::Start {
+                Err(ProcessError::Input {
                     program: self.name.clone(),
                     source,
                 })
@@ -230,6 +230,28 @@ mod tests {
         let pid = running.pid();
         drop(running);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[test]
+    fn a_program_that_closes_its_input_is_said_to_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut running = sleeper(dir.path(), "exec <&-; echo closed; while :; do sleep 0.1; done");
+        running
+            .wait_for("a line", Duration::from_secs(60), |running| {
+                Ok(running.log().contains("closed").then_some(()))
+            })
+            .unwrap();
+        // Another process that was just forked may still have the input open for a moment.
+        let error = loop {
+            if let Err(error) = running.write_line("x") {
+                break error;
+            }
+        };
+        assert!(matches!(error, ProcessError::Input { .. }), "{error}");
+        assert!(
+            error.to_string().starts_with("test runs, but its standard input"),
+            "{error}"
+        );
     }
 
     #[test]
