@@ -11,7 +11,7 @@ use crate::control::Rate;
 use crate::pattern::{Addresses, Pattern, Proto, Sizes};
 use crate::settings::PeriodicSleep;
 
-/// Sends packets at a rate, receives them again, and reports loss, latency, duplicates, command and corruption.
+/// Sends packets at a rate, receives them again, and reports loss, latency, duplicates, order and corruption.
 ///
 /// Commands are read from standard input, one per line: `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`, `stop`,
 /// `quit`; RATE is in packets per second (1000, 250k, 1.5M) or `flat`. Results are written to standard output, one
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "CORE", default_value_t = 0)]
     pub core: u16,
 
-    /// Send the packets of this capture file (pcap) in command, repeatedly
+    /// Send the packets of this capture file (pcap) in order, repeatedly
     #[arg(long, value_name = "FILE", conflicts_with_all = ["flows", "sizes", "addresses", "proto", "vlan", "eth_src", "eth_dst", "src", "dst", "seed"])]
     pub packets: Option<PathBuf>,
     /// Number of flows
@@ -38,7 +38,7 @@ pub struct Args {
     /// Frame sizes with check sequence: 64 to 9000, `imix`, or sizes with weights (64:7,594:4,1518:1)
     #[arg(long, default_value = "64")]
     pub sizes: Sizes,
-    /// EngineCommand of the addresses of flows
+    /// Order of the addresses of flows
     #[arg(long, value_enum, default_value_t = Addresses::Sequential)]
     pub addresses: Addresses,
     /// Protocol above IP

@@ -52,7 +52,7 @@ pub(crate) struct Devices {
     pub(crate) pool: Mempool,
     /// All devices; those that send come first.
     pub(crate) ports: Vec<Port>,
-    /// The transmit queue of each device that sends, in the command of the command line.
+    /// The transmit queue of each device that sends, in the order of the command line.
     pub(crate) tx: Vec<TxQueue>,
     /// The receive queues, device by device.
     pub(crate) rx: Vec<RxQueue>,

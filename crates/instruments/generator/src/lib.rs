@@ -1,9 +1,9 @@
-//! A packet generator: sends packets at a rate, receives them again, and reports loss, latency, duplicates, command and
+//! A packet generator: sends packets at a rate, receives them again, and reports loss, latency, duplicates, order and
 //! corruption. One thread on its own core does both, over any DPDK device.
 //!
 //! Packets come from a capture file or a [`pattern`]; [`templates`] holds them. Each gets a [`stamp`] with run,
 //! sequence number and time. The [`engine`] sends packets when they are due ([`pace`]), and passes received ones to
-//! [`track`] (loss, duplicates, command) and [`latency`]. [`control`] parses commands, [`report`] defines the output,
+//! [`track`] (loss, duplicates, order) and [`latency`]. [`control`] parses commands, [`report`] defines the output,
 //! and [`program`] connects all of them.
 
 #![forbid(unsafe_code)]

@@ -69,7 +69,7 @@ impl FromStr for Sizes {
     }
 }
 
-/// The command of the addresses of flows.
+/// The order of the addresses of flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Addresses {
     /// Consecutive: source address and source port count up.
@@ -92,7 +92,7 @@ pub struct Pattern {
     pub flows: usize,
     /// The frame sizes.
     pub sizes: Sizes,
-    /// The command of addresses.
+    /// The order of addresses.
     pub addresses: Addresses,
     /// The protocol above IP.
     pub proto: Proto,

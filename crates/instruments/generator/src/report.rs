@@ -68,7 +68,8 @@ pub struct Counters {
     pub stale: u64,
     /// Packets without a valid stamp.
     pub foreign: u64,
-    /// The share of each device in `received`, in the command of the command line; eight devices at most.
+    /// The part of the stamped packets in `received` that arrived by each device, in the order of the command line; eight
+    /// devices at most.
     pub received_by: [u64; 8],
     /// Absences: times without a poll of the queues that exceed the limit.
     pub absences: u64,

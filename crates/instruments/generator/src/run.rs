@@ -175,7 +175,7 @@ impl Run {
         if let Some(count) = self.counters.received_by.get_mut(device) {
             *count += 1;
         }
-        // The poll that resumed_at this packet is not recorded yet.
+        // The poll that received this packet is not recorded yet.
         let since_poll = now.saturating_sub(self.polled_at);
         let then = stamp::widen(stamp.time, now >> TIME_SHIFT) << TIME_SHIFT;
         let ns = times.nanoseconds(now.saturating_sub(then));

@@ -66,7 +66,7 @@ impl Template {
     }
 }
 
-/// The packets, in the command of sending.
+/// The packets, in the order of sending.
 #[derive(Debug, Clone)]
 pub struct Templates {
     bytes: Vec<u8>,

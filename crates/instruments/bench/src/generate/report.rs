@@ -42,7 +42,7 @@ pub struct Counters {
     pub reordered: u64,
     /// Packets with a wrong payload or header checksum.
     pub corrupted: u64,
-    /// The part of `received` that returned by each sink.
+    /// The part of the stamped packets that returned by each sink.
     pub received_by: [u64; 8],
     /// The number of gaps in which the generator did not run.
     pub absences: u64,

@@ -79,7 +79,7 @@ pub(super) fn distributions(recorder: &mut Recorder<'_>) -> Result<(), WanBenchE
         ("5ms,pareto-normal", pareto_normal),
     ];
     for ((jitter, distribution), seed) in expected.into_iter().zip(1..) {
-        // The function of netem's table is inverted twice; a tenth of the frames keeps that short.
+        // The function of netem's table is inverted twice; a fiftieth of the frames keeps that short.
         let frames = match jitter {
             "5ms,pareto-normal" => recorder.length.frames / 50,
             _ => recorder.length.frames,
