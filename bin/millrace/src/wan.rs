@@ -343,7 +343,7 @@ fn watch(session: &Session, of: &WanName, interval: f64, count: Option<u32>) -> 
     Ok(())
 }
 
-/// Returns the rates between two readings.
+/// Returns the rates between two readings, and the median of the delay of all frames since the start.
 fn rates(before: &[PathStatus], now: &[PathStatus], seconds: f64) -> Table {
     let headings = [
         "PATH",
@@ -354,7 +354,7 @@ fn rates(before: &[PathStatus], now: &[PathStatus], seconds: f64) -> Table {
         ">BITS/S",
         ">IN FLIGHT",
         ">LATE/S",
-        ">P50, ms",
+        ">P50 SINCE START, ms",
     ];
     let mut table = Table::new(&headings, "no path");
     for path in now {
