@@ -137,8 +137,14 @@ impl<P: Packet> BridgePipeline<P> {
             sampled: None,
         };
         let actions = [Action::output(port)];
-        self.processor
-            .packet_out(&forwarding, PortNo::CONTROLLER, &actions, packet, now, &mut egress);
+        self.processor.packet_out(
+            &forwarding,
+            PortNo::CONTROLLER,
+            &actions,
+            packet,
+            now,
+            &mut egress,
+        );
     }
 
     /// Copies received packets for the captures that select them.
