@@ -168,6 +168,8 @@ fn resident_kib() -> u64 {
 
 #[test]
 fn ten_thousand_malformed_messages_are_answered_and_traffic_goes_on() {
+    // The test measures memory, so that no other test may run in the process.
+    millrace_testing::own_process!();
     let _alone = ALONE.lock();
     let switch = TestSwitch::start(&config(2, ""));
     let mut keeper = switch.controller();
