@@ -107,10 +107,10 @@ fn a_faulty_module_in_the_worker_takes_its_hop_down_and_is_restarted() {
         ];
         hops[0].on_failure = OnFailure::Open;
         // A worker may be kept from its core for longer than the 20 ms that a burst has by default.
-        hops[0].limits.burst_time = Some(Duration::from_secs(match name {
-            "busy.wasm" => 2,
-            _ => 3600,
-        }));
+        let is_busy = name == "busy.wasm";
+        hops[0].limits.burst_time = Some(Duration::from_secs(if is_busy { 2 } else { 3600 }));
+        // The default fuel is enough for two seconds of filling memory, and the time has to end first.
+        hops[0].limits.fuel = is_busy.then_some(1 << 40);
         let (mut testbed, one, two) = start(hops);
         // Packets are sent one at a time, because the module handles only bursts of one.
         assert!(one.send(&with_first(1, 0)));
