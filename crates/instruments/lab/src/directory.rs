@@ -97,7 +97,7 @@ impl LabDirectory {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
             Err(source) => return Err(SystemError::file("create", &self.dir)(source)),
         }
-        // A list, or the removal of all labs, may have the new directory locked for a moment.
+        // `down` of the same name may look at the new directory at this moment.
         let lock = self.lock(Duration::from_secs(10))?;
         for dir in [self.dir.join("ns"), self.dir.join("switch"), PathBuf::from(NETNS)] {
             fs::create_dir_all(&dir).map_err(SystemError::file("create", &dir))?;
