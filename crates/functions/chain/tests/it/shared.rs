@@ -31,15 +31,20 @@ fn wait_for(testbed: &mut TestBed, compilations: u64) {
     });
 }
 
+/// Ticks until the hop has a failure.
+fn wait_for_failure(testbed: &mut TestBed) {
+    testbed.wait("the failure is known", |testbed| {
+        testbed.chain.tick(testbed.bridge.now());
+        !testbed.chain.stats().hops[0].failure.is_empty()
+    });
+}
+
 #[test]
 fn a_function_works_without_a_value_until_the_first_one_is_compiled() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("number");
     let (mut testbed, one, two) = TestBed::new(1, 1, vec![hop(&path, &[])]);
-    testbed.wait("the failure is known", |testbed| {
-        testbed.chain.tick(testbed.bridge.now());
-        !testbed.chain.stats().hops[0].failure.is_empty()
-    });
+    wait_for_failure(&mut testbed);
     let stats = testbed.chain.stats();
     assert_eq!(stats.hops[0].state, HopState::Down);
     assert!(stats.hops[0].failure.contains("No such file"), "{stats:?}");
@@ -64,10 +69,7 @@ fn files_that_were_not_there_are_read_when_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("number");
     let (mut testbed, one, two) = TestBed::new(1, 1, vec![hop(&path, &[])]);
-    testbed.wait("the failure is known", |testbed| {
-        testbed.chain.tick(testbed.bridge.now());
-        !testbed.chain.stats().hops[0].failure.is_empty()
-    });
+    wait_for_failure(&mut testbed);
     std::fs::write(&path, "5").unwrap();
     // Nobody asks for a reload.
     wait_for(&mut testbed, 1);
@@ -84,10 +86,7 @@ fn a_value_that_cannot_be_compiled_leaves_the_old_one_and_its_reason() {
     wait_for(&mut testbed, 1);
     std::fs::write(&path, "five").unwrap();
     testbed.chain.reload_changed();
-    testbed.wait("the failure is known", |testbed| {
-        testbed.chain.tick(testbed.bridge.now());
-        !testbed.chain.stats().hops[0].failure.is_empty()
-    });
+    wait_for_failure(&mut testbed);
     let stats = testbed.chain.stats();
     assert_eq!(stats.hops[0].state, HopState::Up);
     assert_eq!(stats.hops[0].failure, "`five`: expected a number");
