@@ -47,15 +47,18 @@ impl Damping {
         } else if self.until.is_some() && self.flaps.back() == Some(&now) && !is_up {
             self.until = Some(now + settings.hold_down);
         }
-        if self.until.is_some_and(|until| now >= until) {
-            self.until = None;
-        }
+        self.expire(now);
         is_up && self.until.is_none()
     }
 
     /// Returns the time until which the link counts as down; `None` if it is not damped.
     pub fn until(&self) -> Option<Time> {
         self.until
+    }
+
+    /// Ends a hold-down time that is over at `now`. Returns true if there was one.
+    pub fn expire(&mut self, now: Time) -> bool {
+        self.until.take_if(|until| now >= *until).is_some()
     }
 
     /// Returns the number of times that the link was damped.
@@ -109,5 +112,15 @@ mod tests {
         let (damping, seen) = run(&[0, 1000, 1100, 4000, 4100, 6500, 6600, 10_000, 10_100]);
         assert_eq!(seen, [true, false, true, false, true, false, true, false, true]);
         assert_eq!(damping.damped(), 0);
+    }
+
+    #[test]
+    fn a_hold_down_time_ends_without_the_state_of_the_link() {
+        let (mut damping, _) = run(&[0, 100, 200, 300, 400, 500]);
+        let until = damping.until().unwrap();
+        assert!(!damping.expire(until - Duration::from_nanos(1)));
+        assert!(damping.expire(until));
+        assert_eq!(damping.until(), None);
+        assert!(!damping.expire(until));
     }
 }

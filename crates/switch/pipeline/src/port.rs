@@ -1,6 +1,6 @@
 //! Ports in the pipeline: whether they receive and send, and the VLANs that they carry.
 
-use core::ops::{BitAnd, BitOr};
+use core::ops::{BitAnd, BitOr, BitXor};
 use std::sync::Arc;
 
 use millrace_types::{PortNo, Vid};
@@ -28,6 +28,14 @@ macro_rules! flags {
 
             fn bitor(self, other: $name) -> $name {
                 $name(self.0 | other.0)
+            }
+        }
+
+        impl BitXor for $name {
+            type Output = $name;
+
+            fn bitxor(self, other: $name) -> $name {
+                $name(self.0 ^ other.0)
             }
         }
 

@@ -4,14 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
-use millrace_model::{self as model, Host};
+use millrace_model as model;
 use millrace_types::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::auxiliary::{AuxiliaryContext, keep_auxiliaries};
 use super::backoff::Backoff;
-use super::connect::{explain, in_time, random};
+use super::connect::{connect_to, explain, random};
 use super::session::{SessionConfig, serve, settings};
 use super::status::{ChannelKind, ChannelState, ChannelTable};
 use super::stream::Stream;
@@ -88,13 +87,7 @@ pub(super) async fn keep_connected<B: Backend>(
 }
 
 async fn connect(target: &model::ControllerTarget, tls: &TlsFiles) -> io::Result<Stream> {
-    let attempt = async {
-        match target.host() {
-            Host::Ip(ip) => TcpStream::connect((*ip, target.port())).await,
-            Host::Name(name) => TcpStream::connect((name.as_str(), target.port())).await,
-        }
-    };
-    let tcp = in_time(attempt).await?;
+    let tcp = connect_to(target.host(), target.port()).await?;
     if target.is_tls() {
         let stream = tls.connect(tcp, target.host()).await?;
         return Ok(Stream::Tls(Box::new(stream)));

@@ -4,19 +4,36 @@ use core::hash::{BuildHasher, Hasher};
 use std::collections::hash_map::RandomState;
 use std::io;
 
+use millrace_model::Host;
 use millrace_types::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 
 use super::tls::TlsProblem;
 
 /// Duration of one attempt at most.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Waits for a TCP connection, for ten seconds at most.
-pub(super) async fn in_time(attempt: impl Future<Output = io::Result<TcpStream>>) -> io::Result<TcpStream> {
+/// Waits for an attempt, for ten seconds at most.
+pub(super) async fn in_time<T>(attempt: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::time::timeout(CONNECT_TIMEOUT, attempt)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Connects to the first address of a host that answers. Each address has ten seconds of its own.
+pub(super) async fn connect_to(host: &Host, port: u16) -> io::Result<TcpStream> {
+    let name = match host {
+        Host::Ip(ip) => return in_time(TcpStream::connect((*ip, port))).await,
+        Host::Name(name) => name.as_str(),
+    };
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in in_time(lookup_host((name, port))).await? {
+        match in_time(TcpStream::connect(address)).await {
+            Ok(tcp) => return Ok(tcp),
+            Err(error) => failed = io::Error::new(error.kind(), format!("{address}: {error}")),
+        }
+    }
+    Err(failed)
 }
 
 /// Returns the text of a failed attempt, with the next step.

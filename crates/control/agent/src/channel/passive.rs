@@ -113,7 +113,9 @@ pub(super) async fn listen<B: Backend>(
             },
             Some(done) = sessions.join_next() => {
                 if let Ok(Err(reason)) = done {
-                    tracing::warn!(bridge = %channel_table.bridge(), %target, %reason, "controller refused");
+                    if let Some(suppressed) = line.admits_log() {
+                        tracing::warn!(bridge = %channel_table.bridge(), %target, %reason, suppressed, "controller refused");
+                    }
                     line.set_error(Some(reason));
                 }
             }

@@ -249,8 +249,9 @@ impl<B: Backend> Session<'_, B> {
             }
             let deadline = match &self.closed {
                 Some((_, end)) => Some(*end),
-                // While the backlog is full, the socket is not read: the controller must not count as silent.
-                None if !self.has_room() => None,
+                // While the backlog is full, the socket is not read: the controller must not count as silent. A controller that
+                // does not read its replies is the cause of that itself.
+                None if !self.has_room() && !self.connection.is_congested() => None,
                 None => self
                     .connection
                     .deadline()
@@ -317,7 +318,8 @@ impl<B: Backend> Session<'_, B> {
 
     /// Handles the events of the protocol: requests go to the backlog while it has room.
     async fn take_events(&mut self) -> Result<(), SessionEnd> {
-        while self.has_room()
+        // The end of the connection takes no room.
+        while (self.has_room() || self.connection.is_closed())
             && let Some(event) = self.connection.poll()
         {
             match event {
@@ -332,10 +334,12 @@ impl<B: Backend> Session<'_, B> {
                     self.log_rejected(header, &error);
                 }
                 Event::PeerError(error) => {
-                    tracing::warn!(
-                        bridge = %self.line.bridge(), controller = %self.address, code = %error.code,
-                        "the controller reports an error"
-                    );
+                    if let Some(suppressed) = self.line.admits_log() {
+                        tracing::warn!(
+                            bridge = %self.line.bridge(), controller = %self.address, code = %error.code, suppressed,
+                            "the controller reports an error"
+                        );
+                    }
                 }
                 Event::Closed(reason) => {
                     self.closed = Some((reason, Instant::now() + CLOSING_TIMEOUT));
@@ -393,7 +397,7 @@ impl<B: Backend> Session<'_, B> {
                 return;
             }
         };
-        if let Some(suppressed) = self.line.admits_refusal() {
+        if let Some(suppressed) = self.line.admits_log() {
             tracing::warn!(%bridge, %controller, xid, %code, reason = %error, suppressed, "{request} refused");
         }
     }

@@ -161,9 +161,9 @@ impl ChannelEntry {
         &self.channel_table.bridge
     }
 
-    /// Returns the number of lines suppressed since the last admitted one if a refused request may be logged now, and
+    /// Returns the number of lines suppressed since the last admitted one if a line that a peer causes may be logged now, and
     /// `None` if it may not.
-    pub(super) fn admits_refusal(&self) -> Option<u64> {
+    pub(super) fn admits_log(&self) -> Option<u64> {
         let now = Time::ZERO + self.channel_table.began.elapsed();
         let limit = self.channel_table.refusals.lock();
         limit.unwrap_or_else(PoisonError::into_inner).admit(now)

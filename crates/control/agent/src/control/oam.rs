@@ -39,6 +39,9 @@ impl<B: Backend> BridgeControl<B> {
                 damping: Damping::default(),
             });
             monitor.restore.set_time(restore);
+            if port.damping.is_none() {
+                monitor.damping = Damping::default();
+            }
             match &port.bfd {
                 None => monitor.bfd = None,
                 Some(wanted) => {
@@ -121,8 +124,8 @@ impl<B: Backend> BridgeControl<B> {
             let was_live = monitor.is_live();
             let works = monitor.works(now);
             monitor.restore.update(works, now);
-            let is_restored = monitor.damping.until().is_some_and(|until| now >= until);
-            has_changed |= was_live != monitor.is_live() || is_restored;
+            has_changed |= was_live != monitor.is_live();
+            has_changed |= monitor.damping.expire(now);
         }
         for (port, frame) in frames {
             self.send_frame(port, &frame);

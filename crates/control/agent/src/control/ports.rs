@@ -147,7 +147,9 @@ impl<B: Backend> BridgeControl<B> {
         let Some(status) = self.ports.get_mut(&number) else {
             return;
         };
-        let config = config_of(wanted);
+        // Bits that the configuration does not change stay as a controller set them by port_mod.
+        let changed = config_of(&status.model) ^ config_of(wanted);
+        let config = status.config ^ changed;
         let vlans_changed = vlan_of(&status.model) != vlan_of(wanted);
         let plan = plan_of(wanted);
         let queues_changed = plan_of(&status.model) != plan;

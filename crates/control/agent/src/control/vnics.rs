@@ -2,7 +2,6 @@
 
 use millrace_datapath::io::Backend;
 use millrace_model as model;
-use millrace_pipeline::PortState;
 use millrace_types::{Duration, Time};
 
 use super::bridge::BridgeControl;
@@ -22,10 +21,7 @@ impl<B: Backend> BridgeControl<B> {
             model::Device::Vnic(vnic) => vnic.connects_once(),
             _ => false,
         };
-        let down = self
-            .ports
-            .values()
-            .filter(|port| port.state.has(PortState::LINK_DOWN));
+        let down = self.ports.values().filter(|port| !port.info.link_up);
         let disconnected: Vec<model::Port> = down
             .map(|port| &port.model)
             .filter(|port| connects_once(port))

@@ -1,6 +1,7 @@
 //! Requests about one controller: connection and disconnection, features, role, settings.
 
 use millrace_datapath::io::Backend;
+use millrace_openflow::roles::Role;
 use millrace_openflow::{
     Capabilities, ErrorCode, FragmentHandling, Message, PacketInReason, Peer, RoleMessage, SwitchConfig,
     SwitchFeatures,
@@ -52,6 +53,7 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>, id: ConnectionId) 
             | Capabilities::TABLE_STATS
             | Capabilities::PORT_STATS
             | Capabilities::GROUP_STATS
+            | Capabilities::QUEUE_STATS
             | Capabilities::IP_REASM,
     })
 }
@@ -74,10 +76,7 @@ pub(super) fn role_request<B: Backend>(
         .roles
         .request(id, current, asked)
         .map_err(|_| ErrorCode::OFPRRFC_STALE)?;
-    let roles = [
-        (Some(id), change.role),
-        (change.demoted, millrace_openflow::roles::Role::Slave),
-    ];
+    let roles = [(Some(id), change.role), (change.demoted, Role::Slave)];
     for (id, role) in roles {
         if let Some(connected) = id.and_then(|id| bridge.controllers.connected(id)) {
             connected.peer.role = role;
@@ -89,7 +88,8 @@ pub(super) fn role_request<B: Backend>(
 }
 
 /// Executes a request that reads or sets the configuration, or the asynchronous messages of a controller. Each controller
-/// has its own `miss_send_len`; the handling of fragments belongs to the switch, and so to all controllers.
+/// has its own `miss_send_len`; the handling of fragments belongs to the switch, and so to all controllers but slaves, which may
+/// not change its state (OpenFlow 1.3.5, section 6.3.4).
 pub(super) fn configure<B: Backend>(
     bridge: &mut BridgeControl<B>,
     id: ConnectionId,
@@ -114,6 +114,9 @@ pub(super) fn configure<B: Backend>(
         Message::GetAsyncRequest => return Ok(Some(Message::GetAsyncReply(peer.async_config))),
         Message::SetConfig(config) => {
             peer.switch_config = *config;
+            if peer.role == Role::Slave {
+                return Ok(None);
+            }
             let mode = match config.fragments {
                 FragmentHandling::Normal => FragmentMode::Normal,
                 FragmentHandling::Drop => FragmentMode::Drop,

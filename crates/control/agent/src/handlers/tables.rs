@@ -4,7 +4,7 @@ use millrace_datapath::io::Backend;
 use millrace_flow::{Field, FieldSet};
 use millrace_openflow::multipart::table_features::{Property, PropertyList, PropertyType, TableFeatures};
 use millrace_openflow::{ActionType, ErrorCode, InstructionType, OxmHeader, TableMod};
-use millrace_pipeline::{ActionAbilities, ControlConfig, EntryAbilities, TableAbilities, TypeSet};
+use millrace_pipeline::{ActionAbilities, ControlConfig, EntryAbilities, TableAbilities, TableSet, TypeSet};
 use millrace_types::TableId;
 
 use super::replies::error_code;
@@ -142,9 +142,9 @@ pub(super) fn set_features<B: Backend>(
     bridge: &mut BridgeControl<B>,
     wanted: &[TableFeatures],
 ) -> Result<(), ErrorCode> {
-    check_features(bridge, wanted)?;
+    let tables = check_features(bridge, wanted)?;
     if wanted.iter().any(|table| !table.properties.is_empty()) {
-        let is_wanted = |next: TableId| wanted.iter().any(|table| table.table == next);
+        let is_wanted = |next: TableId| tables.contains(next);
         let pipeline = wanted
             .iter()
             .map(|table| {
@@ -227,13 +227,18 @@ fn abilities(wanted: &TableFeatures, all: TableAbilities) -> TableAbilities {
     abilities
 }
 
-/// Checks that the switch has the features of a request.
-fn check_features<B: Backend>(bridge: &BridgeControl<B>, wanted: &[TableFeatures]) -> Result<(), ErrorCode> {
+/// Checks that the switch has the features of a request, and that no table is in it twice. Returns its tables.
+fn check_features<B: Backend>(
+    bridge: &BridgeControl<B>,
+    wanted: &[TableFeatures],
+) -> Result<TableSet, ErrorCode> {
     let config = bridge.tables.config();
+    let mut tables = TableSet::default();
     for table in wanted {
-        if table.table.0 >= config.tables {
+        if table.table.0 >= config.tables || tables.contains(table.table) {
             return Err(ErrorCode::OFPTFFC_BAD_TABLE);
         }
+        tables.insert(table.table);
         if table.max_entries > config.max_entries {
             return Err(ErrorCode::OFPTFFC_BAD_ARGUMENT);
         }
@@ -262,5 +267,5 @@ fn check_features<B: Backend>(bridge: &BridgeControl<B>, wanted: &[TableFeatures
             return Err(ErrorCode::OFPTFFC_BAD_TYPE);
         }
     }
-    Ok(())
+    Ok(tables)
 }

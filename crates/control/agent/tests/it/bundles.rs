@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-use crate::harness::{Controller, TestSwitch, config, packet, patch, wait_for};
+use crate::harness::{Controller, TestSwitch, config, packet, patch, port_down, wait_for};
 use millrace_flow::{Bucket, Instructions, Match};
 use millrace_openflow::multipart::aggregate::AggregateStats;
 use millrace_openflow::multipart::flow::FlowStatsRequest;
@@ -87,21 +87,6 @@ fn messages_of_a_bundle_take_effect_on_commit_and_not_before() {
         refusal(&mut controller, &control(7, BundleCommand::Commit)),
         ErrorCode::OFPBFC_BAD_ID
     );
-}
-
-/// Returns a port_mod that sets a port down or up.
-fn port_down(number: u32, is_down: bool) -> Message {
-    Message::PortMod(PortMod {
-        number: PortNo::from_raw(number),
-        mac: Mac::ZERO,
-        config: if is_down {
-            PortConfig::PORT_DOWN
-        } else {
-            PortConfig::NONE
-        },
-        mask: PortConfig::PORT_DOWN,
-        advertise: PortFeatures::NONE,
-    })
 }
 
 #[test]

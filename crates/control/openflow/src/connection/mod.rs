@@ -228,6 +228,11 @@ impl Connection {
         self.state != State::Closed && !self.is_congested()
     }
 
+    /// Returns true if the connection has ended.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
     /// Returns the next event, if there is one.
     pub fn poll(&mut self) -> Option<Event> {
         loop {

@@ -14,7 +14,9 @@ use millrace_datapath::io::{HeapBackend, MemoryPeer};
 use millrace_datapath::{Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_model::Config;
-use millrace_openflow::{ErrorCode, FlowMod, Header, Hello, Message, decode, encode};
+use millrace_openflow::{
+    ErrorCode, FlowMod, Header, Hello, Message, PortConfig, PortFeatures, PortMod, decode, encode,
+};
 use millrace_types::{Mac, PortNo, Priority, TableId, Xid};
 use millrace_wire::{Builder, Frame};
 use nix::sys::socket::setsockopt;
@@ -171,6 +173,14 @@ impl Controller {
         xid
     }
 
+    /// Writes at least one byte of these, or fails at once.
+    pub(crate) fn write_some(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_nonblocking(true)?;
+        let written = self.stream.write(bytes);
+        self.stream.set_nonblocking(false)?;
+        written
+    }
+
     /// Returns the bytes of the next message.
     fn next_bytes(&mut self) -> std::io::Result<Vec<u8>> {
         let mut chunk = [0; 65536];
@@ -304,6 +314,21 @@ pub(crate) fn flow(priority: u16, fields: &[(Field, u128)], actions: &[Action]) 
 /// Returns an entry that sends all packets of one port to another.
 pub(crate) fn patch(from: u32, to: u32) -> FlowMod {
     flow(10, &[(Field::InPort, from.into())], &[output(to)])
+}
+
+/// Returns a port_mod that sets a port down or up.
+pub(crate) fn port_down(number: u32, is_down: bool) -> Message {
+    Message::PortMod(PortMod {
+        number: PortNo::from_raw(number),
+        mac: Mac::ZERO,
+        config: if is_down {
+            PortConfig::PORT_DOWN
+        } else {
+            PortConfig::NONE
+        },
+        mask: PortConfig::PORT_DOWN,
+        advertise: PortFeatures::NONE,
+    })
 }
 
 pub(crate) fn output(port: u32) -> Action {
