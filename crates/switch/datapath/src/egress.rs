@@ -24,8 +24,10 @@ pub(crate) struct WorkerEgress<'a, P> {
     pub(crate) in_port: Option<PortNo>,
     /// The sampler, for records of dropped packets, if the bridge has one.
     pub(crate) sampler: Option<&'a mut Sampler>,
-    /// The record of destinations, if the packet is sampled.
+    /// The record of destinations, if a packet of the burst is sampled.
     pub(crate) sampled: Option<&'a mut SampledDestinations>,
+    /// True while what comes is the sampled packet.
+    pub(crate) is_noting: bool,
 }
 
 impl<P: Packet> WorkerEgress<'_, P> {
@@ -95,7 +97,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
     /// Notes that the switch itself takes the packet, if it is sampled.
     #[inline]
     fn note_taken(&mut self) {
-        if let Some(sampled) = &mut self.sampled {
+        if let Some(sampled) = self.sampled.as_deref_mut().filter(|_| self.is_noting) {
             sampled.note_taken();
         }
     }
@@ -157,7 +159,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
 impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     #[inline]
     fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
-        if self.sampled.is_some() {
+        if self.is_noting {
             let mut burst = Burst::new();
             burst.push(packet);
             return self.send_sampled(port, queue, &mut burst);
@@ -168,7 +170,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
 
     #[inline]
     fn transmit_burst(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
-        if self.sampled.is_some() {
+        if self.is_noting {
             return self.send_sampled(port, queue, burst);
         }
         let captures = self.tx.captures.shared();
@@ -218,6 +220,14 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                 self.counters.drops.add(DropReason::PacketInFull, 1);
             }
         });
+    }
+
+    fn begin_notes(&mut self) {
+        self.is_noting = self.sampled.is_some();
+    }
+
+    fn end_notes(&mut self) {
+        self.is_noting = false;
     }
 
     fn learn(&mut self, learn: Learn) {

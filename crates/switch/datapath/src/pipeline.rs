@@ -40,6 +40,7 @@ impl<P: Packet> BridgePipeline<P> {
             in_port: None,
             sampler: self.sampling.as_deref_mut(),
             sampled: None,
+            is_noting: false,
         }
     }
 
@@ -55,49 +56,62 @@ impl<P: Packet> BridgePipeline<P> {
         self.process_all(in_port, burst, now, None);
     }
 
-    /// Processes a burst whose packet `index` is the first sampled one: that packet as a burst of its own, and those before
-    /// and behind it as bursts, so that packets stay in order.
+    /// Processes a burst whose packet `index` is the first sampled one. The burst stays whole up to the next sampled packet.
     #[cold]
     #[inline(never)]
-    fn process_sampled(&mut self, in_port: PortNo, burst: &mut Burst<P>, index: usize, now: Time) {
-        let mut next = Some(index);
-        let (mut packets, mut part) = (burst.take().into_iter(), Burst::new());
-        while let Some(index) = next.take() {
-            part.extend(packets.by_ref().take(index));
-            if !part.is_empty() {
-                self.process_all(in_port, &mut part, now, None);
+    fn process_sampled(&mut self, in_port: PortNo, burst: &mut Burst<P>, mut index: usize, now: Time) {
+        loop {
+            let behind = burst.len() - index - 1;
+            let sampler = self.sampling.as_ref();
+            let next = sampler.and_then(|sampler| sampler.peek(in_port, behind));
+            let rest: Burst<P> = match next {
+                Some(next) => burst.drain(index + 1 + next..).collect(),
+                None => Burst::new(),
+            };
+            if !self.sample(in_port, burst, index, now) {
+                self.sample_alone(in_port, burst, index, now);
             }
-            part.extend(packets.next());
-            self.sample(in_port, &mut part, now);
-            if packets.len() != 0
-                && let Some(sampler) = &mut self.sampling
-            {
-                next = sampler.advance(in_port, packets.len());
+            let sampler = self.sampling.as_mut();
+            match sampler.and_then(|sampler| sampler.advance(in_port, behind)) {
+                None => return,
+                Some(_) => (*burst, index) = (rest, 0),
             }
-        }
-        part.extend(packets);
-        if !part.is_empty() {
-            self.process_all(in_port, &mut part, now, None);
         }
     }
 
-    /// Runs one packet through the tables, and samples it.
-    fn sample(&mut self, in_port: PortNo, packet: &mut Burst<P>, now: Time) {
-        let (Some(sampler), Some(sampled)) = (&self.sampling, packet.first()) else {
-            return;
+    /// Processes packet `index` of a burst as a burst of its own, and those before and behind it as bursts, so that packets stay in
+    /// order.
+    #[inline(never)]
+    fn sample_alone(&mut self, in_port: PortNo, burst: &mut Burst<P>, index: usize, now: Time) {
+        let mut behind: Burst<P> = burst.drain(index + 1..).collect();
+        let mut packet: Burst<P> = burst.drain(index..).collect();
+        self.process_all(in_port, burst, now, None);
+        self.sample(in_port, &mut packet, 0, now);
+        self.process_all(in_port, &mut behind, now, None);
+    }
+
+    /// Runs a burst through the tables, and samples packet `index` of it. Returns false, and leaves the burst as it is, if that
+    /// packet must be processed alone.
+    fn sample(&mut self, in_port: PortNo, burst: &mut Burst<P>, index: usize, now: Time) -> bool {
+        let Some(sampler) = &self.sampling else {
+            return false;
         };
-        let sighting = sampler.sighting(sampled);
+        let sighting = sampler.sighting(&burst[index]);
         let mut destinations = SampledDestinations::default();
-        self.processor.begin_observation();
-        self.process_all(in_port, packet, now, Some(&mut destinations));
+        if !self.process_all(in_port, burst, now, Some((index, &mut destinations))) {
+            return false;
+        }
         let observed = self.processor.end_observation();
         let outcome = destinations.outcome(observed.drop_reason);
         if let Some(sampler) = &mut self.sampling {
             sampler.push(in_port, &sighting, outcome, observed);
         }
+        true
     }
 
-    /// Runs a burst through the tables. `sampled` gets the destinations of the packet if the burst is one sampled packet.
+    /// Runs a burst through the tables. `sampled` has the index of the sampled packet, if there is one, and gets its destinations.
+    /// Returns false, and leaves the burst as it is, if that packet must be processed alone.
+    ///
     /// Never inlined: all bursts take the same code, so that a sampled packet finds it in the instruction cache.
     #[inline(never)]
     fn process_all(
@@ -105,9 +119,21 @@ impl<P: Packet> BridgePipeline<P> {
         in_port: PortNo,
         burst: &mut Burst<P>,
         now: Time,
-        sampled: Option<&mut SampledDestinations>,
-    ) {
+        sampled: Option<(usize, &mut SampledDestinations)>,
+    ) -> bool {
         let forwarding = self.forwarding.enter();
+        let mut is_noting = false;
+        let sampled = match sampled {
+            None => None,
+            Some((index, destinations)) => {
+                is_noting = burst.len() == 1;
+                if !is_noting && !Processor::keeps_bursts(&forwarding, in_port) {
+                    return false;
+                }
+                self.processor.begin_observation((!is_noting).then_some(index));
+                Some(destinations)
+            }
+        };
         let mut egress = WorkerEgress {
             bridge: self.bridge,
             tx: &mut self.tx,
@@ -117,10 +143,12 @@ impl<P: Packet> BridgePipeline<P> {
             in_port: Some(in_port),
             sampler: self.sampling.as_deref_mut(),
             sampled,
+            is_noting,
         };
         self.processor
             .process_burst(&forwarding, in_port, burst, now, &mut egress);
         burst.clear();
+        true
     }
 
     /// Sends a packet that no port received out of a port.
@@ -135,6 +163,7 @@ impl<P: Packet> BridgePipeline<P> {
             in_port: None,
             sampler: self.sampling.as_deref_mut(),
             sampled: None,
+            is_noting: false,
         };
         let actions = [Action::output(port)];
         self.processor.packet_out(

@@ -242,6 +242,7 @@ mod tests {
                 in_port: None,
                 sampler: None,
                 sampled: None,
+                is_noting: false,
             };
             let mut burst: Burst<Frame> = numbers.map(|number| Frame::new(&[number; 100])).collect();
             egress.transmit_burst(PORT, queue.map(QueueId), &mut burst);

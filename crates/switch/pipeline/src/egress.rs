@@ -80,6 +80,13 @@ pub trait Egress<P> {
         let _ = (underlay, packet);
     }
 
+    /// Tells that what comes next belongs to the observed packet of a burst
+    /// ([`Processor::begin_observation`](crate::Processor::begin_observation)).
+    fn begin_notes(&mut self) {}
+
+    /// Tells that what comes next belongs to the packets behind the observed one.
+    fn end_notes(&mut self) {}
+
     /// Hands the control side a frame of OAM that came in at a monitored port.
     fn oam(&mut self, port: PortNo, packet: P) {
         let _ = (port, packet);

@@ -2,9 +2,9 @@
 //! random by a skip counter for each port in each worker.
 //!
 //! ```text
-//!              skip counter runs out                         next_sample()
-//!  burst ---> | all but the sampled packet: as any burst      ^
-//!             | the sampled one: a burst of its own, observed --> record --> queue --> control side
+//!  burst --> skip counter runs out --> tables: the whole burst, with notes of one packet
+//!                                        |                                         next_sample()
+//!                                        +--> record of the packet --> queue --> control side
 //!  policer, tables, full transmit queues: dropped packets --> queue of discards --^
 //! ```
 //!

@@ -49,6 +49,11 @@ impl SkipCounter {
         }
     }
 
+    /// Returns the index of the first sampled one of the next `len` packets, if any, and counts none.
+    pub(crate) fn peek(&self, len: usize) -> Option<usize> {
+        (self.skip < len as u64).then_some(self.skip as usize)
+    }
+
     /// Returns a geometrically distributed number, by inversion: the logarithm of a uniformly distributed number in (0, 1],
     /// divided by the logarithm of the probability that a packet is not sampled.
     fn draw(&mut self) -> u64 {

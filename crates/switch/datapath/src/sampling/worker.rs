@@ -108,10 +108,16 @@ impl Sampler {
     /// not counted then.
     #[inline]
     pub(crate) fn advance(&mut self, port: PortNo, len: usize) -> Option<usize> {
-        let sampler = find(&mut self.ports, &self.direct, port)?;
+        let at = find(&self.ports, &self.direct, port)?;
+        let sampler = &mut self.ports[at];
         let index = sampler.skip.advance(len);
         sampler.pool += index.map_or(len, |index| index + 1) as u64;
         index
+    }
+
+    /// Returns the index of the first sampled packet of the next `len` at a port, if any, and counts none.
+    pub(crate) fn peek(&self, port: PortNo, len: usize) -> Option<usize> {
+        self.ports[find(&self.ports, &self.direct, port)?].skip.peek(len)
     }
 
     /// Returns true if dropped packets are recorded.
@@ -144,9 +150,10 @@ impl Sampler {
             queues,
             ..
         } = self;
-        let Some(sampler) = find(ports, direct, port) else {
+        let Some(at) = find(ports, direct, port) else {
             return;
         };
+        let sampler = &mut ports[at];
         let is_queued = queues.push_sample(SampledPacket {
             port,
             rate: sampler.rate,
@@ -227,16 +234,12 @@ impl Sampler {
     }
 }
 
-/// Returns the sampler of a port.
+/// Returns the index of a port's sampler.
 #[inline]
-fn find<'a>(
-    ports: &'a mut [PortSampler],
-    direct: &[u16; Sampler::DIRECT],
-    port: PortNo,
-) -> Option<&'a mut PortSampler> {
+fn find(ports: &[PortSampler], direct: &[u16; Sampler::DIRECT], port: PortNo) -> Option<usize> {
     match direct.get(port.raw() as usize) {
-        Some(index) => ports.get_mut(usize::from(*index).wrapping_sub(1)),
-        None => ports.iter_mut().find(|known| known.port == port),
+        Some(index) => usize::from(*index).checked_sub(1),
+        None => ports.iter().position(|known| known.port == port),
     }
 }
 

@@ -9,8 +9,8 @@ use millrace_pipeline::{
     ColorAction, Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, PolicerPlan, PolicerRates,
     Port,
 };
-use millrace_types::{BitRate, Cookie, PortNo, Priority, TableId, Time};
-use millrace_wire::{EtherType, Frame, Packet};
+use millrace_types::{BitRate, Cookie, Mac, PortNo, Priority, TableId, Time};
+use millrace_wire::{Builder, EtherType, Frame, Packet};
 
 /// A bridge with ports 1, 2 and 3.
 struct TestBed {
@@ -334,4 +334,130 @@ fn records_of_dropped_packets_are_limited_by_second_and_those_left_out_are_count
     testbed.now = Time::from_secs(2);
     testbed.run(1, 0..1);
     assert_eq!(discards(&testbed)[0].lost, 90);
+}
+
+/// The number of kinds of packets in [`kinds`].
+const KINDS: u16 = 11;
+
+/// Returns a packet of a kind, with a number at its end.
+fn packet_of(kind: u16, number: u32) -> Vec<u8> {
+    let mut payload = [0x5a; 40];
+    payload[36..].copy_from_slice(&number.to_be_bytes());
+    Builder::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 1]))
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .udp(5000, 1000 + kind)
+        .payload(&payload)
+        .build()
+}
+
+/// Returns a bridge whose entries do something else with each kind of packet of port 1.
+fn kinds() -> TestBed {
+    let mut testbed = TestBed::new();
+    let apply = |actions: &[Action]| Instructions::apply(actions.to_vec());
+    let output = |raw| Action::output(port(raw));
+    let to_table_1 = |metadata| Instructions {
+        write_metadata: Some((metadata, 0xff)),
+        goto_table: Some(TableId(1)),
+        ..Instructions::default()
+    };
+    let address = SetField::new(Field::EthDst, 0x0200_0000_0007).unwrap();
+    let tag = [
+        Action::PushVlan(EtherType::VLAN),
+        Action::SetField(SetField::new(Field::VlanVid, 0x1064).unwrap()),
+        output(2),
+    ];
+    let entries = [
+        apply(&[output(2)]),
+        apply(&[output(3)]),
+        apply(&[Action::SetField(address), output(2)]),
+        Instructions::default(),
+        apply(&[output(2), output(3)]),
+        apply(&[Action::output(PortNo::CONTROLLER)]),
+        to_table_1(6),
+        to_table_1(7),
+        apply(&[output(1)]),
+        apply(&[Action::output(PortNo::NORMAL)]),
+    ];
+    for (kind, instructions) in (0..).zip(entries) {
+        let matching = format!("udp,udp_dst={}", 1000 + kind);
+        testbed.flow(0, &matching, 0x100 + kind, instructions);
+    }
+    testbed.flow(1, "metadata=6/0xff", 0x206, apply(&tag));
+    testbed.flow(1, "metadata=7/0xff", 0x207, Instructions::default());
+    testbed
+}
+
+type Way = (SampleOutcome, u64, Option<Cookie>);
+
+fn way(sample: &SampledPacket) -> Way {
+    (sample.outcome, sample.metadata, sample.cookie)
+}
+
+/// Returns the kind and the number of a packet that left by a port, whether it has a tag or not.
+fn identity(packet: &[u8]) -> (u16, u32) {
+    let tag = packet.len() - 82;
+    let kind = u16::from_be_bytes([packet[tag + 36], packet[tag + 37]]) - 1000;
+    let number = packet.last_chunk::<4>().unwrap();
+    (kind, u32::from_be_bytes(*number))
+}
+
+#[test]
+fn a_packet_sampled_amid_others_has_the_way_that_it_has_alone() {
+    let mut testbed = kinds();
+    let [input, left, right] = [testbed.peer(1), testbed.peer(2), testbed.peer(3)];
+    // The way of each kind alone, first through the tables and then by its cached traversal.
+    testbed.sampling(Some(&plan(&[(1, 1)], 1)));
+    let mut alone: Vec<Way> = Vec::new();
+    for _ in 0..4 {
+        alone.clear();
+        for kind in 0..KINDS {
+            assert!(input.send(&packet_of(kind, 0)));
+            while testbed.stepper.forward_round(testbed.now) > 0 {}
+            alone.push(way(&testbed.samples()[0]));
+        }
+    }
+    assert_eq!(alone[4].0, SampleOutcome::Copied(2));
+    assert_eq!(alone[6].1, 6);
+    assert_eq!(alone[10].2, None, "no entry matches this kind");
+
+    let mixes: [&[u16]; 6] = [
+        &[0],
+        &[0, 1],
+        &[0, 1, 2, 3],
+        &[6, 7, 0],
+        &[4, 5, 9],
+        &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+    ];
+    let (mut number, mut sampled) = (0, 0);
+    for (seed, rate) in [1, 2, 5, 40].into_iter().enumerate() {
+        testbed.sampling(Some(&plan(&[(1, rate)], seed as u64)));
+        for mix in mixes {
+            let mut last = [[0; KINDS as usize]; 2];
+            for _ in 0..20 {
+                for at in 0..60_usize {
+                    number += 1;
+                    assert!(input.send(&packet_of(mix[at * at % mix.len()], number)));
+                }
+                while testbed.stepper.forward_round(testbed.now) > 0 {}
+                for sample in testbed.samples() {
+                    let (kind, _) = identity(sample.header.bytes());
+                    assert_eq!(
+                        way(&sample),
+                        alone[usize::from(kind)],
+                        "kind {kind} of {mix:?}, 1 of {rate}"
+                    );
+                    sampled += 1;
+                }
+                while testbed.bridge.next_packet_in().is_some() {}
+                for (output, last) in [&left, &right].into_iter().zip(&mut last) {
+                    while let Some(packet) = output.receive() {
+                        let (kind, number) = identity(packet.bytes());
+                        let before = core::mem::replace(&mut last[usize::from(kind)], number);
+                        assert!(before < number || number == 0, "{number} behind {before}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(sampled > 7_200 * 17 / 10, "{sampled}");
 }

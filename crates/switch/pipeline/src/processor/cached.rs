@@ -51,8 +51,16 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
             unknown |= u64::from(!is_known) << i;
         }
-        if self.is_observed() && unknown == 0 {
-            let traversal = self.traversals.known(form, places[0]);
+        if unknown != 0 {
+            unknown = self.in_order(unknown, len);
+            if by_columns {
+                self.need_keys(burst, unknown);
+            }
+        }
+        if let Some(index) = self.scratch.observation.index()
+            && unknown >> index & 1 == 0
+        {
+            let traversal = self.traversals.known(form, places[index]);
             if !traversal.is_replayed() {
                 let words = *traversal.0;
                 self.note_traversal(Traversal(&words));
@@ -61,12 +69,6 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if unknown == 0 && !kinds.has(Kind::Run) {
             self.all_take_traversals(burst, (&places, &cells));
         } else {
-            if unknown != 0 {
-                unknown = self.in_order(unknown, len);
-                if by_columns {
-                    self.need_keys(burst, unknown);
-                }
-            }
             self.take_traversals(burst, (&places, &cells), unknown);
         }
         if by_columns && unknown == 0 {
@@ -96,6 +98,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 sum.apply(packet.head_mut());
             }
         }
+        if self.scratch.observation.packets != 0 {
+            return self.enqueue_observed(burst, |i| ports[i]);
+        }
         for (i, packet) in burst.drain(..).enumerate() {
             match ports[i] {
                 Some(port) => self.enqueue(i, packet, port),
@@ -113,15 +118,20 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         unknown: u64,
     ) {
         let mut left: ArrayVec<P, BURST> = ArrayVec::new();
+        let mut observed_left = 0_u64;
         for (i, packet) in burst.drain(..).enumerate() {
             if unknown >> i & 1 != 0 {
                 self.scratch.keys[left.len()] = self.scratch.keys[i];
+                observed_left |= u64::from(self.scratch.observation.has(i)) << left.len();
                 left.push(packet);
             } else {
+                let is_observed = self.begin_notes(i);
                 self.take_traversal(i, packet, (places[i], cells[i]));
+                self.end_notes(is_observed);
             }
         }
         *burst = left;
+        self.scratch.observation.packets = observed_left;
         self.traversals.choose(self.fwd, burst, &self.scratch.keys);
     }
 
@@ -172,7 +182,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             let (Some(taken), Some(entry)) = (packet.take(), self.fwd.entry(slot)) else {
                 break;
             };
-            if self.is_observed() {
+            if self.scratch.observation.has(i) {
                 self.note_entry(Some(slot));
             }
             let (table, is_table_miss) = self.traversals.step(traversal.shape(), step);

@@ -1,46 +1,146 @@
-//! One packet processed with a report of its way through the tables, for packet samples.
+//! One packet of a burst processed with a report of its way through the tables, for packet samples.
 //!
-//! The packet is a burst of its own and takes the same code as any other burst, which is in the caches of the worker. The
-//! stages of a burst note the entries that it meets: one branch for each table and burst otherwise.
+//! The packet is looked up with the others and takes the same code, which is in the caches of the worker. What one packet does
+//! to the egress is told apart by its place in time:
+//!
+//! ```text
+//!  packets before it ---> flush | begin_notes: the observed packet ---> flush, end_notes | packets behind it
+//! ```
+//!
+//! A burst without an observed packet costs one branch for each table, and one for each packet that does not leave at once.
 
-use millrace_flow::classify::Slot;
+use arrayvec::ArrayVec;
+use millrace_flow::classify::{BURST, Slot};
+use millrace_types::PortNo;
 use millrace_wire::Packet;
 
 use super::Processor;
 use super::observe::Observer;
 use super::observed_packet::ObservedPacket;
+use super::packet_source::PacketSource;
 use super::run::Run;
 use super::traversal::Traversal;
-use crate::{DropReason, Egress};
+use crate::{DropReason, Egress, Forwarding, FragmentMode};
+
+/// The state of the observation of one packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observation {
+    /// The observed packets of the burst, one bit each: one packet, or all if the burst came in as one packet. Zero if nothing is
+    /// observed, or if the packet has left the burst.
+    pub(super) packets: u64,
+    /// True while the egress and the drops are those of the observed packet.
+    pub(super) is_noting: bool,
+    found: ObservedPacket,
+}
+
+impl Observation {
+    pub(super) const NONE: Observation = Observation {
+        packets: 0,
+        is_noting: false,
+        found: ObservedPacket {
+            metadata: 0,
+            cookie: None,
+            drop_reason: None,
+        },
+    };
+
+    /// Returns the index in the burst of the first observed packet, if there is one.
+    #[inline(always)]
+    pub(super) fn index(&self) -> Option<usize> {
+        (self.packets != 0).then(|| self.packets.trailing_zeros() as usize)
+    }
+
+    /// Returns true if packet `i` of the burst is observed.
+    #[inline(always)]
+    pub(super) fn has(&self, i: usize) -> bool {
+        self.packets >> i & 1 != 0
+    }
+}
 
 impl Processor {
-    /// Begins to observe: the next burst has one packet, and [`Self::end_observation`] follows.
-    pub fn begin_observation(&mut self) {
-        self.scratch.observed = Some(ObservedPacket::default());
+    /// Returns true if packets of a port come to the tables as they came in: none is held back, made, or taken before.
+    pub fn keeps_bursts(fwd: &Forwarding, in_port: PortNo) -> bool {
+        fwd.fragments() == FragmentMode::Normal
+            && fwd.oam().is_none_or(|oam| oam.find(in_port).is_none())
+            && fwd.tunnels().is_none_or(|tunnels| !tunnels.has_underlay(in_port))
+    }
+
+    /// Begins to observe packet `at` of the next burst, or its only packet. [`Self::end_observation`] follows behind the burst.
+    ///
+    /// With `at`, the burst comes in at a port that [keeps bursts](Self::keeps_bursts), and the processor tells the egress when
+    /// the observed packet is next ([`Egress::begin_notes`]). Without, all that the egress gets is the packet's.
+    pub fn begin_observation(&mut self, at: Option<usize>) {
+        self.scratch.observation = Observation {
+            packets: at.map_or(u64::MAX, |at| 1 << at),
+            is_noting: at.is_none(),
+            ..Observation::NONE
+        };
     }
 
     /// Ends the observation, and returns the way of the packet since it began.
     pub fn end_observation(&mut self) -> ObservedPacket {
-        self.scratch.observed.take().unwrap_or_default()
+        core::mem::replace(&mut self.scratch.observation, Observation::NONE).found
     }
 }
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
-    /// Returns true if the burst is one packet that is observed.
+    /// Returns true if packet `i` of the burst is observed. What it does begins now, and ends with [`Self::end_notes`].
     #[inline(always)]
-    pub(crate) fn is_observed(&self) -> bool {
-        self.scratch.observed.is_some()
+    pub(crate) fn begin_notes(&mut self, i: usize) -> bool {
+        let is_observed = self.scratch.observation.has(i);
+        if is_observed {
+            self.switch_notes(true);
+        }
+        is_observed
+    }
+
+    /// Ends the notes of a packet that is observed.
+    #[inline(always)]
+    pub(crate) fn end_notes(&mut self, is_observed: bool) {
+        if is_observed {
+            self.switch_notes(false);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn switch_notes(&mut self, is_noting: bool) {
+        self.flush();
+        self.scratch.observation.is_noting = is_noting;
+        if is_noting {
+            self.egress.begin_notes();
+        } else {
+            self.egress.end_notes();
+        }
+    }
+
+    /// Sends packets of a burst with an observed packet out of their ports, and drops those without a port.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enqueue_observed(
+        &mut self,
+        burst: &mut ArrayVec<P, BURST>,
+        port: impl Fn(usize) -> Option<PortNo>,
+    ) {
+        for (i, packet) in burst.drain(..).enumerate() {
+            let is_observed = self.begin_notes(i);
+            match port(i) {
+                Some(port) => self.enqueue(i, packet, port),
+                None => self.drop(PacketSource::Move(packet), DropReason::NoOutput),
+            }
+            self.end_notes(is_observed);
+        }
     }
 
     /// Notes the entry that a lookup of the observed packet found.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_entry(&mut self, slot: Option<Slot>) {
-        let entry = slot.and_then(|slot| self.fwd.entry(slot));
-        if let (Some(entry), Some(observed)) = (entry, &mut self.scratch.observed) {
-            observed.cookie = Some(entry.cookie());
+        if let Some(entry) = slot.and_then(|slot| self.fwd.entry(slot)) {
+            let found = &mut self.scratch.observation.found;
+            found.cookie = Some(entry.cookie());
             if let Some((value, mask)) = entry.write_metadata() {
-                observed.metadata = observed.metadata & !mask | value & mask;
+                found.metadata = found.metadata & !mask | value & mask;
             }
         }
     }
@@ -58,8 +158,6 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     #[cold]
     #[inline(never)]
     pub(crate) fn note_drop(&mut self, reason: DropReason) {
-        if let Some(observed) = &mut self.scratch.observed {
-            observed.drop_reason = Some(reason);
-        }
+        self.scratch.observation.found.drop_reason = Some(reason);
     }
 }

@@ -180,6 +180,9 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         for _ in 0..burst.len() {
             self.count_drop(reason);
         }
+        if self.scratch.observation.packets != 0 {
+            self.note_drop(reason);
+        }
         self.egress.dropped_burst(reason, burst);
     }
 
@@ -194,7 +197,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     pub(crate) fn count_drop(&mut self, reason: DropReason) {
         self.counters.drops.add(reason, 1);
         self.observer.dropped(reason);
-        if self.is_observed() {
+        if self.scratch.observation.is_noting {
             self.note_drop(reason);
         }
     }

@@ -87,7 +87,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             // All packets look the same to every table.
             let key = self.origin.key();
             let (slot, summary) = self.look_up_once(table, &key, burst);
-            if self.is_observed() {
+            if self.scratch.observation.packets != 0 {
                 self.note_entry(slot);
             }
             match summary.kind() {
@@ -161,10 +161,16 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let to_in_port = (port == self.origin.in_port).then_some(DropReason::OutputToInPort);
         match to_in_port.or_else(|| self.egress_block(port)) {
             None => match self.tunnel(port) {
+                None if self.scratch.observation.packets != 0 => {
+                    self.enqueue_observed(burst, |_| Some(port));
+                    self.flush();
+                }
                 None => self.egress.transmit_burst(port, None, burst),
                 Some(compiled) => {
-                    for packet in burst.drain(..) {
+                    for (i, packet) in burst.drain(..).enumerate() {
+                        let is_observed = self.begin_notes(i);
                         self.encapsulate(compiled, self.origin.tunnel_id, None, packet);
+                        self.end_notes(is_observed);
                     }
                     self.flush();
                 }
@@ -176,8 +182,10 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &LookupResults<'a>, is_counted: bool) {
         let (len, mut matches) = (burst.len(), 0);
         (self.scratch.fresh, self.scratch.plain) = (u64::MAX, u64::MAX);
-        if self.is_observed() && !is_counted {
-            self.note_entry(found.slots[0]);
+        if let Some(index) = self.scratch.observation.index()
+            && !is_counted
+        {
+            self.note_entry(found.slots[index]);
         }
         if !is_counted && found.kinds.all_leave() && self.traversals.noted == 0 && !O::IS_WATCHING {
             if found.kinds.are_all(Kind::Output) {
@@ -188,7 +196,10 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let mut going_on: ArrayVec<Option<P>, BURST> = ArrayVec::new();
         for (i, packet) in burst.drain(..).enumerate() {
             matches += self.count(&packet, found, i);
-            if let Some(packet) = self.step(i, packet, TableId(0), found.slots[i], found.summaries[i]) {
+            let is_observed = self.begin_notes(i);
+            let packet = self.step(i, packet, TableId(0), found.slots[i], found.summaries[i]);
+            self.end_notes(is_observed);
+            if let Some(packet) = packet {
                 while going_on.len() < len {
                     going_on.push(None);
                 }
@@ -226,6 +237,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.flush();
             return self.send_burst(burst, first);
         }
+        if self.scratch.observation.packets != 0 {
+            return self.enqueue_observed(burst, |i| Some(found.summaries[i].port()));
+        }
         for (i, packet) in burst.drain(..).enumerate() {
             self.enqueue(i, packet, found.summaries[i].port());
         }
@@ -253,11 +267,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         self.count_table(TableId(0), len, matches);
         for (i, packet) in burst.drain(..).enumerate() {
+            let is_observed = self.begin_notes(i);
             if left >> i & 1 != 0 {
                 self.change_at(i, packet, found.slots[i]);
             } else {
                 self.enqueue(i, packet, found.summaries[i].port());
             }
+            self.end_notes(is_observed);
         }
     }
 
@@ -274,15 +290,21 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 table.lookup_burst(&self.scratch.keys, &select, &mut found.slots[..len]);
             }
             self.bring_near(&mut found, len);
-            if self.is_observed() {
-                self.note_entry(found.slots[0]);
+            if self.scratch.observation.packets & waiting != 0
+                && let Some(at) = select
+                    .iter()
+                    .position(|i| self.scratch.observation.has(usize::from(*i)))
+            {
+                self.note_entry(found.slots[at]);
             }
             let mut matches = 0;
             for (at, i) in select.iter().enumerate() {
                 let i = usize::from(*i);
                 let Some(packet) = packets[i].take() else { continue };
                 matches += self.count(&packet, &found, at);
+                let is_observed = self.begin_notes(i);
                 packets[i] = self.step(i, packet, number, found.slots[at], found.summaries[at]);
+                self.end_notes(is_observed);
             }
             self.count_table(number, len, matches);
         }

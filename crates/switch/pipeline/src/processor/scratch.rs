@@ -5,7 +5,7 @@ use millrace_flow::classify::{BURST, HeaderColumns};
 use millrace_types::{Cookie, QueueId, TableId};
 
 use super::header::Headers;
-use super::observed_packet::ObservedPacket;
+use super::observed::Observation;
 use crate::action_set::{ActionRanks, ByRank, NO_ACTIONS};
 
 /// The state of a packet on its way through the tables, besides its key.
@@ -56,8 +56,8 @@ pub(crate) struct Scratch {
     pub(crate) unread: u64,
     /// The number of bursts to come whose keys are read first.
     pub(crate) pause: u8,
-    /// The way of the packet, if it is observed: the burst then has no other.
-    pub(crate) observed: Option<ObservedPacket>,
+    /// The observed packet of the burst, if there is one.
+    pub(crate) observation: Observation,
 }
 
 impl Scratch {
@@ -73,7 +73,7 @@ impl Scratch {
             columns: HeaderColumns::new(),
             unread: 0,
             pause: 0,
-            observed: None,
+            observation: Observation::NONE,
         })
     }
 
