@@ -6,8 +6,8 @@ use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, SampleOutcome, SampledPacket, SamplingPlan, Stepper};
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
-    ColorAction, Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, PolicerPlan, PolicerRates,
-    Port,
+    ColorAction, Control, ControlConfig, DropReason, FlowCachePolicy, FlowMod, FlowModCommand, Op,
+    PolicerPlan, PolicerRates, Port,
 };
 use millrace_types::{BitRate, Cookie, Mac, PortNo, Priority, TableId, Time};
 use millrace_wire::{Builder, EtherType, Frame, Packet};
@@ -48,10 +48,15 @@ fn frame(number: u32) -> Vec<u8> {
 
 impl TestBed {
     fn new() -> TestBed {
+        TestBed::with(FlowCachePolicy::default())
+    }
+
+    fn with(flow_cache: FlowCachePolicy) -> TestBed {
         let backend = Arc::new(HeapBackend::new());
         let (datapath, mut stepper) = Datapath::stepped(Arc::clone(&backend));
         let mut control = Control::new(ControlConfig {
             tables: 4,
+            flow_cache,
             ..ControlConfig::default()
         });
         let setup = BridgeSetup {
@@ -351,8 +356,8 @@ fn packet_of(kind: u16, number: u32) -> Vec<u8> {
 }
 
 /// Returns a bridge whose entries do something else with each kind of packet of port 1.
-fn kinds() -> TestBed {
-    let mut testbed = TestBed::new();
+fn kinds(flow_cache: FlowCachePolicy) -> TestBed {
+    let mut testbed = TestBed::with(flow_cache);
     let apply = |actions: &[Action]| Instructions::apply(actions.to_vec());
     let output = |raw| Action::output(port(raw));
     let to_table_1 = |metadata| Instructions {
@@ -403,7 +408,13 @@ fn identity(packet: &[u8]) -> (u16, u32) {
 
 #[test]
 fn a_packet_sampled_amid_others_has_the_way_that_it_has_alone() {
-    let mut testbed = kinds();
+    for flow_cache in [FlowCachePolicy::Off, FlowCachePolicy::Always] {
+        each_sample_has_the_way_of_its_kind(flow_cache);
+    }
+}
+
+fn each_sample_has_the_way_of_its_kind(flow_cache: FlowCachePolicy) {
+    let mut testbed = kinds(flow_cache);
     let [input, left, right] = [testbed.peer(1), testbed.peer(2), testbed.peer(3)];
     // The way of each kind alone, first through the tables and then by its cached traversal.
     testbed.sampling(Some(&plan(&[(1, 1)], 1)));
