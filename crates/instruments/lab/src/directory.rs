@@ -85,22 +85,40 @@ impl LabDirectory {
         self.dir.join("switch").join(node)
     }
 
-    /// Creates the lab's directory, which must not exist, and locks it.
+    /// Creates the lab's directory and locks it; `None` if it exists already.
     pub(crate) fn create(&self) -> Result<Option<Lock>, SystemError> {
-        let make = || fs::create_dir_all(LABS).and_then(|()| fs::create_dir(&self.dir));
-        // The removal of another lab may delete the empty parent directory between the two steps.
-        let lost =
-            |made: &io::Result<()>| matches!(made, Err(error) if error.kind() == io::ErrorKind::NotFound);
-        let made = (0..RACES_MAX).map(|_| make()).find(|made| !lost(made));
-        match made.unwrap_or_else(make) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-            Err(source) => return Err(SystemError::file("create", &self.dir)(source)),
+        // The removal of another lab may delete the empty parent directory, and `down` of the same name the new one.
+        let mut lost = io::Error::from(io::ErrorKind::NotFound);
+        for _ in 0..=RACES_MAX {
+            match create_shared(Path::new(LABS)).and_then(|()| fs::create_dir(&self.dir)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    lost = error;
+                    continue;
+                }
+                Err(source) => return Err(SystemError::file("create", &self.dir)(source)),
+            }
+            match self.lock(Duration::from_secs(10)) {
+                Ok(Some(lock)) => return self.fill(lock).map(Some),
+                Ok(None) if self.exists() => return Ok(None),
+                Ok(None) => {}
+                Err(error) => {
+                    let _ = fs::remove_dir(&self.dir);
+                    return Err(error);
+                }
+            }
         }
-        // `down` of the same name may look at the new directory at this moment.
-        let lock = self.lock(Duration::from_secs(10))?;
-        for dir in [self.dir.join("ns"), self.dir.join("switch"), PathBuf::from(NETNS)] {
-            fs::create_dir_all(&dir).map_err(SystemError::file("create", &dir))?;
+        Err(SystemError::file("create", &self.dir)(lost))
+    }
+
+    /// Creates the directories within the lab's directory; after a failure, none of them is left.
+    fn fill(&self, lock: Lock) -> Result<Lock, SystemError> {
+        for dir in [self.dir.join("ns"), self.dir.join("switch")] {
+            if let Err(source) = fs::create_dir(&dir) {
+                let _ = self.remove(&lock);
+                return Err(SystemError::file("create", &dir)(source));
+            }
         }
         Ok(lock)
     }
@@ -150,8 +168,91 @@ impl LabDirectory {
     }
 }
 
+/// Creates a directory that all labs share, unless it exists. `create_dir_all` fails with `AlreadyExists` if another
+/// lab removes the directory between its two steps.
+pub(crate) fn create_shared(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
 /// The exclusive lock to build or remove a lab; released when dropped, or when the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _held: Flock<File>,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::thread;
+
+    use nix::mount::{MsFlags, mount};
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+    use crate::netns;
+
+    /// The number of labs that each thread creates and removes.
+    const LABS_EACH: usize = 2_000;
+
+    /// Runs a test with an empty /run, which the threads that it starts share and no other test does. Without root, prints a
+    /// line instead.
+    pub(crate) fn apart(test: impl FnOnce() + Send + 'static) {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: a lab needs root");
+            return;
+        }
+        let thread = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            let slave = MsFlags::MS_REC | MsFlags::MS_SLAVE;
+            mount(None::<&str>, "/", None::<&str>, slave, None::<&str>).unwrap();
+            mount(
+                Some("tmpfs"),
+                "/run",
+                Some("tmpfs"),
+                MsFlags::empty(),
+                None::<&str>,
+            )
+            .unwrap();
+            test();
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_shared_directory_is_created_while_others_remove_it() {
+        apart(|| {
+            let create_and_remove = || {
+                for _ in 0..20_000 {
+                    create_shared(Path::new(LABS)).unwrap();
+                    let _ = fs::remove_dir(LABS);
+                }
+            };
+            thread::scope(|scope| {
+                scope.spawn(create_and_remove);
+                scope.spawn(create_and_remove);
+            });
+        });
+    }
+
+    #[test]
+    fn labs_are_created_while_others_remove_the_shared_directories() {
+        apart(|| {
+            let create_and_remove = |name: &str| {
+                let directory = LabDirectory::of(name);
+                for _ in 0..LABS_EACH {
+                    let lock = directory.create().unwrap().expect("no other lab has the name");
+                    let link = directory.netns_link("h1");
+                    netns::link_to(&directory.namespace("h1"), &link).unwrap();
+                    fs::remove_file(&link).unwrap();
+                    directory.remove(&lock).unwrap();
+                }
+            };
+            thread::scope(|scope| {
+                scope.spawn(|| create_and_remove("x-a"));
+                scope.spawn(|| create_and_remove("x-b"));
+            });
+        });
+    }
 }

@@ -12,7 +12,7 @@ use std::thread;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::directory::LabDirectory;
+use crate::directory::{LabDirectory, create_shared};
 use crate::system::SystemError;
 
 /// The maximum number of retries when the removal of another lab deletes the empty directory.
@@ -38,18 +38,21 @@ pub(crate) fn create(
             .map_err(|errno| failed(errno.into()))?;
         first()
     })?;
-    // The removal of another lab deletes the directory of links while it is empty; it is created again then.
+    link_to(&path, &link).map_err(failed)
+}
+
+/// Creates the link to a namespace, and the directory of links if it is absent.
+pub(crate) fn link_to(path: &Path, link: &Path) -> io::Result<()> {
+    // The removal of another lab deletes the directory while it is empty; it is created again then.
     for _ in 0..RACES_MAX {
-        match symlink(&path, &link) {
+        match symlink(path, link) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if let Some(folder) = link.parent() {
-                    fs::create_dir_all(folder).map_err(failed)?;
-                }
+                link.parent().map_or(Ok(()), create_shared)?;
             }
-            done => return done.map_err(failed),
+            done => return done,
         }
     }
-    symlink(&path, &link).map_err(failed)
+    symlink(path, link)
 }
 
 /// Removes the namespace of `node` and its names, as far as they exist.

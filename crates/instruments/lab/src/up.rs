@@ -168,6 +168,7 @@ pub(crate) fn up(
             });
         }
     }
+    let state = first_state(topology)?;
     let Some(lock) = directory.create()? else {
         let name = topology.name.clone();
         let complete = Journal::load(&directory)
@@ -180,7 +181,7 @@ pub(crate) fn up(
             UpError::HalfUp { name }
         });
     };
-    let mut journal = Journal::new(directory, first_state(topology)?);
+    let mut journal = Journal::new(directory, state);
     match build(topology, options, &mut journal, progress) {
         Ok(()) => Ok(Lab::new(journal)),
         Err(error) if options.keep_on_failure => Err(error),
