@@ -81,13 +81,18 @@ pub(crate) fn down(name: &str) -> Result<DownReport, DownError> {
         return Err(DownError::NotRoot);
     }
     let directory = LabDirectory::of(name);
+    let absent = || DownReport {
+        name: name.to_owned(),
+        ..DownReport::default()
+    };
     if !directory.exists() {
-        return Ok(DownReport {
-            name: name.to_owned(),
-            ..DownReport::default()
-        });
+        return Ok(absent());
     }
     let Some(lock) = directory.lock(LOCK_TIMEOUT)? else {
+        // Another `down` may have removed the lab meanwhile.
+        if !directory.exists() {
+            return Ok(absent());
+        }
         return Err(DownError::Busy {
             name: name.to_owned(),
         });
@@ -198,4 +203,40 @@ fn remove_links(directory: &LabDirectory, state: &State) -> Result<(), SystemErr
 fn is_namespace(path: &std::path::Path) -> bool {
     let file_system = nix::sys::statfs::statfs(path).map(|stat| stat.filesystem_type());
     file_system.is_ok_and(|kind| kind == nix::sys::statfs::NSFS_MAGIC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::tests::apart;
+
+    #[test]
+    fn a_lab_that_another_down_removes_meanwhile_is_absent_and_not_busy() {
+        apart(|| {
+            let directory = LabDirectory::of("x-removed");
+            let lock = directory.create().unwrap().unwrap();
+            std::thread::scope(|scope| {
+                let second = scope.spawn(|| down(directory.name()));
+                // The second one waits for the lock after it has opened the directory.
+                while open_files(&directory) < 2 {
+                    assert!(!second.is_finished(), "{:?}", second.join());
+                    std::thread::yield_now();
+                }
+                directory.remove(&lock).unwrap();
+                drop(lock);
+                let report = second.join().unwrap().unwrap();
+                assert!(!report.existed, "{report:?}");
+            });
+        });
+    }
+
+    /// Returns the number of files of this process that are the directory of a lab.
+    fn open_files(directory: &LabDirectory) -> usize {
+        let lab = directory.state();
+        let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let targets = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        targets
+            .filter(|target| Some(target.as_path()) == lab.parent())
+            .count()
+    }
 }
