@@ -5,6 +5,9 @@
  * memory of zeros. The peer is then disconnected from its rings until it connects again and shares new memory; the driver unmaps the
  * replacement as it would have unmapped the file.
  *
+ * Several workers may access the same mapping at once. The first replaces its rest; another finds private memory there and repeats
+ * its access.
+ *
  * The handler replaces only shared writable mappings that are not DPDK's own memory; any other SIGBUS ends the process as before. It
  * uses only functions that are safe in a signal handler: system calls, and a lookup of DPDK that takes no lock.
  */
@@ -18,6 +21,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <rte_memory.h>
@@ -64,15 +68,25 @@ static uintptr_t next_number(struct maps *maps, int *end)
 	}
 }
 
-/* Returns the end of the shared mapping that contains an address; 0 if there is no mapping, or it is not shared and writable. */
-static uintptr_t end_of_shared(uintptr_t address)
+enum kind {
+	/* Shared and writable: the memory of a peer. */
+	SHARED,
+	/* Private, writable and without a file, as the memory that replaces a shared mapping. */
+	REPLACED,
+	OTHER,
+	/* There is no mapping, or it changed while the list was read. */
+	NONE,
+};
+
+/* Returns the kind of the mapping that contains an address, and its end. */
+static enum kind find(uintptr_t address, uintptr_t *found)
 {
-	/* A line has the form: start-end rw-s offset ... */
+	/* A line has the form: start-end rw-s offset major:minor inode ... */
 	struct maps maps = { .file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC) };
-	uintptr_t found = 0;
+	enum kind kind = NONE;
 
 	if (maps.file < 0)
-		return 0;
+		return NONE;
 	for (;;) {
 		int byte;
 		uintptr_t start = next_number(&maps, &byte), end;
@@ -84,8 +98,20 @@ static uintptr_t end_of_shared(uintptr_t address)
 		for (size_t i = 0; i < sizeof(rights); i++)
 			rights[i] = (char)next_byte(&maps);
 		if (start <= address && address < end) {
+			uintptr_t file;
+
+			next_byte(&maps);
+			next_number(&maps, &byte);
+			file = next_number(&maps, &byte);
+			file |= next_number(&maps, &byte);
+			file |= next_number(&maps, &byte);
+			*found = end;
 			if (memcmp(rights, "rw-s", sizeof(rights)) == 0)
-				found = end;
+				kind = SHARED;
+			else if (memcmp(rights, "rw-p", sizeof(rights)) == 0 && byte != -1 && file == 0)
+				kind = REPLACED;
+			else
+				kind = OTHER;
 			break;
 		}
 		do
@@ -95,7 +121,17 @@ static uintptr_t end_of_shared(uintptr_t address)
 			break;
 	}
 	close(maps.file);
-	return found;
+	return kind;
+}
+
+/* Returns 1 unless an access to the address fails, as that to private memory does if it cannot be read from swap. */
+static int is_readable(const void *address)
+{
+	char byte;
+	struct iovec into = { .iov_base = &byte, .iov_len = 1 };
+	struct iovec from = { .iov_base = (void *)(uintptr_t)address, .iov_len = 1 };
+
+	return process_vm_readv(getpid(), &into, 1, &from, 1, 0) == 1 || errno != EFAULT;
 }
 
 /* Replaces the mapping from the page of an address on. Huge pages are replaced as a whole. */
@@ -121,15 +157,21 @@ static void on_bus_error(int signal, siginfo_t *info, void *context)
 	static const char said[] = "a peer truncated its shared memory; its port is unusable until it connects again\n";
 	const int kept = errno;
 	const uintptr_t address = (uintptr_t)info->si_addr;
+	enum kind kind = OTHER;
 	uintptr_t end = 0;
 
 	(void)context;
 	if (info->si_code == BUS_ADRERR && rte_mem_virt2memseg_list(info->si_addr) == NULL)
-		end = end_of_shared(address);
-	if (end != 0 && replace(address, end)) {
+		kind = find(address, &end);
+	if (kind == SHARED && replace(address, end)) {
 		ssize_t written = write(STDERR_FILENO, said, sizeof(said) - 1);
 
 		(void)written;
+		errno = kept;
+		return;
+	}
+	/* Another thread, which accessed the same memory, has replaced it meanwhile: the access is repeated. */
+	if ((kind == REPLACED || kind == NONE) && is_readable(info->si_addr)) {
 		errno = kept;
 		return;
 	}

@@ -16,4 +16,5 @@ mod packets;
 mod pcap;
 mod ports;
 mod starts;
+mod truncation;
 mod veth;
