@@ -58,6 +58,8 @@ pub(super) struct Chain {
 pub(super) struct ChainBuffers<'a> {
     use_of: BufferAccess,
     slices: ArrayVec<GuestSlice<'a>, CHAIN_MAX>,
+    /// The number of descriptors, of which empty ones have no slice. It limits the cost of a packet.
+    descriptors: usize,
     /// The index of the first buffer that is not consumed.
     at: usize,
     /// The number of bytes that are not consumed.
@@ -69,6 +71,7 @@ impl<'a> ChainBuffers<'a> {
         ChainBuffers {
             use_of,
             slices: ArrayVec::new(),
+            descriptors: 0,
             at: 0,
             size: 0,
         }
@@ -97,6 +100,10 @@ impl<'a> ChainBuffers<'a> {
                 found: word(is_written),
                 expected: word(!is_written),
             });
+        }
+        self.descriptors += 1;
+        if self.descriptors > CHAIN_MAX {
+            return Err(ProtocolViolation::Chain);
         }
         let (mut guest, mut left) = (descriptor.guest, descriptor.size);
         while left > 0 {

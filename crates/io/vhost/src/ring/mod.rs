@@ -5,7 +5,8 @@
 //! * The driver's index advances by no more entries than the ring has free, and never moves back.
 //! * A descriptor is read once. Its index must be inside the table, and its buffer inside the shared memory; the
 //!   buffer must be device-readable in one queue and device-writable in the other. A chain must end, and must hold at
-//!   least the virtio-net header. Anything else is a [`ProtocolViolation`].
+//!   least the virtio-net header; a frame has at most [`CHAIN_MAX`] descriptors, empty ones included. Anything else
+//!   is a [`ProtocolViolation`].
 //! * The checksum and GSO fields of the virtio-net header are checked against the frame. An unprivileged program in a
 //!   guest can make its kernel send invalid ones, so the frame is dropped and the connection stays.
 //!

@@ -214,14 +214,16 @@ impl Rules {
                 });
             };
             queue.walk(&mut chain, view, &mut buffers)?;
-            if buffers.size < self.header {
+            // Each chain must hold a header, also those behind the first (virtio 1.2, section 5.1.6.3.1).
+            let chain_size = buffers.size - room;
+            if chain_size < self.header {
                 return Err(ProtocolViolation::Short {
-                    size: buffers.size,
+                    size: chain_size,
                     expected: self.header,
                 });
             }
             slots += chain.slots;
-            chains.push((chain, buffers.size - room));
+            chains.push((chain, chain_size));
             room = buffers.size;
         }
         buffers.write(&header.emit(headers, chains.len() as u16)[..self.header]);

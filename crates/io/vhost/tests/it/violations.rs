@@ -240,6 +240,47 @@ fn chains_that_hold_no_header_are_lies() {
 }
 
 #[test]
+fn a_later_chain_of_a_frame_that_holds_no_header_is_a_lie() {
+    for is_packed in KINDS {
+        for size in [0, 11] {
+            let lies = said(is_packed, |driver, flags| {
+                driver.offer(&[(PLACE, 20)], flags, false).unwrap();
+                driver.offer(&[(PLACE, size)], flags, false).unwrap();
+            });
+            let size = size as usize;
+            assert_eq!(lies, both(ProtocolViolation::Short { size, expected: 12 }));
+        }
+    }
+}
+
+#[test]
+fn empty_buffers_count_towards_the_limit_of_a_chain() {
+    for is_packed in KINDS {
+        let [received, sent] = said(is_packed, |driver, flags| {
+            // Two chains name one table: 255 empty buffers, and one that holds a header.
+            let mut table = Vec::new();
+            for index in 0..256_u16 {
+                let is_last = index == 255;
+                let next = if is_last || is_packed { 0 } else { NEXT };
+                table.extend(PLACE.to_le_bytes());
+                let word = driver.word(if is_last { 12 } else { 0 }, flags | next, index + 1);
+                table.extend(word.to_le_bytes());
+            }
+            driver.put(PLACE, &table);
+            let turn = if is_packed { driver.available_flags() } else { 0 };
+            for chain in 0..2 {
+                driver.describe(chain, PLACE, table.len() as u32, INDIRECT | turn, chain);
+                if !is_packed {
+                    driver.announce(chain);
+                }
+            }
+        });
+        assert_eq!(received, None, "each chain alone is within the limit");
+        assert_eq!(sent, Some(ProtocolViolation::Chain));
+    }
+}
+
+#[test]
 fn memory_that_is_none_or_can_be_taken_back_is_refused() {
     let region = |size| MemoryRegion {
         guest: GUEST,

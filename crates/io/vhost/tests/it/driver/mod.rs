@@ -183,7 +183,8 @@ impl Driver {
         second.store(self.word(size, flags, next), Ordering::Release);
     }
 
-    fn word(&self, size: u32, flags: u16, next: u16) -> u64 {
+    /// Returns the second word of a descriptor.
+    pub(crate) fn word(&self, size: u32, flags: u16, next: u16) -> u64 {
         let (low, high) = if self.is_packed() {
             (next, flags)
         } else {
