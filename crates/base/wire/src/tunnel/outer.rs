@@ -187,8 +187,10 @@ impl Outer {
         const CHECKSUM: u8 = 0x80;
         const KEY: u8 = 0x20;
         const SEQUENCE: u8 = 0x10;
-        // Routing (RFC 1701) and versions other than 0 must be discarded (RFC 2784).
-        if flags & !(CHECKSUM | KEY | SEQUENCE) != 0 || version & 7 != 0 {
+        // Bits 1, 4 and 5, which RFC 1701 used for routing, and versions other than 0 must be discarded; bits 6 to 12
+        // are ignored (RFC 2784, section 2.1; RFC 2890).
+        const DISCARDED: u8 = 0x4c;
+        if flags & DISCARDED != 0 || version & 7 != 0 {
             return self.wrong(*flags, *version);
         }
         if u16::from_be_bytes([*p0, *p1]) != TRANSPARENT_ETHERNET {

@@ -134,11 +134,13 @@ fn hostile_headers_have_their_errors() {
         frame
     };
     let l4 = 34;
-    // Without the I flag; GRE version 1; GRE with routing; GRE with IP; GTP'; a GTP echo request.
+    // Without the I flag; GRE version 1; GRE with each of the bits 1, 4 and 5; GTP'; a GTP echo request.
     for (kind, at, byte) in [
         (TunnelKind::Vxlan, l4 + 8, 0),
         (TunnelKind::Gre, l4 + 1, 1),
         (TunnelKind::Gre, l4, 0x60),
+        (TunnelKind::Gre, l4, 0x28),
+        (TunnelKind::Gre, l4, 0x24),
         (TunnelKind::GtpU, l4 + 8, 0x20),
         (TunnelKind::GtpU, l4 + 9, 1),
     ] {
@@ -167,6 +169,19 @@ fn hostile_headers_have_their_errors() {
         frame
     };
     assert_eq!(find(&fragment).unwrap(), Err(OuterError::Fragment));
+}
+
+#[test]
+fn bits_6_to_12_of_a_gre_header_are_ignored() {
+    for (first, second) in [(0x22, 0), (0x21, 0), (0x23, 0xf8)] {
+        let mut frame = enclosed(&ends(TunnelKind::Gre, false, true, false), 7, 0);
+        frame[34..36].copy_from_slice(&[first, second]);
+        let outer = Outer::find(&frame, frame.len(), &PORTS).unwrap().unwrap();
+        assert_eq!(
+            (outer.key, &frame[outer.size..]),
+            (Some(7), &inside(TunnelKind::Gre)[..])
+        );
+    }
 }
 
 #[test]
