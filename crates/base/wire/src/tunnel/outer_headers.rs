@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::TunnelKind;
 use super::outer::{GRE, TRANSPARENT_ETHERNET};
+use crate::bytes::chunk;
 use crate::checksum::Sum;
 use crate::ip::Pseudo;
 use crate::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers, ethernet, ipv4};
@@ -234,8 +235,11 @@ pub fn entropy(frame: &[u8], size: usize) -> Entropy {
     match layers.l3() {
         L3::Ipv4 => mix(frame.get(l3 + 12..l3 + 20)),
         L3::Ipv6 => mix(frame.get(l3 + 8..l3 + 40)),
-        // The label, without class and TTL.
-        L3::Mpls => mix(frame.get(l3..l3 + 2)),
+        // The label, which has 20 bits, without class and TTL.
+        L3::Mpls => {
+            let label = chunk::<3>(frame, l3).map(|[b0, b1, b2]| [*b0, *b1, b2 & 0xf0]);
+            mix(label.as_ref().map(|label| &label[..]));
+        }
         _ => {}
     }
     if matches!(layers.l4(), L4::Tcp | L4::Udp | L4::Sctp) && layers.fragment() == Fragment::Whole {

@@ -185,6 +185,19 @@ fn bits_6_to_12_of_a_gre_header_are_ignored() {
 }
 
 #[test]
+fn mpls_packets_spread_by_all_bits_of_their_label() {
+    let of = |label: u32, ttl: u8| {
+        let entry = (label << 12 | 1 << 8).to_be_bytes();
+        let mut frame = [&B.0[..], &A.0[..], &[0x88, 0x47], &entry, &[0x45; 40]].concat();
+        frame[17] = ttl;
+        format!("{:?}", entropy(&frame, frame.len()))
+    };
+    let ports: std::collections::HashSet<String> = (16..32).map(|label| of(label, 64)).collect();
+    assert!(ports.len() > 12, "{}", ports.len());
+    assert_eq!(of(16, 64), of(16, 3));
+}
+
+#[test]
 fn packets_of_one_connection_share_their_source_port_and_others_spread() {
     let frame = |port: u16, ttl: u8| {
         let mut frame = Builder::ethernet(B, A)
