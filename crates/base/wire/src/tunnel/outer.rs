@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::TunnelKind;
 use crate::bytes::chunk;
-use crate::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers};
+use crate::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers, checksum};
 
 /// The reason why a packet with a tunnel's protocol and port cannot be decapsulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -34,6 +34,9 @@ pub enum OuterError {
     /// The packet is a fragment, so the rest of the headers is in another packet.
     #[error("a fragment")]
     Fragment,
+    /// The checksum of the outer IPv4 header is wrong (RFC 1122, section 3.2.1.2).
+    #[error("an outer IPv4 header with a wrong checksum")]
+    Checksum,
 }
 
 /// The outer headers of a packet.
@@ -143,6 +146,10 @@ impl Outer {
         }
         Some(found)
     }
+        let is_right = |header: &[u8]| checksum::internet(header) == 0;
+        if layers.l3() == L3::Ipv4 && !frame.get(l3..after).is_some_and(is_right) {
+            return Some(Err(OuterError::Checksum));
+        }
 
     fn truncated<T>(&self) -> Result<T, OuterError> {
         Err(OuterError::Truncated { kind: self.kind })

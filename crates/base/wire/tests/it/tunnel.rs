@@ -169,6 +169,11 @@ fn hostile_headers_have_their_errors() {
         frame
     };
     assert_eq!(find(&fragment).unwrap(), Err(OuterError::Fragment));
+    for kind in TunnelKind::ALL {
+        let mut frame = base(kind);
+        frame[15] ^= 4;
+        assert_eq!(find(&frame).unwrap(), Err(OuterError::Checksum), "{kind}");
+    }
 }
 
 #[test]

@@ -58,6 +58,14 @@ fn inner(flow: u16) -> Vec<u8> {
         .build()
 }
 
+/// Returns a frame whose outer IPv4 header has the right checksum.
+fn with_checksum(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[24..26].fill(0);
+    let sum = millrace_wire::checksum::internet(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
 fn set_tunnel_id(id: u128) -> Action {
     Action::SetField(SetField::new(Field::TunnelId, id).unwrap())
 }
@@ -227,7 +235,7 @@ fn what_comes_to_the_underlay_for_others_is_a_packet_like_others() {
     for (at, byte) in [(5, 9), (33, 9), (37, 9)] {
         let mut frame = envelope.clone();
         frame[at] = byte;
-        others.push(frame);
+        others.push(with_checksum(frame));
     }
     let events = bridge.receive(1, &others);
     assert_eq!(
@@ -240,7 +248,7 @@ fn what_comes_to_the_underlay_for_others_is_a_packet_like_others() {
     );
     let mut foreign = envelope;
     foreign[29] = 9;
-    let _dropped = bridge.receive(1, &[foreign]);
+    let _dropped = bridge.receive(1, &[with_checksum(foreign)]);
     assert_eq!(
         bridge.processor.counters().drops.read(DropReason::TunnelUnknown),
         1
@@ -283,14 +291,29 @@ fn questions_for_our_address_go_to_the_control_side_and_no_others() {
 }
 
 #[test]
+fn a_packet_with_a_wrong_checksum_in_its_outer_ipv4_header_is_dropped_by_name() {
+    let (mut bridge, _) = bridge(&[tunnel(6, TunnelKind::Vxlan, TunnelKey::Flow, 2, 1)]);
+    bridge.apply("in_port=6", &[Action::output(port(3))]);
+    let mut envelope = envelopes(TunnelKind::Vxlan, &[7]).remove(0);
+    envelope[15] ^= 4;
+    let _dropped = bridge.receive(1, &[envelope.clone()]);
+    assert_eq!(
+        bridge
+            .processor
+            .counters()
+            .drops
+            .read(DropReason::TunnelMalformed),
+        1
+    );
+    assert_eq!(bridge.receive(1, &[with_checksum(envelope)]).len(), 1);
+}
+
+#[test]
 fn congestion_outside_comes_in_with_the_packet() {
     let capable = |ecn: u8| {
         let mut frame = inner(1);
         frame[15] |= ecn;
-        frame[24..26].fill(0);
-        let sum = millrace_wire::checksum::internet(&frame[14..34]);
-        frame[24..26].copy_from_slice(&sum.to_be_bytes());
-        frame
+        with_checksum(frame)
     };
     let (mut near, _) = bridge(&[tunnel(5, TunnelKind::Vxlan, TunnelKey::Flow, 1, 2)]);
     near.apply("", &[Action::output(port(5))]);
@@ -311,7 +334,7 @@ fn congestion_outside_comes_in_with_the_packet() {
         assert_eq!(envelope[15] & 3, inside, "the outside says what the inside says");
         let mut envelope = envelope.clone();
         envelope[15] = envelope[15] & 0xfc | outside;
-        let events = far.receive(1, &[envelope]);
+        let events = far.receive(1, &[with_checksum(envelope)]);
         let got = events.iter().find_map(|event| match event {
             Event::Out(3, None, bytes) => Some(bytes.clone()),
             _ => None,
