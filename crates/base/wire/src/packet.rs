@@ -39,6 +39,13 @@ pub trait Packet: Sized + Send {
     /// Removes `size` bytes at the front of the head, all of the head if it has fewer.
     fn trim_front(&mut self, size: usize);
 
+    /// Removes all bytes behind the first `size`. Returns false, and leaves the packet unchanged, if they are not all
+    /// in the last segment.
+    #[inline]
+    fn truncate(&mut self, size: usize) -> bool {
+        self.len() <= size
+    }
+
     /// Grows a packet of one segment by `size` bytes at its end, and returns them; their content is unspecified.
     /// Returns `None`, and leaves the packet unchanged, if the buffer has less tailroom or the tailroom is unknown.
     #[inline]
@@ -249,6 +256,17 @@ impl Packet for Frame {
     #[inline]
     fn trim_front(&mut self, size: usize) {
         self.start += size.min(self.head_end - self.start);
+    }
+
+    #[inline]
+    fn truncate(&mut self, size: usize) -> bool {
+        let end = self.end.min(self.start.saturating_add(size));
+        if end < self.head_end && self.head_end < self.end {
+            return false;
+        }
+        self.head_end = self.head_end.min(end);
+        self.end = end;
+        true
     }
 
     #[inline]
@@ -514,6 +532,18 @@ mod tests {
         assert_eq!(frame.append(usize::MAX), None);
         assert_eq!(frame.bytes(), [1, 2, 3, 4, 5, 5, 5, 5]);
         assert_eq!(Frame::segmented(&[1, 2], 1).append(0), None);
+    }
+
+    #[test]
+    fn a_frame_is_truncated_within_its_last_segment_only() {
+        let mut frame = Frame::new(b"0123456789");
+        assert!(frame.truncate(20) && frame.truncate(4));
+        assert_eq!((frame.bytes(), frame.head()), (&b"0123"[..], &b"0123"[..]));
+        let mut frame = Frame::segmented(b"0123456789", 6);
+        assert!(!frame.truncate(5) && frame.truncate(8));
+        assert_eq!((frame.bytes(), frame.head()), (&b"01234567"[..], &b"012345"[..]));
+        assert!(frame.truncate(6));
+        assert_eq!(frame.bytes(), b"012345");
     }
 
     #[test]

@@ -36,6 +36,12 @@ impl Packet for Mbuf {
         let _trimmed = self.adj(size);
     }
 
+    #[inline]
+    fn truncate(&mut self, size: usize) -> bool {
+        let surplus = Mbuf::len(self).saturating_sub(size);
+        surplus == 0 || self.trim(surplus)
+    }
+
     /// Appends to the last segment, if there are several.
     #[inline]
     fn append(&mut self, size: usize) -> Option<&mut [u8]> {

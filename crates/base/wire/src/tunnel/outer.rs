@@ -61,7 +61,7 @@ pub struct Outer {
     /// Offset of the header whose checksum covers the rest of the packet, and offset of that checksum, if there is
     /// one.
     pub checksum: Option<(usize, usize)>,
-    /// Offset of the end of the outer IP packet; padding follows.
+    /// Offset of the end of the outer UDP datagram, or of the outer IP packet with GRE; other bytes may follow.
     pub end: usize,
 }
 
@@ -127,11 +127,13 @@ impl Outer {
             let port = u16::from_be_bytes([header[2], header[3]]);
             let kind = ports.iter().find(|(wanted, _)| *wanted == port)?.1;
             let at = layers.l4_offset();
+            let datagram_end = at + usize::from(u16::from_be_bytes([header[4], header[5]]));
             let outer = Outer {
                 kind,
                 udp_port: port,
                 size: at + 8,
                 checksum: (header[6..] != [0, 0]).then_some((at, at + 6)),
+                end: whole.end.min(datagram_end),
                 ..whole
             };
             match kind {
@@ -144,12 +146,12 @@ impl Outer {
         if layers.fragment() != Fragment::Whole {
             return Some(Err(OuterError::Fragment));
         }
-        Some(found)
-    }
         let is_right = |header: &[u8]| checksum::internet(header) == 0;
         if layers.l3() == L3::Ipv4 && !frame.get(l3..after).is_some_and(is_right) {
             return Some(Err(OuterError::Checksum));
         }
+        Some(found)
+    }
 
     fn truncated<T>(&self) -> Result<T, OuterError> {
         Err(OuterError::Truncated { kind: self.kind })

@@ -190,6 +190,31 @@ fn bits_6_to_12_of_a_gre_header_are_ignored() {
 }
 
 #[test]
+fn an_outer_udp_datagram_ends_where_its_length_says() {
+    for kind in TunnelKind::ALL
+        .into_iter()
+        .filter(|kind| *kind != TunnelKind::Gre)
+    {
+        for is_v6 in [false, true] {
+            let mut frame = enclosed(&ends(kind, is_v6, true, true), 7, 0);
+            let end = frame.len();
+            // Eight more bytes in the IP packet.
+            frame.extend([0xee; 8]);
+            let (at, before_ip) = if is_v6 { (18, 54) } else { (16, 14) };
+            let size = (frame.len() - before_ip) as u16;
+            frame[at..at + 2].copy_from_slice(&size.to_be_bytes());
+            if !is_v6 {
+                frame[24..26].fill(0);
+                let sum = Sum::of(&frame[14..34]).checksum();
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            let outer = Outer::find(&frame, frame.len(), &PORTS).unwrap().unwrap();
+            assert_eq!(outer.end, end, "{kind}");
+        }
+    }
+}
+
+#[test]
 fn mpls_packets_spread_by_all_bits_of_their_label() {
     let of = |label: u32, ttl: u8| {
         let entry = (label << 12 | 1 << 8).to_be_bytes();

@@ -118,6 +118,9 @@ pub(crate) fn decapsulate<'t, P: Packet>(
     }
     let ether_type = outer.inside;
     packet.trim_front(outer.size);
+    // Removes bytes behind the datagram, such as the padding of a short frame. If they begin before the last segment,
+    // they stay.
+    packet.truncate(outer.end.saturating_sub(outer.size));
     if let Some(ether_type) = ether_type {
         // An inner packet without Ethernet header gets our address as destination and none as source.
         if packet.prepend(ethernet::SIZE).is_err() {

@@ -309,6 +309,42 @@ fn a_packet_with_a_wrong_checksum_in_its_outer_ipv4_header_is_dropped_by_name() 
 }
 
 #[test]
+fn bytes_behind_the_inner_packet_do_not_come_in_with_it() {
+    for kind in [TunnelKind::Vxlan, TunnelKind::Gre] {
+        let ends = |number, local, remote| Tunnel {
+            checksum: true,
+            ..tunnel(number, kind, TunnelKey::Fixed(7), local, remote)
+        };
+        let ((mut near, _), (mut far, _)) = (bridge(&[ends(5, 1, 2)]), bridge(&[ends(6, 2, 1)]));
+        near.apply("", &[Action::output(port(5))]);
+        far.apply("in_port=6", &[Action::output(port(3))]);
+        let [Event::Out(1, None, envelope)] = &near.receive(2, &[inner(1)])[..] else {
+            panic!("nothing was sent")
+        };
+        // Behind the IP packet, as padding; then also in the IP packet behind the UDP datagram.
+        let mut envelope = [&envelope[..], &[0xee; 8]].concat();
+        let mut cases = vec![envelope.clone()];
+        if kind == TunnelKind::Vxlan {
+            let size = (envelope.len() - 14) as u16;
+            envelope[16..18].copy_from_slice(&size.to_be_bytes());
+            cases.push(with_checksum(envelope));
+        }
+        for case in cases {
+            let frames = [
+                Frame::segmented(&case, 200),
+                Frame::segmented(&case, case.len() - 10),
+            ];
+            for frame in frames {
+                let events = far.receive_frame(1, frame);
+                let is_inner =
+                    |event: &Event| matches!(event, Event::Out(3, None, bytes) if *bytes == inner(1));
+                assert!(events.len() == 1 && is_inner(&events[0]), "{kind} {events:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn congestion_outside_comes_in_with_the_packet() {
     let capable = |ecn: u8| {
         let mut frame = inner(1);
