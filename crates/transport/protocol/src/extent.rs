@@ -5,6 +5,9 @@
 
 use thiserror::Error;
 
+/// Bytes of a group at a multiple of this size: the unit in which a receiver hashes and writes. Each extent is a whole number of
+/// groups; only the last group of a session may be shorter.
+pub const GROUP_SIZE: u64 = 16 << 10;
 /// The number of extents that 36 bits can name.
 pub const EXTENTS_MAX: u64 = 1 << 36;
 const OFFSET_BITS: u32 = 20;

@@ -1,10 +1,8 @@
 //! Groups of 16 KiB from the pieces of packets, which ignore their borders.
 
-use millrace_transport::extent::Layout;
+use millrace_transport::extent::{GROUP_SIZE, Layout};
 use std::collections::HashMap;
 
-/// Bytes of a group: the unit of hashing and writing.
-pub(crate) const GROUP_SIZE: u64 = 16 << 10;
 /// Buffers that wait to be used again.
 const SPARE_MAX: usize = 256;
 
@@ -22,7 +20,8 @@ struct Partial {
     missing: u64,
 }
 
-/// The groups that are not whole. Each byte comes once; `millrace_transport`'s receiver sees to that.
+/// The groups that are not whole. Each byte comes once, and only so many groups are open; `millrace_transport`'s receiver sees to
+/// both.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     layout: Layout,

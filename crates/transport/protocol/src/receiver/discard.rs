@@ -15,7 +15,7 @@ pub enum Discard {
     Address,
     /// The sender sent more than the credit.
     Credit,
-    /// Too many extents are in progress.
+    /// Too many extents or groups are in progress, or too many ranges of an extent.
     Extents,
 }
 

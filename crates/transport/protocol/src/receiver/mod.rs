@@ -9,7 +9,8 @@
 //! A datagram changes no state before its MAC is right, and is acknowledged only if its bytes were delivered or known.
 //!
 //! **Credit** is absolute: the bytes that the sender may have sent for the first time, in all. It is what was written plus the
-//! pool, so that what arrived and is not written never exceeds the pool.
+//! pool, so that what arrived and is not written never exceeds the pool. A group of 16 KiB takes its memory with its first byte:
+//! the groups that are open are bounded apart, by as many as fill the pool and a few more.
 //!
 //! **An extent passes three stages**: its packets are *acknowledged* (here), its digest is *verified* ([`Receiver::verified`]),
 //! and it is *durable* ([`Receiver::durable`]). Feedback carries acknowledgements only, which drive loss detection and nothing
@@ -23,7 +24,7 @@ mod reassembly;
 pub use discard::Discard;
 pub use reassembly::NewRanges;
 
-use crate::extent::Layout;
+use crate::extent::{GROUP_SIZE, Layout};
 use crate::packet::{
     ADDRESS_SIZE, Acknowledged, COUNTER_SIZE, Data, Feedback, HEAD_SIZE, Head, PacketType, Report, TAG_SIZE,
     control_body, expand_number, is_authentic,
@@ -33,12 +34,17 @@ use crate::seal::{PairwiseKey, ReplayWindow, Seal};
 use acks::AckTracker;
 use millrace_types::{BitRate, Duration, Time};
 use rate::ReceiveRate;
-use reassembly::{Arrival, Reassembly};
+use reassembly::{Arrival, Limits, Reassembly};
 
 /// Feedback packets that one poll returns at most.
 const FEEDBACK_PACKETS: usize = 2;
 /// Ranges of acknowledged numbers that are kept.
 const ACK_RANGES: usize = 1 << 16;
+/// Extents in progress and open groups beyond those that fill the pool: an honest sender leaves a few open besides, where its
+/// first bytes begin and end.
+const SPARE: u64 = 1_024;
+/// Ranges of an extent in progress: more than the smallest packets make of 16 MiB if every second one is lost.
+const EXTENT_RANGES: usize = 1 << 13;
 
 /// The initial configuration of a receiver.
 #[derive(Clone, Debug)]
@@ -117,13 +123,15 @@ pub struct Receiver {
 impl Receiver {
     /// Returns a receiver.
     pub fn new(config: ReceiverConfig) -> Receiver {
-        let extents = config.pool.max(config.pool_max) / config.layout.extent_size() + 1_024;
+        let pool = config.pool.max(config.pool_max);
+        let extents = pool / config.layout.extent_size() + SPARE;
+        let limits = Limits {
+            extents: usize::try_from(extents).unwrap_or(usize::MAX),
+            open_groups: pool / GROUP_SIZE + SPARE,
+            ranges: EXTENT_RANGES,
+        };
         Receiver {
-            reassembly: Reassembly::new(
-                config.layout,
-                config.have.clone(),
-                usize::try_from(extents).unwrap_or(usize::MAX),
-            ),
+            reassembly: Reassembly::new(config.layout, config.have.clone(), limits),
             verified: config.have.clone(),
             durable: config.have.clone(),
             window: ReplayWindow::default(),
@@ -154,6 +162,12 @@ impl Receiver {
     pub fn kept(&self) -> (usize, usize) {
         let (extents, ranges) = self.reassembly.in_progress();
         (extents, ranges + self.acks.len())
+    }
+
+    /// Returns the groups of 16 KiB of which some bytes arrived and others did not: at most as many as fill the largest pool, and
+    /// 1,024. The caller keeps a buffer for each.
+    pub fn open_groups(&self) -> u64 {
+        self.reassembly.open_groups()
     }
 
     /// Returns the extents that are verified; the have-map of the next session.
@@ -414,3 +428,56 @@ impl Receiver {
 }
 
 const _: () = assert!(TAG_SIZE == 16, "`Seal::open` takes the tag behind the ciphertext");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extent::ExtentSize;
+
+    const POOL_MAX: u64 = 256 << 20;
+
+    fn receiver(size: ExtentSize) -> Receiver {
+        Receiver::new(ReceiverConfig {
+            layout: Layout::new(1 << 40, size).unwrap(),
+            have: RangeSet::new(),
+            connection: 0,
+            pool: 24 << 20,
+            pool_max: POOL_MAX,
+        })
+    }
+
+    #[test]
+    fn one_byte_of_each_group_takes_no_more_memory_than_the_pool_and_a_constant() {
+        for size in [ExtentSize::Small, ExtentSize::Large] {
+            let mut receiver = receiver(size);
+            let mut accept = |number: u64| {
+                receiver
+                    .accept(Time::ZERO, number, number * GROUP_SIZE, 1, false)
+                    .err()
+            };
+            let (groups, refused) = (0..1 << 20)
+                .find_map(|number| Some((number, accept(number)?)))
+                .unwrap();
+            assert_eq!(refused, Discard::Extents);
+            assert!(groups * GROUP_SIZE <= POOL_MAX + (16 << 20), "{groups} groups");
+        }
+    }
+
+    #[test]
+    fn every_second_byte_of_an_extent_makes_a_bounded_number_of_ranges() {
+        let mut receiver = receiver(ExtentSize::Large);
+        for number in 0..EXTENT_RANGES as u64 {
+            assert!(receiver.accept(Time::ZERO, number, 2 * number, 1, false).is_ok());
+        }
+        let number = EXTENT_RANGES as u64;
+        let accepted = receiver.accept(Time::ZERO, number, 2 * number, 1, false);
+        assert_eq!(accepted, Err(Discard::Extents));
+        // A refused packet is not acknowledged, and its bytes are taken in time.
+        assert!(receiver.accept(Time::ZERO, number + 1, 1, 1, false).is_ok());
+        assert!(
+            receiver
+                .accept(Time::ZERO, number + 2, 2 * number, 1, false)
+                .is_ok()
+        );
+    }
+}

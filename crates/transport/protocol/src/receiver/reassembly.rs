@@ -1,8 +1,10 @@
 //! Extents as they fill: which bytes arrived, so that each is delivered once.
 //!
-//! Bytes themselves are not kept: they go to the caller's file at once. An extent in progress costs its list of ranges.
+//! Bytes themselves are not kept here, but the caller keeps a buffer for each **open group**: a group of 16 KiB of which some
+//! bytes arrived and others did not. An extent in progress costs its list of ranges. [`Limits`] bounds both, since a sender that
+//! scatters small packets opens a group with each, and the credit bounds only the bytes that arrived.
 
-use crate::extent::{ExtentError, Layout};
+use crate::extent::{ExtentError, GROUP_SIZE, Layout};
 use crate::ranges::RangeSet;
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
@@ -13,9 +15,31 @@ pub(super) struct Reassembly {
     layout: Layout,
     /// Extents whose bytes all arrived.
     complete: RangeSet,
-    /// Bytes that arrived of the others.
-    partial: BTreeMap<u64, RangeSet>,
-    partial_max: usize,
+    /// The others of which bytes arrived.
+    partial: BTreeMap<u64, Partial>,
+    /// Open groups of all extents.
+    open_groups: u64,
+    limits: Limits,
+}
+
+/// The bounds on what a receiver keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Limits {
+    /// Extents in progress.
+    pub(super) extents: usize,
+    /// Groups of which a part arrived.
+    pub(super) open_groups: u64,
+    /// Ranges of an extent in progress.
+    pub(super) ranges: usize,
+}
+
+/// An extent of which a part arrived.
+#[derive(Clone, Debug, Default)]
+struct Partial {
+    arrived: RangeSet,
+    /// Numbers in `arrived`.
+    bytes: u64,
+    open_groups: u64,
 }
 
 /// The addresses of a packet that are new: nearly always all of them, which costs no memory of its own.
@@ -56,18 +80,19 @@ pub(super) enum Arrival {
     },
     /// All bytes were there.
     Duplicate,
-    /// Too many extents are in progress.
+    /// Too many extents or groups are in progress, or too many ranges of an extent.
     TooManyExtents,
 }
 
 impl Reassembly {
-    /// Returns the state of a receiver that has the extents of `have`, and works on `partial_max` extents at once.
-    pub(super) fn new(layout: Layout, have: RangeSet, partial_max: usize) -> Reassembly {
+    /// Returns the state of a receiver that has the extents of `have`.
+    pub(super) fn new(layout: Layout, have: RangeSet, limits: Limits) -> Reassembly {
         Reassembly {
             layout,
             complete: have,
             partial: BTreeMap::new(),
-            partial_max,
+            open_groups: 0,
+            limits,
         }
     }
 
@@ -87,11 +112,17 @@ impl Reassembly {
 
     /// Returns how many extents are in progress, and how many ranges they have.
     pub(super) fn in_progress(&self) -> (usize, usize) {
-        let ranges = self.partial.values().map(|set| set.ranges().len()).sum();
+        let ranges = self.partial.values();
+        let ranges = ranges.map(|partial| partial.arrived.ranges().len()).sum();
         (self.partial.len(), ranges)
     }
 
-    /// Adds the bytes of a packet.
+    /// Returns the number of groups of which some bytes arrived and others did not.
+    pub(super) fn open_groups(&self) -> u64 {
+        self.open_groups
+    }
+
+    /// Adds the bytes of a packet. The cost does not grow with the ranges that the extent has, but for moving them in memory.
     ///
     /// # Errors
     /// If they are not within one extent of the session.
@@ -101,13 +132,10 @@ impl Reassembly {
         if self.complete.contains(extent) {
             return Ok(Arrival::Duplicate);
         }
-        let full = self.partial.len() >= self.partial_max;
-        if full && !self.partial.contains_key(&extent) {
-            return Ok(Arrival::TooManyExtents);
-        }
-        let set = self.partial.entry(extent).or_default();
         let packet = address..address + len;
-        let known = overlapping(set.ranges(), packet.clone());
+        let partial = self.partial.get(&extent);
+        let arrived = partial.map_or(&[][..], |partial| partial.arrived.ranges());
+        let known = overlapping(arrived, packet.clone());
         let ranges = if known.is_empty() {
             NewRanges::One(packet.clone())
         } else {
@@ -119,9 +147,17 @@ impl Reassembly {
             }
             NewRanges::Many(missing.ranges().to_vec())
         };
-        set.insert(packet);
+        let (opened, closed) = self.opened_and_closed(arrived, &packet);
+        let too_many_groups = opened > closed && self.open_groups + opened - closed > self.limits.open_groups;
+        if too_many_groups || self.is_beyond(arrived, &packet) {
+            return Ok(Arrival::TooManyExtents);
+        }
+        let partial = self.partial.entry(extent).or_default();
+        partial.bytes += partial.arrived.insert(packet);
+        partial.open_groups = partial.open_groups + opened - closed;
+        self.open_groups = self.open_groups + opened - closed;
         let (start, end) = self.layout.bounds(extent);
-        let whole = set.count() == end - start;
+        let whole = partial.bytes == end - start;
         if whole {
             self.partial.remove(&extent);
             self.complete.insert(extent..extent + 1);
@@ -132,11 +168,44 @@ impl Reassembly {
         })
     }
 
+    /// Returns how many groups a packet opens and how many it closes, in an extent of which `arrived` is there.
+    fn opened_and_closed(&self, arrived: &[Range<u64>], packet: &Range<u64>) -> (u64, u64) {
+        let (mut opened, mut closed) = (0, 0);
+        for index in packet.start / GROUP_SIZE..packet.end.div_ceil(GROUP_SIZE) {
+            let start = index * GROUP_SIZE;
+            let group = start..start.saturating_add(GROUP_SIZE).min(self.layout.bytes());
+            let was_open = !overlapping(arrived, group.clone()).is_empty() && !covers(arrived, group.clone());
+            let is_open =
+                !covers(arrived, group.start..packet.start) || !covers(arrived, packet.end..group.end);
+            opened += u64::from(is_open && !was_open);
+            closed += u64::from(was_open && !is_open);
+        }
+        (opened, closed)
+    }
+
+    /// Returns true if a packet needs an extent or a range more than the limits allow, where `arrived` is there of its extent.
+    fn is_beyond(&self, arrived: &[Range<u64>], packet: &Range<u64>) -> bool {
+        if arrived.is_empty() {
+            return self.partial.len() >= self.limits.extents;
+        }
+        // A packet that touches a range extends it.
+        let touched = packet.start.saturating_sub(1)..packet.end.saturating_add(1);
+        arrived.len() >= self.limits.ranges && overlapping(arrived, touched).is_empty()
+    }
+
     /// Forgets an extent whose digest was wrong.
     pub(super) fn reject(&mut self, extent: u64) {
         self.complete.remove(extent..extent.saturating_add(1));
-        self.partial.remove(&extent);
+        if let Some(partial) = self.partial.remove(&extent) {
+            self.open_groups -= partial.open_groups;
+        }
     }
+}
+
+/// Returns true if all numbers of `one` are in `ranges`, which are ascending and do not touch; no number is in an inverted range.
+fn covers(ranges: &[Range<u64>], one: Range<u64>) -> bool {
+    let at = ranges.partition_point(|range| range.end < one.end);
+    one.is_empty() || ranges.get(at).is_some_and(|range| range.start <= one.start)
 }
 
 /// Returns the ascending `ranges` that overlap `one`.
@@ -150,15 +219,22 @@ fn overlapping(ranges: &[Range<u64>], one: Range<u64>) -> &[Range<u64>] {
 mod tests {
     use super::*;
     use crate::extent::ExtentSize;
+    use proptest::prelude::*;
 
-    fn reassembly(partial_max: usize) -> Reassembly {
+    const LIMITS: Limits = Limits {
+        extents: 8,
+        open_groups: 8,
+        ranges: 8,
+    };
+
+    fn reassembly(limits: Limits) -> Reassembly {
         let layout = Layout::new((2 << 20) + 10, ExtentSize::Small).unwrap();
-        Reassembly::new(layout, RangeSet::new(), partial_max)
+        Reassembly::new(layout, RangeSet::new(), limits)
     }
 
     #[test]
     fn each_byte_is_new_once_and_the_last_one_completes_its_extent() {
-        let mut reassembly = reassembly(8);
+        let mut reassembly = reassembly(LIMITS);
         let new = |ranges: Vec<Range<u64>>, completes| {
             let ranges = NewRanges::Many(ranges);
             Ok(Arrival::New { ranges, completes })
@@ -182,9 +258,91 @@ mod tests {
 
     #[test]
     fn a_sender_that_scatters_its_packets_over_extents_does_not_fill_memory() {
-        let mut reassembly = reassembly(1);
+        let mut reassembly = reassembly(Limits { extents: 1, ..LIMITS });
         assert!(matches!(reassembly.insert(0, 1), Ok(Arrival::New { .. })));
         assert_eq!(reassembly.insert(1 << 20, 1), Ok(Arrival::TooManyExtents));
         assert!(matches!(reassembly.insert(1, 1), Ok(Arrival::New { .. })));
+    }
+
+    #[test]
+    fn a_sender_that_scatters_its_packets_over_groups_opens_only_so_many_until_some_are_whole() {
+        let mut reassembly = reassembly(Limits {
+            open_groups: 2,
+            ..LIMITS
+        });
+        let is_new = |arrival| matches!(arrival, Ok(Arrival::New { .. }));
+        assert!(is_new(reassembly.insert(0, 10)));
+        assert!(is_new(reassembly.insert(GROUP_SIZE, 10)));
+        assert_eq!(reassembly.insert(2 * GROUP_SIZE, 10), Ok(Arrival::TooManyExtents));
+        assert_eq!(
+            reassembly.insert(2 * GROUP_SIZE - 10, 20),
+            Ok(Arrival::TooManyExtents)
+        );
+        assert_eq!(reassembly.insert(0, 5), Ok(Arrival::Duplicate));
+        assert!(
+            is_new(reassembly.insert(2 * GROUP_SIZE, GROUP_SIZE)),
+            "a whole group is not open"
+        );
+        assert!(is_new(reassembly.insert(10, GROUP_SIZE - 20)));
+        assert_eq!(reassembly.open_groups(), 2);
+        assert!(is_new(reassembly.insert(GROUP_SIZE - 10, 10)));
+        assert_eq!(reassembly.open_groups(), 1);
+        assert!(is_new(reassembly.insert(3 * GROUP_SIZE, 10)));
+        assert!(is_new(reassembly.insert(GROUP_SIZE + 10, GROUP_SIZE - 10)));
+        assert!(
+            is_new(reassembly.insert(2 << 20, 10)),
+            "the last group has 10 bytes"
+        );
+        assert_eq!(reassembly.open_groups(), 1);
+        reassembly.reject(0);
+        assert_eq!(reassembly.open_groups(), 0);
+    }
+
+    #[test]
+    fn an_extent_has_only_so_many_ranges_and_packets_that_extend_one_still_arrive() {
+        let mut reassembly = reassembly(Limits { ranges: 2, ..LIMITS });
+        let is_new = |arrival| matches!(arrival, Ok(Arrival::New { .. }));
+        assert!(is_new(reassembly.insert(10, 10)));
+        assert!(is_new(reassembly.insert(30, 10)));
+        assert_eq!(reassembly.insert(50, 10), Ok(Arrival::TooManyExtents));
+        assert_eq!(reassembly.insert(0, 9), Ok(Arrival::TooManyExtents));
+        assert!(is_new(reassembly.insert(0, 10)));
+        assert!(is_new(reassembly.insert(40, 5)));
+        assert!(is_new(reassembly.insert(20, 10)));
+        assert!(is_new(reassembly.insert(50, 10)));
+        assert_eq!(reassembly.in_progress(), (1, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn open_groups_and_whole_extents_are_those_of_a_list_of_units(
+            packets in prop::collection::vec((0..112_u64, 1..48_u64), 1..60)
+        ) {
+            const UNIT: u64 = 1 << 10;
+            const GROUP: usize = (GROUP_SIZE / UNIT) as usize;
+            // The first extent has 64 groups, the second one group and a unit.
+            let units = 65 * GROUP + 1;
+            let layout = Layout::new(units as u64 * UNIT, ExtentSize::Small).unwrap();
+            let limits = Limits { extents: 2, open_groups: 5, ranges: 9 };
+            let mut reassembly = Reassembly::new(layout, RangeSet::new(), limits);
+            let mut there = vec![false; units];
+            for (from, len) in packets {
+                let start = 60 * GROUP as u64 + from;
+                let arrival = reassembly.insert(start * UNIT, len * UNIT);
+                let Ok(Arrival::New { ranges, completes }) = arrival else { continue };
+                for range in &*ranges {
+                    for at in range.start / UNIT..range.end / UNIT {
+                        prop_assert!(!std::mem::replace(&mut there[at as usize], true));
+                    }
+                }
+                let (first, second) = there.split_at(64 * GROUP);
+                let extent = if start < 64 * GROUP as u64 { first } else { second };
+                prop_assert_eq!(completes.is_some(), extent.iter().all(|there| *there));
+                let groups = there.chunks(GROUP);
+                let open = groups.filter(|group| group.iter().any(|there| *there != group[0])).count() as u64;
+                prop_assert_eq!(reassembly.open_groups(), open);
+                prop_assert!(open <= 5);
+            }
+        }
     }
 }

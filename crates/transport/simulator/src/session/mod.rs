@@ -4,8 +4,8 @@
 //! a reliable stream that delivers after half a second: digests, have-maps, verified and durable extents. A receiver that
 //! crashes loses what is not durable and comes back on a new connection.
 //!
-//! While the session runs, these must hold: what arrived and is not written stays within the pool; a receiver keeps no more
-//! extents in progress than its pool allows; every packet that was offered to a path was dropped or arrived
+//! While the session runs, these must hold: what arrived and is not written stays within the pool; a receiver has no more groups
+//! open than fill its pool and [`OPEN_GROUPS_SPARE`]; every packet that was offered to a path was dropped or arrived
 //! ([`Session::check`]).
 
 mod site;
@@ -25,11 +25,14 @@ use millrace_transport::sender::{
 };
 use millrace_types::{BitRate, Duration, Time};
 use millrace_wan_emulator::{ConfigError, PathConfig};
+use std::collections::BTreeMap;
 
 /// The delay of the control channel.
 const CONTROL: Duration = Duration::from_millis(500);
 /// Bytes of a packet beside its payload: IPv4, UDP, and the protocol's.
 const PACKET_OVERHEAD: u64 = 72;
+/// Open groups of a receiver beyond those that fill its pool, where the first bytes of a run of addresses begin and end.
+const OPEN_GROUPS_SPARE: u64 = 4;
 /// The interval at which disks write.
 const DISK: Duration = Duration::from_millis(10);
 
@@ -96,7 +99,10 @@ struct SiteState {
     keys: [PairwiseKey; 2],
     content: ContentKey,
     file: Vec<u8>,
+    /// Bytes of whole groups that are not written: the disk takes no others.
     unwritten: u64,
+    /// Bytes that arrived of each open group.
+    open_groups: BTreeMap<u64, u64>,
     wake_at: Option<Time>,
     done: Option<Time>,
     ended: Option<String>,
@@ -190,6 +196,7 @@ impl Session {
                 content: key(spec.seed),
                 file: vec![0; usize::try_from(spec.layout.bytes()).unwrap_or(0)],
                 unwritten: 0,
+                open_groups: BTreeMap::new(),
                 wake_at: None,
                 done: None,
                 ended: None,
@@ -398,6 +405,7 @@ impl Session {
         site.keys = keys;
         site.connection = connection;
         site.unwritten = 0;
+        site.open_groups.clear();
         site.receiver = Some(Receiver::new(ReceiverConfig {
             layout: self.spec.layout,
             have,

@@ -1,9 +1,29 @@
 //! The receiving sites of a session: packets that arrive, extents that are complete, the disk, and feedback.
 
-use super::{CONTROL, DISK, Event, Session, source};
+use super::{CONTROL, DISK, Event, OPEN_GROUPS_SPARE, Session, source};
 use crate::HEADERS;
+use millrace_transport::extent::{GROUP_SIZE, Layout};
 use millrace_transport::packet::{Feedback, Head, PacketType};
 use millrace_types::Duration;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Adds new bytes to their groups, of which `open` has the bytes that arrived; returns the bytes of those that are whole now.
+fn add_to_groups(open: &mut BTreeMap<u64, u64>, mut range: Range<u64>, layout: Layout) -> u64 {
+    let mut whole = 0;
+    while !range.is_empty() {
+        let group = range.start / GROUP_SIZE;
+        let end = ((group + 1) * GROUP_SIZE).min(layout.bytes());
+        let arrived = open.entry(group).or_default();
+        *arrived += range.end.min(end) - range.start;
+        if *arrived == end - group * GROUP_SIZE {
+            whole += *arrived;
+            open.remove(&group);
+        }
+        range.start = range.end.min(end);
+    }
+    whole
+}
 
 impl Session {
     /// Handles a packet that arrives at a site.
@@ -26,15 +46,21 @@ impl Session {
                 let skip = usize::try_from(range.start - delivery.address).unwrap_or(usize::MAX);
                 let len = usize::try_from(range.end - range.start).unwrap_or(0);
                 site.file[start + skip..][..len].copy_from_slice(&delivery.bytes[skip..][..len]);
-                site.unwritten += range.end - range.start;
+                site.unwritten += add_to_groups(&mut site.open_groups, range.clone(), self.spec.layout);
             }
             completes = delivery.completes;
         }
         site.discarded = receiver.stats();
-        if receiver.backlog() > site.site.pool + 3 * u64::from(self.spec.mtu) {
-            let backlog = receiver.backlog();
+        let (backlog, open) = (receiver.backlog(), receiver.open_groups());
+        let (pool, with_bytes) = (site.site.pool, site.open_groups.len() as u64);
+        if backlog > pool + 3 * u64::from(self.spec.mtu) {
             self.fail(format!(
                 "site {index}: a backlog of {backlog} bytes exceeds the pool"
+            ));
+        }
+        if open != with_bytes || open > pool / GROUP_SIZE + OPEN_GROUPS_SPARE {
+            self.fail(format!(
+                "site {index}: {open} groups are open, {with_bytes} have bytes, in a pool of {pool} bytes"
             ));
         }
         if let Some(extent) = completes {
