@@ -19,8 +19,11 @@ const PERIOD_MIN: Duration = Duration::from_micros(2_500);
 /// Waiting packets from which feedback is due after the shorter interval.
 const PACKETS: u64 = 32;
 
-/// Feedback packets that may be unconfirmed: 32 times a round trip, two at once, and a half more until a report comes.
-const UNCONFIRMED_MAX: usize = 128;
+/// Feedback packets that may be unconfirmed: two at once each [`INTERVAL_MAX`], for 12 s: a round trip over any path, and a part
+/// more until a report comes. At short round trips they are two each 32nd of one.
+const UNCONFIRMED_MAX: usize = 1_024;
+/// Ranges that all unconfirmed feedback packets together may have acknowledged.
+const UNCONFIRMED_RANGES_MAX: usize = 1 << 20;
 
 /// Tracks arrivals until their acknowledgement is confirmed.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +32,8 @@ pub(super) struct AckTracker {
     unconfirmed: RangeSet,
     /// Feedback on the way: its number, and what it acknowledged.
     sent: VecDeque<(u64, Acknowledged)>,
+    /// Ranges of all of `sent`.
+    sent_ranges: usize,
     next_feedback: u64,
     largest: Option<(u64, Time)>,
     /// Packets since the last feedback, and when the first of them arrived.
@@ -59,6 +64,7 @@ impl AckTracker {
             if let Ok(at) = self.sent.binary_search_by_key(number, |(number, _)| *number)
                 && let Some((_, confirmed)) = self.sent.remove(at)
             {
+                self.sent_ranges -= confirmed.len();
                 self.unconfirmed.remove_all(&confirmed);
             }
         }
@@ -101,19 +107,16 @@ impl AckTracker {
         self.unconfirmed.ranges()
     }
 
-    /// Notes that feedback leaves which covers all numbers from `from` on; returns its number.
-    pub(super) fn on_sent(&mut self, now: Time, from: u64) -> u64 {
+    /// Notes that feedback leaves which contains exactly these numbers; returns its own number.
+    pub(super) fn on_sent(&mut self, now: Time, acknowledged: Acknowledged) -> u64 {
         let number = self.next_feedback;
         self.next_feedback += 1;
-        let covered = self.unconfirmed.ranges();
-        let at = covered.partition_point(|range| range.end <= from);
-        let mut covered = covered[at..].to_vec();
-        if let Some(first) = covered.first_mut() {
-            first.start = first.start.max(from);
-        }
-        self.sent.push_back((number, covered));
-        if self.sent.len() > UNCONFIRMED_MAX {
-            self.sent.pop_front();
+        self.sent_ranges += acknowledged.len();
+        self.sent.push_back((number, acknowledged));
+        while (self.sent.len() > UNCONFIRMED_MAX || self.sent_ranges > UNCONFIRMED_RANGES_MAX)
+            && let Some((_, forgotten)) = self.sent.pop_front()
+        {
+            self.sent_ranges -= forgotten.len();
         }
         (self.pending, self.pending_since, self.now_asked) = (0, None, false);
         self.sent_at = now;
@@ -122,14 +125,15 @@ impl AckTracker {
 
     /// Returns how many ranges are kept, for bounds on memory.
     pub(super) fn len(&self) -> usize {
-        self.unconfirmed.ranges().len() + self.sent.iter().map(|(_, ranges)| ranges.len()).sum::<usize>()
+        self.unconfirmed.ranges().len() + self.sent_ranges
     }
 
-    /// Forgets the oldest ranges beyond `most`: the sender takes the packets for lost and sends their bytes again.
+    /// Keeps at most `most` ranges: forgets the oldest quarter if there are more, so that moving the others in memory is rare. The
+    /// sender takes the packets for lost and sends their bytes again.
     pub(super) fn bound(&mut self, most: usize) {
         let ranges = self.unconfirmed.ranges();
         if ranges.len() > most {
-            let end = ranges[ranges.len() - most].start;
+            let end = ranges[ranges.len() - most * 3 / 4].start;
             self.unconfirmed.remove(0..end);
         }
     }
@@ -155,7 +159,7 @@ mod tests {
         for number in [0, 1, 2, 5] {
             acks.on_packet(now, number);
         }
-        assert_eq!(acks.on_sent(now, 0), 0);
+        assert_eq!(acks.on_sent(now, vec![0..3, 5..6]), 0);
         acks.on_packet(now, 4);
         assert_eq!(acks.acknowledged(), [0..3, 4..6]);
         acks.on_report(&report(vec![0], false));
@@ -169,7 +173,7 @@ mod tests {
         let mut acks = AckTracker::default();
         acks.on_report(&report(vec![], false));
         let at = Time::from_millis;
-        acks.on_sent(at(1_000), 0);
+        acks.on_sent(at(1_000), vec![]);
         assert_eq!(acks.due(), None);
         acks.on_packet(at(1_001), 0);
         assert_eq!(acks.due(), Some(at(1_025)), "a quarter of 320 ms, 25 ms at most");
@@ -192,20 +196,47 @@ mod tests {
         assert_eq!(acks.due(), Some(at(1_001)));
     }
 
-    #[test]
-    fn at_two_packets_each_32nd_of_a_round_trip_confirmations_still_find_their_feedback() {
+    /// Sends two packets of feedback for each packet that arrives, with confirmations so many packets late; returns the ranges
+    /// that are unconfirmed at the end.
+    fn unconfirmed_ranges(late: u64) -> usize {
         let mut acks = AckTracker::default();
-        // Confirmations come after a round trip and an eighth.
-        for step in 0..1_000_u64 {
+        for step in 0..2_000_u64 {
             acks.on_packet(Time::ZERO, 2 * step);
             for _ in 0..2 {
-                let number = acks.on_sent(Time::ZERO, 0);
-                if let Some(confirmed) = number.checked_sub(72) {
+                let number = acks.on_sent(Time::ZERO, acks.acknowledged().to_vec());
+                if let Some(confirmed) = number.checked_sub(late) {
                     acks.on_report(&report(vec![confirmed], false));
                 }
             }
         }
-        assert!(acks.acknowledged().len() <= 40, "{}", acks.acknowledged().len());
+        acks.acknowledged().len()
+    }
+
+    #[test]
+    fn at_two_packets_each_32nd_of_a_round_trip_confirmations_still_find_their_feedback() {
+        // A round trip and an eighth.
+        assert!(unconfirmed_ranges(72) <= 40, "{}", unconfirmed_ranges(72));
+    }
+
+    #[test]
+    fn over_round_trips_of_seconds_confirmations_still_find_their_feedback() {
+        // Two packets each 25 ms, for 2.25 s and for 10 s.
+        for late in [180, 800] {
+            let ranges = unconfirmed_ranges(late);
+            assert!(ranges <= late as usize / 2 + 4, "{late} late: {ranges}");
+        }
+    }
+
+    #[test]
+    fn feedback_is_forgotten_when_it_has_too_many_ranges_in_all() {
+        let mut acks = AckTracker::default();
+        let ranges: Acknowledged = (0..4_096).map(|number| 2 * number..2 * number + 1).collect();
+        for _ in 0..1_000 {
+            acks.on_sent(Time::ZERO, ranges.clone());
+        }
+        assert_eq!(acks.len(), UNCONFIRMED_RANGES_MAX);
+        acks.on_report(&report((990..1_000).rev().collect(), false));
+        assert_eq!(acks.len(), UNCONFIRMED_RANGES_MAX - 10 * ranges.len());
     }
 
     #[test]
@@ -214,8 +245,26 @@ mod tests {
         for number in 0..10 {
             acks.on_packet(Time::ZERO, number);
         }
-        acks.on_sent(Time::ZERO, 6);
+        acks.on_sent(Time::ZERO, Vec::from([6..10]));
         acks.on_report(&report(vec![0], false));
         assert_eq!(acks.acknowledged(), [0..6]);
+    }
+
+    #[test]
+    fn beyond_the_bound_a_quarter_of_the_ranges_is_forgotten_at_once_and_then_none_for_as_many_packets() {
+        let mut acks = AckTracker::default();
+        let mut cuts = Vec::new();
+        for number in 0..2_000 {
+            acks.on_packet(Time::ZERO, 2 * number);
+            let before = acks.acknowledged().len();
+            acks.bound(1_000);
+            let after = acks.acknowledged().len();
+            if after < before {
+                assert_eq!((before, after), (1_001, 750));
+                cuts.push(number);
+            }
+        }
+        assert_eq!(cuts, [1_000, 1_251, 1_502, 1_753]);
+        assert_eq!(acks.acknowledged().last(), Some(&(3_998..3_999)));
     }
 }

@@ -400,10 +400,14 @@ impl Receiver {
             let (body, from) = feedback.encode();
             let older = feedback.acknowledged.partition_point(|range| range.end <= from);
             ranges.extend(feedback.acknowledged.drain(..older));
-            if let Some(first) = feedback.acknowledged.first_mut() {
-                first.start = first.start.max(from);
+            // A bitmap may begin within a range.
+            if let Some(first) = feedback.acknowledged.first_mut()
+                && first.start < from
+            {
+                ranges.push(first.start..from);
+                first.start = from;
             }
-            let number = self.acks.on_sent(now, from);
+            let number = self.acks.on_sent(now, feedback.acknowledged.clone());
             self.stats.feedback += 1;
             self.stats.feedback_bytes += (HEAD_SIZE + body.len()) as u64;
             packets.push((number, feedback));
@@ -433,6 +437,7 @@ const _: () = assert!(TAG_SIZE == 16, "`Seal::open` takes the tag behind the cip
 mod tests {
     use super::*;
     use crate::extent::ExtentSize;
+    use std::ops::Range;
 
     const POOL_MAX: u64 = 256 << 20;
 
@@ -479,5 +484,62 @@ mod tests {
                 .accept(Time::ZERO, number + 2, 2 * number, 1, false)
                 .is_ok()
         );
+    }
+
+    /// Lets these numbers arrive, and returns the feedback for them.
+    fn feedback(receiver: &mut Receiver, numbers: impl Iterator<Item = u64>) -> Vec<(u64, Feedback)> {
+        for number in numbers {
+            receiver
+                .accept(Time::ZERO, number, 1_024 * number, 1_024, false)
+                .unwrap();
+        }
+        receiver.poll_feedback(Time::from_secs(1))
+    }
+
+    fn confirm(receiver: &mut Receiver, feedback: u64) {
+        receiver.on_report(&Report {
+            next_number: 0,
+            rtt: Duration::from_millis(100),
+            answer: false,
+            feedback: vec![feedback],
+        });
+    }
+
+    #[test]
+    fn a_confirmation_of_the_second_packet_of_feedback_confirms_nothing_of_the_first() {
+        let mut receiver = receiver(ExtentSize::Small);
+        let packets = feedback(&mut receiver, (0..1_500).map(|index| 20 * index));
+        let [(_, first), (second, older)] = &packets[..] else {
+            panic!("{} packets", packets.len());
+        };
+        assert!(first.acknowledged.len() + older.acknowledged.len() < 1_500);
+        confirm(&mut receiver, *second);
+        let kept = receiver.acks.acknowledged();
+        assert!(first.acknowledged.iter().all(|range| kept.contains(range)));
+        assert_eq!(kept.len(), 1_500 - older.acknowledged.len());
+    }
+
+    #[test]
+    fn the_part_of_a_range_that_a_bitmap_cuts_off_is_in_the_second_packet() {
+        let mut receiver = receiver(ExtentSize::Small);
+        let packets = feedback(
+            &mut receiver,
+            (0..1_000).chain((1_001..9_500).filter(|number| number % 3 > 0)),
+        );
+        let acknowledged: Vec<&[Range<u64>]> = packets
+            .iter()
+            .map(|(number, feedback)| {
+                let key = PairwiseKey::new([0; 16]);
+                let packet = receiver.encode_feedback(*number, feedback, &key);
+                let decoded = Feedback::decode(control_body(&packet).unwrap()).unwrap();
+                assert_eq!(decoded.acknowledged, feedback.acknowledged);
+                &feedback.acknowledged[..]
+            })
+            .collect();
+        let mut all = RangeSet::new();
+        for range in acknowledged.concat() {
+            all.insert(range);
+        }
+        assert!(all.ranges() == receiver.acks.acknowledged());
     }
 }
