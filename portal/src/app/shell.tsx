@@ -13,8 +13,9 @@ import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { CALLBACK, SignIn, SignInForm, SignInReturn } from "../screens/signin";
 import { Menu, Search, Warning } from "../ui/icons";
-import { Failure } from "../ui/loaded";
-import { Button, Skeleton } from "../ui/parts";
+import { forgetDrafts } from "../ui/draft";
+import { explain, Failure } from "../ui/loaded";
+import { Button, Notice, Skeleton } from "../ui/parts";
 import { formatAge } from "../i18n/units";
 import { useLanguage } from "../i18n/text";
 import { Preferences } from "./preferences";
@@ -176,13 +177,19 @@ function Frame({ me }: { me: Whoami }) {
     else main.current?.focus({ preventScroll: true });
   }, [path]);
   const jumps = useMemo(() => navigation(me).flatMap((group) => group.entries), [me]);
+  const [error, setError] = useState<unknown>();
   const signOut = () => {
-    void result(client.DELETE("/api/v1/session"))
-      .catch(() => {})
-      .then(() => {
-        queries.clear();
-        location.assign("/");
-      });
+    // The browser may be one that others use.
+    forgetDrafts("order ");
+    setError(undefined);
+    const leave = () => {
+      queries.clear();
+      location.assign("/");
+    };
+    result(client.DELETE("/api/v1/session")).then(leave, (reason: unknown) => {
+      if (reason instanceof RequestError && reason.status === 401) leave();
+      else setError(reason);
+    });
   };
   return (
     <div className="shell">
@@ -203,6 +210,7 @@ function Frame({ me }: { me: Whoami }) {
           </div>
         </header>
         <StaleBanner />
+        {error === undefined ? null : <Notice tone="bad" title={t("session.stillIn", { reason: explain(t, error) })} live />}
         <main className="main" id="main" tabIndex={-1} ref={main}>
           <Outlet />
         </main>

@@ -22,6 +22,9 @@ type OrderDraft = { to: "member" | "key" | "own" | "holder"; peer: string; peerT
 
 const EMPTY: OrderDraft = { to: "member", peer: "", peerText: "", secret: "", name: "", end: EMPTY_END, far: EMPTY_END };
 
+/** A service key is a secret of its maker, and is not kept. */
+const stored = ({ to, peer, peerText, name, end, far }: OrderDraft) => ({ to, peer, peerText, name, end, far });
+
 type Errors = { peer?: string; secret?: string; name?: string; end: EndErrors; far: EndErrors };
 
 function check(t: Translate, draft: OrderDraft): Errors {
@@ -63,7 +66,7 @@ export function OrderPath() {
   const t = useText();
   const me = useMe();
   const navigate = useNavigate();
-  const [draft, setDraft, clear] = useDraft(`order ${me.user}`, EMPTY);
+  const [draft, setDraft, clear] = useDraft(`order ${me.user}`, EMPTY, stored);
   const [attempt, setAttempt] = useState(0);
   const [preview, setPreview] = useState<{ outcome: Ordered; of: string }>();
   const [checked, setChecked] = useState(false);

@@ -1,24 +1,37 @@
 import { useCallback, useEffect, useState } from "react";
 
-/** Keeps a draft in the browser, so that a reload, a crash or an expired session loses nothing that was typed. */
-export function useDraft<T extends object>(key: string, empty: T): [T, (next: T) => void, () => void] {
-  const [draft, setDraft] = useState<T>(() => read(key, empty));
+/**
+ * Keeps a draft in the browser, so that a reload, a crash or an expired session loses nothing that was typed. `stored`
+ * returns the part that may be kept: it leaves out secrets.
+ */
+export function useDraft<T extends object>(key: string, empty: T, stored: (draft: T) => object = (draft) => draft): [T, (next: T) => void, () => void] {
+  const [draft, setDraft] = useState<T>(() => read(key, empty, stored));
   useEffect(() => {
     try {
-      localStorage.setItem(key, JSON.stringify(draft));
+      if (draft === empty) localStorage.removeItem(key);
+      else localStorage.setItem(key, JSON.stringify(stored(draft)));
     } catch {
       // Without storage the draft lives as long as the screen.
     }
-  }, [key, draft]);
+  }, [key, draft, empty, stored]);
   const clear = useCallback(() => setDraft(empty), [empty]);
   return [draft, setDraft, clear];
 }
 
-function read<T extends object>(key: string, empty: T): T {
+/** Removes the drafts whose keys begin with a text. */
+export function forgetDrafts(prefix: string) {
   try {
-    const stored: unknown = JSON.parse(localStorage.getItem(key) ?? "null");
-    // Fields that an older page did not have take their empty value.
-    return typeof stored === "object" && stored !== null ? { ...empty, ...stored } : empty;
+    for (const key of Object.keys(localStorage)) if (key.startsWith(prefix)) localStorage.removeItem(key);
+  } catch {
+    // Without storage there are no drafts.
+  }
+}
+
+function read<T extends object>(key: string, empty: T, stored: (draft: T) => object): T {
+  try {
+    const found: unknown = JSON.parse(localStorage.getItem(key) ?? "null");
+    // Fields that an older page did not have take their empty value, and those that it should not have kept are left.
+    return typeof found === "object" && found !== null ? { ...empty, ...stored({ ...empty, ...found }) } : empty;
   } catch {
     return empty;
   }

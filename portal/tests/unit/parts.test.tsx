@@ -13,7 +13,7 @@ import { problemsOf } from "../../src/screens/order";
 import { ConfirmedAct } from "../../src/ui/dialog";
 import { Form, TextField } from "../../src/ui/fields";
 import { useHeld } from "../../src/ui/held";
-import { useDraft } from "../../src/ui/draft";
+import { forgetDrafts, useDraft } from "../../src/ui/draft";
 
 const wrapper = ({ children }: { children: React.ReactNode }) => (
   <Localized language="en" messages={en}>
@@ -79,6 +79,26 @@ it("a draft is kept, and fields that an older page did not have are empty", () =
   expect(JSON.parse(localStorage.getItem("order x") ?? "")).toEqual({ name: "new", rate: "5" });
   localStorage.setItem("order y", "{broken");
   expect(renderHook(() => useDraft("order y", { name: "" })).result.current[0]).toEqual({ name: "" });
+});
+
+it("the secret of a draft is neither kept nor loaded, and a cleared draft is gone", () => {
+  const empty = { name: "", secret: "" };
+  const stored = ({ name }: typeof empty) => ({ name });
+  localStorage.setItem("order z", JSON.stringify({ name: "kept", secret: "of an older page" }));
+  const { result } = renderHook(() => useDraft("order z", empty, stored));
+  expect(result.current[0]).toEqual({ name: "kept", secret: "" });
+  expect(localStorage.getItem("order z")).toBe('{"name":"kept"}');
+  act(() => result.current[1]({ name: "new", secret: "typed" }));
+  expect(result.current[0].secret).toBe("typed");
+  expect(localStorage.getItem("order z")).toBe('{"name":"new"}');
+  act(() => result.current[2]());
+  expect([result.current[0], localStorage.getItem("order z")]).toEqual([empty, null]);
+});
+
+it("drafts of orders are forgotten, and nothing else", () => {
+  for (const key of ["order us-1", "order us-2", "millrace.dialect"]) localStorage.setItem(key, "{}");
+  forgetDrafts("order ");
+  expect(["order us-1", "order us-2", "millrace.dialect"].map((key) => localStorage.getItem(key))).toEqual([null, null, "{}"]);
 });
 
 it("a refusal stands at the field that the engine names", () => {
