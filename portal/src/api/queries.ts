@@ -271,8 +271,8 @@ export const changeOrder = {
 
 /** Orders of filters, peering LANs, keys and second persons. */
 export const filterOrder = {
-  create: (body: NewFilter, dryRun = false) =>
-    result<Ordered>(client.POST("/api/v1/filters", { body, params: { query: { dry_run: dryRun }, header: { "idempotency-key": idempotencyKey() } } })),
+  create: (body: NewFilter, dryRun = false, key = idempotencyKey()) =>
+    result<Ordered>(client.POST("/api/v1/filters", { body, params: { query: { dry_run: dryRun }, header: { "idempotency-key": key } } })),
   extend: (filter: string, revision: number, minutes: number) =>
     result<Ordered>(client.PUT("/api/v1/filters/{id}", { body: { minutes }, params: { path: { id: filter }, header: headers(revision) } })),
   remove: (filter: string, revision: number) =>

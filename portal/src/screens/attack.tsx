@@ -1,8 +1,8 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 
-import { client, result } from "../api/client";
+import { client, idempotencyKey, result } from "../api/client";
 import { attack as attackQuery, filterOrder, observedFilters, useOrder } from "../api/queries";
 import type { Filter, NewFilter, Ordered, Suggestion, Traffic } from "../api/types";
 import { Rate } from "../i18n/format";
@@ -15,7 +15,7 @@ import { Form, TextField } from "../ui/fields";
 import { ActionOf, checkFilter, EMPTY_FILTER, FilterFields, filterErrors, filterOf, Lifetime, TimeLeft, type FilterDraft, type FilterErrors } from "../ui/filterform";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
-import { Button, Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
+import { Button, Empty, Notice, Panel, ScreenHead, Skeleton, State } from "../ui/parts";
 import { UndoBar, type Done } from "../ui/undo";
 import { parseAttackSearch, type AttackSearch } from "./attack.search";
 
@@ -52,7 +52,20 @@ function again(filter: Filter): (() => Promise<unknown>) | undefined {
   const { order, expires } = filter;
   if (!order) return undefined;
   const minutes = expires ? Math.max(1, Math.ceil((new Date(expires).getTime() - Date.now()) / 60_000)) : 60;
-  return () => filterOrder.create({ ...order, minutes });
+  // One key: an act that is done again after a lost answer makes no second filter.
+  const key = idempotencyKey();
+  return () => filterOrder.create({ ...order, minutes }, false, key);
+}
+
+/** Returns one act for several. Those that succeeded are not done again. */
+function inTurn(acts: (() => Promise<unknown>)[]): () => Promise<unknown> {
+  const rest = [...acts];
+  return async () => {
+    for (let act = rest[0]; act !== undefined; act = rest[0]) {
+      await act();
+      rest.shift();
+    }
+  };
 }
 
 function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: (body: NewFilter) => Promise<unknown> }) {
@@ -137,9 +150,17 @@ export function ActiveRules({ filters, done }: { filters: Filter[]; done: Act })
             kind="danger"
             explain={(error) => explain(t, error)}
             act={async () => {
-              const back = own.flatMap((filter) => again(filter) ?? []);
-              for (const filter of own) await remove.mutateAsync([filter.id, filter.revision]);
-              done(t("attack.allStopped", { count: own.length }), () => Promise.all(back.map((act) => act())));
+              const back: (() => Promise<unknown>)[] = [];
+              try {
+                for (const filter of own) {
+                  await remove.mutateAsync([filter.id, filter.revision]);
+                  const act = again(filter);
+                  if (act) back.push(act);
+                }
+              } finally {
+                // Those that were removed before a failure can be made again.
+                if (back.length > 0) done(t("attack.allStopped", { count: back.length }), inTurn(back));
+              }
             }}
           />
         ) : null
@@ -216,13 +237,18 @@ export function UnderAttack() {
   const search = useSearch({ strict: false }) as AttackSearch;
   const navigate = useNavigate();
   const list = useQuery(attackQuery(""));
-  const target = search.target ?? list.data?.targets[0]?.prefix ?? "";
-  const query = useQuery({ ...attackQuery(target), placeholderData: keepPreviousData });
+  const first = list.data?.targets[0]?.prefix;
+  const target = search.target ?? first ?? "";
+  // The list is sorted again with each read; the screen stays at the target that was the first.
+  useEffect(() => {
+    if (search.target === undefined && first !== undefined) void navigate({ to: "/attack", search: parseAttackSearch({ target: first }), replace: true });
+  }, [search.target, first, navigate]);
+  const query = useQuery(attackQuery(target));
   const filters = useQuery(observedFilters);
   const [typed, setTyped] = useState("");
   const [last, setLast] = useState<Done>();
   const done = useCallback<Act>((sentence, undo) => setLast({ sentence, undo, at: Date.now() }), []);
-  const gone = useCallback(() => setLast(undefined), []);
+  const gone = useCallback((act: Done) => setLast((shown) => (shown === act ? undefined : shown)), []);
   const make = useMakeFilter(done);
   const choose = (target: string) => void navigate({ to: "/attack", search: parseAttackSearch({ target }) });
   const active = useMemo(() => (filters.data ?? []).filter((filter) => filter.state === "active"), [filters.data]);
@@ -231,7 +257,7 @@ export function UnderAttack() {
     <>
       <ScreenHead title={t("nav.attack")} below={t("attack.about")} actions={<ManualFilter destination={target} make={make} label={t("attack.byHand")} />} />
       <div className="stack">
-        {last ? <UndoBar done={last} onGone={gone} /> : null}
+        {last ? <UndoBar key={last.at} done={last} onGone={gone} /> : null}
         <Panel title={t("attack.target")}>
           <div className="stack">
             <Loaded query={list} lines={2} empty={{ when: (view) => view.targets.length === 0, show: <Empty title={t("attack.unmeasured")}>{t("attack.unmeasuredAbout")}</Empty> }}>
@@ -280,7 +306,9 @@ export function UnderAttack() {
             </div>
             <div className="stack">
               <Panel title={t("attack.suggestions")}>
-                {traffic && traffic.suggestions.length > 0 ? (
+                {query.isPending ? (
+                  <Skeleton lines={3} />
+                ) : traffic && traffic.suggestions.length > 0 ? (
                   <ul className="stack">
                     {traffic.suggestions.map((suggestion) => (
                       <SuggestionCard key={suggestion.matching} suggestion={suggestion} make={make} />

@@ -59,7 +59,7 @@ export function Tasks({ tasks }: { tasks: Task[] }) {
         alike[key] = (alike[key] ?? 0) + 1;
         return (
           <li key={`${key} ${alike[key]}`}>
-            <Link to={taskAddress(task)} className="task" data-severity={task.severity}>
+            <Link to={taskAddress(task)} {...(task.task === "attack" ? { search: { target: task.name } } : {})} className="task" data-severity={task.severity}>
               <State tone={task.severity === "error" ? "bad" : task.severity === "warning" ? "wait" : "off"}>
                 <span className="task-title">{known ? t(known.title, { name: task.name, account: task.account?.name ?? "" }) : task.name}</span>
               </State>

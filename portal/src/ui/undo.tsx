@@ -9,28 +9,35 @@ export type Done = { sentence: string; undo: () => Promise<unknown>; at: number 
 
 const SECONDS = 30;
 
-/** Says what was done, and takes it back on request for 30 s. */
-export function UndoBar({ done, onGone }: { done: Done; onGone: () => void }) {
+/** Says what was done, and takes it back on request for 30 s, or for 30 s after a try that failed. */
+export function UndoBar({ done, onGone }: { done: Done; onGone: (done: Done) => void }) {
   const t = useText();
   const [left, setLeft] = useState(SECONDS);
+  const [since, setSince] = useState(done.at);
   const [pending, setPending] = useState(false);
   const [error, setError] = useState<unknown>();
   useEffect(() => {
+    if (pending) return undefined;
     const tick = () => {
-      const rest = SECONDS - Math.floor((Date.now() - done.at) / 1000);
+      const rest = SECONDS - Math.floor((Date.now() - since) / 1000);
       setLeft(Math.max(0, rest));
-      if (rest <= 0) onGone();
+      if (rest <= 0) onGone(done);
     };
     tick();
     const timer = setInterval(tick, 500);
     return () => clearInterval(timer);
-  }, [done, onGone]);
+  }, [done, since, pending, onGone]);
   const undo = () => {
     setPending(true);
-    done.undo().then(onGone, (reason: unknown) => {
-      setPending(false);
-      setError(reason);
-    });
+    setError(undefined);
+    done.undo().then(
+      () => onGone(done),
+      (reason: unknown) => {
+        setPending(false);
+        setSince(Date.now());
+        setError(reason);
+      },
+    );
   };
   return (
     <Notice tone={error === undefined ? "ok" : "bad"} title={<span role="status">{error === undefined ? done.sentence : explain(t, error)}</span>}>

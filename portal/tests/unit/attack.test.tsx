@@ -1,6 +1,6 @@
 // The screen of an attack, and the tasks that lead to it.
 import { QueryClientProvider } from "@tanstack/react-query";
-import { fireEvent, render, screen } from "@testing-library/react";
+import { fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { describe, expect, it, vi } from "vitest";
 
 import { RequestError } from "../../src/api/problem";
@@ -8,12 +8,16 @@ import { filterOrder, newQueryClient } from "../../src/api/queries";
 import type { Filter, Task, Traffic } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
-import { ActiveRules, Numbers } from "../../src/screens/attack";
+import { ActiveRules, Numbers, UnderAttack } from "../../src/screens/attack";
 import { Tasks } from "../../src/screens/home";
+
+const { navigate, address } = vi.hoisted(() => ({ navigate: vi.fn(), address: { search: {} as { target?: string } } }));
 
 vi.mock("@tanstack/react-router", async (actual) => ({
   ...(await actual<typeof import("@tanstack/react-router")>()),
-  Link: ({ children }: { children: React.ReactNode }) => <a href="/">{children}</a>,
+  Link: ({ children, to, search }: { children: React.ReactNode; to: string; search?: Record<string, string> }) => <a href={search ? `${to}?${new URLSearchParams(search)}` : to}>{children}</a>,
+  useNavigate: () => navigate,
+  useSearch: () => address.search,
 }));
 
 const wrapper = ({ children }: { children: React.ReactNode }) => (
@@ -64,11 +68,73 @@ it("a filter that could not be extended says why", async () => {
   extend.mockRestore();
 });
 
+const rule = (id: string): Filter =>
+  ({ id, matching: `to ${id}`, destination: "203.0.113.7/32", action: "drop", rate_kbps: null, counter: null, order: { destination: id }, expires: new Date(Date.now() + 600_000).toISOString(), revision: 7, can: ["write_filter"], state: "active" }) as unknown as Filter;
+
+it("filters that were removed before a failure can be made again, each once", async () => {
+  const failure = new RequestError({ type: "https://ix.example/problems/unavailable", title: "", status: 503, detail: "x" });
+  const remove = vi.spyOn(filterOrder, "remove").mockResolvedValueOnce({} as never).mockResolvedValueOnce({} as never).mockRejectedValueOnce(failure);
+  const create = vi.spyOn(filterOrder, "create").mockResolvedValueOnce({} as never).mockRejectedValueOnce(failure).mockResolvedValue({} as never);
+  const done = vi.fn();
+  render(<ActiveRules filters={["fi-1", "fi-2", "fi-3"].map(rule)} done={done} />, { wrapper });
+  fireEvent.click(screen.getByRole("button", { name: en["attack.stopAll"] }));
+  fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body);
+  await screen.findByRole("alert");
+  expect([remove.mock.calls.length, done.mock.calls.length]).toEqual([3, 1]);
+  const [, undo] = done.mock.calls[0] as [string, () => Promise<unknown>];
+  await expect(undo()).rejects.toBe(failure);
+  await undo();
+  const made = create.mock.calls.map(([body, , key]) => [body.destination, key] as const);
+  expect(made.map(([destination]) => destination)).toEqual(["fi-1", "fi-2", "fi-2"]);
+  expect(made[1]?.[1], "the engine knows a repeated order by its key").toBe(made[2]?.[1]);
+  remove.mockRestore();
+  create.mockRestore();
+});
+
+describe("the screen", () => {
+  const traffic = (prefix: string): Traffic => ({ target: { prefix, bits_per_s: 1e9, usual_bits_per_s: 0 }, dropped_bits_per_s: 0, packets_per_s: 1, error_percent: 2, minutes: [], breakdown: [], suggestions: [] });
+  const screenOf = (client: ReturnType<typeof newQueryClient>) => (
+    <Localized language="en" messages={en}>
+      <QueryClientProvider client={client}>
+        <UnderAttack />
+      </QueryClientProvider>
+    </Localized>
+  );
+  const targets = ["203.0.113.7/32", "203.0.113.8/32"].map((prefix) => ({ prefix, bits_per_s: 1e9, usual_bits_per_s: 0 }));
+
+  it("stays at the target that was the first", async () => {
+    vi.stubGlobal("fetch", () => new Promise(() => {}));
+    const client = newQueryClient();
+    client.setQueryData(["attack", ""], { targets, traffic: null });
+    address.search = {};
+    render(screenOf(client));
+    await waitFor(() => expect(navigate).toHaveBeenCalledWith({ to: "/attack", search: { target: "203.0.113.7/32" }, replace: true }));
+    navigate.mockClear();
+    vi.unstubAllGlobals();
+  });
+
+  it("shows no rate of one target below the name of another one", () => {
+    vi.stubGlobal("fetch", () => new Promise(() => {}));
+    const client = newQueryClient();
+    client.setQueryData(["attack", ""], { targets, traffic: null });
+    client.setQueryData(["attack", "203.0.113.7/32"], { targets, traffic: traffic("203.0.113.7/32") });
+    address.search = { target: "203.0.113.7/32" };
+    const { container, rerender } = render(screenOf(client));
+    expect(container.querySelectorAll(".big-value").length).toBe(2);
+    address.search = { target: "203.0.113.8/32" };
+    rerender(screenOf(client));
+    expect(container.querySelectorAll(".big-value").length).toBe(0);
+    expect(screen.queryByText(en["attack.noSuggestions"]), "nothing is known yet").toBeNull();
+    vi.unstubAllGlobals();
+  });
+});
+
 it("tasks of one object are told apart", () => {
   const error = vi.spyOn(console, "error").mockImplementation(() => {});
   const task = (task: string, name: string, until: string | null = null): Task => ({ task, object: "ac-1", name, account: null, severity: "error", until, since: null, members: null });
   render(<Tasks tasks={[task("attack", "203.0.113.7/32"), task("attack", "203.0.113.8/32"), task("mac_ends", "LAN", "2026-11-24T01:00:00Z"), task("mac_ends", "LAN", "2026-11-24T01:00:00Z")]} />, { wrapper });
   expect(screen.getAllByRole("listitem").length).toBe(4);
+  expect(screen.getAllByRole("link").map((link) => link.getAttribute("href"))).toEqual(["/attack?target=203.0.113.7%2F32", "/attack?target=203.0.113.8%2F32", "/lan", "/lan"]);
   expect(error).not.toHaveBeenCalled();
   error.mockRestore();
 });

@@ -84,3 +84,23 @@ it("an act is taken back within 30 seconds, and the offer ends by itself", async
   expect(gone).toHaveBeenCalled();
   vi.useRealTimers();
 });
+
+it("an act that is being taken back does not end meanwhile, and one that failed can be tried again", async () => {
+  vi.useFakeTimers();
+  const answers: { resolve: () => void; reject: (error: Error) => void }[] = [];
+  const undo = vi.fn(() => new Promise<void>((resolve, reject) => answers.push({ resolve, reject })));
+  const gone = vi.fn();
+  const done = { sentence: "Done.", undo, at: Date.now() };
+  render(<UndoBar done={done} onGone={gone} />, { wrapper });
+  fireEvent.click(screen.getByRole("button"));
+  await act(() => vi.advanceTimersByTimeAsync(60_000));
+  expect(gone).not.toHaveBeenCalled();
+  await act(async () => answers[0]?.reject(new Error("x")));
+  expect(screen.getByRole("status").textContent).toBe(en["problem.network"]);
+  await act(() => vi.advanceTimersByTimeAsync(20_000));
+  fireEvent.click(screen.getByRole("button"));
+  expect(screen.getByRole("status").textContent, "the old error is gone").toBe("Done.");
+  await act(async () => answers[1]?.resolve());
+  expect(gone.mock.calls).toEqual([[done]]);
+  vi.useRealTimers();
+});
