@@ -114,16 +114,20 @@ export const sites = queryOptions({
   queryFn: () => everything((after) => result(client.GET("/api/v1/sites", { params: { query: { limit: PAGE, after } } }))),
 });
 
-export const changes = queryOptions({
-  queryKey: ["changes", "newest"],
-  queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 100, after } } }))),
-});
-
-/** The changes of an object, newest first. */
-export const changesOf = (object: string, wanted: boolean) =>
+/** The changes behind a cursor, newest first. */
+export const changesAfter = (start: string | undefined) =>
   queryOptions({
-    queryKey: ["changes", "of", object],
-    queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 50, object, after } } }))),
+    queryKey: ["changes", "newest", start ?? ""],
+    queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 100, after } } })), start),
+  });
+
+export const changes = changesAfter(undefined);
+
+/** The changes of an object behind a cursor, newest first. */
+export const changesOf = (object: string, start: string | undefined, wanted: boolean) =>
+  queryOptions({
+    queryKey: ["changes", "of", object, start ?? ""],
+    queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 50, object, after } } })), start),
     enabled: wanted,
   });
 

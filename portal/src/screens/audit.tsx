@@ -1,4 +1,4 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 
 import { audit as auditQuery } from "../api/queries";
@@ -7,7 +7,8 @@ import { Time } from "../i18n/format";
 import { useText } from "../i18n/text";
 import { TextField } from "../ui/fields";
 import { Loaded } from "../ui/loaded";
-import { Button, Empty, Panel, ScreenHead } from "../ui/parts";
+import { OlderPages } from "../ui/older";
+import { Empty, Panel, ScreenHead } from "../ui/parts";
 import { operationWord } from "../ui/operations";
 import { parseAuditSearch, type AuditSearch } from "./audit.search";
 
@@ -32,7 +33,7 @@ export function Audit() {
   const t = useText();
   const search = useSearch({ strict: false }) as AuditSearch;
   const navigate = useNavigate();
-  const query = useQuery({ ...auditQuery(search), placeholderData: keepPreviousData });
+  const query = useQuery(auditQuery(search));
   const change = (next: AuditSearch) => void navigate({ to: "/audit", search: parseAuditSearch({ ...search, after: undefined, ...next }), replace: true });
   return (
     <>
@@ -80,10 +81,7 @@ export function Audit() {
             </Loaded>
           </div>
         </Panel>
-        <div className="buttons">
-          {search.after ? <Button onPress={() => change({})}>{t("audit.newest")}</Button> : null}
-          {query.data?.next ? <Button onPress={() => change({ after: query.data.next ?? "" })}>{t("audit.older")}</Button> : null}
-        </div>
+        <OlderPages after={search.after} next={query.data?.next} onChange={(after) => change(after === undefined ? {} : { after })} />
       </div>
     </>
   );

@@ -1,13 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
+import { useState } from "react";
 
-import { change as changeQuery, changes as changesQuery } from "../api/queries";
+import { change as changeQuery, changesAfter } from "../api/queries";
 import type { Change as ChangeView } from "../api/types";
 import { RequestError } from "../api/problem";
 import { Age, Time } from "../i18n/format";
 import { useText } from "../i18n/text";
 import { AwaitsConfirmation } from "../ui/confirmation";
 import { Loaded } from "../ui/loaded";
+import { OlderPages } from "../ui/older";
 import { Crumb, Empty, Facts, Notice, Panel, ScreenHead } from "../ui/parts";
 import { operationWord } from "../ui/operations";
 import { StateOf, stateWord } from "../ui/words";
@@ -32,7 +34,8 @@ function Phases({ change }: { change: ChangeView }) {
 /** The changes, newest first: their phase, who ordered them, and what they wait for. */
 export function Changes() {
   const t = useText();
-  const query = useQuery(changesQuery);
+  const [after, setAfter] = useState<string>();
+  const query = useQuery(changesAfter(after));
   return (
     <>
       <ScreenHead title={t("nav.changes")} below={t("changes.about")} />
@@ -80,6 +83,7 @@ export function Changes() {
           </Loaded>
         </div>
       </Panel>
+      <OlderPages after={after} next={query.data?.next} onChange={setAfter} />
     </>
   );
 }

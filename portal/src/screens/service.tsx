@@ -14,6 +14,7 @@ import { checkEnd, EMPTY_END, EndFields, endOrder, parseRate, vlanOf, type EndDr
 import { TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
+import { OlderPages } from "../ui/older";
 import { Button, Crumb, Empty, Facts, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { PathDrawing } from "../ui/path";
 import { Planned } from "../ui/planned";
@@ -289,7 +290,8 @@ function History({ service }: { service: ServiceView }) {
   const t = useText();
   const me = useMe();
   const permitted = me.can.includes("read_changes");
-  const query = useQuery(changesOf(service.id, permitted));
+  const [after, setAfter] = useState<string>();
+  const query = useQuery(changesOf(service.id, after, permitted));
   if (!permitted) return null;
   return (
     <Panel title={t("service.history")} flush>
@@ -328,6 +330,7 @@ function History({ service }: { service: ServiceView }) {
           )}
         </Loaded>
       </div>
+      <OlderPages after={after} next={query.data?.next} onChange={setAfter} />
     </Panel>
   );
 }
