@@ -162,6 +162,14 @@ export const traffic = queryOptions({
 
 export const observedFilters = queryOptions({ ...filters, refetchInterval: OBSERVED });
 
+/** What needs attention, with the attacks that are measured. */
+export const observedOverview = queryOptions({ ...overview, refetchInterval: OBSERVED });
+
+/** The connections with their present rates. */
+export const observedConnections = queryOptions({ ...connections, refetchInterval: OBSERVED });
+
+export const observedTrunks = queryOptions({ ...trunks, refetchInterval: OBSERVED });
+
 export type Packet = { destination: string; source?: string; protocol?: number; source_port?: number; destination_port?: number; fragment?: string };
 
 export const explanation = (packet: Packet | undefined) =>

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
-import { connections as connectionsQuery, vlans as vlansQuery } from "../api/queries";
+import { observedConnections, vlans as vlansQuery } from "../api/queries";
 import type { Connection } from "../api/types";
 import { useMe } from "../app/shell";
 import { Rate } from "../i18n/format";
@@ -80,7 +80,7 @@ function ConnectionPanel({ connection }: { connection: Connection }) {
 /** The connections: ports, speeds, what is reserved, which VLANs are free. */
 export function Connections() {
   const t = useText();
-  const query = useQuery(connectionsQuery);
+  const query = useQuery(observedConnections);
   return (
     <>
       <ScreenHead title={t("nav.connections")} />

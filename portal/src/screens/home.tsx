@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
-import { connections, overview, services } from "../api/queries";
+import { observedConnections, observedOverview, services } from "../api/queries";
 import type { Connection, Overview, Service, Task } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age, Rate, Time } from "../i18n/format";
@@ -153,8 +153,8 @@ function FirstSteps({ connections, services }: { connections: Connection[]; serv
 export function Home() {
   const t = useText();
   const me = useMe();
-  const data = useQuery(overview);
-  const links = useQuery(connections);
+  const data = useQuery(observedOverview);
+  const links = useQuery(observedConnections);
   const all = useQuery(services);
   const canOrder = me.can.includes("create_service") && !me.operator;
   return (

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { useLive } from "../api/live";
-import { bgpSessions, changes as changesQuery, overview, switches as switchesQuery, trunks as trunksQuery } from "../api/queries";
+import { bgpSessions, changes as changesQuery, observedOverview, observedTrunks, switches as switchesQuery } from "../api/queries";
 import { useClock } from "../i18n/format";
 import { useLanguage, useText } from "../i18n/text";
 import { formatAge, formatBitRate } from "../i18n/units";
@@ -12,16 +12,20 @@ import { StateOf, stateTone, stateWord } from "../ui/words";
 import { LoadBars, trunkState } from "./fabric";
 import { Tasks } from "./home";
 
+/** The age in ms from which figures that are read every 10 s count as old. */
+const OLD = 25_000;
+
 /** The wall: readable at four metres, no scrolling at 1080p. It goes grey with a clock when its data is old. */
 export function NocWall() {
   const t = useText();
   const { language } = useLanguage();
   const live = useLive();
   const now = useClock(1_000);
-  const summary = useQuery({ ...overview, refetchInterval: 10_000 });
+  const summary = useQuery(observedOverview);
   const switches = useQuery(switchesQuery);
-  const trunks = useQuery({ ...trunksQuery, refetchInterval: 10_000 });
-  const sessions = useQuery(bgpSessions).data ?? [];
+  const trunks = useQuery(observedTrunks);
+  const bgp = useQuery(bgpSessions);
+  const sessions = bgp.data ?? [];
   const changes = useQuery(changesQuery);
   const failed = [summary, switches, trunks, changes].find((query) => query.isError && query.data === undefined);
   if (failed) {
@@ -40,7 +44,12 @@ export function NocWall() {
       </>
     );
   }
-  const old = !live.connected && now.getTime() - live.since > 5_000;
+  // The time of the oldest figures: of the polled ones, of those whose last read failed, and of the lost stream.
+  const polled = [summary, trunks].map((query) => query.dataUpdatedAt).filter((at) => now.getTime() - at > OLD);
+  const broken = [summary, switches, trunks, changes, bgp].filter((query) => query.isError).map((query) => query.dataUpdatedAt || query.errorUpdatedAt);
+  const lost = !live.connected && now.getTime() - live.since > 5_000 ? [live.since] : [];
+  const since = [...polled, ...broken, ...lost].sort((a, b) => a - b)[0];
+  const old = since !== undefined;
   // A quarantine that goes well is no alarm.
   const alarms = summary.data.tasks.filter((task) => task.severity !== "info");
   const open = changes.data.items.filter((change) => change.state !== "cleaned" && change.state !== "rolled_back");
@@ -57,7 +66,7 @@ export function NocWall() {
         title={t("nav.noc")}
         actions={
           <span className="wall-clock">
-            {old ? <State tone="bad">{t("noc.old", { age: formatAge(new Date(live.since), now, language) })}</State> : <State tone="ok">{t("noc.live")}</State>} <time dateTime={now.toISOString()}>{clock}</time>
+            {old ? <State tone="bad">{t("noc.old", { age: formatAge(new Date(since), now, language) })}</State> : <State tone="ok">{t("noc.live")}</State>} <time dateTime={now.toISOString()}>{clock}</time>
           </span>
         }
       />
@@ -73,7 +82,7 @@ export function NocWall() {
           <WallNumber value={`${switches.data.length - failing}/${switches.data.length}`} label={t("noc.switches")} tone={failing > 0 ? "bad" : "ok"} />
           <WallNumber value={`${up}/${trunks.data.length}`} label={t("noc.trunks")} tone={down > 0 ? "bad" : up < trunks.data.length ? "wait" : "ok"} />
           {sessions.length > 0 ? <WallNumber value={`${established}/${sessions.length}`} label={t("noc.bgp")} tone={established < sessions.length ? "bad" : "ok"} /> : null}
-          <WallNumber value={open.length} label={t("noc.changes")} tone={open.some((change) => change.error) ? "bad" : open.length > 0 ? "wait" : "ok"} />
+          <WallNumber value={summary.data.changes_open} label={t("noc.changes")} tone={open.some((change) => change.error) ? "bad" : summary.data.changes_open > 0 ? "wait" : "ok"} />
         </ul>
         <section className="panel wall-alarms" aria-labelledby="wall-alarms">
           <h2 id="wall-alarms" className="panel-head">

@@ -1,0 +1,52 @@
+// The wall of the NOC: figures that are old, and the number of changes.
+import { QueryClientProvider } from "@tanstack/react-query";
+import { render, screen } from "@testing-library/react";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+
+import { RequestError } from "../../src/api/problem";
+import { newQueryClient } from "../../src/api/queries";
+import type { Overview } from "../../src/api/types";
+import en from "../../src/i18n/en.json";
+import { Localized } from "../../src/i18n/text";
+import { NocWall } from "../../src/screens/noc";
+
+vi.mock("@tanstack/react-router", async (actual) => ({
+  ...(await actual<typeof import("@tanstack/react-router")>()),
+  Link: ({ children }: { children: React.ReactNode }) => <a href="/">{children}</a>,
+}));
+
+const page = (queries: ReturnType<typeof newQueryClient>, shown: React.ReactNode) => (
+  <Localized language="en" messages={en}>
+    <QueryClientProvider client={queries}>{shown}</QueryClientProvider>
+  </Localized>
+);
+const failure = new RequestError({ type: "https://ix.example/problems/unavailable", title: "", status: 503, detail: "x" });
+
+beforeEach(() => void vi.stubGlobal("fetch", () => new Promise(() => {})));
+afterEach(() => vi.unstubAllGlobals());
+
+describe("the wall", () => {
+  const overview: Overview = { tasks: [], services: [], connections: [], switches: [], trunks: [], changes_open: 250, load: null, at: "", revision: 1 };
+  const KEYS: [string[], unknown][] = [[["overview"], overview], [["switches"], []], [["trunks"], []], [["changes", "newest", ""], { items: [], next: null, total: 0 }], [["bgp-sessions"], []]];
+  const wall = (age: number, broken?: string) => {
+    const queries = newQueryClient();
+    for (const [key, data] of KEYS) {
+      queries.setQueryData(key, data, { updatedAt: Date.now() - age });
+      if (key[0] === broken) queries.getQueryCache().find({ queryKey: key })?.setState({ status: "error", error: failure });
+    }
+    const { container, unmount } = render(page(queries, <NocWall />));
+    const found = { old: container.querySelector(".wall")?.getAttribute("data-old"), live: screen.queryByText(en["noc.live"]) !== null, numbers: [...container.querySelectorAll(".wall-value")].map((value) => value.textContent) };
+    unmount();
+    return found;
+  };
+
+  it("is live only while its figures are new and can be read", () => {
+    expect(wall(5_000)).toMatchObject({ old: "false", live: true });
+    expect(wall(60_000), "the polls bring nothing").toMatchObject({ old: "true", live: false });
+    for (const key of ["overview", "switches", "trunks", "changes", "bgp-sessions"]) expect(wall(5_000, key), key).toMatchObject({ old: "true", live: false });
+  });
+
+  it("counts the changes under way that the engine counts, not those of the first page", () => {
+    expect(wall(0).numbers).toContain("250");
+  });
+});
