@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { Fragment, useState } from "react";
+import { Fragment, useRef, useState } from "react";
 
-import { changes as changesQuery, impact as impactQuery, order, secondPerson, switches as switchesQuery, trunks as trunksQuery, useOrder } from "../api/queries";
-import type { Impact, Load, Ordered, Switch, Trunk } from "../api/types";
+import { changes as changesQuery, impact as impactQuery, observedTrunks, order, secondPerson, switches as switchesQuery, useOrder } from "../api/queries";
+import type { Impact, Load, Switch, Trunk } from "../api/types";
 import { Link } from "@tanstack/react-router";
 import { Age, Rate } from "../i18n/format";
 import { useLanguage, useText } from "../i18n/text";
@@ -11,7 +11,7 @@ import { AwaitsConfirmation, ConfirmWithin } from "../ui/confirmation";
 import { ConfirmedAct } from "../ui/dialog";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
-import { Planned } from "../ui/planned";
+import { DryRun, type Tried } from "../ui/planned";
 import { StateOf } from "../ui/words";
 
 /** Returns the state of a trunk as one word. */
@@ -127,12 +127,14 @@ function ImpactOf({ impact }: { impact: Impact }) {
   );
 }
 
-function DrainTrunk({ trunk }: { trunk: Trunk }) {
+/** The drain of a trunk, confirmed when its effect is known. */
+export function DrainTrunk({ trunk }: { trunk: Trunk }) {
   const t = useText();
   const drain = useOrder(order.drain);
-  const [preview, setPreview] = useState<Ordered>();
+  const [preview, setPreview] = useState<Tried>();
   const [open, setOpen] = useState(false);
   const [within, setWithin] = useState(0);
+  const opened = useRef(0);
   const impact = useQuery(impactQuery(trunk.id, open && !trunk.drained));
   if (!trunk.can.includes("drain_trunk")) return null;
   return (
@@ -145,12 +147,23 @@ function DrainTrunk({ trunk }: { trunk: Trunk }) {
         setOpen(true);
         void impact.refetch();
         setPreview(undefined);
-        order.drain(trunk.id, trunk.revision, !trunk.drained, 0, true).then(setPreview, () => setPreview(undefined));
+        const of = opened.current + 1;
+        opened.current = of;
+        const tried = (next: Tried) => (opened.current === of ? setPreview(next) : undefined);
+        order.drain(trunk.id, trunk.revision, !trunk.drained, 0, true).then(
+          (outcome) => tried({ outcome }),
+          (error: unknown) => tried({ error }),
+        );
       }}
+      isUnready={!trunk.drained && (impact.isPending || impact.isFetching)}
       act={() => drain.mutateAsync([trunk.id, trunk.revision, !trunk.drained, within])}
     >
-      {!trunk.drained && impact.data ? <ImpactOf impact={impact.data} /> : null}
-      {preview ? <Planned outcome={preview} /> : null}
+      {trunk.drained ? null : (
+        <Loaded query={impact} lines={2}>
+          {(impact) => <ImpactOf impact={impact} />}
+        </Loaded>
+      )}
+      {preview ? <DryRun tried={preview} /> : null}
       <ConfirmWithin value={within} onChange={setWithin} />
     </ConfirmedAct>
   );
@@ -180,7 +193,7 @@ function DeleteTrunk({ trunk, onWaiting }: { trunk: Trunk; onWaiting: () => void
 export function Fabric() {
   const t = useText();
   const switches = useQuery(switchesQuery);
-  const trunks = useQuery({ ...trunksQuery, refetchInterval: 10_000 });
+  const trunks = useQuery(observedTrunks);
   const unconfirmed = useQuery(changesQuery).data?.items.filter((change) => change.confirm_until !== null) ?? [];
   const [waiting, setWaiting] = useState(false);
   return (

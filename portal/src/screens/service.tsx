@@ -4,7 +4,7 @@ import { useState } from "react";
 
 import { RequestError } from "../api/problem";
 import { changesOf, order, service as serviceQuery, useOrder } from "../api/queries";
-import type { End, Ordered, Service as ServiceView, Stage } from "../api/types";
+import type { End, Service as ServiceView, Stage } from "../api/types";
 import { useMe } from "../app/shell";
 import { Rate, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
@@ -17,7 +17,7 @@ import { explain, Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
 import { Button, Crumb, Empty, Facts, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { PathDrawing } from "../ui/path";
-import { Planned } from "../ui/planned";
+import { DryRun, type Tried } from "../ui/planned";
 import { RouterConfig } from "../ui/routerconfig";
 import { withLengths } from "../ui/routers";
 import { operationWord } from "../ui/operations";
@@ -109,7 +109,7 @@ function EndActs({ end, service }: { end: End; service: ServiceView }) {
   const [rate, setRate] = useState("");
   const [to, setTo] = useState<EndDraft>(EMPTY_END);
   const [errors, setErrors] = useState<EndErrors>({});
-  const [preview, setPreview] = useState<Ordered>();
+  const [preview, setPreview] = useState<{ tried: Tried; of: string }>();
   const changeRate = useOrder(order.rate);
   const moveEnd = useOrder(order.move);
   const shutDown = useOrder(order.shutDown);
@@ -151,10 +151,7 @@ function EndActs({ end, service }: { end: End; service: ServiceView }) {
         <EndFields
           prefix="move"
           value={to}
-          onChange={(next) => {
-            setTo(next);
-            setPreview(undefined);
-          }}
+          onChange={setTo}
           errors={errors}
           withRate={false}
           account={end.account.id}
@@ -169,7 +166,7 @@ function EndActs({ end, service }: { end: End; service: ServiceView }) {
             {t("order.dryRun")}
           </Button>
         </div>
-        {preview ? <Planned outcome={preview} /> : null}
+        {preview && preview.of === JSON.stringify(to) ? <DryRun tried={preview.tried} /> : null}
       </ConfirmedAct>
     ) : null,
     end.can.includes("shut_down") ? (

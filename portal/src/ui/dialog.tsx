@@ -17,18 +17,21 @@ type Act = {
   /** Performs the act. The dialog closes if it succeeds, and shows the error if it does not. */
   act: () => Promise<unknown>;
   isDisabled?: boolean;
+  /** True while the dialog does not yet say what the act does: it cannot be confirmed. */
+  isUnready?: boolean;
   /** Returns the words for an error. */
   explain: (error: unknown) => string;
   onOpen?: () => void;
 };
 
 /** A button whose act is confirmed in a sentence before it is done. */
-export function ConfirmedAct({ label, title, sentence, kind = "plain", children, act, isDisabled = false, explain, onOpen }: Act) {
+export function ConfirmedAct({ label, title, sentence, kind = "plain", children, act, isDisabled = false, isUnready = false, explain, onOpen }: Act) {
   const t = useText();
   const [open, setOpen] = useState(false);
   const [pending, setPending] = useState(false);
   const [error, setError] = useState<unknown>();
   const perform = () => {
+    if (isUnready) return;
     setPending(true);
     setError(undefined);
     act().then(
@@ -65,7 +68,7 @@ export function ConfirmedAct({ label, title, sentence, kind = "plain", children,
                 <Button kind="quiet" onPress={() => change(false)} isDisabled={pending}>
                   {t("act.cancel")}
                 </Button>
-                <Button type="submit" kind={kind === "plain" ? "primary" : kind} isPending={pending}>
+                <Button type="submit" kind={kind === "plain" ? "primary" : kind} isPending={pending} isDisabled={isUnready}>
                   {label}
                 </Button>
               </div>

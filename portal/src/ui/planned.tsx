@@ -1,6 +1,16 @@
 import type { Ordered } from "../api/types";
 import { useText } from "../i18n/text";
+import { explain } from "./loaded";
 import { Notice } from "./parts";
+
+/** The answer to a dry run. */
+export type Tried = { outcome: Ordered } | { error: unknown };
+
+/** What an order would do, or why it would be refused. */
+export function DryRun({ tried }: { tried: Tried }) {
+  const t = useText();
+  return "outcome" in tried ? <Planned outcome={tried.outcome} /> : <Notice tone="bad" title={explain(t, tried.error)} live />;
+}
 
 /** What an order would do, in words and numbers. */
 export function Planned({ outcome }: { outcome: Ordered }) {
