@@ -76,11 +76,11 @@ export const connections = queryOptions({
   queryFn: () => everything((after) => result(client.GET("/api/v1/connections", { params: { query: { limit: PAGE, after } } }))),
 });
 
-export const vlans = (connection: string) =>
+export const vlans = (connection: string, wanted = true) =>
   queryOptions({
     queryKey: ["services", "vlans", connection],
     queryFn: () => result(client.GET("/api/v1/connections/{id}/vlans", { params: { path: { id: connection } } })),
-    enabled: connection !== "",
+    enabled: connection !== "" && wanted,
   });
 
 export const services = queryOptions({

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 
 import { observedConnections, vlans as vlansQuery } from "../api/queries";
 import type { Connection } from "../api/types";
@@ -15,10 +16,14 @@ export function formatRanges(ranges: readonly (readonly number[])[]): string {
   return ranges.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)).join(", ");
 }
 
-function ConnectionPanel({ connection }: { connection: Connection }) {
+/** The number of connections up to which their VLANs are read without a request of the reader. */
+const OPEN_MAX = 4;
+
+function ConnectionPanel({ connection, isOpen }: { connection: Connection; isOpen: boolean }) {
   const t = useText();
   const me = useMe();
-  const vlans = useQuery(vlansQuery(connection.id));
+  const [open, setOpen] = useState(isOpen);
+  const vlans = useQuery(vlansQuery(connection.id, open));
   return (
     <section id={connection.id} tabIndex={-1}>
       <Panel title={connection.name} actions={<StateOf state={connection.state} />}>
@@ -48,9 +53,9 @@ function ConnectionPanel({ connection }: { connection: Connection }) {
               ]),
             ]}
           />
-          <div className="stack tight">
-            <h3>{t("connection.vlans")}</h3>
-            <Loaded query={vlans} lines={2}>
+          <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+            <summary>{t("connection.vlans")}</summary>
+            {open ? <Loaded query={vlans} lines={2}>
               {(vlans) => (
                 <>
                   <p>{vlans.free.length === 0 ? t("connection.noneFree") : t("connection.free", { ranges: formatRanges(vlans.free) })}</p>
@@ -69,8 +74,8 @@ function ConnectionPanel({ connection }: { connection: Connection }) {
                   )}
                 </>
               )}
-            </Loaded>
-          </div>
+            </Loaded> : null}
+          </details>
         </div>
       </Panel>
     </section>
@@ -88,7 +93,7 @@ export function Connections() {
         {(list) => (
           <div className="stack">
             {list.map((connection) => (
-              <ConnectionPanel key={connection.id} connection={connection} />
+              <ConnectionPanel key={connection.id} connection={connection} isOpen={list.length <= OPEN_MAX} />
             ))}
           </div>
         )}
