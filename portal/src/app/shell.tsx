@@ -59,7 +59,7 @@ export function navigation(me: Whoami): { title: MessageId; entries: Entry[] }[]
   const groups: { title: MessageId; entries: Entry[] }[] = [];
   const permitted = (entry: Entry) => entry.needs === undefined || me.can.includes(entry.needs);
   const audit = me.can.includes("read_audit") ? [AUDIT] : [];
-  if (me.roles.includes("regulator")) return [{ title: "nav.supervision", entries: [OPERATOR[1], ...audit].filter((entry) => entry !== undefined) }];
+  if (me.roles.includes("regulator")) return [{ title: "nav.supervision", entries: audit }];
   if (me.operator) {
     groups.push({ title: "nav.exchange", entries: [...OPERATOR.filter(permitted), ...audit] });
     groups.push({ title: "nav.all", entries: MEMBER.filter((entry) => entry.to !== "/order" && entry.to !== "/attack") });
