@@ -160,7 +160,14 @@ function EndActs({ end, service }: { end: End; service: ServiceView }) {
           <Button
             isDisabled={to.connection === ""}
             onPress={() => {
-              order.move(end.id, end.revision, { connection: to.connection, vlan: vlanOf(to) }, true).then(setPreview, () => setPreview(undefined));
+              const found = checkEnd(t, to);
+              setErrors(found);
+              if (Object.keys(found).length > 0) return;
+              const of = JSON.stringify(to);
+              order.move(end.id, end.revision, { connection: to.connection, vlan: vlanOf(to) }, true).then(
+                (outcome) => setPreview({ tried: { outcome }, of }),
+                (error: unknown) => setPreview({ tried: { error }, of }),
+              );
             }}
           >
             {t("order.dryRun")}
