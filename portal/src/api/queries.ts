@@ -258,8 +258,8 @@ export const order = {
     result<Ordered>(client.PUT("/api/v1/services/{id}/lock", { body: { locked }, params: { path: { id: service }, header: headers(revision) } })),
   remove: (service: string, revision: number) =>
     result<Ordered>(client.DELETE("/api/v1/services/{id}", { params: { path: { id: service }, header: headers(revision) } })),
-  key: (service: string, hours: number) =>
-    result<Ordered>(client.POST("/api/v1/services/{id}/keys", { body: { hours }, params: { path: { id: service }, header: { "idempotency-key": idempotencyKey() } } })),
+  key: (service: string, hours: number, key: string) =>
+    result<Ordered>(client.POST("/api/v1/services/{id}/keys", { body: { hours }, params: { path: { id: service }, header: { "idempotency-key": key } } })),
   rate: (end: string, revision: number, capacity_mbps: number | null) =>
     result<Ordered>(client.PUT("/api/v1/configs/{id}/rate", { body: { capacity_mbps }, params: { path: { id: end }, header: headers(revision) } })),
   move: (end: string, revision: number, to: { connection: string; vlan: Vlan }, dryRun = false) =>
@@ -283,8 +283,8 @@ export const changeOrder = {
 
 /** Orders of filters, peering LANs, keys and second persons. */
 export const filterOrder = {
-  create: (body: NewFilter, dryRun = false, key = idempotencyKey()) =>
-    result<Ordered>(client.POST("/api/v1/filters", { body, params: { query: { dry_run: dryRun }, header: { "idempotency-key": key } } })),
+  create: (body: NewFilter, key: string) =>
+    result<Ordered>(client.POST("/api/v1/filters", { body, params: { header: { "idempotency-key": key } } })),
   extend: (filter: string, revision: number, minutes: number) =>
     result<Ordered>(client.PUT("/api/v1/filters/{id}", { body: { minutes }, params: { path: { id: filter }, header: headers(revision) } })),
   remove: (filter: string, revision: number) =>
@@ -293,8 +293,8 @@ export const filterOrder = {
 };
 
 export const lanOrder = {
-  join: (service: string, end: EndOrder) =>
-    result<Ordered>(client.POST("/api/v1/services/{id}/ends", { body: { end }, params: { path: { id: service }, header: { "idempotency-key": idempotencyKey() } } })),
+  join: (service: string, end: EndOrder, key: string) =>
+    result<Ordered>(client.POST("/api/v1/services/{id}/ends", { body: { end }, params: { path: { id: service }, header: { "idempotency-key": key } } })),
   addMac: (end: string, address: string, valid_until: string | null) =>
     result<Ordered>(client.POST("/api/v1/configs/{id}/macs", { body: { address, valid_until }, params: { path: { id: end }, header: { "idempotency-key": idempotencyKey() } } })),
   endMac: (mac: string, valid_until: string | null) =>
@@ -315,8 +315,8 @@ export const secondPerson = {
 };
 
 export const peopleOrder = {
-  add: (body: { name: string; email: string | null; roles: string[] }) =>
-    result<Ordered>(client.POST("/api/v1/users", { body: { ...body, account: null }, params: { header: { "idempotency-key": idempotencyKey() } } })),
+  add: (body: { name: string; email: string | null; roles: string[] }, key: string) =>
+    result<Ordered>(client.POST("/api/v1/users", { body: { ...body, account: null }, params: { header: { "idempotency-key": key } } })),
 };
 
 export const webhookOrder = {

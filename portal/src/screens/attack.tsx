@@ -28,14 +28,17 @@ const BY: Record<string, MessageId> = {
   size: "attack.bySize",
 };
 
+/** Makes a filter; the key names the order when it is sent again. */
+type Make = (body: NewFilter, key: string) => Promise<unknown>;
+
 type Act = (sentence: string, undo: () => Promise<unknown>) => void;
 
 /** Returns a function that makes a filter and offers to take it back. */
 function useMakeFilter(done: Act) {
   const t = useText();
-  const create = useOrder((body: NewFilter) => filterOrder.create(body));
-  return (body: NewFilter) =>
-    create.mutateAsync([body]).then((outcome: Ordered) => {
+  const create = useOrder(filterOrder.create);
+  return (body: NewFilter, key: string) =>
+    create.mutateAsync([body, key]).then((outcome: Ordered) => {
       const made = outcome.created.find((id) => id.startsWith("fi-"));
       if (made) done(t("attack.made", { destination: body.destination }), () => removeNewest(made));
     });
@@ -54,7 +57,7 @@ function again(filter: Filter): (() => Promise<unknown>) | undefined {
   const minutes = expires ? Math.max(1, Math.ceil((new Date(expires).getTime() - Date.now()) / 60_000)) : 60;
   // One key: an act that is done again after a lost answer makes no second filter.
   const key = idempotencyKey();
-  return () => filterOrder.create({ ...order, minutes }, false, key);
+  return () => filterOrder.create({ ...order, minutes }, key);
 }
 
 /** Returns one act for several. Those that succeeded are not done again. */
@@ -68,7 +71,7 @@ function inTurn(acts: (() => Promise<unknown>)[]): () => Promise<unknown> {
   };
 }
 
-function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: (body: NewFilter) => Promise<unknown> }) {
+function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: Make }) {
   const t = useText();
   const { language } = useLanguage();
   const [minutes, setMinutes] = useState("60");
@@ -87,7 +90,10 @@ function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: (b
           sentence={t("attack.dropSentence", { packets: suggestion.matching })}
           kind="primary"
           explain={(error) => explain(t, error)}
-          act={() => make({ ...suggestion.order, minutes: Number(minutes) })}
+          act={(keyOf) => {
+            const body = { ...suggestion.order, minutes: Number(minutes) };
+            return make(body, keyOf(body));
+          }}
         >
           <Lifetime value={minutes} onChange={setMinutes} />
         </ConfirmedAct>
@@ -97,7 +103,7 @@ function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: (b
 }
 
 /** The button for a filter that is written by hand. */
-export function ManualFilter({ destination, make, label }: { destination: string; make: (body: NewFilter) => Promise<unknown>; label: string }) {
+export function ManualFilter({ destination, make, label }: { destination: string; make: Make; label: string }) {
   const t = useText();
   const [draft, setDraft] = useState<FilterDraft>({ ...EMPTY_FILTER, destination });
   const [errors, setErrors] = useState<FilterErrors>({});
@@ -111,11 +117,12 @@ export function ManualFilter({ destination, make, label }: { destination: string
         setDraft({ ...EMPTY_FILTER, destination });
         setErrors({});
       }}
-      act={() => {
+      act={(keyOf) => {
         const found = checkFilter(t, draft);
         setErrors(found);
         if (Object.keys(found).length > 0) return Promise.reject(new InvalidField(t("form.incomplete")));
-        return make(filterOf(draft)).catch((error: unknown) => {
+        const body = filterOf(draft);
+        return make(body, keyOf(body)).catch((error: unknown) => {
           setErrors(filterErrors(t, error));
           throw error;
         });

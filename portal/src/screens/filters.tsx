@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { bgpSessions, explanation as explanationQuery, filterOrder, observedFilters, useOrder, type Packet } from "../api/queries";
-import type { BgpSession, Explanation, Filter, NewFilter } from "../api/types";
+import type { BgpSession, Explanation, Filter } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
@@ -197,7 +197,7 @@ export function Filters() {
   const me = useMe();
   const query = useQuery(observedFilters);
   const sessions = useQuery(bgpSessions);
-  const create = useOrder((body: NewFilter) => filterOrder.create(body));
+  const create = useOrder(filterOrder.create);
   const recheck = useOrder(() => filterOrder.recheck(me.account.id));
   const canWrite = me.can.includes("write_filter") && !me.operator;
   const refused = (query.data ?? []).filter((filter) => filter.state === "refused" || filter.state === "suspended");
@@ -209,7 +209,7 @@ export function Filters() {
         actions={
           canWrite ? (
             <>
-              <ManualFilter destination="" make={(body) => create.mutateAsync([body])} label={t("filterForm.title")} />
+              <ManualFilter destination="" make={(body, key) => create.mutateAsync([body, key])} label={t("filterForm.title")} />
               <Link to="/attack" className="button" data-kind="danger">
                 {t("nav.attack")}
               </Link>

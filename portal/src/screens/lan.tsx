@@ -273,11 +273,11 @@ function Join({ service }: { service: Service }) {
         setEnd(EMPTY_END);
         setErrors({});
       }}
-      act={() => {
+      act={(keyOf) => {
         const found = checkEnd(t, end);
         setErrors(found);
         if (Object.keys(found).length > 0) return Promise.reject(new InvalidField(t("form.incomplete")));
-        return join.mutateAsync([service.id, endOrder(end)]);
+        return join.mutateAsync([service.id, endOrder(end), keyOf(endOrder(end))]);
       }}
     >
       <EndFields prefix="join" value={end} onChange={setEnd} errors={errors} account={me.operator ? undefined : me.account.id} />

@@ -45,7 +45,11 @@ export function People() {
               setName("");
               setEmail("");
             }}
-            act={() => (name.trim() === "" ? Promise.reject(new InvalidField(t("signin.nameMissing"))) : add.mutateAsync([{ name: name.trim(), email: email.trim() === "" ? null : email.trim(), roles: [role] }]))}
+            act={(keyOf) => {
+              if (name.trim() === "") return Promise.reject(new InvalidField(t("signin.nameMissing")));
+              const person = { name: name.trim(), email: email.trim() === "" ? null : email.trim(), roles: [role] };
+              return add.mutateAsync([person, keyOf(person)]);
+            }}
           >
             <TextField label={t("signin.name")} value={name} onChange={setName} inputProps={{ autoCapitalize: "none", spellCheck: false, autoComplete: "off" }} />
             <TextField label={t("members.mail")} type="email" value={email} onChange={setEmail} inputProps={{ autoComplete: "off" }} />

@@ -261,7 +261,7 @@ function ServiceActs({ service }: { service: ServiceView }) {
             title={t("service.makeKey")}
             sentence={t("service.makeKeyAbout")}
             explain={words}
-            act={() => makeKey.mutateAsync([service.id, 72]).then((outcome) => setSecret(outcome.secret ?? undefined))}
+            act={(keyOf) => makeKey.mutateAsync([service.id, 72, keyOf(service.id)]).then((outcome) => setSecret(outcome.secret ?? undefined))}
           />
         ) : null}
         {service.can.includes(locked ? "unlock" : "lock") ? (

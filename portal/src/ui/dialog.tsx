@@ -1,6 +1,7 @@
-import { useState, type ReactNode } from "react";
+import { useRef, useState, type ReactNode } from "react";
 import { Dialog as AriaDialog, DialogTrigger, Heading, Modal, ModalOverlay } from "react-aria-components";
 
+import { idempotencyKey } from "../api/client";
 import { useText } from "../i18n/text";
 import { Form } from "./fields";
 import { Button, Notice } from "./parts";
@@ -14,8 +15,11 @@ type Act = {
   sentence: ReactNode;
   kind?: "primary" | "danger" | "plain";
   children?: ReactNode;
-  /** Performs the act. The dialog closes if it succeeds, and shows the error if it does not. */
-  act: () => Promise<unknown>;
+  /**
+   * Performs the act. The dialog closes if it succeeds, and shows the error if it does not. `keyOf` returns the idempotency key
+   * of an order: the same one for the same order while the dialog is open, so that an order whose answer was lost is done once.
+   */
+  act: (keyOf: (order: unknown) => string) => Promise<unknown>;
   isDisabled?: boolean;
   /** True while the dialog does not yet say what the act does: it cannot be confirmed. */
   isUnready?: boolean;
@@ -30,11 +34,18 @@ export function ConfirmedAct({ label, title, sentence, kind = "plain", children,
   const [open, setOpen] = useState(false);
   const [pending, setPending] = useState(false);
   const [error, setError] = useState<unknown>();
+  const keys = useRef(new Map<string, string>());
+  const keyOf = (order: unknown) => {
+    const text = JSON.stringify(order);
+    const key = keys.current.get(text) ?? idempotencyKey();
+    keys.current.set(text, key);
+    return key;
+  };
   const perform = () => {
     if (isUnready) return;
     setPending(true);
     setError(undefined);
-    act().then(
+    act(keyOf).then(
       () => {
         setPending(false);
         setOpen(false);
@@ -49,6 +60,7 @@ export function ConfirmedAct({ label, title, sentence, kind = "plain", children,
     if (pending) return;
     setError(undefined);
     setOpen(next);
+    keys.current.clear();
     if (next) onOpen?.();
   };
   return (

@@ -84,7 +84,7 @@ it("filters that were removed before a failure can be made again, each once", as
   const [, undo] = done.mock.calls[0] as [string, () => Promise<unknown>];
   await expect(undo()).rejects.toBe(failure);
   await undo();
-  const made = create.mock.calls.map(([body, , key]) => [body.destination, key] as const);
+  const made = create.mock.calls.map(([body, key]) => [body.destination, key] as const);
   expect(made.map(([destination]) => destination)).toEqual(["fi-1", "fi-2", "fi-2"]);
   expect(made[1]?.[1], "the engine knows a repeated order by its key").toBe(made[2]?.[1]);
   remove.mockRestore();

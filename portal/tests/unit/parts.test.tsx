@@ -120,46 +120,20 @@ it("an act is confirmed, and its failure is shown in words before it is tried ag
   expect(failure).toHaveBeenCalledTimes(2);
 });
 
-describe("events", () => {
-  it("mark what they concern as out of date, and nothing else", () => {
-    const queries = newQueryClient();
-    for (const key of ["services", "connections", "audit", "changes"]) queries.setQueryData([key], []);
-    applyEvent(queries, { serial: 1, kind: "object", objects: ["sv-7"] });
-    const stale = (key: string) => queries.getQueryState([key])?.isInvalidated;
-    expect([stale("services"), stale("connections"), stale("audit")]).toEqual([true, false, false]);
-    expect(stale("changes")).toBe(false);
-    applyEvent(queries, { serial: 2, kind: "change", objects: ["sv-7"], change: "ch-3" });
-    expect(stale("changes"), "a step of a change").toBe(true);
-    applyEvent(queries, { serial: 2, kind: "object", objects: ["nc-9"] });
-    expect(stale("connections"), "an end takes capacity of its connection").toBe(true);
-  });
-
-  it("go on after the last one when the browser gives up", () => {
-    vi.useFakeTimers();
-    const opened: FakeSource[] = [];
-    class FakeSource extends EventTarget {
-      static CLOSED = 2;
-      readyState = 1;
-      onopen?: () => void;
-      onerror?: () => void;
-      constructor(readonly url: string) {
-        super();
-        opened.push(this);
-      }
-      close() {}
-    }
-    vi.stubGlobal("EventSource", FakeSource);
-    const seen: StreamMessage[] = [];
-    const close = openStream("/events", (message) => seen.push(message));
-    opened[0]?.onopen?.();
-    opened[0]?.dispatchEvent(new MessageEvent("change", { data: '{"serial":4,"kind":"object","objects":["sv-1"]}', lastEventId: "b-4" }));
-    if (opened[0]) opened[0].readyState = 2;
-    opened[0]?.onerror?.();
-    vi.advanceTimersByTime(3_000);
-    expect(opened.map((source) => source.url)).toEqual(["/events", "/events?after=b-4"]);
-    expect(seen.map((message) => message.type)).toEqual(["state", "event", "state", "refused"]);
-    close();
-    vi.useRealTimers();
-    vi.unstubAllGlobals();
-  });
+it("an order that is sent again from the same dialog has the same key, and another order has another one", async () => {
+  const keys: string[] = [];
+  let order = "a";
+  const make = (keyOf: (order: unknown) => string) => {
+    keys.push(keyOf({ order }));
+    return keys.length < 4 ? Promise.reject(new Error("x")) : Promise.resolve();
+  };
+  const submit = () => act(async () => void fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body));
+  render(<ConfirmedAct label="Make" title="Make it?" sentence="It is made." explain={() => "in words"} act={make} />, { wrapper });
+  fireEvent.click(screen.getByText("Make"));
+  for (order of ["a", "a", "b", "a"]) await submit();
+  expect([keys[1], keys[3]], "the same order").toEqual([keys[0], keys[0]]);
+  expect(keys[2]).not.toBe(keys[0]);
+  fireEvent.click(screen.getByText("Make"));
+  await submit();
+  expect(keys[4], "a new dialog is a new order").not.toBe(keys[0]);
 });
