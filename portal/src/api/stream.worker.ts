@@ -6,14 +6,17 @@ const scope = self as unknown as SharedWorkerGlobalScope;
 const tabs = new Set<MessagePort>();
 let close: (() => void) | undefined;
 let state: StreamMessage | undefined;
+let begin: StreamMessage | undefined;
 
 scope.onconnect = (connection) => {
   const port = connection.ports[0];
   if (!port) return;
   tabs.add(port);
   if (state) port.postMessage(state);
+  if (begin) port.postMessage(begin);
   close ??= openStream("/api/v1/events", (message) => {
     if (message.type === "state") state = message;
+    if (message.type === "begin") begin = message;
     for (const tab of tabs) tab.postMessage(message);
   });
   port.onmessage = (message: MessageEvent<string>) => {
@@ -23,6 +26,7 @@ scope.onconnect = (connection) => {
       close?.();
       close = undefined;
       state = undefined;
+      begin = undefined;
     }
   };
 };

@@ -142,6 +142,9 @@ export function Shell() {
   return path === CALLBACK ? <SignInReturn /> : <SignedIn />;
 }
 
+/** Everything that the page has read is another person's. */
+const reload = () => location.reload();
+
 function SignedIn() {
   const query = useQuery({ ...session, retry: (count, error) => error instanceof RequestError && error.isTransient && count < 2 });
   const [ended, setEnded] = useState(false);
@@ -156,7 +159,7 @@ function SignedIn() {
   }
   return (
     <Me value={query.data}>
-      <LiveUpdates>
+      <LiveUpdates user={query.data.user} onOther={reload}>
         <Frame me={query.data} />
       </LiveUpdates>
       {ended ? <SessionEnded name={query.data.name} onDone={() => setEnded(false)} /> : null}

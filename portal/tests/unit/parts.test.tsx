@@ -2,10 +2,7 @@ import { fireEvent, render, renderHook, screen, act } from "@testing-library/rea
 import { useState } from "react";
 import { describe, expect, it, vi } from "vitest";
 
-import { applyEvent } from "../../src/api/live";
 import { RequestError } from "../../src/api/problem";
-import { newQueryClient } from "../../src/api/queries";
-import { openStream, type StreamMessage } from "../../src/api/stream";
 import en from "../../src/i18n/en.json";
 import type { MessageId } from "../../src/i18n/messages";
 import { Localized } from "../../src/i18n/text";

@@ -20,8 +20,8 @@ use crate::problem::{Problem, ProblemKind};
 use crate::request::Query;
 use crate::streams::OpenStream;
 
-/// The interval of comments on an idle stream, by which dead connections are noticed.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The interval of beats on an idle stream, by whose absence a client notices a dead connection.
+const HEARTBEAT: Duration = Duration::from_secs(4);
 
 /// The place from which a stream goes on.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
@@ -43,9 +43,10 @@ struct Sent {
 
 /// Stream what happens
 ///
-/// `change` names the objects that were created, changed or deleted, and only those that the account may know of. After
+/// `begin` is the first event: it names the user, and its id is the place from which the stream goes on. `change` names
+/// the objects that were created, changed or deleted, or whose state is another, and only those that the account may know of. After
 /// a broken connection, `Last-Event-ID` resumes without a gap. `reset` asks to read everything again: events were
-/// missed. A comment is sent every 15 s. The stream of an access token ends with the token.
+/// missed. `beat` is sent after 4 s without another event. The stream of an access token ends with the token.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events",
     params(StreamParams, ("last-event-id" = Option<String>, Header, description = "The id of the last event that the client has seen")),
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -70,17 +71,19 @@ pub(crate) async fn events(
         .map(str::to_owned);
     let seen = header.or(params.after).filter(|id| !id.is_empty());
     let newest = app.events.newest();
-    let mut ready = VecDeque::new();
-    let last = match seen.as_deref().map(|id| app.events.serial(id)) {
-        // A client without an id has just read everything.
-        None => newest,
-        Some(Some(serial)) if app.events.after(serial).is_some() => serial,
-        Some(_) => {
-            ready.push_back(reset(&app, newest));
-            newest
+    // The first event makes proxies and browsers see the stream at once.
+    let begin = Event::default()
+        .event("begin")
+        .data(serde_json::json!({ "user": user.to_string() }).to_string());
+    let (last, ready) = match seen.as_deref().map(|id| app.events.serial(id)) {
+        // A client without an id has read everything just before, and can resume from here.
+        None => (newest, VecDeque::from([begin.id(app.events.id(newest))])),
+        Some(Some(serial)) if app.events.after(serial).is_some() => {
+            (serial, VecDeque::from([begin.id(app.events.id(serial))]))
         }
+        // The id of a begin would hide the gap from a client whose connection breaks before the reset.
+        Some(_) => (newest, VecDeque::from([begin, reset(&app, newest)])),
     };
-    // The first comment makes proxies and browsers see the stream at once.
     let stream = Follower {
         deleted_keys: None,
         token_end: bearer(&headers).and_then(|token| app.tokens.end(token)),
@@ -97,7 +100,7 @@ pub(crate) async fn events(
         Some((Ok::<_, Infallible>(event), stream))
     });
     let mut response = Sse::new(events)
-        .keep_alive(KeepAlive::new().interval(HEARTBEAT).text("alive"))
+        .keep_alive(KeepAlive::new().interval(HEARTBEAT).event(beat()))
         .into_response();
     response
         .headers_mut()
@@ -110,6 +113,11 @@ fn reset(app: &App, serial: u64) -> Event {
         .event("reset")
         .id(app.events.id(serial))
         .data("{}")
+}
+
+/// Returns the event of an idle stream. A browser passes on no event without data.
+fn beat() -> Event {
+    Event::default().event("beat").data("{}")
 }
 
 struct Follower {
@@ -178,7 +186,8 @@ impl Follower {
                 self.deleted_keys = deleted;
             }
         } else {
-            self.app.sessions.find(&self.headers, self.app.now())?;
+            // The page is no request of the person: its session ends although events come.
+            self.app.sessions.peek(&self.headers, self.app.now())?;
         }
         let snapshot = self.app.snapshot();
         self.principal.actor = actor_of(&snapshot, user)?;

@@ -145,6 +145,14 @@ impl Sessions {
         Some(found.session.clone())
     }
 
+    /// Returns the session whose token the cookie of a request carries, if it is not over. The request does not prolong it.
+    pub(crate) fn peek(&self, headers: &HeaderMap, now: Timestamp) -> Option<Session> {
+        let key = fingerprint(token(headers)?);
+        let open = self.open();
+        let found = open.get(&key).map(|open| &open.session);
+        found.filter(|session| !session.is_over(now)).cloned()
+    }
+
     /// Ends the session of a request. Returns the `Set-Cookie` header that removes the cookie.
     ///
     /// # Errors
@@ -225,6 +233,17 @@ mod tests {
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_secs(1_000_000 + seconds)
+    }
+
+    #[test]
+    fn a_look_at_a_session_does_not_prolong_it() {
+        let sessions = Sessions::load(Arc::new(MemoryCredentials::default())).unwrap();
+        let headers = request(&sessions.begin(UserId(1), at(0)).unwrap());
+        let last = at(IDLE.as_secs() - 1);
+        assert!(sessions.peek(&headers, last).is_some());
+        assert!(sessions.peek(&headers, at(IDLE.as_secs())).is_none());
+        assert!(sessions.find(&headers, last).is_some());
+        assert!(sessions.peek(&headers, at(IDLE.as_secs())).is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::Api;
 
 /// Reads one event of a stream: its id, name and data.
-async fn next(stream: &mut axum::body::BodyDataStream) -> (String, String, String) {
+pub(crate) async fn next(stream: &mut axum::body::BodyDataStream) -> (String, String, String) {
     let mut text = String::new();
     while !text.contains("\n\n") {
         let chunk = tokio::time::timeout(std::time::Duration::from_secs(20), stream.next()).await;
@@ -90,6 +90,27 @@ async fn a_stream_goes_on_after_the_last_event_that_was_seen() {
     }
     // An id of an engine that was started before asks to read everything again.
     let mut stream = api.stream(&ann, Some("0-7")).await;
+    assert_eq!(next(&mut stream).await.1, "reset");
+}
+
+#[tokio::test]
+async fn a_stream_that_has_brought_no_event_goes_on_after_its_begin() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let mut stream = api.whole_stream(&ann, None).await;
+    let (id, name, data) = next(&mut stream).await;
+    assert_eq!(name, "begin");
+    assert!(data.contains(&format!("\"{}\"", api.user("ann"))), "{data}");
+    drop(stream);
+    let missed = order(&api, &ann, "aoba-tokyo", 1000).await;
+    let mut stream = api.whole_stream(&ann, Some(&id)).await;
+    let (again, name, _) = next(&mut stream).await;
+    assert_eq!((again, name.as_str()), (id, "begin"));
+    let (_, _, data) = next(&mut stream).await;
+    assert!(data.contains(&missed), "{data}");
+    // The begin of a stream that cannot resume has no id: with one, a client would not notice that events are missing.
+    let mut stream = api.whole_stream(&ann, Some("0-7")).await;
+    assert_eq!(next(&mut stream).await.0, "");
     assert_eq!(next(&mut stream).await.1, "reset");
 }
 

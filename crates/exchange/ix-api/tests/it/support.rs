@@ -217,7 +217,15 @@ impl Api {
     }
 
     /// Returns the answer of a stream without waiting for its end.
+    /// Opens a stream behind its first event, `begin`.
     pub(crate) async fn stream(&self, key: &str, after: Option<&str>) -> axum::body::BodyDataStream {
+        let mut stream = self.whole_stream(key, after).await;
+        assert_eq!(crate::events::next(&mut stream).await.1, "begin");
+        stream
+    }
+
+    /// Opens a stream.
+    pub(crate) async fn whole_stream(&self, key: &str, after: Option<&str>) -> axum::body::BodyDataStream {
         let mut request = Request::builder()
             .uri("/api/v1/events")
             .header("host", "ix.example")
