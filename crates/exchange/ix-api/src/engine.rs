@@ -11,7 +11,7 @@ use millrace_ix_model::{
     AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
 };
 use millrace_ix_samples::{Shared, Traffic};
-use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, ServiceEvent, Unconfirmed};
+use millrace_ix_service::{Handle, OrderError, OrderOptions, ServiceEvent, Unconfirmed};
 use millrace_ix_store::{
     Answer, AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis,
 };
@@ -27,6 +27,7 @@ use crate::service::{
     ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
 use crate::session::{CredentialError, CredentialStore};
+use crate::translate::translate;
 
 /// The largest number that SQLite compares as an integer.
 const NO_BOUND: u64 = i64::MAX as u64;
@@ -189,43 +190,21 @@ async fn forward(engine: std::sync::Weak<Engine>, mut receiver: broadcast::Recei
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        match event {
-            Ok(event) => {
-                // Without a subscriber, `send` fails, and the event is not needed.
-                let _ = engine.events.send(Arc::new(translate(&event)));
-            }
+        let exchange = || Arc::clone(&engine.handle.snapshot().exchange);
+        let event = match event {
+            Ok(event) => translate(&event, &exchange()),
             Err(broadcast::error::RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "events of the engine were missed");
-                let every = engine.handle.snapshot().exchange.ids().collect();
-                let event = Event {
+                Event {
                     kind: "object",
-                    objects: every,
+                    objects: exchange().ids().collect(),
                     change: None,
-                };
-                let _ = engine.events.send(Arc::new(event));
+                }
             }
             Err(broadcast::error::RecvError::Closed) => return,
-        }
-    }
-}
-
-fn translate(event: &ServiceEvent) -> Event {
-    let (kind, objects, change) = match &event.kind {
-        EventKind::Object { id, .. } => ("object", vec![*id], None),
-        EventKind::Change { change, objects, .. } => ("change", objects.clone(), Some(*change)),
-        EventKind::Switch { switch } => ("switch", vec![ObjectId::from(*switch)], None),
-        EventKind::Port { port, .. } => ("switch", vec![ObjectId::from(port.switch)], None),
-        EventKind::Notice { switch, change, .. } => (
-            "notice",
-            switch.iter().map(|id| ObjectId::from(*id)).collect(),
-            *change,
-        ),
-        EventKind::Mode { .. } => ("mode", Vec::new(), None),
-    };
-    Event {
-        kind,
-        objects,
-        change,
+        };
+        // Without a subscriber, `send` fails, and the event is not needed.
+        let _ = engine.events.send(Arc::new(event));
     }
 }
 

@@ -38,6 +38,7 @@ mod serve;
 pub mod service;
 pub mod session;
 mod streams;
+mod translate;
 mod v2;
 pub mod view;
 mod webhooks;

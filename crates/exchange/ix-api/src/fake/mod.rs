@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
-    AccountId, Actor, Applied, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, Operation, Prefix,
-    Quarantine, Reason, ServiceId, ServiceKind, SwitchId, Timestamp,
+    AccountId, Actor, Applied, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, Operation, PortId,
+    Prefix, Quarantine, Reason, ServiceId, ServiceKind, SwitchId, Timestamp,
 };
 use millrace_ix_samples::Traffic;
 use millrace_ix_service::Unconfirmed;
@@ -31,6 +31,7 @@ use crate::service::{
     AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
     ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
+use crate::translate::concerned_by_port;
 
 /// An exchange in memory.
 pub struct FakeExchange {
@@ -118,14 +119,25 @@ impl FakeExchange {
     /// Sets the state of a switch and of its ports.
     pub fn set_switch(&self, switch: SwitchId, state: SwitchState, ports_down: &[u32]) {
         let mut inner = self.state();
+        let before = Arc::clone(&inner.snapshot);
         if let Some(health) = inner.switches.get_mut(&switch) {
             health.state = state;
             health.since = Some(now());
             health.ports_down = Some(ports_down.iter().copied().collect());
         }
         inner.publish();
+        let after = Arc::clone(&inner.snapshot);
         drop(inner);
         self.tell("switch", vec![switch.into()], None);
+        // As the engine does: one event for each port of a connection or trunk whose state is another.
+        let of_connections = after.exchange.connections.values();
+        let of_connections = of_connections.flat_map(|connection| connection.ports.iter());
+        let of_trunks = after.exchange.trunks.values().flat_map(|trunk| trunk.ends.iter());
+        let used: BTreeSet<PortId> = of_connections.chain(of_trunks).copied().collect();
+        let is_other = |port: &PortId| port.switch == switch && before.is_up(*port) != after.is_up(*port);
+        for port in used.into_iter().filter(is_other) {
+            self.tell("switch", concerned_by_port(&after.exchange, port), None);
+        }
     }
 
     /// Reports an offending frame of every end in quarantine.

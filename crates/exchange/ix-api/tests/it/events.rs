@@ -2,6 +2,8 @@
 
 use axum::http::Method;
 use futures::StreamExt as _;
+use millrace_ix_api::ExchangeService as _;
+use millrace_ix_api::service::SwitchState;
 use serde_json::json;
 
 use crate::support::Api;
@@ -221,4 +223,29 @@ async fn one_person_cannot_open_the_streams_of_all_others() {
     drop(api.stream(&bob, None).await);
     open.pop();
     drop(api.stream(&ann, None).await);
+}
+
+#[tokio::test]
+async fn a_member_hears_that_an_own_port_went_down_and_of_no_port_of_others() {
+    let api = Api::new();
+    let (ann, dan) = (api.key("ann"), api.key("dan"));
+    let (mut of_ann, mut of_dan) = (api.stream(&ann, None).await, api.stream(&dan, None).await);
+    let exchange = api.service.snapshot().exchange.clone();
+    let connections = exchange.connections.iter();
+    let (id, connection) = connections
+        .into_iter()
+        .find(|(_, connection)| connection.name == "aoba-tokyo")
+        .unwrap();
+    let port = connection.ports[0];
+    api.service
+        .set_switch(port.switch, SwitchState::InSync, &[port.port.raw()]);
+    let (_, _, data) = next(&mut of_ann).await;
+    assert!(data.contains(&format!("\"{id}\"")), "{data}");
+    assert!(!data.contains("\"sw-"), "a member does not read switches: {data}");
+    let own = order(&api, &dan, "delta-dc", 55).await;
+    let mut heard = String::new();
+    while !heard.contains(&own) {
+        heard += &next(&mut of_dan).await.2;
+    }
+    assert!(!heard.contains(&id.to_string()), "{heard}");
 }
