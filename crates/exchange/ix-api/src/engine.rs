@@ -37,8 +37,8 @@ pub struct Engine {
     handle: Handle,
     filters: Option<millrace_ix_filter::Shared>,
     events: broadcast::Sender<Arc<Event>>,
-    /// The snapshot that was made last, with the serial number of its event.
-    cached: Mutex<Option<(u64, u64, Arc<Snapshot>)>>,
+    /// The snapshot that was made last, with the one of the service that it shows.
+    cached: Mutex<Option<(Arc<millrace_ix_service::Snapshot>, Arc<Snapshot>)>>,
     /// The states of the switches with the time since when they are in them.
     since: Mutex<BTreeMap<SwitchId, (SwitchState, Timestamp)>>,
     /// The number of an audit entry that exists; the newest is not far above.
@@ -178,7 +178,7 @@ impl Engine {
             waiting_for: open
                 .map(|change| change.switches.iter().map(|id| SwitchId(*id)).collect())
                 .unwrap_or_default(),
-            error: None,
+            error: snapshot.stuck.get(&record.id).cloned(),
         }
     }
 }
@@ -346,12 +346,13 @@ impl ExchangeService for Engine {
     fn snapshot(&self) -> Arc<Snapshot> {
         let found = self.handle.snapshot();
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((serial, revision, snapshot)) = &*cached
-            && (*serial, *revision) == (found.serial, found.revision.0)
+        // Checklists of a quarantine, and other states that no event tells, make a new snapshot of the service, too.
+        if let Some((of, snapshot)) = &*cached
+            && Arc::ptr_eq(of, &found)
         {
             return Arc::clone(snapshot);
         }
-        let before = cached.as_ref().map(|(.., snapshot)| &**snapshot);
+        let before = cached.as_ref().map(|(_, snapshot)| &**snapshot);
         let mut snapshot = Snapshot::of_engine(Arc::clone(&found), before);
         snapshot.switches = found
             .switches
@@ -359,7 +360,7 @@ impl ExchangeService for Engine {
             .map(|(id, status)| (*id, self.health(*id, status)))
             .collect();
         let snapshot = Arc::new(snapshot);
-        *cached = Some((found.serial, found.revision.0, Arc::clone(&snapshot)));
+        *cached = Some((found, Arc::clone(&snapshot)));
         snapshot
     }
 
@@ -433,10 +434,10 @@ impl ExchangeService for Engine {
             };
             let steps = self.handle.journal(id).await.map_err(error)?;
             let mut found = self.record(record);
-            found.error = steps
+            let undone = steps
                 .iter()
-                .find(|record| record.state == ChangeState::RolledBack)
-                .and_then(|record| step(record).detail);
+                .find(|record| record.state == ChangeState::RolledBack);
+            found.error = undone.and_then(|record| step(record).detail).or(found.error);
             Ok(Some((found, steps.iter().map(step).collect())))
         })
     }

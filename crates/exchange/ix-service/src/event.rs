@@ -19,11 +19,11 @@ pub struct ServiceEvent {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum EventKind {
-    /// An object was created, changed or deleted.
+    /// An object was created, changed or deleted, or an end in quarantine sent its first good frame.
     Object {
         /// The object.
         id: ObjectId,
-        /// The revision that wrote it.
+        /// The revision that wrote it, or the newest one.
         revision: Revision,
         /// True if it is gone.
         deleted: bool,

@@ -128,6 +128,7 @@ impl Core {
         for (id, state) in states {
             if let Some(change) = self.open.get_mut(&id) {
                 change.state = state;
+                change.stuck = None;
                 let objects = change.redo.objects.keys().copied().collect();
                 self.tell(
                     EventKind::Change {
@@ -191,6 +192,7 @@ impl Core {
         for id in ids {
             if let Some(change) = self.open.get_mut(id) {
                 change.state = ChangeState::RolledBack;
+                change.stuck = None;
                 let objects = change.redo.objects.keys().copied().collect();
                 self.tell(
                     EventKind::Change {

@@ -57,11 +57,13 @@ impl Core {
                 switch,
                 change,
                 reason,
-            } => (
-                format!("the switch refuses what must be, and is asked again: {reason}"),
-                Some(*switch),
-                *change,
-            ),
+            } => {
+                if let Some(open) = change.and_then(|id| self.open.get_mut(&id)) {
+                    open.stuck = Some(reason.clone());
+                }
+                let text = format!("the switch refuses what must be, and is asked again: {reason}");
+                (text, Some(*switch), *change)
+            }
             Notice::ReadOnly { switch, theirs, ours } => {
                 self.tell(EventKind::Mode { read_only: true }, now);
                 let text = format!(

@@ -14,6 +14,8 @@ use crate::error::StartError;
 pub(crate) struct OpenChange {
     /// The state in the journal.
     pub(crate) state: ChangeState,
+    /// The error of a switch that refuses the present step, which is tried again.
+    pub(crate) stuck: Option<String>,
     /// The revision that accepted the change.
     pub(crate) revision: u64,
     /// The objects afterwards.
@@ -75,6 +77,7 @@ impl OpenChange {
         };
         OpenChange {
             state,
+            stuck: None,
             revision: stored.revision,
             frees: in_switches(&stored.redo),
             takes: in_switches(&stored.undo),

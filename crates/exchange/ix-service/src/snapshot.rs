@@ -30,6 +30,8 @@ pub struct Snapshot {
     pub changes: Vec<ChangeStatus>,
     /// The objects that each change under way writes.
     pub change_objects: BTreeMap<u64, Vec<ObjectId>>,
+    /// The errors of switches that refuse the present step of a change, by change.
+    pub stuck: BTreeMap<u64, String>,
     /// The changes that are undone unless somebody confirms them.
     pub unconfirmed: Arc<BTreeMap<u64, Unconfirmed>>,
     /// The state of each switch.
@@ -59,6 +61,11 @@ impl Snapshot {
                 .open
                 .iter()
                 .map(|(id, change)| (*id, objects(change)))
+                .collect(),
+            stuck: core
+                .open
+                .iter()
+                .filter_map(|(id, change)| Some((*id, change.stuck.clone()?)))
                 .collect(),
             unconfirmed: Arc::clone(&core.unconfirmed),
             switches: core.switches(),

@@ -30,6 +30,7 @@ pub use judge::Check;
 use judge::{Expected, Fault, judge};
 
 use crate::core::{Core, Now, Output};
+use crate::event::EventKind;
 use crate::order::OrderOptions;
 
 /// The largest number of findings of an end that are kept.
@@ -208,7 +209,12 @@ impl Core {
                 let known = self.checklists.get(&id).is_some_and(|list| list.seen);
                 if !known {
                     Arc::make_mut(&mut self.checklists).entry(id).or_default().seen = true;
-                    self.changed = true;
+                    let event = EventKind::Object {
+                        id: id.into(),
+                        revision: self.revision,
+                        deleted: false,
+                    };
+                    self.tell(event, now);
                 }
             }
             Ok(false) => {}

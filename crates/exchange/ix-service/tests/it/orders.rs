@@ -173,6 +173,40 @@ fn a_change_that_a_switch_refuses_is_undone_and_its_numbers_are_used_again() {
 }
 
 #[test]
+fn a_change_that_a_switch_refuses_behind_the_flip_has_the_error_until_it_goes_on() {
+    let mut world = World::new();
+    let (_, ordered) = world.circuit("ab", [(0, 100), (2, 200)]);
+    let change = ordered.change.unwrap();
+    let state = |world: &mut World| {
+        world
+            .core()
+            .store()
+            .journal(change)
+            .unwrap()
+            .last()
+            .unwrap()
+            .state
+    };
+    while state(&mut world) != ChangeState::Staged {
+        let until = world.time + SECOND;
+        assert!(world.step(until));
+    }
+    for switch in world.switches.values_mut() {
+        switch.is_full = true;
+    }
+    world.run(2 * SECOND);
+    let stuck = Snapshot::of(world.core()).stuck;
+    assert!(stuck[&change].contains("OFPFMFC_TABLE_FULL"), "{stuck:?}");
+    for switch in world.switches.values_mut() {
+        switch.is_full = false;
+    }
+    world.run(120 * SECOND);
+    assert!(world.is_settled());
+    assert_eq!(state(&mut world), ChangeState::Cleaned);
+    assert!(Snapshot::of(world.core()).stuck.is_empty());
+}
+
+#[test]
 fn a_deaf_switch_delays_only_the_circuits_that_end_there() {
     let mut world = World::new();
     let id = *world.switches.keys().nth(1).unwrap();
