@@ -10,6 +10,7 @@ export type Vlans = Schemas["Vlans"];
 export type Vlan = Schemas["Vlan"];
 export type Service = Schemas["Service"];
 export type End = Schemas["End"];
+export type RegisteredIp = Schemas["RegisteredIp"];
 export type Status = Schemas["Status"];
 export type Coded = Schemas["Coded"];
 export type Stage = Schemas["Stage"];

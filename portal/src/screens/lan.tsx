@@ -247,7 +247,7 @@ function LanEnd({ end, service }: { end: End; service: Service }) {
         {end.own && end.vlan ? (
           <details>
             <summary>{t("router.title")}</summary>
-            <RouterConfig end={{ vlan: end.vlan, about: service.name, rateMbps: end.capacity_mbps, addresses: withLengths(end.ips.map((ip) => ip.address), service.networks), lan: true }} />
+            <RouterConfig end={{ vlan: end.vlan, about: service.name, rateMbps: end.capacity_mbps, addresses: withLengths(end.ips), lan: true }} />
           </details>
         ) : null}
         <Waive end={end} />

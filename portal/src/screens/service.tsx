@@ -92,7 +92,7 @@ function EndPanel({ end, service }: { end: End; service: ServiceView }) {
                 vlan: end.vlan,
                 about: `${service.id} ${service.name}`,
                 rateMbps: end.capacity_mbps,
-                addresses: withLengths(end.ips.map((ip) => ip.address), service.networks),
+                addresses: withLengths(end.ips),
                 lan: service.kind === "exchange_lan",
               }}
             />

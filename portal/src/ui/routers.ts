@@ -1,7 +1,7 @@
 // The configuration of a member's router for one end, in three dialects. People paste this text into routers, so that nothing of it
 // comes from another account but what is reduced to plain characters.
 
-import type { Vlan } from "../api/types";
+import type { RegisteredIp, Vlan } from "../api/types";
 
 export type Dialect = "ios-xr" | "junos" | "linux";
 
@@ -28,16 +28,13 @@ export function plain(text: string): string {
   return text.replace(/[^A-Za-z0-9 ._-]/g, "").replace(/\s+/g, " ").trim().slice(0, 60);
 }
 
-/** Returns the addresses with the length of the network that they lie in. */
-export function withLengths(addresses: readonly string[], networks: readonly string[]): string[] {
-  return addresses.map((address) => {
-    const family = address.includes(":");
-    const candidates = networks.filter((network) => network.includes(":") === family);
-    const shared = (network: string) => [...address].findIndex((char, at) => network[at] !== char);
-    const found = [...candidates].sort((a, b) => shared(b) - shared(a))[0];
-    return found ? `${address}/${found.split("/")[1]}` : address;
-  });
+/** Returns the addresses with the length of the network that they lie in. One without a network is none of the LAN. */
+export function withLengths(ips: readonly RegisteredIp[]): string[] {
+  return ips.flatMap(({ address, length }) => (length === null ? [] : [`${address}/${length}`]));
 }
+
+/** Returns true for an IPv6 address of the link alone (fe80::/10). */
+const isLinkLocal = (address: string) => /^fe[89ab]/i.test(address);
 
 const number = (vid: number | null | undefined) => (typeof vid === "number" ? String(vid) : "<vid>");
 
@@ -56,7 +53,7 @@ function iosXr(end: RouterEnd, port: string): string[] {
     `interface ${name}`,
     ` description ${end.about}`,
     ...(outer === undefined ? [] : [inner === undefined ? ` encapsulation dot1q ${outer}` : ` encapsulation dot1ad ${outer} dot1q ${inner}`]),
-    ...end.addresses.map((address) => ` ipv${address.includes(":") ? 6 : 4} address ${address}`),
+    ...end.addresses.map((address) => (isLinkLocal(address) ? ` ipv6 address ${address.split("/")[0]} link-local` : ` ipv${address.includes(":") ? 6 : 4} address ${address}`)),
     ...(end.lan ? [" ipv6 nd suppress-ra"] : []),
     ...(end.rateMbps === null ? [] : [` service-policy output ${policy}`]),
     "!",
@@ -85,7 +82,8 @@ function linux(end: RouterEnd, port: string): string[] {
   const key = (family: number) => `net/ipv${family}/conf/${name}`;
   return [
     ...(outer === undefined ? [] : [`ip link add link ${port} name ${first} type vlan${inner === undefined ? "" : " proto 802.1ad"} id ${outer}`]),
-    ...(inner === undefined ? [] : [`ip link add link ${first} name ${name} type vlan id ${inner}`]),
+    // The interface of the inner tag cannot be up while that of the outer one is down.
+    ...(inner === undefined ? [] : [`ip link add link ${first} name ${name} type vlan id ${inner}`, `ip link set ${first} up`]),
     `ip link set ${name} alias "${end.about}"`,
     ...(end.lan ? [`sysctl -w ${key(4)}/arp_ignore=1 ${key(4)}/arp_announce=2 ${key(4)}/send_redirects=0`, `sysctl -w ${key(6)}/accept_ra=0 ${key(6)}/router_solicitations=0`] : []),
     ...end.addresses.map((address) => `ip address add ${address} dev ${name}`),

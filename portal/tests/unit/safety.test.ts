@@ -63,9 +63,23 @@ describe("the configuration of a router", () => {
     }
   });
 
-  it("finds the network of each address", () => {
-    expect(withLengths(["192.0.2.11", "2001:db8::11"], ["198.51.100.0/23", "192.0.2.0/24", "2001:db8::/64"])).toEqual(["192.0.2.11/24", "2001:db8::11/64"]);
-    expect(withLengths(["192.0.2.11"], [])).toEqual(["192.0.2.11"]);
+  it("has the addresses whose network is known, and the link-local one in the words of each router", () => {
+    const ips = [{ id: "ip-1", address: "192.0.2.11", length: 24 }, { id: "ip-2", address: "fe80::1", length: 64 }, { id: "ip-3", address: "198.51.100.7", length: null }];
+    const addresses = withLengths(ips);
+    expect(addresses).toEqual(["192.0.2.11/24", "fe80::1/64"]);
+    const lan: RouterEnd = { ...end, lan: true, addresses };
+    expect(routerConfig("ios-xr", lan)).toContain(" ipv6 address fe80::1 link-local\n");
+    expect(routerConfig("ios-xr", lan)).not.toContain("fe80::1/64");
+    expect(routerConfig("junos", lan)).toContain("family inet6 address fe80::1/64");
+    expect(routerConfig("linux", lan)).toContain("ip address add fe80::1/64 dev");
+  });
+
+  it("brings the interface of the outer tag up before that of the inner one", () => {
+    const lines = routerConfig("linux", { ...end, vlan: { type: "qinq", outer: 100, inner: 7 } }).split("\n");
+    const at = (line: string) => lines.indexOf(line);
+    expect(at("ip link set eth0.100 up")).toBeGreaterThan(-1);
+    expect(at("ip link set eth0.100.7 up")).toBeGreaterThan(at("ip link set eth0.100 up"));
+    expect(routerConfig("linux", end).match(/ up$/gm)?.length).toBe(1);
   });
 });
 

@@ -1,12 +1,13 @@
 //! Peering LANs, service keys and orders of two persons as values of the API.
 
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use millrace_ix_model::{
-    AccountId, Approval, ApprovalId, Config, ConfigId, Key, ObjectId, Operation, OperationKind, Quarantine,
-    Reason, Service, ServiceId, ServiceKey, ServiceKeyId,
+    AccountId, Approval, ApprovalId, Config, ConfigId, Key, ObjectId, Operation, OperationKind, Prefix,
+    Quarantine, Reason, Service, ServiceId, ServiceKey, ServiceKeyId,
 };
 
 use super::{Scope, word};
@@ -90,11 +91,16 @@ impl Scope<'_> {
     pub(super) fn ips(&self, id: ConfigId, own: bool) -> Vec<view::RegisteredIp> {
         let ips = self.snapshot.index().ips.get(&id).filter(|_| own);
         let ips = ips.map(Vec::as_slice).unwrap_or_default();
+        let exchange = &self.snapshot.exchange;
+        let service = exchange.configs.get(&id).map(|config| config.service);
+        let service = service.and_then(|service| exchange.services.get(&service));
+        let networks = service.map(|service| &service.networks[..]).unwrap_or_default();
         ips.iter()
-            .filter_map(|ip| Some((ip, self.snapshot.exchange.ips.get(ip)?)))
+            .filter_map(|ip| Some((ip, exchange.ips.get(ip)?)))
             .map(|(id, ip)| view::RegisteredIp {
                 id: id.to_string(),
                 address: ip.address.to_string(),
+                length: length(ip.address, networks),
             })
             .collect()
     }
@@ -213,5 +219,32 @@ impl Scope<'_> {
             _ => None,
         };
         name.map_or_else(|| object.to_string(), Clone::clone)
+    }
+}
+
+/// Returns the length of the longest network that contains an address; 64 for a link-local one (RFC 4291, section 2.5.6).
+fn length(address: IpAddr, networks: &[Prefix]) -> Option<u8> {
+    let around = networks.iter().filter(|network| network.contains(address));
+    let longest = around.map(|network| network.len()).max();
+    let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+    longest.or(is_link_local.then_some(64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_the_length_of_the_longest_network_that_contains_it() {
+        let networks = ["192.0.0.0/16", "192.0.2.0/24", "192.0.20.0/22", "2001:db8::/48"];
+        let networks = networks.map(|text| text.parse().unwrap());
+        let of = |address: &str| length(address.parse().unwrap(), &networks);
+        assert_eq!(of("192.0.2.1"), Some(24));
+        assert_eq!(of("192.0.21.1"), Some(22));
+        assert_eq!(of("192.0.24.1"), Some(16));
+        assert_eq!(of("2001:db8:0:1::1"), Some(48));
+        assert_eq!(of("fe80::1"), Some(64));
+        assert_eq!(of("198.51.100.1"), None);
+        assert_eq!(of("2001:db9::1"), None);
     }
 }

@@ -12,6 +12,10 @@ pub struct RegisteredIp {
     pub id: String,
     /// The address.
     pub address: String,
+    /// The length of the network that the address lies in: the longest one of the LAN, 64 for a link-local address; null if
+    /// there is none.
+    #[schema(required)]
+    pub length: Option<u8>,
 }
 
 /// The rules of a peering LAN.
