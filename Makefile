@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 .PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check ips-check demo-exchange build-switch build-exchange portal portal-check fuzz sanitize lint install clean
 
-# scripts/setup.sh exchange installs Node into target/node where the system has none or an older one.
+# scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -120,7 +120,7 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	@scripts/setup.sh api-clients
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_api.py
 
-portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
+portal: ## build the web page of the exchange (needs Node 20.19: scripts/setup.sh node; without it the engine serves the API only)
 	@scripts/portal.sh
 
 ips-check: setup ## compare intrusion prevention with all recorded answers of Suricata, make a flow for each of 31,080 rules, and have EveBox read its events
@@ -152,7 +152,7 @@ lint: setup ## check formatting, clippy, licences and advisories
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check
 
-install: build ## install into $(PREFIX), with a systemd unit
+install: build ## install into $(PREFIX), with units for systemd
 	install -Dm755 target/release/millraced $(DESTDIR)$(PREFIX)/sbin/millraced
 	install -Dm755 target/release/millrace-nf $(DESTDIR)$(PREFIX)/sbin/millrace-nf
 	install -Dm755 target/release/millrace-wan $(DESTDIR)$(PREFIX)/sbin/millrace-wan
@@ -161,8 +161,8 @@ install: build ## install into $(PREFIX), with a systemd unit
 	install -Dm755 target/release/millrace-generator $(DESTDIR)$(PREFIX)/bin/millrace-generator
 	install -Dm755 target/release/millrace-ix $(DESTDIR)$(PREFIX)/bin/millrace-ix
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	for unit in millraced millrace-ix; do \
-	    sed 's|@PREFIX@|$(PREFIX)|' bin/$$unit/$$unit.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service; done
+	for unit in bin/millraced/millraced bin/millrace-ix/millrace-ix crates/transport/daemon/millrace-courier; do \
+	    sed 's|@PREFIX@|$(PREFIX)|' $$unit.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}.service; done
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/millrace man $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/millrace-ix man $(DESTDIR)$(PREFIX)/share/man/man1
@@ -173,3 +173,4 @@ install: build ## install into $(PREFIX), with a systemd unit
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	target/release/millrace completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace
 	target/release/millrace-ix completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace-ix
+	@[ -e "$${MILLRACE_PORTAL:-portal/dist}/index.html" ] || echo 'install: millrace-ix has no web page and serves the API only, because there is no Node 20.19; to add the page: scripts/setup.sh node && make install'

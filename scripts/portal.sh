@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../portal"
 
 if ! command -v npm >/dev/null ||
     ! node -e 'const [major, minor] = process.versions.node.split(".").map(Number); process.exit(major > 20 || (major === 20 && minor >= 19) ? 0 : 1)'; then
-    echo 'portal: Node 20.19 and npm are not installed; millrace-ix will serve the API only (scripts/setup.sh exchange installs them)'
+    echo 'portal: Node 20.19 and npm are not installed; millrace-ix will serve the API only (scripts/setup.sh node installs them)'
     exit 0
 fi
 if [ -e dist/index.html ] && [ -z "$(find . -path ./node_modules -prune -o -path ./dist -prune -o -type f -newer dist/index.html -print -quit)" ]; then

@@ -124,10 +124,14 @@ if [ "${1:-}" = api-clients ] && [ ! -e target/api-clients/.installed ]; then
     touch target/api-clients/.installed
 fi
 
-# The browser of the exchange's page, and Node, which builds the page: from PyPI where the system has none or one before 20.19.
+# The browser of the exchange's page.
 if [ "${1:-}" = exchange ]; then
     wanted=(chromium fonts-noto-cjk)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+fi
+
+# Node, which builds the exchange's page: from PyPI where the system has none or one before 20.19.
+if [ "${1:-}" = node ] || [ "${1:-}" = exchange ]; then
     export PATH=$PWD/target/node/bin:$PATH
     if ! command -v npm >/dev/null ||
         ! node -e 'const [major, minor] = process.versions.node.split(".").map(Number); process.exit(major > 20 || (major === 20 && minor >= 19) ? 0 : 1)'; then
