@@ -7,7 +7,7 @@ use millrace_types::{Dpid, PortNo};
 use crate::chain::Chain;
 use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort, SelectField, WhenFull};
 use crate::device::Device;
-use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName};
+use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName, SoftwareText};
 use crate::number::{
     AuxiliaryCount, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, Mtu, PacketInBurst,
     PacketInRate, TableCount, TableNumber, TableSize,
@@ -176,8 +176,8 @@ section! {
             pub manufacturer: DescriptionText<255> = DescriptionText::fixed("Millrace"),
             /// The hardware.
             pub hardware: DescriptionText<255> = DescriptionText::fixed("x86-64 server"),
-            /// The software.
-            pub software: DescriptionText<255> = DescriptionText::fixed(concat!("Millrace ", env!("CARGO_PKG_VERSION"))),
+            /// The software; unset, `Millrace` and its version. The name of a version of Millrace is the same as unset.
+            pub software: SoftwareText = SoftwareText::Release,
             /// The serial number.
             pub serial: DescriptionText<31> = DescriptionText::fixed("None"),
             /// The human-readable description of the datapath; unset, the name of the bridge.

@@ -70,7 +70,7 @@ pub use function::{FunctionName, FunctionNameError};
 pub use merge::merge_patch;
 pub use name::{
     BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LinkName, NameError,
-    PortName, WanName,
+    PortName, SoftwareText, WanName,
 };
 pub use nsh::{Nsh, NshPath};
 pub use number::{

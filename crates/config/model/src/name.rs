@@ -6,8 +6,9 @@ use std::str::FromStr;
 use millrace_types::{Dpid, PortNo};
 use thiserror::Error;
 
-use crate::decode::text_field;
-use crate::node::shorten;
+use crate::decode::{Decoder, Detail, Field, decode_text, text_field};
+use crate::node::{Node, shorten};
+use crate::schema::Shape;
 
 /// The length limit of a name, in bytes: `OFP_MAX_PORT_NAME_LEN` without its NUL (OpenFlow 1.3.5, section 7.2.1).
 const NAME_MAX: usize = 15;
@@ -185,6 +186,76 @@ text_field!(DescriptionText<255>, "text of at most 255 bytes", "Rack 4, lab 2");
 text_field!(DescriptionText<22>, "text of at most 22 bytes", "ovs");
 text_field!(DescriptionText<31>, "text of at most 31 bytes", "any text");
 
+/// This release, as `OFPMP_DESC` names it.
+const RELEASE: &str = concat!("Millrace ", env!("CARGO_PKG_VERSION"));
+
+/// The description of the software. A release of Millrace is never a part of a configuration: an upgrade would change
+/// the configuration otherwise. Earlier versions stored their own name, which therefore reads as
+/// [`SoftwareText::Release`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub enum SoftwareText {
+    /// The running release.
+    #[default]
+    Release,
+    /// A configured text.
+    Text(DescriptionText<255>),
+}
+
+impl SoftwareText {
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            SoftwareText::Release => RELEASE,
+            SoftwareText::Text(text) => text.as_str(),
+        }
+    }
+}
+
+impl FromStr for SoftwareText {
+    type Err = DescriptionError;
+
+    fn from_str(text: &str) -> Result<Self, DescriptionError> {
+        if text.strip_prefix("Millrace ").is_some_and(is_version) {
+            Ok(SoftwareText::Release)
+        } else {
+            text.parse().map(SoftwareText::Text)
+        }
+    }
+}
+
+impl fmt::Display for SoftwareText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Field for SoftwareText {
+    fn shape() -> Shape {
+        DescriptionText::<255>::shape()
+    }
+
+    fn decode(decoder: &mut Decoder, node: &Node) -> Option<SoftwareText> {
+        decode_text(decoder, node, &Self::shape(), str::parse::<SoftwareText>)
+    }
+
+    fn encode(&self, detail: Detail) -> Option<Node> {
+        match self {
+            SoftwareText::Release => None,
+            SoftwareText::Text(text) => text.encode(detail),
+        }
+    }
+}
+
+/// Returns true for a version `MAJOR.MINOR.PATCH`.
+fn is_version(text: &str) -> bool {
+    let mut parts = text.split('.');
+    let numbers = parts
+        .by_ref()
+        .take(3)
+        .filter(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit()));
+    numbers.count() == 3 && parts.next().is_none()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,6 +280,26 @@ mod tests {
         for text in ["p1", "eth0.100", "veth-a_b", "1p", "fifteen_letters"] {
             assert_eq!(text.parse::<PortName>().unwrap().as_str(), text);
         }
+    }
+
+    #[test]
+    fn the_name_of_any_release_is_no_text_of_its_own() {
+        for text in ["Millrace 0.0.9", "Millrace 12.3.40", RELEASE] {
+            assert_eq!(text.parse(), Ok(SoftwareText::Release), "{text}");
+        }
+        for text in [
+            "",
+            "7.1",
+            "Millrace",
+            "Millrace 1.2",
+            "Millrace 1.2.3.4",
+            "Millrace 1..3",
+            "Millrace 1.2.3 lab",
+        ] {
+            assert_eq!(text.parse::<SoftwareText>().unwrap().as_str(), text);
+        }
+        assert_eq!(SoftwareText::Release.encode(Detail::Full), None);
+        assert_eq!(SoftwareText::Release.as_str(), RELEASE);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::fs;
 
 use millrace_model::{Bridge, Config};
-use millrace_store::{FILE_NAME, Note, OpenError, Origin, Proposal, RevisionNo, Store, UnixTime};
+use millrace_store::{FILE_NAME, FileImport, Note, OpenError, Origin, Proposal, RevisionNo, Store, UnixTime};
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
 
@@ -73,6 +73,36 @@ fn a_clock_that_was_set_back_does_not_lengthen_the_time_to_confirm() {
     let store = Store::open(directory.path(), earlier).unwrap();
     assert_eq!(store.head().pending.unwrap().deadline, earlier.plus(60));
     assert!(store.tick(earlier.plus(60)).unwrap().is_some());
+}
+
+#[test]
+fn an_unchanged_file_is_not_imported_again_by_the_next_version() {
+    use redb::ReadableTable as _;
+    const META: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("meta");
+    let directory = tempfile::tempdir().unwrap();
+    let file = proposal("br0").config;
+    let store = Store::open(directory.path(), NOW).unwrap();
+    store.import(&file, Note::default(), NOW).unwrap();
+    store.commit(proposal("br1"), NOW).unwrap();
+    drop(store);
+    // Versions up to 0.1.0 stored their own name as the software of each bridge.
+    let database = redb::Database::open(directory.path().join("store.redb")).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let mut meta = transaction.open_table(META).unwrap();
+        let stored = meta.get("file").unwrap().unwrap().value().to_vec();
+        let mut stored: serde_json::Value = serde_json::from_slice(&stored).unwrap();
+        stored["bridge"][0]["description"]["software"] = "Millrace 0.0.9".into();
+        meta.insert("file", stored.to_string().as_bytes()).unwrap();
+    }
+    transaction.commit().unwrap();
+    drop(database);
+    let store = Store::open(directory.path(), NOW).unwrap();
+    assert!(matches!(
+        store.import(&file, Note::default(), NOW).unwrap(),
+        FileImport::Unchanged(_)
+    ));
+    assert_eq!(store.head().config.bridges[0].name.as_str(), "br1");
 }
 
 #[test]
