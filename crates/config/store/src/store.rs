@@ -14,6 +14,10 @@ use crate::revision::{Note, Origin, Pending, Revision, RevisionNo, Snapshot, Uni
 /// The file name of the store in its directory.
 pub const FILE_NAME: &str = "store.redb";
 
+/// The time in seconds by which `now` may be before the time of a pending revision without a clock that was set back: a
+/// caller takes the time before it waits for other writers.
+const CLOCK_TOLERANCE_S: u64 = 5;
+
 /// A proposed change.
 #[derive(Debug, Clone)]
 pub struct Proposal {
@@ -97,16 +101,7 @@ impl Store {
             ReadError::Storage(error) => error,
             error @ ReadError::NoSuchRevision { .. } => StorageError::new(&error),
         })?;
-        let mut pending = disk.pending()?;
-        if let Some(pending) = pending.as_mut().filter(|pending| now < pending.since) {
-            // After the clock was set back, the remaining time to confirm does not exceed the original one.
-            pending.deadline = now.plus(pending.deadline.since(pending.since).as_secs());
-            pending.since = now;
-            disk.write(&Write {
-                pending: PendingWrite::Set(*pending),
-                ..Write::default()
-            })?;
-        }
+        let pending = disk.pending()?;
         let (head, _) = watch::channel(Arc::new(Snapshot {
             revision,
             config: Arc::new(config),
@@ -179,14 +174,7 @@ impl Store {
                 revision: head.revision.number,
                 ..pending
             };
-            self.inner.disk.write(&Write {
-                pending: PendingWrite::Set(extended),
-                ..Write::default()
-            })?;
-            self.publish(Snapshot {
-                pending: Some(extended),
-                ..(*head).clone()
-            });
+            self.change_pending(&writer, extended)?;
             return Ok(head.revision.clone());
         }
         self.advance(
@@ -415,6 +403,21 @@ impl Store {
                 tracing::warn!(
                     revision = pending.revision.0,
                     fallback = pending.fallback.0,
+            Some(pending) if now.plus(CLOCK_TOLERANCE_S) < pending.since => {
+                // After the clock was set back, the remaining time to confirm does not exceed the original one.
+                let moved = Pending {
+                    since: now,
+                    deadline: now.plus(pending.deadline.since(pending.since).as_secs()),
+                    ..pending
+                };
+                tracing::warn!(
+                    revision = pending.revision.0,
+                    deadline = moved.deadline.0,
+                    "the clock was set back: the time to confirm begins anew"
+                );
+                self.change_pending(writer, moved)?;
+                Ok(None)
+            }
                     "not confirmed in time: rolled back"
                 );
                 let origin = Origin::Expired { to: pending.fallback };
@@ -449,6 +452,20 @@ impl Store {
             ..Write::default()
         })?;
         let head = self.head();
+    /// Changes the time to confirm the head.
+    fn change_pending(&self, _: &MutexGuard<'_, ()>, pending: Pending) -> Result<(), StorageError> {
+        self.inner.disk.write(&Write {
+            pending: PendingWrite::Set(pending),
+            ..Write::default()
+        })?;
+        let head = self.head();
+        self.publish(Snapshot {
+            pending: Some(pending),
+            ..(*head).clone()
+        });
+        Ok(())
+    }
+
         self.publish(Snapshot {
             pending: None,
             ..(*head).clone()

@@ -182,6 +182,23 @@ fn an_unconfirmed_revision_is_taken_back_at_its_deadline_and_not_before() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_meanwhile_does_not_lengthen_the_time_to_confirm() {
+    let store = store();
+    store
+        .commit_confirm(proposal(None, &["br0"]), NOW.plus(60), NOW)
+        .unwrap();
+    // A caller that waited for the lock of the commit.
+    assert_eq!(store.tick(UnixTime(NOW.0 - 1)).unwrap(), None);
+    assert_eq!(store.head().pending.unwrap().deadline, NOW.plus(60));
+    let earlier = UnixTime(NOW.0 - 500);
+    assert_eq!(store.tick(earlier).unwrap(), None);
+    assert_eq!(store.head().pending.unwrap().deadline, earlier.plus(60));
+    assert_eq!(store.tick(earlier.plus(59)).unwrap(), None);
+    assert!(store.tick(earlier.plus(61)).unwrap().is_some());
+    assert_eq!(*store.head().config, Config::default());
+}
+
+#[test]
 fn a_confirmed_revision_stays() {
     let store = store();
     store
