@@ -6,18 +6,22 @@ use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::panic::catch_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 use millrace_model::Config;
 use redb::backends::InMemoryBackend;
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
+    AccessGuard, Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+    TableDefinition,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{OpenError, ReadError, StorageError};
+#[cfg(test)]
+use crate::power_cut::SimulatedDisk;
 use crate::revision::{Note, Origin, Pending, Revision, RevisionNo, UnixTime};
 
 /// The version of the table layout. A later version must be able to read an earlier one.
@@ -110,10 +114,34 @@ impl From<Option<Pending>> for PendingWrite {
     }
 }
 
-/// The open database.
+/// The medium of a database.
+#[derive(Debug)]
+enum Medium {
+    File(PathBuf),
+    /// Memory, which is lost with its database.
+    Memory,
+    #[cfg(test)]
+    Simulated(SimulatedDisk),
+}
+
+impl Medium {
+    /// Opens the database that was open before.
+    fn reopen(&self) -> Result<Database, StorageError> {
+        match self {
+            Medium::File(path) => Ok(builder().open(path)?),
+            Medium::Memory => Err(StorageError::new(&"its memory is lost")),
+            #[cfg(test)]
+            Medium::Simulated(disk) => Ok(builder().create_with_backend(disk.clone())?),
+        }
+    }
+}
+
+/// The database, which is opened again after an operation of its medium failed.
 #[derive(Debug)]
 pub(crate) struct Disk {
-    database: Database,
+    /// `None` if it could not be opened again.
+    database: RwLock<Option<Database>>,
+    medium: Medium,
     retention: Retention,
 }
 
@@ -131,8 +159,7 @@ impl Disk {
             let private = Permissions::from_mode(PRIVATE_FILE);
             std::fs::set_permissions(path, private).map_err(|error| io_error(path, error))?;
         }
-        let database = open_checked(path)?;
-        let disk = Disk { database, retention };
+        let disk = Disk::new(open_checked(path)?, Medium::File(path.to_owned()), retention);
         disk.check_schema(path)?;
         remove_drafts(path);
         Ok(disk)
@@ -158,7 +185,9 @@ impl Disk {
         let database = builder()
             .create(&draft)
             .map_err(|error| database_error(&draft, error))?;
-        Disk::set_up(database, retention, now).map_err(|error| corrupt(&draft, error.detail))?;
+        Disk::new(database, Medium::File(draft.clone()), retention)
+            .set_up(now)
+            .map_err(|error| corrupt(&draft, error.detail))?;
         match std::fs::hard_link(&draft, path) {
             // The name is taken. If the draft is absent, the process that took the name has removed it.
             Err(error)
@@ -176,32 +205,56 @@ impl Disk {
 
     pub(crate) fn in_memory(retention: Retention, now: UnixTime) -> Result<Disk, StorageError> {
         let database = builder().create_with_backend(InMemoryBackend::new())?;
-        Disk::set_up(database, retention, now)
+        Disk::new(database, Medium::Memory, retention).set_up(now)
     }
 
     #[cfg(test)]
     pub(crate) fn with_backend(
-        backend: impl redb::StorageBackend,
+        backend: SimulatedDisk,
         retention: Retention,
         now: UnixTime,
     ) -> Result<Disk, StorageError> {
-        let database = builder().create_with_backend(backend)?;
-        let disk = Disk { database, retention };
+        let database = builder().create_with_backend(backend.clone())?;
+        let disk = Disk::new(database, Medium::Simulated(backend), retention);
         match disk.oldest_and_newest() {
             Ok(_) => Ok(disk),
-            Err(_) => Disk::set_up(disk.database, retention, now),
+            Err(_) => disk.set_up(now),
         }
     }
 
-    fn set_up(database: Database, retention: Retention, now: UnixTime) -> Result<Disk, StorageError> {
-        let disk = Disk { database, retention };
+    fn new(database: Database, medium: Medium, retention: Retention) -> Disk {
+        Disk {
+            database: RwLock::new(Some(database)),
+            medium,
+            retention,
+        }
+    }
+
+    fn set_up(self, now: UnixTime) -> Result<Disk, StorageError> {
         let config = Config::default();
         let revision = Revision::new(RevisionNo(0), now, Note::default(), Origin::Initial);
-        disk.write(&Write {
+        self.write(&Write {
             revision: Some((&revision, &config)),
             ..Write::default()
         })?;
-        Ok(disk)
+        Ok(self)
+    }
+
+    /// Returns the result of an operation. If the medium fails, opens the database again and repeats the operation
+    /// once: after a failed write, redb refuses all operations of an open database, also when a full disk has room
+    /// again. An operation that writes has the same effect when it is repeated.
+    fn with<T>(&self, operation: impl Fn(&Database) -> Result<T, StorageError>) -> Result<T, StorageError> {
+        // A panic leaves either a database or `None`.
+        if let Some(database) = &*self.database.read().unwrap_or_else(PoisonError::into_inner) {
+            match operation(database) {
+                Err(error) if error.is_of_medium => tracing::warn!(%error, "the store is opened again"),
+                result => return result,
+            }
+        }
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        // The file is locked until the database is dropped.
+        *database = None;
+        operation(database.insert(self.medium.reopen()?))
     }
 
     fn check_schema(&self, path: &Path) -> Result<(), OpenError> {
@@ -218,7 +271,11 @@ impl Disk {
     }
 
     pub(crate) fn write(&self, change: &Write<'_>) -> Result<(), StorageError> {
-        let mut transaction = self.database.begin_write()?;
+        self.with(|database| self.write_to(database, change))
+    }
+
+    fn write_to(&self, database: &Database, change: &Write<'_>) -> Result<(), StorageError> {
+        let mut transaction = database.begin_write()?;
         transaction.set_quick_repair(true);
         {
             let mut meta = transaction.open_table(META)?;
@@ -245,7 +302,10 @@ impl Disk {
             };
             bytes = bytes.saturating_add(content.len() as u64);
             revisions.insert(revision.number.0, to_bytes(revision)?.as_slice())?;
-            configs.insert(revision.number.0, content.as_slice())?;
+            // A write that was reported as failed may have reached the medium.
+            if let Some(replaced) = configs.insert(revision.number.0, content.as_slice())? {
+                bytes = bytes.saturating_sub(replaced.value().len() as u64);
+            }
             let pending = match change.pending {
                 PendingWrite::Set(pending) => Some(pending),
                 PendingWrite::Clear => None,
@@ -285,15 +345,7 @@ impl Disk {
     }
 
     pub(crate) fn oldest_and_newest(&self) -> Result<(RevisionNo, RevisionNo), StorageError> {
-        let transaction = self.database.begin_read()?;
-        let revisions = transaction.open_table(REVISIONS)?;
-        let number = |entry: Result<Option<(redb::AccessGuard<'_, u64>, _)>, redb::StorageError>| match entry
-        {
-            Ok(Some((number, _))) => Ok(RevisionNo(number.value())),
-            Ok(None) => Err(StorageError::new(&"there is no revision")),
-            Err(error) => Err(error.into()),
-        };
-        Ok((number(revisions.first())?, number(revisions.last())?))
+        self.with(oldest_and_newest)
     }
 
     /// Returns a revision and its content.
@@ -310,53 +362,60 @@ impl Disk {
     }
 
     fn find(&self, number: RevisionNo) -> Result<Option<(Revision, Config)>, StorageError> {
-        let transaction = self.database.begin_read()?;
-        let revision = transaction.open_table(REVISIONS)?.get(number.0)?;
-        let config = transaction.open_table(CONFIGS)?.get(number.0)?;
-        match (revision, config) {
-            (Some(revision), Some(config)) => {
-                let revision = from_bytes("a revision", revision.value())?;
-                Ok(Some((
-                    revision,
+        self.with(|database| {
+            let transaction = database.begin_read()?;
+            let revision = transaction.open_table(REVISIONS)?.get(number.0)?;
+            let config = transaction.open_table(CONFIGS)?.get(number.0)?;
+            match (revision, config) {
+                (Some(revision), Some(config)) => Ok(Some((
+                    from_bytes("a revision", revision.value())?,
                     from_bytes("the content of a revision", config.value())?,
-                )))
+                ))),
+                _ => Ok(None),
             }
-            _ => Ok(None),
-        }
+        })
     }
 
     /// Returns up to `limit` revisions, the newest first.
     pub(crate) fn history(&self, limit: usize) -> Result<Vec<Revision>, StorageError> {
-        let transaction = self.database.begin_read()?;
-        let revisions = transaction.open_table(REVISIONS)?;
-        let entries = revisions.iter()?.rev().take(limit);
-        entries
-            .map(|entry| {
-                let (_, revision) = entry?;
-                from_bytes("a revision", revision.value())
-            })
-            .collect()
+        self.with(|database| {
+            let revisions = database.begin_read()?.open_table(REVISIONS)?;
+            revisions.iter()?.rev().take(limit).map(revision).collect()
+        })
     }
 
     /// Returns the revisions after `number`, the oldest first.
     pub(crate) fn since(&self, number: RevisionNo) -> Result<Vec<Revision>, StorageError> {
-        let transaction = self.database.begin_read()?;
-        let revisions = transaction.open_table(REVISIONS)?;
-        let entries = revisions.range(number.0.saturating_add(1)..)?;
-        entries
-            .map(|entry| {
-                let (_, revision) = entry?;
-                from_bytes("a revision", revision.value())
-            })
-            .collect()
+        self.with(|database| {
+            let revisions = database.begin_read()?.open_table(REVISIONS)?;
+            let entries = revisions.range(number.0.saturating_add(1)..)?;
+            entries.map(revision).collect()
+        })
     }
 
     fn meta<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StorageError> {
-        let transaction = self.database.begin_read()?;
-        let meta = transaction.open_table(META)?;
-        let value = meta.get(key)?;
-        value.map(|value| from_bytes(key, value.value())).transpose()
+        self.with(|database| {
+            let meta = database.begin_read()?.open_table(META)?;
+            let value = meta.get(key)?;
+            value.map(|value| from_bytes(key, value.value())).transpose()
+        })
     }
+}
+
+/// An entry of [`REVISIONS`].
+type Entry<'a> = Result<(AccessGuard<'a, u64>, AccessGuard<'a, &'static [u8]>), redb::StorageError>;
+
+fn revision(entry: Entry<'_>) -> Result<Revision, StorageError> {
+    from_bytes("a revision", entry?.1.value())
+}
+
+fn oldest_and_newest(database: &Database) -> Result<(RevisionNo, RevisionNo), StorageError> {
+    let revisions = database.begin_read()?.open_table(REVISIONS)?;
+    let number = |entry: Option<(AccessGuard<'_, u64>, _)>| match entry {
+        Some((number, _)) => Ok(RevisionNo(number.value())),
+        None => Err(StorageError::new(&"there is no revision")),
+    };
+    Ok((number(revisions.first()?)?, number(revisions.last()?)?))
 }
 
 fn builder() -> Builder {

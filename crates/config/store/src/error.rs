@@ -61,15 +61,20 @@ pub enum OpenError {
 /// An error of the database or its medium. Acknowledged changes are safe; an unacknowledged change may or may not be
 /// present after the next start.
 #[derive(Debug, Error)]
-#[error("the configuration store failed ({detail}): check the disk of state_dir, then restart millraced")]
+#[error(
+    "the configuration store failed ({detail}): check the disk of state_dir; the next access opens it again"
+)]
 pub struct StorageError {
     pub(crate) detail: String,
+    /// True if the medium failed, in this operation or in an earlier one.
+    pub(crate) is_of_medium: bool,
 }
 
 impl StorageError {
     pub(crate) fn new(detail: &impl ToString) -> StorageError {
         StorageError {
             detail: detail.to_string(),
+            is_of_medium: false,
         }
     }
 }
@@ -78,7 +83,9 @@ macro_rules! from {
     ($($error:ty),*) => {$(
         impl From<$error> for StorageError {
             fn from(error: $error) -> StorageError {
-                StorageError::new(&error)
+                let detail = error.to_string();
+                let is_of_medium = matches!(redb::Error::from(error), redb::Error::Io(_) | redb::Error::PreviousIo);
+                StorageError { detail, is_of_medium }
             }
         }
     )*};
@@ -89,9 +96,14 @@ from!(
     redb::TransactionError,
     redb::TableError,
     redb::StorageError,
-    redb::CommitError,
-    serde_json::Error
+    redb::CommitError
 );
+
+impl From<serde_json::Error> for StorageError {
+    fn from(error: serde_json::Error) -> StorageError {
+        StorageError::new(&error)
+    }
+}
 
 /// Reasons why a revision cannot be read.
 #[derive(Debug, Error)]

@@ -27,6 +27,8 @@ struct Medium {
     since_sync: Vec<Operation>,
     /// The number of operations before the power fails.
     operations_left: u64,
+    /// The number of operations that fail from now on.
+    failures: u64,
 }
 
 fn apply(bytes: &mut Vec<u8>, operation: &Operation) {
@@ -43,7 +45,7 @@ fn apply(bytes: &mut Vec<u8>, operation: &Operation) {
 }
 
 #[derive(Debug, Clone)]
-struct SimulatedDisk(Arc<Mutex<Medium>>);
+pub(crate) struct SimulatedDisk(Arc<Mutex<Medium>>);
 
 impl SimulatedDisk {
     fn step(&self, operation: Option<Operation>) -> io::Result<()> {
@@ -52,6 +54,10 @@ impl SimulatedDisk {
             return Err(io::Error::other("the power failed"));
         }
         medium.operations_left -= 1;
+        if medium.failures > 0 {
+            medium.failures -= 1;
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
         match operation {
             Some(operation) => {
                 apply(&mut medium.visible, &operation);
@@ -79,6 +85,7 @@ impl SimulatedDisk {
             visible: bytes,
             since_sync: Vec::new(),
             operations_left,
+            failures: 0,
         })))
     }
 }
@@ -120,6 +127,74 @@ fn content(number: u64) -> Config {
         config.bridges.push(bridge);
     }
     config
+}
+
+#[test]
+fn a_store_whose_medium_failed_for_a_while_goes_on() {
+    let medium = |operations_left| {
+        SimulatedDisk(Arc::new(Mutex::new(Medium {
+            operations_left,
+            ..Medium::default()
+        })))
+    };
+    let proposal = |number| Proposal {
+        expected: None,
+        config: content(number),
+        note: Note::default(),
+    };
+    // The write of the rollback fails at each of its operations, and then for longer.
+    for works in 0.. {
+        let disk = medium(u64::MAX);
+        let store = Store::start(
+            Disk::with_backend(disk.clone(), Retention::default(), NOW).unwrap(),
+            NOW,
+        )
+        .unwrap();
+        store.commit(proposal(1), NOW).unwrap();
+        store.commit_confirm(proposal(2), NOW.plus(60), NOW).unwrap();
+        disk.0.lock().unwrap().operations_left = works;
+        let result = store.tick(NOW.plus(60));
+        let left = std::mem::replace(&mut disk.0.lock().unwrap().operations_left, u64::MAX);
+        if left > 0 {
+            assert!(works > 0, "the rollback writes");
+            break;
+        }
+        if result.is_err() {
+            assert_eq!(store.head().revision.number.0, 2);
+            store.tick(NOW.plus(61)).unwrap().unwrap();
+        }
+        assert_eq!(*store.head().config, content(1));
+        assert_eq!(store.head().pending, None);
+        store.commit(proposal(3), NOW.plus(62)).unwrap();
+        let numbers: Vec<u64> = store
+            .history(9)
+            .unwrap()
+            .iter()
+            .map(|revision| revision.number.0)
+            .collect();
+        assert_eq!(numbers, [4, 3, 2, 1, 0]);
+    }
+}
+
+#[test]
+fn a_single_failure_of_the_medium_is_not_noticed() {
+    let disk = SimulatedDisk(Arc::new(Mutex::new(Medium {
+        operations_left: u64::MAX,
+        ..Medium::default()
+    })));
+    let store = Store::start(
+        Disk::with_backend(disk.clone(), Retention::default(), NOW).unwrap(),
+        NOW,
+    )
+    .unwrap();
+    disk.0.lock().unwrap().failures = 1;
+    let proposal = Proposal {
+        expected: None,
+        config: content(1),
+        note: Note::default(),
+    };
+    assert_eq!(store.commit(proposal, NOW).unwrap().number.0, 1);
+    assert_eq!(disk.0.lock().unwrap().failures, 0);
 }
 
 #[test]
