@@ -67,7 +67,9 @@ pub fn probe(api: &Api, running: Option<&Api>) -> Vec<ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
     use std::net::SocketAddr;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn pointers(api: &Api, running: Option<&Api>) -> Vec<String> {
         let errors = probe(api, running);
@@ -88,6 +90,7 @@ mod tests {
         let file = |name: &str, text: &str| {
             let path = directory.path().join(name);
             std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
             Some(path)
         };
         let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -113,6 +116,13 @@ mod tests {
             ..good.clone()
         };
         assert_eq!(pointers(&garbled, None), ["/api/token_file", "/api/tls_cert"]);
+        let shared = file("shared", "0123456789abcdef\n");
+        std::fs::set_permissions(shared.as_ref().unwrap(), Permissions::from_mode(0o646)).unwrap();
+        let shared = Api {
+            token_file: shared,
+            ..good.clone()
+        };
+        assert_eq!(pointers(&shared, None), ["/api/token_file"]);
         let foreign = Api {
             tls_key: file("other.pem", &other.signing_key.serialize_pem()),
             ..good.clone()

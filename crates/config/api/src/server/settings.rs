@@ -80,11 +80,9 @@ impl Settings {
     /// # Errors
     /// [`StartError`].
     pub fn from_config(api: &millrace_model::Api, state_dir: &Path) -> Result<Settings, StartError> {
-        for (key, path) in [("api.token_file", &api.token_file), ("api.tls_key", &api.tls_key)] {
-            if let Some(path) = path.as_deref().filter(|path| token::is_open_to_all(path)) {
-                let path = path.display();
-                tracing::warn!(key, %path, "every user of this machine can read the secret: expected mode 0600 or 0640");
-            }
+        if let Some(path) = api.tls_key.as_deref().filter(|path| token::is_open_to_all(path)) {
+            let path = path.display();
+            tracing::warn!(key = "api.tls_key", %path, "every user of this machine can read the secret: expected mode 0600 or 0640");
         }
         let tcp = api.listen.map(|listen| Tcp::from_config(listen, api, state_dir));
         Ok(Settings {

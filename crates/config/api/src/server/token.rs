@@ -1,7 +1,7 @@
 //! The bearer token of the TCP address (RFC 6750): read from a file of the operator, or generated into the state
 //! directory.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -33,6 +33,17 @@ pub enum TokenError {
          0600; remove it, so that the next start generates another one"
     )]
     Exposed,
+    /// Other users can read or replace the token of the operator.
+    #[error(
+        "users other than its owner and group can read the token file, or other users can write to it (mode {mode:04o}, \
+         owner {owner}): expected a file of root or the daemon's user with mode 0600 or 0640"
+    )]
+    Shared {
+        /// The permission bits of the file.
+        mode: u32,
+        /// The user id of its owner.
+        owner: u32,
+    },
     /// The first line is too short.
     #[error(
         "the first line of the token file has {size} bytes: expected at least {TOKEN_MIN_SIZE}, as `openssl rand -hex 32` makes"
@@ -44,12 +55,21 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// Returns the token in the first line of a file, without blanks at its ends.
+    /// Returns the token in the first line of a file, without blanks at its ends. The group of the file may read it.
     ///
     /// # Errors
-    /// [`TokenError`].
+    /// [`TokenError`]; a file that other users can read or replace is rejected.
     pub fn from_file(path: &Path) -> Result<Token, TokenError> {
-        let text = std::fs::read_to_string(path).map_err(TokenError::Read)?;
+        let mut file = File::open(path).map_err(TokenError::Read)?;
+        let found = file.metadata().map_err(TokenError::Read)?;
+        if !is_of_root_or_us(&found) || found.mode() & 0o026 != 0 {
+            return Err(TokenError::Shared {
+                mode: found.mode() & 0o7777,
+                owner: found.uid(),
+            });
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(TokenError::Read)?;
         Token::new(text.lines().next().unwrap_or(""))
     }
 
@@ -73,8 +93,7 @@ impl Token {
     pub fn generated(path: &Path) -> Result<Token, TokenError> {
         match std::fs::symlink_metadata(path) {
             Ok(found) => {
-                let is_ours = found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw();
-                if !found.is_file() || !is_ours || found.mode() & 0o077 != 0 {
+                if !found.is_file() || !is_of_root_or_us(&found) || found.mode() & 0o077 != 0 {
                     return Err(TokenError::Exposed);
                 }
                 Token::from_file(path)
@@ -98,6 +117,10 @@ impl Token {
         };
         scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(token.trim_ascii().ct_eq(&self.0))
     }
+}
+
+fn is_of_root_or_us(file: &Metadata) -> bool {
+    file.uid() == 0 || file.uid() == rustix::process::geteuid().as_raw()
 }
 
 /// Writes a random token to `path` atomically.
@@ -180,6 +203,23 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", &path).unwrap();
         assert!(matches!(Token::generated(&path), Err(TokenError::Exposed)));
+    }
+
+    #[test]
+    fn a_token_file_that_others_could_read_or_write_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "0123456789abcdef\n").unwrap();
+        for mode in [0o600, 0o400, 0o640] {
+            chmod(file.path(), mode);
+            assert!(Token::from_file(file.path()).is_ok(), "{mode:o}");
+        }
+        for wrong in [0o646, 0o644, 0o660, 0o602] {
+            chmod(file.path(), wrong);
+            assert!(
+                matches!(Token::from_file(file.path()), Err(TokenError::Shared { mode, .. }) if mode == wrong),
+                "{wrong:o}"
+            );
+        }
     }
 
     #[test]
