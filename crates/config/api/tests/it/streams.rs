@@ -62,20 +62,45 @@ fn the_change_stream_tells_every_revision_once_and_resumes_where_it_broke() {
     ));
     let ids: Vec<String> = (0..4).map(|_| event(&mut stream).1).collect();
     assert_eq!(ids, ["3", "4", "5", "6"]);
+    let nothing_pending = (
+        "confirmation".to_owned(),
+        String::new(),
+        r#"{"pending":null}"#.to_owned(),
+    );
+    assert_eq!(event(&mut stream), nothing_pending);
     patch(&server, 605, "?confirm_within=600");
     assert_eq!(event(&mut stream).1, "7");
     let (name, id, data) = event(&mut stream);
     assert_eq!((name.as_str(), id.as_str()), ("confirmation", ""));
     assert!(data.contains("\"revision\":7"), "{data}");
     ask_with(&server, "POST", "/api/v1/config/confirm", &[], b"");
+    assert_eq!(event(&mut stream), nothing_pending);
+}
+
+#[test]
+fn a_client_that_resumes_is_told_of_a_confirmation_that_ended_meanwhile() {
+    let server = FakeServer::start().unwrap();
+    patch(&server, 600, "?confirm_within=600");
+    let mut stream = BufReader::new(open(&server, "GET", "/api/v1/events", &[], b""));
+    assert_eq!(event(&mut stream).1, "2");
+    assert!(event(&mut stream).2.contains("\"revision\":2"));
+    drop(stream);
+    ask_with(&server, "POST", "/api/v1/config/confirm", &[], b"");
+    let resume = |seen| {
+        let headers = [("last-event-id", seen)];
+        BufReader::new(open(&server, "GET", "/api/v1/events", &headers, b""))
+    };
+    let (name, _, data) = event(&mut resume("2"));
     assert_eq!(
-        event(&mut stream),
-        (
-            "confirmation".to_owned(),
-            String::new(),
-            r#"{"pending":null}"#.to_owned()
-        )
+        (name.as_str(), data.as_str()),
+        ("confirmation", r#"{"pending":null}"#)
     );
+    // A pending confirmation comes behind the revisions that were missed.
+    patch(&server, 601, "?confirm_within=600");
+    let mut stream = resume("1");
+    let events: Vec<_> = (0..3).map(|_| event(&mut stream)).collect();
+    assert_eq!((events[0].1.as_str(), events[1].1.as_str()), ("2", "3"));
+    assert!(events[2].0 == "confirmation" && events[2].2.contains("\"revision\":3"));
 }
 
 #[test]

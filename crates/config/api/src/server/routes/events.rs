@@ -24,7 +24,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Stream every change of the configuration
 ///
 /// Server-sent events. `revision` carries a revision and has its number as id: after a broken connection,
-/// `Last-Event-ID` resumes without a gap. `confirmation` carries the revision that waits for a confirmation, or null.
+/// `Last-Event-ID` resumes without a gap. `confirmation` carries the revision that waits for a confirmation, or null; a
+/// stream that resumes sends it behind the revisions, as it may have been missed.
 /// `gap` reports revisions that were missed and are no longer stored. The stream begins with the newest revision, or
 /// with the one after `Last-Event-ID`.
 #[utoipa::path(get, path = "/api/v1/events", tag = "history",
@@ -60,7 +61,8 @@ struct Watcher {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     /// The last revision that was sent.
     last: u64,
-    pending: Option<Pending>,
+    /// The confirmation that was sent last; `None` if the client resumes and may have missed it.
+    pending: Option<Option<Pending>>,
     ready: VecDeque<Event>,
 }
 
@@ -71,21 +73,21 @@ fn changes(app: App, seen: Option<u64>) -> impl Stream<Item = Event> {
     let mut ready = VecDeque::new();
     // A number above the newest revision is of another store.
     let last = seen.filter(|seen| *seen <= newest);
-    if last.is_none() {
+    let resumes = last.is_some();
+    if !resumes {
         ready.push_back(revision_event(&Revision::from(&head.revision)));
+        if head.pending.is_some() {
+            ready.push_back(confirmation_event(head.pending));
+        }
     }
-    if head.pending.is_some() {
-        ready.push_back(confirmation_event(head.pending));
-    }
-    let missed = last.is_some_and(|last| last < newest);
     let watcher = Watcher {
         app,
         snapshots,
         last: last.unwrap_or(newest),
-        pending: head.pending,
+        pending: (!resumes).then_some(head.pending),
         ready,
     };
-    stream::unfold((watcher, missed), |(mut watcher, mut missed)| async move {
+    stream::unfold((watcher, resumes), |(mut watcher, mut missed)| async move {
         loop {
             if missed {
                 watcher.catch_up().await?;
@@ -131,8 +133,8 @@ impl Watcher {
             self.last = revision.number.0;
             self.ready.push_back(revision_event(&Revision::from(revision)));
         }
-        if head.pending != self.pending {
-            self.pending = head.pending;
+        if self.pending != Some(head.pending) {
+            self.pending = Some(head.pending);
             self.ready.push_back(confirmation_event(head.pending));
         }
         Some(())
