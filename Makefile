@@ -69,7 +69,7 @@ soak: build-switch ## test hosts for SOAK_SECONDS (600) while controllers are ki
 bench: build-switch ## measure and print the acceptance figures (about a quarter of an hour)
 	target/release/millrace bench
 
-bench-full: build-switch ## run every experiment, and write a report to out/bench
+bench-full: build-switch ## run all experiments except ips, wan and transport, and write a report to out/bench
 	target/release/millrace bench all
 	target/release/millrace bench lan
 	target/release/millrace bench chain
