@@ -68,7 +68,8 @@ enum BenchCommand {
     Ips(crate::experiments::ips::cli::IpsArgs),
     Wan(crate::experiments::wan::cli::WanArgs),
     Transport(crate::experiments::transport::cli::TransportArgs),
-    /// All of the above; without a subcommand, `bench` runs forward, updates and install
+    /// All of the above except lan, chain, ips, wan and transport; without a subcommand, `bench` runs forward, updates and
+    /// install
     All(RunArgs),
     /// List the cases, quantities and systems
     List,
