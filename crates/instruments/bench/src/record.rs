@@ -139,10 +139,13 @@ pub enum Record {
     Wan(Box<crate::experiments::wan::WanRecord>),
     /// A value or a transfer of the experiment `transport`.
     Transport(Box<crate::experiments::transport::TransportRecord>),
-    /// A system that could not be measured.
+    /// A system that could not be measured, in some round at least.
     Failed {
         case: String,
         system: String,
+        /// The name of the quantity; `None` for all that the case measures.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quantity: Option<String>,
         reason: String,
     },
 }
@@ -190,6 +193,30 @@ impl Log {
     }
 }
 
+/// Returns the reason why a system could not be measured in a case, or why a quantity of it could not; `None` without a
+/// failure.
+pub(crate) fn failure<'a>(
+    records: &'a [Record],
+    of_case: &str,
+    of_system: &str,
+    of_quantity: Option<&str>,
+) -> Option<&'a str> {
+    records.iter().find_map(|record| match record {
+        Record::Failed {
+            case,
+            system,
+            quantity,
+            reason,
+        } if case == of_case
+            && system == of_system
+            && (quantity.is_none() || quantity.as_deref() == of_quantity) =>
+        {
+            Some(reason.as_str())
+        }
+        _ => None,
+    })
+}
+
 /// Reads the records of a file.
 ///
 /// # Errors
@@ -223,6 +250,7 @@ mod tests {
         log.add(Record::Failed {
             case: "one-rule".to_owned(),
             system: "ovs-dpdk".to_owned(),
+            quantity: None,
             reason: "not installed".to_owned(),
         })
         .unwrap();

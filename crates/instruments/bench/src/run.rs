@@ -255,7 +255,22 @@ impl<'a> Run<'a> {
         self.add(Record::Failed {
             case: case.to_owned(),
             system: system.to_owned(),
+            quantity: None,
             reason: reason.to_string(),
+        })
+    }
+
+    /// Prints and records that a quantity of a system could not be measured.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn not_measured(&mut self, system: &str, quantity: &Quantity, reason: &str) -> Result<(), RunError> {
+        self.progress(&format!("  {system:<15} {:<12} {reason}", quantity.name));
+        self.add(Record::Failed {
+            case: quantity.case.to_owned(),
+            system: system.to_owned(),
+            quantity: Some(quantity.name.to_owned()),
+            reason: reason.to_owned(),
         })
     }
 

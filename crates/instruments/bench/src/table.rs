@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::case::{self, Baseline, Case, Target};
 use crate::figure::{self, Quantity};
-use crate::record::Record;
+use crate::record::{Record, failure};
 use millrace_report::stats::Summary;
 
 /// The name of Millrace among the systems.
@@ -15,6 +15,9 @@ const OURS: &str = "millrace";
 const OVS: &str = "ovs-dpdk";
 const OVS_TUNED: &str = "ovs-dpdk-tuned";
 const TESTPMD: &str = "testpmd-io";
+/// The words for a rate that is not that of a correct switch, and for one that is not of all rounds.
+const WRONG_PORT: &str = "packets left by the wrong port";
+pub(crate) const INCOMPLETE: &str = "not measured in all rounds";
 
 /// A row of `table.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,7 +46,7 @@ pub struct Row {
     pub core_share: Option<f64>,
     /// True if the packets left by the correct ports in every measurement.
     pub right: bool,
-    /// The reason for a missing measurement.
+    /// The reason for a measurement that is missing in some round.
     pub reason: Option<String>,
     /// The name of the quantity; `null` for a rate of packets.
     pub quantity: Option<&'static str>,
@@ -59,12 +62,28 @@ pub struct Outcome {
     pub target: Target,
     /// The measured ratio; `None` if one of the two rates was not measured.
     pub reached: Option<f64>,
+    /// True if the packets of Millrace left by the correct ports in every measurement.
+    pub right: bool,
+    /// True if Millrace was measured in all rounds.
+    pub complete: bool,
 }
 
 impl Outcome {
-    /// Returns true if the target is met; `None` if the ratio was not measured.
+    /// Returns true if the target is met; `None` if the ratio was not measured. A rate of packets that left by the wrong
+    /// port meets no target, nor does one that could not be measured in some round.
     pub fn met(&self) -> Option<bool> {
-        self.reached.map(|reached| reached >= self.target.at_least)
+        match self.reached {
+            _ if !self.right => Some(false),
+            Some(reached) => Some(self.complete && reached >= self.target.at_least),
+            None => None,
+        }
+    }
+
+    /// Returns the reasons why no ratio meets the target, in words; empty if there are none.
+    pub(crate) fn flaws(&self) -> String {
+        let flaws = [(self.right, WRONG_PORT), (self.complete, INCOMPLETE)];
+        let flaws: Vec<&str> = flaws.iter().filter(|flaw| !flaw.0).map(|flaw| flaw.1).collect();
+        flaws.join("; ")
     }
 }
 
@@ -116,15 +135,6 @@ impl Measured<'_> {
             Baseline::Testpmd => self.median(case.name, TESTPMD),
             Baseline::Own(own) => self.median(own, OURS),
         }
-    }
-
-    fn failure(&self, of_case: &str, of_system: &str) -> Option<String> {
-        self.records.iter().find_map(|record| match record {
-            Record::Failed { case, system, reason } if case == of_case && system == of_system => {
-                Some(reason.clone())
-            }
-            _ => None,
-        })
     }
 
     /// Returns the systems of a case, in the order in which they first appear.
@@ -179,8 +189,8 @@ impl Measured<'_> {
                 .samples(case.name, system)
                 .map(|sample| sample.1)
                 .reduce(f64::min),
-            right: self.samples(case.name, system).all(|sample| sample.2),
-            reason: self.failure(case.name, system).filter(|_| mpps.is_none()),
+            right: self.is_right(case.name, system),
+            reason: failure(self.records, case.name, system, None).map(str::to_owned),
             quantity: None,
             value: None,
             unit: None,
@@ -191,7 +201,7 @@ impl Measured<'_> {
     fn figure_row(&self, of: &Quantity, of_system: &str) -> Option<Row> {
         let values = of.values(self.records, of_system);
         let summary = Summary::of(&values);
-        let reason = self.failure(of.case, of_system);
+        let reason = of.failure(self.records, of_system);
         if summary.is_none() && reason.is_none() {
             return None;
         }
@@ -205,26 +215,34 @@ impl Measured<'_> {
             ratio_testpmd: None,
             ratio_self: None,
             target: of.target().filter(|_| ours),
-            met: value.filter(|_| ours).and_then(|value| of.met(value)),
+            met: ours.then(|| of.verdict(self.records, of_system)).flatten(),
             spread_percent: summary.map(|summary| summary.spread_percent()),
             samples: summary.map_or(0, |summary| summary.len),
             core_share: None,
             right: true,
-            reason: reason.filter(|_| value.is_none()),
+            reason: reason.map(str::to_owned),
             quantity: Some(of.name),
             value,
             unit: Some(of.unit),
         })
     }
 
+    fn is_right(&self, case: &str, system: &str) -> bool {
+        self.samples(case, system).all(|sample| sample.2)
+    }
+
     fn outcomes(&self, case: &Case) -> Vec<Outcome> {
         let ours = self.median(case.name, OURS);
+        let right = self.is_right(case.name, OURS);
+        let complete = failure(self.records, case.name, OURS, None).is_none();
         let outcome = |target: &Target| Outcome {
             target: *target,
             reached: match (ours, self.baseline(case, target.baseline)) {
                 (Some(ours), Some(other)) if other > 0.0 => Some(ours / other),
                 _ => None,
             },
+            right,
+            complete,
         };
         case.targets.iter().map(outcome).collect()
     }
@@ -366,7 +384,7 @@ impl Row {
             notes.push(reason.lines().next().unwrap_or_default().to_owned());
         }
         if !self.right {
-            notes.push("packets left by the wrong port".to_owned());
+            notes.push(WRONG_PORT.to_owned());
         }
         if let Some(share) = self.core_share.filter(|share| *share < 0.95) {
             notes.push(format!("disturbed: got {:.0} % of its core", share * 100.0));
@@ -413,6 +431,7 @@ mod tests {
             Record::Failed {
                 case: "exact-100k".to_owned(),
                 system: TESTPMD.to_owned(),
+                quantity: None,
                 reason: "no memory\nmore".to_owned(),
             },
         ]
@@ -460,6 +479,75 @@ mod tests {
         let met = [sample("masks-10k", OURS, 5.0), sample("masks-10k", OVS, 1.0)];
         assert_eq!(Table::of(&met).rows[0].met, Some(true));
         assert_eq!(Table::of(&met[..1]).rows[0].met, None);
+    }
+
+    #[test]
+    fn a_rate_of_packets_that_left_by_the_wrong_port_meets_no_target() {
+        let mut records = [5.0, 5.0, 1.0].map(|mpps| sample("masks-10k", OURS, mpps));
+        let [.., other] = &mut records;
+        *other = sample("masks-10k", OVS, 1.0);
+        assert_eq!(Table::of(&records).rows[0].met, Some(true));
+        let Record::Sample { right, .. } = &mut records[1] else {
+            unreachable!()
+        };
+        *right = false;
+        let table = Table::of(&records);
+        assert_eq!((table.rows[0].right, table.rows[0].met), (false, Some(false)));
+        let text = table.text(&records);
+        assert!(text.contains("NOT MET") && text.contains(WRONG_PORT), "{text}");
+        // Without the other system, the ratio is unknown, and the verdict is not.
+        assert_eq!(Table::of(&records[..2]).rows[0].met, Some(false));
+    }
+
+    fn failed(case: &str, quantity: Option<&str>) -> Record {
+        Record::Failed {
+            case: case.to_owned(),
+            system: OURS.to_owned(),
+            quantity: quantity.map(str::to_owned),
+            reason: "the daemon ended".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_failed_in_some_round_is_not_met_and_names_the_reason() {
+        let records = [
+            sample("masks-10k", OURS, 5.0),
+            sample("masks-10k", OVS, 1.0),
+            failed("masks-10k", None),
+        ];
+        let row = &Table::of(&records).rows[0];
+        assert_eq!((row.mpps, row.met), (Some(5.0), Some(false)));
+        assert_eq!(row.reason.as_deref(), Some("the daemon ended"));
+
+        let install = figure::find("install-1m", "install").unwrap();
+        let figure = Record::Figure {
+            case: install.case.to_owned(),
+            system: OURS.to_owned(),
+            round: 0,
+            quantity: install.name.to_owned(),
+            unit: install.unit.to_owned(),
+            value: 1.0,
+        };
+        let verdict = |records: &[Record]| {
+            let table = Table::of(records);
+            let row = table.rows.iter().find(|row| row.quantity == Some(install.name));
+            row.map(|row| (row.value, row.met, row.reason.clone()))
+        };
+        let reason = Some("the daemon ended".to_owned());
+        assert_eq!(verdict(&[figure.clone()]), Some((Some(1.0), Some(true), None)));
+        assert_eq!(
+            verdict(&[figure.clone(), failed(install.case, None)]),
+            Some((Some(1.0), Some(false), reason.clone()))
+        );
+        assert_eq!(
+            verdict(&[failed(install.case, Some(install.name))]),
+            Some((None, None, reason))
+        );
+        // The failure of another quantity is no failure of this one.
+        assert_eq!(
+            verdict(&[figure, failed(install.case, Some("delete"))]),
+            Some((Some(1.0), Some(true), None))
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::record::Record;
+use crate::record::{Record, failure};
 use millrace_report::stats::Summary;
 
 /// The bound of a quantity.
@@ -65,6 +65,17 @@ impl Quantity {
             Bound::Never => Some(value <= 0.0),
             Bound::None => None,
         }
+    }
+
+    /// Returns the reason why a system could not be measured in some round; `None` if all rounds were measured.
+    pub(crate) fn failure<'a>(&self, records: &'a [Record], system: &str) -> Option<&'a str> {
+        failure(records, self.case, system, Some(self.name))
+    }
+
+    /// Returns true if a system was measured in all rounds and keeps the bound; `None` without a bound or a value.
+    pub(crate) fn verdict(&self, records: &[Record], system: &str) -> Option<bool> {
+        let met = self.met(self.aggregate(&self.values(records, system))?)?;
+        Some(met && self.failure(records, system).is_none())
     }
 
     /// Returns the bound in words: `at most 6 s`.

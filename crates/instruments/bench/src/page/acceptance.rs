@@ -3,8 +3,9 @@
 use crate::case::{self, Baseline, CASES, Case};
 use crate::figure;
 use crate::page::source::Source;
+use crate::page::verdict::OURS;
 use crate::record::Record;
-use crate::table::{Outcome, outcomes};
+use crate::table::{INCOMPLETE, Outcome, outcomes};
 use millrace_report::Section;
 use millrace_report::html::{Cell, figure, paragraph, table};
 use millrace_report::plot::{Plot, RatioRow, ratios};
@@ -15,6 +16,8 @@ struct TargetRow {
     target: String,
     reached: Option<f64>,
     met: Option<bool>,
+    /// The reason why the value that was reached does not count; empty if it does.
+    note: String,
 }
 
 /// Returns the section; `None` if the run has no targets.
@@ -35,27 +38,31 @@ pub(super) fn section(source: &Source) -> Option<Section> {
             target: format!("at least {}", outcome.target),
             reached: outcome.reached,
             met: outcome.met(),
+            note: outcome.flaws(),
         })
         .chain(quantities(source))
         .collect();
     if wanted.is_empty() {
         return None;
     }
+    let has_notes = wanted.iter().any(|wanted| !wanted.note.is_empty());
     let rows: Vec<Vec<Cell>> = wanted
         .iter()
         .map(|wanted| {
-            vec![
+            let mut cells = vec![
                 // The verdict is the first column, so that it is visible on a narrow screen.
                 Cell::Verdict(wanted.met),
                 Cell::head(wanted.of),
                 Cell::text(wanted.target.as_str()),
                 Cell::number(wanted.reached),
-            ]
+            ];
+            cells.extend(has_notes.then(|| Cell::text(wanted.note.as_str())));
+            cells
         })
         .collect();
     let mut html = table(
         "The targets of Millrace: medians, and ratios of medians measured in one run",
-        &["verdict", "what", "wanted", "#reached"],
+        &["verdict", "what", "wanted", "#reached", "note"][..4 + usize::from(has_notes)],
         &rows,
     );
     let mut plots = Vec::new();
@@ -87,16 +94,24 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     })
 }
 
-/// Returns the targets of quantities.
+/// Returns the targets of quantities that were measured or failed.
 fn quantities(source: &Source) -> impl Iterator<Item = TargetRow> {
     figure::all().filter_map(|wanted| {
         let target = wanted.target()?;
-        let reached = wanted.aggregate(&wanted.values(&source.records, "millrace"))?;
-        Some(TargetRow {
+        let reached = wanted.aggregate(&wanted.values(&source.records, OURS));
+        let failure = wanted.failure(&source.records, OURS);
+        (reached.is_some() || failure.is_some()).then(|| TargetRow {
             of: wanted.title,
             target,
-            reached: Some(reached),
-            met: wanted.met(reached),
+            reached,
+            met: wanted.verdict(&source.records, OURS),
+            note: failure.map_or_else(String::new, |reason| {
+                let reason = reason.lines().next().unwrap_or_default();
+                match reached {
+                    Some(_) => format!("{INCOMPLETE}: {reason}"),
+                    None => reason.to_owned(),
+                }
+            }),
         })
     })
 }
@@ -165,4 +180,60 @@ fn lead(source: &Source, wanted: &[TargetRow]) -> String {
         text.push_str(&format!(", {unknown} not measured"));
     }
     text + "."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::install::quantities::INSTALL;
+
+    #[test]
+    fn the_targets_of_quantities_that_failed_are_counted_and_not_met() {
+        let failed = Record::Failed {
+            case: INSTALL.to_owned(),
+            system: OURS.to_owned(),
+            quantity: None,
+            reason: "the daemon ended".to_owned(),
+        };
+        let install = figure::find(INSTALL, "install").unwrap();
+        let figure = Record::Figure {
+            case: INSTALL.to_owned(),
+            system: OURS.to_owned(),
+            round: 0,
+            quantity: install.name.to_owned(),
+            unit: install.unit.to_owned(),
+            value: 1.0,
+        };
+        let targets =
+            figure::all().filter(|quantity| quantity.case == INSTALL && quantity.target().is_some());
+        let targets = targets.count();
+        let section = |records: &[Record]| {
+            section(&Source {
+                id: "install".to_owned(),
+                all: records.to_vec().into(),
+                records: records.to_vec(),
+                problems: Vec::new(),
+            })
+            .unwrap()
+        };
+        assert_eq!(
+            section(&[figure.clone()]).lead.as_deref(),
+            Some("Install: 1 of 1 targets met.")
+        );
+        let all = section(&[figure, failed.clone()]);
+        assert_eq!(
+            all.lead,
+            Some(format!(
+                "Install: 0 of {targets} targets met, 1 NOT MET, {} not measured.",
+                targets - 1
+            ))
+        );
+        assert!(all.html.contains("not measured in all rounds: the daemon ended"));
+        assert_eq!(
+            section(&[failed]).lead,
+            Some(format!(
+                "Install: 0 of {targets} targets met, {targets} not measured."
+            ))
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use crate::case;
 use crate::figure;
 use crate::record::Record;
-use crate::table::{Outcome, outcomes};
+use crate::table::{INCOMPLETE, Outcome, outcomes};
 use millrace_report::html::{self, Cell, escape};
 use millrace_report::plot::number;
 
@@ -32,11 +32,9 @@ pub(crate) fn missed(case: &str, records: &[Record]) -> Vec<String> {
     found(case, records)
         .iter()
         .filter(|outcome| outcome.met() == Some(false))
-        .filter_map(|outcome| {
-            Some(sentence(
-                &format!("at least {}", outcome.target),
-                outcome.reached?,
-            ))
+        .map(|outcome| {
+            let wanted = format!("at least {}", outcome.target);
+            sentence(&wanted, outcome.reached, &outcome.flaws())
         })
         .collect()
 }
@@ -45,23 +43,25 @@ pub(crate) fn missed(case: &str, records: &[Record]) -> Vec<String> {
 pub(crate) fn of_quantity(case: &str, name: &str, records: &[Record]) -> Option<Option<bool>> {
     let quantity = figure::find(case, name)?;
     quantity.target()?;
-    let reached = quantity.aggregate(&quantity.values(records, OURS));
-    Some(reached.and_then(|reached| quantity.met(reached)))
+    Some(quantity.verdict(records, OURS))
 }
 
 /// Returns the missed targets of a quantity, as [`missed`] does for a case.
 pub(crate) fn missed_quantity(case: &str, name: &str, records: &[Record]) -> Vec<String> {
     let sentence = || {
         let quantity = figure::find(case, name)?;
-        let reached = quantity.aggregate(&quantity.values(records, OURS))?;
-        (quantity.met(reached) == Some(false)).then_some(())?;
-        Some(sentence(&quantity.target()?, reached))
+        (quantity.verdict(records, OURS) == Some(false)).then_some(())?;
+        let reached = quantity.aggregate(&quantity.values(records, OURS));
+        let flaw = quantity.failure(records, OURS).map_or("", |_| INCOMPLETE);
+        Some(sentence(&quantity.target()?, reached, flaw))
     };
     sentence().into_iter().collect()
 }
 
-fn sentence(wanted: &str, reached: f64) -> String {
-    format!("wanted {wanted}, reached {}", number(reached))
+fn sentence(wanted: &str, reached: Option<f64>, flaws: &str) -> String {
+    let reached = reached.map_or_else(String::new, |reached| format!(", reached {}", number(reached)));
+    let sentence = format!("wanted {wanted}{reached}; {flaws}");
+    sentence.trim_end_matches("; ").to_owned()
 }
 
 /// Returns a paragraph for each missed target.
@@ -131,6 +131,21 @@ mod tests {
         assert_eq!(
             titled("8 tables", &missed("tables-8", &records)),
             "8 tables: NOT MET"
+        );
+        let wrong = Record::Sample {
+            case: "tables-8".to_owned(),
+            system: OURS.to_owned(),
+            round: 0,
+            window: 0,
+            pps: [2e7, 0.0],
+            core_share: 1.0,
+            right: false,
+        };
+        assert_eq!(
+            missed("tables-8", &[sample("tables-1", 20.0), wrong]),
+            [format!(
+                "wanted at least {target}, reached 1; packets left by the wrong port"
+            )]
         );
         let html = paragraphs(&missed("tables-8", &records));
         assert!(html.contains(">NOT MET</strong>: wanted"), "{html}");

@@ -99,6 +99,7 @@ impl Run<'_> {
                         self.add(Record::Failed {
                             case: "lan".to_owned(),
                             system: system.name().to_owned(),
+                            quantity: None,
                             reason: error.to_string(),
                         })?;
                     }

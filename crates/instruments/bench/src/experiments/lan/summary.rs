@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::record::Transfer;
-use crate::record::Record;
+use crate::record::{Record, failure};
 use millrace_report::stats::Summary;
 
 /// The results of a system.
@@ -82,12 +82,7 @@ fn row(records: &[Record], of_system: &str) -> Row {
         retransmits_per_gb: per_gb(|transfer| transfer.retransmits as f64),
         machine_s_per_gb: per_gb(|transfer| transfer.cpu.machine_s),
         switch_s_per_gb: per_gb(|transfer| transfer.cpu.switch_s),
-        reason: records.iter().find_map(|record| match record {
-            Record::Failed { case, system, reason } if case == "lan" && system == of_system => {
-                Some(reason.clone())
-            }
-            _ => None,
-        }),
+        reason: failure(records, "lan", of_system, None).map(str::to_owned),
     }
 }
 
@@ -167,6 +162,7 @@ mod tests {
             Record::Failed {
                 case: "lan".to_owned(),
                 system: "ovs".to_owned(),
+                quantity: None,
                 reason: "not installed\nat all".to_owned(),
             },
         ]

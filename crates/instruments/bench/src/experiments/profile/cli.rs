@@ -183,6 +183,7 @@ impl Command {
                     add(Record::Failed {
                         case: experiment.clone(),
                         system,
+                        quantity: None,
                         reason,
                     })?;
                 }
