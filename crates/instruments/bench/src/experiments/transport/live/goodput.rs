@@ -219,12 +219,54 @@ impl Live {
             rate
         };
         let harm = |rate: f64| ((alone - rate) / alone).max(0.0);
-        let row = case(
-            "T8 live: harm to CUBIC, buffer 2 BDP",
-            format!("{}, RTT 50 ms; BBR's {:.2}", self.link(), harm(beside_bbr)),
-            Gate::AtMost(harm(beside_bbr)),
-            "",
-        );
-        recorder.value(&row, round, harm(beside_ours))
+        record_harm(recorder, &self.link(), round, [beside_bbr, beside_ours].map(harm))
+    }
+}
+
+/// Records the harms of one round to CUBIC by BBR and by ours. The gate applies to their difference: both are of the same
+/// round, and the gate is the same in all rounds.
+fn record_harm(
+    recorder: &mut Recorder<'_>,
+    link: &str,
+    round: usize,
+    [bbr, ours]: [f64; 2],
+) -> Result<(), TransportBenchError> {
+    let asked = format!("{link}, RTT 50 ms");
+    for (what, gate, value) in [
+        ("harm of BBR to CUBIC", Gate::None, bbr),
+        ("harm to CUBIC", Gate::None, ours),
+        ("harm to CUBIC, less that of BBR", Gate::AtMost(0.0), ours - bbr),
+    ] {
+        let row = case(format!("T8 live: {what}, buffer 2 BDP"), &asked, gate, "");
+        recorder.value(&row, round, value)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{RunLength, rows};
+    use super::*;
+    use crate::record::Log;
+
+    #[test]
+    fn harm_is_compared_with_that_of_bbr_in_the_same_round() {
+        let met = |harms: [[f64; 2]; 3]| {
+            let dir = tempfile::tempdir().unwrap();
+            let mut log = Log::create(&dir.path().join("transport.jsonl")).unwrap();
+            let mut progress = |_: &str| {};
+            let mut recorder = Recorder::new(RunLength::QUICK, &mut log, &mut progress);
+            for (round, harms) in harms.into_iter().enumerate() {
+                record_harm(&mut recorder, "100 Mbit/s", round, harms).unwrap();
+            }
+            let rows = rows(log.records());
+            let judged: Vec<_> = rows.iter().filter(|row| !row.gate.is_empty()).collect();
+            assert_eq!((rows.len(), judged.len()), (3, 1));
+            (judged[0].rounds, judged[0].met)
+        };
+        // The last round has the least harm of BBR, and ours is less in each.
+        assert_eq!(met([[0.9, 0.8], [0.9, 0.8], [0.3, 0.2]]), (3, Some(true)));
+        // The last round has the most harm of BBR, and ours is more in two.
+        assert_eq!(met([[0.3, 0.4], [0.3, 0.4], [0.9, 0.4]]), (3, Some(false)));
     }
 }

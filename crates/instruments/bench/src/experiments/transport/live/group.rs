@@ -6,7 +6,7 @@ use super::super::library_peers::LibraryPeer;
 use super::super::peers;
 use super::super::recorder::Recorder;
 use super::super::test_bed::PathSettings;
-use super::{Live, Transfer, ramp_s};
+use super::{Live, Transfer, megabits, ramp_s};
 use crate::file_error::file;
 use crate::gated::Gate;
 use crate::gated::recorder::case;
@@ -45,7 +45,7 @@ impl Live {
         for (path, link_bps, rate_kbps, gate, target, name) in cells {
             let row = case(
                 format!("T3 live: goodput of each / uftp's, 3 receivers, {name}"),
-                self.link(),
+                megabits(link_bps),
                 Gate::AtLeast(gate),
                 "",
             );

@@ -117,7 +117,7 @@ impl Live {
 
     /// Returns the rate of the link in words.
     fn link(&self) -> String {
-        format!("{:.0} Mbit/s", self.test_bed.link_bps / 1e6)
+        megabits(self.test_bed.link_bps)
     }
 
     /// Returns the payload in bit/s that the link carries at best.
@@ -203,6 +203,11 @@ fn transferred(
     test_bed: &TestBed,
     path: &PathSettings,
     round: usize,
+/// Returns a rate in words.
+fn megabits(bps: f64) -> String {
+    format!("{:.0} Mbit/s", bps / 1e6)
+}
+
     bytes: u64,
     outcome: &Outcome,
 ) -> Transferred {
