@@ -98,6 +98,25 @@ impl Item<'_> {
             Item::Missing(missing) => &missing.case,
         }
     }
+
+    /// Returns the record of the same row in a round in which it could not be measured.
+    fn missing(&self, reason: &str) -> Missing {
+        let reason = reason.to_owned();
+        match self {
+            Item::Value(value) => Missing {
+                case: value.case.clone(),
+                asked: value.asked.clone(),
+                gate: value.gate,
+                target: value.target,
+                unit: value.unit.clone(),
+                reason,
+            },
+            Item::Missing(missing) => Missing {
+                reason,
+                ..(*missing).clone()
+            },
+        }
+    }
 }
 
 /// Returns the rows in the order of measurement.

@@ -133,6 +133,21 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
         }))
     }
 
+    /// Records that the rows so far which `is_of` accepts, by name and setting, could not be measured in some round.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn incomplete(&mut self, is_of: impl Fn(&str, &str) -> bool, reason: &str) -> Result<(), R::Error> {
+        let mut rows: Vec<Missing> = Vec::new();
+        for item in self.log.records().iter().filter_map(R::item) {
+            let row = item.missing(reason);
+            if is_of(&row.case, &row.asked) && rows.iter().all(|known| known.case != row.case) {
+                rows.push(row);
+            }
+        }
+        rows.into_iter().try_for_each(|row| self.add(R::from(row)))
+    }
+
     /// Records and prints the reason why none of these rows could be measured.
     ///
     /// # Errors

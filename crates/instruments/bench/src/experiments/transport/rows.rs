@@ -1,8 +1,8 @@
 //! The rows of the experiment.
 
 use super::record::TransportRecord;
-use crate::gated::Row;
-use crate::gated::recorder::rows_of;
+use crate::gated::recorder::{Case, case, rows_of};
+use crate::gated::{Gate, Row};
 use crate::record::Record;
 
 /// Returns the rows by number, and those of one number in the order of measurement.
@@ -13,16 +13,22 @@ pub fn rows(records: &[Record]) -> Vec<Row> {
 }
 
 /// Returns the number of a row: 12 of `T12 wrong bytes`.
-fn number(case: &str) -> u32 {
+pub(super) fn number(case: &str) -> u32 {
     let digits = case.strip_prefix('T').unwrap_or_default();
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     digits[..end].parse().unwrap_or(u32::MAX)
 }
 
+/// Returns a row that stands for the cases which a failure left out. Its gate makes it count among the gates that were
+/// not measured.
+pub(super) fn left_out(name: impl Into<String>, asked: &str) -> Case {
+    case(name, asked, Gate::Exactly(0.0), "failures")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gated::{Gate, Value};
+    use crate::gated::Value;
 
     #[test]
     fn rows_are_in_the_order_of_their_numbers() {

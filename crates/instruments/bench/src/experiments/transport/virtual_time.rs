@@ -4,8 +4,12 @@ use millrace_transport_simulator::rows::{self, Part, Size};
 
 use super::error::TransportBenchError;
 use super::recorder::Recorder;
+use super::rows::left_out;
 use crate::gated::Gate;
-use crate::gated::recorder::{self, Case};
+use crate::gated::recorder::Case;
+
+/// The first word of the settings of these rows.
+pub(super) const ASKED: &str = "virtual";
 
 /// Measures the parts of a row, if it has any in virtual time.
 pub(super) fn measure(recorder: &mut Recorder<'_>, row: u8) -> Result<(), TransportBenchError> {
@@ -16,12 +20,12 @@ pub(super) fn measure(recorder: &mut Recorder<'_>, row: u8) -> Result<(), Transp
     };
     for part in Part::ALL.into_iter().filter(|part| part.row() == row) {
         (recorder.progress)(&format!("T{row}, virtual time"));
-        let mut outcome = Ok(());
+        let (mut outcome, mut cases) = (Ok(()), Vec::new());
         let measured = part.run(size, &mut |measured| {
             if outcome.is_ok() {
                 let case = Case {
                     name: measured.case,
-                    asked: format!("virtual: {}", measured.asked),
+                    asked: format!("{ASKED}: {}", measured.asked),
                     gate: match measured.gate {
                         rows::Gate::AtLeast(least) => Gate::AtLeast(least),
                         rows::Gate::AtMost(most) => Gate::AtMost(most),
@@ -30,14 +34,13 @@ pub(super) fn measure(recorder: &mut Recorder<'_>, row: u8) -> Result<(), Transp
                     unit: measured.unit,
                 };
                 outcome = recorder.value(&case, 0, measured.reached);
+                cases.push(case);
             }
         });
         outcome?;
         if let Err(error) = measured {
-            recorder.missing(
-                &recorder::part(format!("T{row} {part:?}"), "virtual"),
-                &error.to_string(),
-            )?;
+            cases.push(left_out(format!("T{row} {part:?}"), ASKED));
+            recorder.all_missing(cases, &error.to_string())?;
         }
         millrace_process::pause(std::time::Duration::ZERO)?;
     }

@@ -13,8 +13,9 @@ use super::files;
 use super::millrace::{Outcome, Receiver, Transfer};
 use super::record::Transferred;
 use super::recorder::Recorder;
+use super::rows::{left_out, number};
 use super::test_bed::{PathSettings, TestBed, obstacle};
-use crate::gated::recorder::part;
+use super::virtual_time;
 
 /// The rate of the link is this at most.
 const LINK_MAX_BPS: f64 = 1e9;
@@ -34,7 +35,7 @@ pub(super) fn measure(
     }
     let missing = |recorder: &mut Recorder<'_>, reason: &str| {
         rows.iter()
-            .try_for_each(|row| recorder.missing(&part(format!("{row:?} live"), ""), reason))
+            .try_for_each(|row| recorder.missing(&left_out(format!("{row:?} live"), ""), reason))
     };
     if let Some(reason) = obstacle(&experiment.program) {
         return missing(recorder, &reason);
@@ -57,13 +58,22 @@ pub(super) fn measure(
                 Err(error) if error.ends_the_run() => return Err(error),
                 Err(error @ TransportBenchError::File { .. }) => return Err(error),
                 Err(error) => {
-                    recorder.missing(&part(format!("{row:?} live"), ""), &error.to_string())?;
+                    row_failed(recorder, row, &error.to_string())?;
                     break;
                 }
             }
         }
     }
     Ok(())
+}
+
+/// Records that a round of a row failed: its cases so far were not measured in all rounds, and further ones may be left out.
+fn row_failed(recorder: &mut Recorder<'_>, row: RowNumber, reason: &str) -> Result<(), TransportBenchError> {
+    let is_of_row = |case: &str, asked: &str| {
+        number(case) == u32::from(row.number()) && !asked.starts_with(virtual_time::ASKED)
+    };
+    recorder.incomplete(is_of_row, reason)?;
+    recorder.missing(&left_out(format!("{row:?} live"), ""), reason)
 }
 
 /// The test bed with its calibrated link.
@@ -232,9 +242,47 @@ fn megabits(bps: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::peers;
+    use super::super::{peers, rows};
     use super::*;
+    use crate::gated::Gate;
+    use crate::gated::recorder::case;
     use crate::record::Log;
+
+    #[test]
+    fn a_row_that_fails_in_a_later_round_keeps_no_verdict_of_the_earlier_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::create(&dir.path().join("transport.jsonl")).unwrap();
+        let mut progress = |_: &str| {};
+        let mut recorder = Recorder::new(super::super::RunLength::QUICK, &mut log, &mut progress);
+        let gate = Gate::AtLeast(0.95);
+        for (name, asked) in [
+            ("T1 live: goodput, RTT 50 ms", "100 Mbit/s"),
+            ("T1 goodput, RTT 50 ms", "virtual: 100 Mbit/s"),
+            ("T10 live: files", "100 Mbit/s"),
+        ] {
+            for round in 0..2 {
+                recorder.value(&case(name, asked, gate, ""), round, 0.99).unwrap();
+            }
+        }
+        row_failed(&mut recorder, RowNumber::T1, "the sender has ended").unwrap();
+        let rows = rows(log.records());
+        let verdicts: Vec<_> = rows
+            .iter()
+            .map(|row| (row.case.as_str(), row.met, row.reason.is_some()))
+            .collect();
+        assert_eq!(
+            verdicts,
+            [
+                ("T1 live: goodput, RTT 50 ms", Some(false), true),
+                ("T1 goodput, RTT 50 ms", Some(true), false),
+                ("T1 live", None, true),
+                ("T10 live: files", Some(true), false),
+            ]
+        );
+        // The cases that are left out have gates.
+        let lead = crate::gated::section::lead(&rows);
+        assert_eq!(lead, "2 of 4 gates are met, 1 not measured.");
+    }
 
     #[test]
     fn a_file_crosses_a_lossy_path_beside_a_stream_of_cubic_and_its_costs_are_counted() {
