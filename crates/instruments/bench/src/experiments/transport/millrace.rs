@@ -87,8 +87,6 @@ pub(super) struct Delivered {
     pub(super) sent_bytes: f64,
     /// Payload in bit/s after the ramp, to be compared with tools that report intervals.
     pub(super) steady_bps: f64,
-    /// Payload in bit/s of the whole transfer, ramp and end included, to be compared with tools that report their duration.
-    pub(super) average_bps: f64,
 }
 
 /// The result of a transfer.
@@ -96,6 +94,9 @@ pub(super) struct Delivered {
 pub(super) struct Outcome {
     /// The receivers' results, in their order; `None` for one that did not get everything.
     pub(super) delivered: Vec<Option<Delivered>>,
+    /// Seconds from the start of the sender to its exit, to be compared with the duration of other programs: connection
+    /// set-up, offer and ramp are included.
+    pub(super) seconds: f64,
     /// The processor time of the sender, and of all receivers.
     pub(super) cpu_s: [f64; 2],
     /// The largest resident memory of the sender, and of any receiver, in bytes.
@@ -110,6 +111,11 @@ impl Outcome {
     /// Returns the receivers that got everything.
     pub(super) fn complete(&self) -> impl Iterator<Item = Delivered> + '_ {
         self.delivered.iter().flatten().copied()
+    }
+
+    /// Returns the payload to each receiver in bit/s over the whole time of the sender; `bytes` is the size of the source.
+    pub(super) fn average_bps(&self, bytes: f64) -> f64 {
+        bytes * 8.0 / self.seconds.max(1e-9)
     }
 }
 
@@ -178,8 +184,8 @@ impl Transfer<'_> {
     ) -> Result<Outcome, TransportBenchError> {
         let mut outcome = Outcome::default();
         let before = (children_s(), test_bed.frames()?);
-        let mut sender = self.start(test_bed, &receivers)?;
         let start = Instant::now();
+        let mut sender = self.start(test_bed, &receivers)?;
         loop {
             let peaks = |pids: &mut dyn Iterator<Item = u32>| {
                 pids.filter_map(peak_memory).max().unwrap_or_default() as f64
@@ -208,6 +214,7 @@ impl Transfer<'_> {
             }
             pause(Duration::from_millis(20))?;
         }
+        outcome.seconds = start.elapsed().as_secs_f64();
         let log = sender.log();
         drop(sender);
         let after = (children_s(), test_bed.frames()?);
@@ -255,7 +262,6 @@ impl Transfer<'_> {
             seconds,
             sent_bytes: done["bytes"].as_f64()?,
             steady_bps,
-            average_bps: total * 8.0 / seconds,
         })
     }
 }
@@ -285,7 +291,6 @@ mod tests {
         };
         let delivered = transfer.delivered(&log, "a:1", 9).unwrap();
         assert_eq!((delivered.steady_bps, delivered.sent_bytes), (105.0, 1010.0));
-        assert_eq!(delivered.average_bps, 3200.0);
         // The second receiver ended earlier.
         assert_eq!(transfer.delivered(&log, "a:1", 4).unwrap().steady_bps, 100.0);
         assert_eq!(transfer.delivered(&log, "b:1", 9), None);

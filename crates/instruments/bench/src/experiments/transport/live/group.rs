@@ -60,7 +60,7 @@ impl Live {
             let bytes = (link / 8.0 * seconds / 3.0) as u64;
             let result = (|| {
                 let outcome = self.transfer_bytes(recorder, round, &path, 3, &[], bytes)?;
-                let ours = outcome.complete().map(|each| each.average_bps).sum::<f64>() / 3.0;
+                let ours = outcome.average_bps(bytes as f64);
                 let directory = self.test_bed.directory("uftp")?;
                 let source = directory.join("source");
                 files::write(&source, bytes, round as u64)?;
@@ -113,7 +113,7 @@ impl Live {
             let share = if rate_bps.is_some() { 1.0 } else { 1.0 / 20.0 };
             let bytes = link / 8.0 * seconds / 3.0;
             let outcome = self.transfer_bytes(recorder, round, path, 3, &[], bytes as u64)?;
-            let ours = outcome.complete().map(|each| each.average_bps).sum::<f64>() / 3.0;
+            let ours = outcome.average_bps(bytes);
             let directory = self.test_bed.directory(peer.name())?;
             let source = directory.join("source");
             files::write(&source, (bytes * share) as u64, round as u64)?;

@@ -203,6 +203,11 @@ impl Live {
     }
 }
 
+/// Returns a rate in words.
+fn megabits(bps: f64) -> String {
+    format!("{:.0} Mbit/s", bps / 1e6)
+}
+
 /// Returns the seconds of the ramp.
 fn ramp_s(path: &PathSettings) -> f64 {
     1.0 + RAMP_RTTS * path.rtt_ms / 1e3
@@ -213,11 +218,6 @@ fn transferred(
     test_bed: &TestBed,
     path: &PathSettings,
     round: usize,
-/// Returns a rate in words.
-fn megabits(bps: f64) -> String {
-    format!("{:.0} Mbit/s", bps / 1e6)
-}
-
     bytes: u64,
     outcome: &Outcome,
 ) -> Transferred {
@@ -304,6 +304,12 @@ mod tests {
             .unwrap();
         assert_eq!(outcome.complete().count(), 2);
         assert!(outcome.complete().all(|each| each.sent_bytes >= 2e6));
+        // The time of the sender's process includes its start and the handshake.
+        assert!(
+            outcome.complete().all(|each| each.seconds < outcome.seconds),
+            "{outcome:?}"
+        );
+        assert_eq!(outcome.average_bps(2e6), 16e6 / outcome.seconds);
         assert!(outcome.cpu_s[0] > 0.0 && outcome.cpu_s[1] > 0.0, "{outcome:?}");
         // Both receivers' bytes left the sender, and feedback came back.
         assert!(outcome.frames[1] > 4e6 && outcome.frames[0] > 1e3, "{outcome:?}");
