@@ -27,7 +27,7 @@ pub(crate) struct HugePages {
 impl HugePages {
     /// Makes `mib` MiB of pages available. Returns `None` without permission, or if the machine has too little memory.
     pub(crate) fn reserve(mib: u64) -> Option<HugePages> {
-        let _lock = reservation_lock();
+        let lock = reservation_lock();
         let (total, free) = (number(TOTAL)?, number(FREE)?);
         let missing = mib.div_ceil(2).saturating_sub(free);
         if missing == 0 {
@@ -38,6 +38,8 @@ impl HugePages {
         let pages = HugePages {
             added: number(TOTAL)?.saturating_sub(total),
         };
+        // Dropping pages takes the lock again.
+        drop(lock);
         (pages.added == missing).then_some(pages)
     }
 }
