@@ -165,8 +165,7 @@ fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), Rou
         let sleep = || std::thread::sleep(Duration::from_millis(1));
         Ok(longest_gap(stop, || start.elapsed(), sleep, || capture.take()))
     });
-    let seconds = wait_for_expiry(running.as_mut())?;
-    let (echo, gap) = (echoes.end()?, gaps.end()?);
+    let (seconds, [echo, gap]) = observed([echoes, gaps], || wait_for_expiry(running.as_mut()))?;
     for (name, value) in [
         ("expire", seconds),
         ("expire-echo", echo.as_secs_f64() * 1e3),
@@ -278,6 +277,16 @@ impl Observer {
     }
 }
 
+/// Returns the result of `wait` and those of the observers, which end with it, also if it fails.
+fn observed<T>(
+    observers: [Observer; 2],
+    wait: impl FnOnce() -> Result<T, PeerError>,
+) -> Result<(T, [Duration; 2]), PeerError> {
+    let waited = wait();
+    let [first, second] = observers.map(Observer::end);
+    Ok((waited?, [first?, second?]))
+}
+
 fn longest_echo(target: &str, stop: &AtomicBool) -> Result<Duration, ProcessError> {
     let mut channel = Channel::connect(target)?;
     // The first echo waits for the connection to be set up.
@@ -334,6 +343,24 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use std::io::Write;
+
+    #[test]
+    fn observers_end_although_the_observed_fails() {
+        let running = Arc::new(());
+        let observer = || {
+            let running = Arc::clone(&running);
+            Observer::start(move |stop| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+                drop(running);
+                Ok(Duration::ZERO)
+            })
+        };
+        let failed = || Err::<(), _>(PeerError::from(ProcessError::Interrupted));
+        assert!(observed([observer(), observer()], failed).is_err());
+        assert_eq!(Arc::strong_count(&running), 1);
+    }
 
     #[test]
     fn a_pause_of_the_writer_is_as_long_as_the_file_stays_empty() {
