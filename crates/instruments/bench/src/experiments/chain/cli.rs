@@ -126,18 +126,21 @@ impl ChainArgs {
             if system == System::OvsDpdk && (self.no_ovs || !is_installed(ovs::DAEMON)) {
                 continue;
             }
-            let test_bed = guests::TestBed::up(system, longest.into(), millraced)?;
-            eprintln!("{}: guests run under {}", system.chain(), test_bed.accelerator());
-            let path = results.log.path().to_owned();
-            results
-                .log
-                .add(test_bed.record(system.chain()))
-                .map_err(failed(&path))?;
-            for length in &lengths {
-                let transfer = test_bed.through((*length).into(), window)?;
-                let rate = transfer.bps / 8.0 / GUEST_DATA;
-                results.add(system.chain(), *length, GUEST_FRAME, rate)?;
-            }
+            results.measure(system.chain(), |results| {
+                let test_bed = guests::TestBed::up(system, longest.into(), millraced)?;
+                eprintln!("{}: guests run under {}", system.chain(), test_bed.accelerator());
+                let path = results.log.path().to_owned();
+                results
+                    .log
+                    .add(test_bed.record(system.chain()))
+                    .map_err(failed(&path))?;
+                for length in &lengths {
+                    let transfer = test_bed.through((*length).into(), window)?;
+                    let rate = transfer.bps / 8.0 / GUEST_DATA;
+                    results.add(system.chain(), *length, GUEST_FRAME, rate)?;
+                }
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -162,25 +165,28 @@ impl ChainArgs {
             given => given,
         };
         let window = Duration::from_secs(if self.quick { 3 } else { 10 });
-        for left in (0..self.rounds).rev() {
+        let outcome = (0..self.rounds).rev().try_for_each(|left| {
             results.rounds_left = left;
-            for kind in kinds {
-                match sites::name(*kind) {
-                    Some(name) => {
-                        Sites::up(wan, millraced)?.chain((*kind, name), lengths, window, &mut results)?;
-                    }
-                    None => eprintln!("{}: not measured over a path", kind.name()),
+            kinds.iter().try_for_each(|kind| match sites::name(*kind) {
+                Some(name) => results.measure(name, |results| {
+                    Sites::up(wan, millraced)?.chain((*kind, name), lengths, window, results)
+                }),
+                None => {
+                    eprintln!("{}: not measured over a path", kind.name());
+                    Ok(())
                 }
-            }
-        }
-        Ok(())
+            })
+        });
+        results.finish(outcome)
     }
 
-    /// Measures all chains and prints the result. Progress goes to standard error.
+    /// Measures all chains and prints the result. Progress goes to standard error. A kind that fails is recorded, and the
+    /// others continue.
     ///
     /// # Errors
-    /// [`ChainBenchError`].
+    /// [`ChainBenchError`]: SIGINT was received, or a kind failed. The rounds before are recorded.
     pub fn run(&self, beside: &Path) -> Result<(), ChainBenchError> {
+        millrace_process::interrupt::install_handler();
         let millraced = self.millraced.as_deref().unwrap_or(beside);
         if let Some(wan) = &self.wan {
             return self.over_path(wan, millraced);
@@ -202,15 +208,28 @@ impl ChainArgs {
         let mut results = Results::begin("chain", &self.out, self.quick, self.json)?;
         let (guests, kinds): (Vec<Kind>, Vec<Kind>) =
             kinds.into_iter().partition(|kind| *kind == Kind::Guest);
+        let outcome = self.measure(&guests, &kinds, millraced, (core, functions_core), &mut results);
+        results.finish(outcome)
+    }
+
+    /// Measures chains of virtual machines once, and those of other kinds in rounds.
+    fn measure(
+        &self,
+        guests: &[Kind],
+        kinds: &[Kind],
+        millraced: &Path,
+        cores: (usize, usize),
+        results: &mut Results,
+    ) -> Result<(), ChainBenchError> {
         if !guests.is_empty() {
-            self.guests(millraced, &mut results)?;
+            self.guests(millraced, results)?;
         }
         if kinds.is_empty() {
             return Ok(());
         }
         for left in (0..self.rounds).rev() {
             results.rounds_left = left;
-            self.round(&kinds, millraced, (core, functions_core), &mut results)?;
+            self.round(kinds, millraced, cores, results)?;
         }
         Ok(())
     }
@@ -232,8 +251,10 @@ impl ChainArgs {
         } else if is_installed(ovs::DAEMON) {
             for (peer, driver) in [(OVS, VirtioDriver::Dpdk), (OVS_VHOST, VirtioDriver::Own)] {
                 if kinds.iter().any(|kind| peer_of(kind.name()) == peer) {
-                    let mut ovs = Ovs::start(core, functions_core)?;
-                    steered(peer, driver).run(&mut ovs, results)?;
+                    results.measure(peer, |results| {
+                        let mut ovs = Ovs::start(core, functions_core)?;
+                        steered(peer, driver).run(&mut ovs, results)
+                    })?;
                 }
             }
         } else {
@@ -243,18 +264,20 @@ impl ChainArgs {
             );
         }
         for kind in kinds {
-            let (kind, mut test_bed) = (*kind, TestBed::start(millraced, core)?);
-            if kind.is_steered() {
-                let driver = match kind {
-                    Kind::Vhost => VirtioDriver::Own,
-                    _ => VirtioDriver::Dpdk,
-                };
-                steered(kind.name(), driver).run(&mut test_bed.with_virtual_nics(kind), results)?;
-            } else {
+            let kind = *kind;
+            results.measure(kind.name(), |results| {
+                let mut test_bed = TestBed::start(millraced, core)?;
+                if kind.is_steered() {
+                    let driver = match kind {
+                        Kind::Vhost => VirtioDriver::Own,
+                        _ => VirtioDriver::Dpdk,
+                    };
+                    return steered(kind.name(), driver).run(&mut test_bed.with_virtual_nics(kind), results);
+                }
                 let function = self.function(kind)?;
                 let inline = kind.class() == "inline";
-                test_bed.chain(kind, &function, &self.plan(inline), results)?;
-            }
+                test_bed.chain(kind, &function, &self.plan(inline), results)
+            })?;
         }
         Ok(())
     }

@@ -33,12 +33,13 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
             id: source.anchor("chain"),
             title: "Chains of network functions over a WAN (E5)".to_owned(),
             lead: lead(&points),
-            html: figure(&drawn, caption, &rates(&points)) + &paragraph(&text),
+            html: figure(&drawn, caption, &rates(&points)) + &failures(source) + &paragraph(&text),
             plots: vec![drawn],
         });
     }
     let html = [
         figure(&drawn, "Packets that reached the sink, by length; the axis is logarithmic", &rates(&points)),
+        failures(source),
         paragraph(
         "Every function swaps the MAC addresses of every frame. The worker of the switch has a core of its own, and all \
          processes of functions share another. The offered load exceeds the capacity. Inline functions run in the \
@@ -176,6 +177,20 @@ fn rates(points: &[&Point]) -> String {
     )
 }
 
+/// Returns a paragraph for each kind that could not be measured in all rounds.
+fn failures(source: &Source) -> String {
+    let failure = |record: &Record| match record {
+        Record::Failed { system, reason, .. } => {
+            let reason = reason.lines().next().unwrap_or_default();
+            Some(paragraph(&format!(
+                "{system} was not measured in all rounds: {reason}."
+            )))
+        }
+        _ => None,
+    };
+    source.records.iter().filter_map(failure).collect()
+}
+
 /// Returns the ratio to Open vSwitch for four functions and the shortest frames.
 fn lead(points: &[&Point]) -> Option<String> {
     let of = |kind: &str| {
@@ -232,10 +247,18 @@ mod tests {
             point("ring", 1, 64, 9.0, None),
             point("ring", 4, 64, 3.5, Some(3.5)),
             point("ring", 4, 1518, 1.2, None),
+            Record::Failed {
+                case: "chain".to_owned(),
+                system: "memif".to_owned(),
+                quantity: None,
+                reason: "no packet passes\nmore".to_owned(),
+            },
         ]))
         .unwrap();
         assert_eq!(section.plots.len(), 1);
         assert!(section.html.contains("1518"));
+        let failure = "memif was not measured in all rounds: no packet passes.";
+        assert!(section.html.contains(failure), "{}", section.html);
         let lead = section.lead.unwrap();
         assert!(
             lead.contains("3.5 times for functions that share packet memory"),
