@@ -89,6 +89,8 @@ impl Engine {
             if round.is_multiple_of(ROUNDS_PER_COMMAND_POLL) || run.phase == Phase::Idle {
                 match self.commands.try_recv() {
                     Ok(EngineCommand::Start(rate, length, selection)) => {
+                        // Packets of a run that this one replaces.
+                        free_burst(&mut out);
                         self.start(&mut run, &times, rate, length, selection);
                     }
                     Ok(EngineCommand::Stop) => stop(&mut run, &times),

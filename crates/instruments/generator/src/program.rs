@@ -278,12 +278,21 @@ fn print(report: &Report) -> io::Result<()> {
 /// Converts progress to reports, and sums the latencies of a run.
 #[derive(Default)]
 struct Reporter {
+    /// The number of the run of the latest progress.
+    run: u64,
     sum: IntervalLatencies,
     last: (f64, u64, u64),
 }
 
 impl Reporter {
     fn report(&mut self, progress: &Progress) -> Report {
+        // A `start` during a run ends that run without a last report.
+        if progress.run != self.run {
+            *self = Reporter {
+                run: progress.run,
+                ..Reporter::default()
+            };
+        }
         self.sum.all.add(&progress.latencies.all);
         self.sum.attended.add(&progress.latencies.attended);
         let counters = progress.counters;
@@ -366,4 +375,48 @@ fn watch_signals(signals: Option<SigSet>, events: Sender<Event>) -> Result<(), P
             let _ = events.send(Event::End);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Counters;
+
+    #[test]
+    fn a_run_that_replaces_another_reports_its_own_latencies_and_rates() {
+        let progress = |run, seconds, sent, ns, is_end| {
+            let mut latencies = Box::<IntervalLatencies>::default();
+            latencies.all.record(ns);
+            latencies.attended.record(ns);
+            let counters = Counters {
+                sent,
+                ..Counters::default()
+            };
+            Progress {
+                run,
+                rate: None,
+                seconds,
+                counters,
+                latencies,
+                is_end,
+            }
+        };
+        let mut reporter = Reporter::default();
+        reporter.report(&progress(1, 4.0, 4_000, 1_000_000, false));
+        let Report::Interval(interval) = reporter.report(&progress(2, 1.0, 500, 100, false)) else {
+            panic!("an interval");
+        };
+        assert_eq!((interval.run, interval.tx_pps), (2, 500.0));
+        let Report::End(end) = reporter.report(&progress(2, 2.0, 1_000, 100, true)) else {
+            panic!("an end");
+        };
+        for latency in [end.latency, end.latency_attended] {
+            assert_eq!((latency.count, latency.max_ns), (2, 100));
+        }
+        // The run after the end of one starts from nothing, too.
+        let Report::End(end) = reporter.report(&progress(3, 1.0, 10, 200, true)) else {
+            panic!("an end");
+        };
+        assert_eq!((end.run, end.latency.count), (3, 1));
+    }
 }
