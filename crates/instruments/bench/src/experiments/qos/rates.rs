@@ -40,7 +40,7 @@ struct Reading {
 
 /// Measures all rates, and records the largest deviation of each mechanism.
 pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
-    let mut worst = [0.0_f64; 2];
+    let mut worst = [None; 2];
     for workers in [1, 2] {
         for size in SIZES {
             let (forwarder, _pages) = start(run, workers, size)?;
@@ -50,9 +50,7 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
                     .filter(|rate| !run.length.quick || **rate != 10_000_000);
                 for rate in rates.copied().collect::<Vec<u64>>() {
                     let result = measure_rate(run, &forwarder, mechanism, workers, size, rate)?;
-                    *worst = result
-                        .error()
-                        .map_or(*worst, |error| worst.max(error.abs() * 100.0));
+                    *worst = larger(*worst, result.error().map(|error| error.abs() * 100.0));
                     print(run, &result);
                     run.add(Record::RateResult(Box::new(result)))?;
                 }
@@ -62,10 +60,19 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
     }
     for (mechanism, worst) in Mechanism::ALL.into_iter().zip(worst) {
         if let Some(quantity) = figure::find(QOS, &format!("{}-error", mechanism.name())) {
-            run.figure(Millrace::Default.name(), 0, quantity, worst)?;
+            let system = Millrace::Default.name();
+            match worst {
+                Some(worst) => run.figure(system, 0, quantity, worst)?,
+                None => run.not_measured(system, quantity, "no rate was exceeded by the offered load")?,
+            }
         }
     }
     Ok(())
+}
+
+/// Returns the larger of two deviations, as far as they were measured.
+fn larger(worst: Option<f64>, error: Option<f64>) -> Option<f64> {
+    worst.into_iter().chain(error).reduce(f64::max)
 }
 
 fn print(run: &mut Run<'_>, result: &RateResult) {
@@ -224,5 +231,18 @@ fn read(forwarder: &Forwarder, mechanism: Mechanism) -> Result<Reading, PeerErro
                 seconds: queue.duration_seconds,
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::larger;
+
+    #[test]
+    fn a_deviation_that_was_not_measured_is_not_zero() {
+        assert_eq!(larger(None, None), None);
+        assert_eq!(larger(None, Some(0.5)), Some(0.5));
+        assert_eq!(larger(Some(0.5), None), Some(0.5));
+        assert_eq!(larger(Some(0.5), Some(0.7)), Some(0.7));
     }
 }
