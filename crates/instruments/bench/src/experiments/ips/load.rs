@@ -190,9 +190,13 @@ impl Experiment {
                 .spawn()
         };
         let lanes: Vec<_> = (0..count).map(lane).collect();
+        // All lanes end, also if one of them failed: what follows is not measured beside them.
+        let outputs: Vec<_> = lanes
+            .into_iter()
+            .map(|lane| lane.and_then(std::process::Child::wait_with_output))
+            .collect();
         let mut sum = 0.0;
-        for lane in lanes {
-            let output = lane.and_then(std::process::Child::wait_with_output);
+        for output in outputs {
             sum += number(&parsed(system, output)?, "/packets_per_second")?;
         }
         Ok(sum / one)

@@ -103,12 +103,6 @@ impl TestBed {
         text += "\n[[link]]\nends = [\"s1\", \"s2\"]\nwan = { rate = \"1Gbps\", queue = \"100ms\", memory = \"512MiB\" }\n";
         let topology = Topology::parse("transport.toml", &text)
             .map_err(|error| TransportBenchError::LabFile(error.to_string()))?;
-        let lab = Lab::up(&topology, &UpOptions::default(), &mut |_| {})?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let others: Vec<String> = (0..cores)
-            .filter(|other| *other != core)
-            .map(|core| core.to_string())
-            .collect();
         let shared = Path::new("/dev/shm");
         let parent = if shared.is_dir() {
             shared.to_owned()
@@ -119,6 +113,13 @@ impl TestBed {
             .prefix("millrace-bench.")
             .tempdir_in(&parent)
             .map_err(file(&parent))?;
+        // The lab is removed by the value of this type: nothing may fail between the two.
+        let lab = Lab::up(&topology, &UpOptions::default(), &mut |_| {})?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let others: Vec<String> = (0..cores)
+            .filter(|other| *other != core)
+            .map(|core| core.to_string())
+            .collect();
         let test_bed = TestBed {
             program: program.to_owned(),
             directory,
