@@ -84,7 +84,7 @@ pub enum CommandError {
     #[error(transparent)]
     Session(#[from] SessionError),
     /// A list of sources or targets cannot be read.
-    #[error("cannot open {}: {error}", path.display())]
+    #[error("cannot open or read {}: {error}", path.display())]
     List { path: PathBuf, error: io::Error },
     /// The command that reaches another machine cannot be run.
     #[error("cannot run `{command}`: {error}; give another command with --ssh")]

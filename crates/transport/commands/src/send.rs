@@ -1,9 +1,12 @@
 //! `millrace send`: files and directories to receivers.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_courier::files::{Requests, Source};
 use millrace_courier::io::via::Via;
@@ -36,7 +39,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         args.targets_from.is_none() && !args.dry_run,
     )?;
     if let Some(path) = &args.files_from {
-        sources.extend(lines(path)?.map(PathBuf::from));
+        sources.extend(listed_sources(path)?);
     }
     let known = config_directory()
         .map(|directory| directory.join("known_receivers"))
@@ -79,7 +82,8 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     };
     if targets.is_empty() {
         let first = more.as_mut().and_then(Iterator::next);
-        let first = first.ok_or(CommandError::NoTarget)?;
+        let first = first.ok_or(CommandError::NoTarget)??;
+        let first = String::from_utf8_lossy(&first);
         targets.push(target(&first, known.as_deref(), args, &mut remotes)?);
     }
     let options = SendOptions {
@@ -105,8 +109,9 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         }
         None => Transfer::send(source, identity, targets, options)?,
     };
+    let unread = Arc::default();
     if let Some(more) = more {
-        add_targets(&transfer, more, known.clone());
+        add_targets(&transfer, more, known.clone(), Arc::clone(&unread));
     }
     let outcomes = watch(transfer, stop, &mut display)?;
     drop(remotes);
@@ -139,33 +144,57 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
             );
         }
     }
+    // Receivers behind an error of their list were never asked.
+    if let Some(error) = unread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(error);
+    }
     Ok(ExitCode::from(exit_status(&outcomes)))
 }
 
-/// Returns the lines of a file, or of standard input, without those that are empty.
-fn lines(path: &Path) -> Result<impl Iterator<Item = String> + std::marker::Send + use<>> {
+/// Returns the lines of a file, or of standard input, without those that are empty. The name of a file need not be UTF-8.
+fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Vec<u8>>> + std::marker::Send + use<>> {
+    let list = path.to_owned();
+    let failed = move |error| CommandError::List {
+        path: list.clone(),
+        error,
+    };
     let input: Box<dyn Read + std::marker::Send> = if path == Path::new("-") {
         Box::new(std::io::stdin())
     } else {
-        Box::new(fs::File::open(path).map_err(|error| CommandError::List {
-            path: path.to_owned(),
-            error,
-        })?)
+        Box::new(fs::File::open(path).map_err(&failed)?)
     };
-    let lines = BufReader::new(input).lines().map_while(std::result::Result::ok);
-    Ok(lines.filter(|line| !line.is_empty()))
+    let lines = BufReader::new(input).split(b'\n').map(move |line| {
+        let mut line = line.map_err(&failed)?;
+        line.pop_if(|byte| *byte == b'\r');
+        Ok(line)
+    });
+    Ok(lines.filter(|line| line.as_ref().map_or(true, |line| !line.is_empty())))
 }
 
-/// Adds receivers to a transfer as their tickets or addresses come.
+/// Returns the sources in a file, or in standard input, one a line.
+fn listed_sources(path: &Path) -> Result<Vec<PathBuf>> {
+    let paths = lines(path)?.map(|line| Ok(PathBuf::from(OsString::from_vec(line?))));
+    paths.collect()
+}
+
+/// Adds receivers to a transfer as their tickets or addresses come. `unread`: the error that ends the list.
 fn add_targets(
     transfer: &Transfer,
-    more: impl Iterator<Item = String> + std::marker::Send + 'static,
+    more: impl Iterator<Item = Result<Vec<u8>>> + std::marker::Send + 'static,
     known: Option<PathBuf>,
+    unread: Arc<Mutex<Option<CommandError>>>,
 ) {
     let handle = transfer.handle();
     // The thread ends with the lines, or with the process.
     std::thread::spawn(move || {
         for line in more {
+            let line = match line {
+                Ok(line) => String::from_utf8_lossy(&line).into_owned(),
+                Err(error) => {
+                    *unread.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    return;
+                }
+            };
             match parse(line.trim(), known.as_deref()) {
                 Ok(target) => handle.add_target(target),
                 Err(error) => {
@@ -265,6 +294,26 @@ mod tests {
         assert_eq!(split(&counted, true, false).unwrap().0, [PathBuf::from("data/")]);
         let cut = split(&words("data mr1abcdefgh"), true, true).unwrap_err();
         assert!(cut.to_string().contains("has 11 characters"), "{cut}");
+    }
+
+    #[test]
+    fn a_list_is_read_to_its_end_and_an_error_ends_the_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let list = dir.path().join("list");
+        fs::write(&list, b"a\n\xff\n\nb\r\nlast").unwrap();
+        let names = [
+            "a".into(),
+            OsString::from_vec(vec![0xff]),
+            "b".into(),
+            "last".into(),
+        ];
+        assert_eq!(listed_sources(&list).unwrap(), names.map(PathBuf::from));
+        // A directory can be opened, and not be read.
+        let error = listed_sources(dir.path()).unwrap_err();
+        assert!(
+            matches!(&error, CommandError::List { path, .. } if path == dir.path()),
+            "{error}"
+        );
     }
 
     #[test]
