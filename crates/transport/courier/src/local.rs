@@ -62,6 +62,28 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
+/// Refuses files that are larger than the file system of a directory, whatever it holds. Memory for their extents is allocated only
+/// afterwards.
+fn check_announced(directory: &Path, announced: u64) -> Result<(), OpenError> {
+    let Ok(space) = statvfs(directory) else {
+        return Ok(());
+    };
+    let size = space.blocks().saturating_mul(space.fragment_size());
+    // A file system without a size, such as one of FUSE, is tried.
+    if announced <= size || size == 0 {
+        return Ok(());
+    }
+    let free = space.blocks_available().saturating_mul(space.fragment_size());
+    let (announced, size, free) = (mib(announced), mib(size), mib(free));
+    Err(OpenError {
+        code: RefuseCode::Files,
+        error: FilesError(format!(
+            "the sender announces files of {announced}, and the receiver's file system has {size}, of which {free} are free; send \
+             less, or receive into another directory"
+        )),
+    })
+}
+
 /// Refuses files that do not fit into the file system of a directory.
 fn check_space(directory: &Path, needed: u64) -> Result<(), OpenError> {
     // A file system that cannot tell is tried.
@@ -289,6 +311,7 @@ impl files::Store for LocalStore {
             preserve: self.options.preserve,
             ..SinkOptions::default()
         };
+        check_announced(&self.directory, manifest.layout().bytes())?;
         let mut sink = Sink::open(fs, Arc::new(manifest), options).map_err(not_written)?;
         check_space(&self.directory, sink.needed_space().map_err(not_written)?)?;
         Ok(Box::new(LocalSink { sink, made }))

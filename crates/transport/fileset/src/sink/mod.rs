@@ -111,6 +111,14 @@ pub enum SinkError {
         /// Bytes.
         len: u64,
     },
+    /// The set announces more data than the machine has memory to follow.
+    #[error(
+        "the set announces {bytes} bytes, more than the receiver has memory to keep track of; send less at once"
+    )]
+    TooLarge {
+        /// Bytes of all files, without holes.
+        bytes: u64,
+    },
     /// A message names an extent or a file that the set does not have.
     #[error("the set has no {name} {number}; the sender violates the protocol")]
     Unknown {

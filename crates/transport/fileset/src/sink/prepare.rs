@@ -49,6 +49,13 @@ impl<F: FileSystem> Sink<F> {
         let len = fs.read_at(&journal, 0, &mut bytes).map_err(io)?;
         let (earlier, journal_size) = journal::decode(manifest.digest(), &bytes[..len]).unwrap_or_default();
         let extents = usize::try_from(manifest.layout().extents()).unwrap_or(usize::MAX);
+        // A peer may announce any number of bytes, and an allocation that fails otherwise ends the process.
+        let mut values = Vec::new();
+        let bytes = manifest.layout().bytes();
+        values
+            .try_reserve_exact(extents)
+            .map_err(|_| SinkError::TooLarge { bytes })?;
+        values.resize(extents, None);
         let files = (0..manifest.files()).map(|file| FileProgress {
             state: FileState::Pending,
             missing: manifest.extents_of(file).count() as u64,
@@ -57,7 +64,7 @@ impl<F: FileSystem> Sink<F> {
         });
         let mut sink = Sink {
             files: files.collect(),
-            values: vec![None; extents],
+            values,
             existing: vec![None; manifest.files() as usize],
             pending: u64::from(manifest.files()),
             failed: 0,
