@@ -86,8 +86,10 @@ pub enum SinkEvent {
     Durable(u64),
     /// A file has its final name.
     Committed(u64),
-    /// A file, if one is known by number, or a path in the text cannot be completed.
-    Failed(Option<u64>, String),
+    /// The sender withdrew a file, which the text names.
+    Withdrawn(u64, String),
+    /// A path, which the text names, cannot be completed.
+    Failed(String),
     /// Everything is in place.
     Complete,
 }

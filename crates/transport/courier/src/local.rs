@@ -392,9 +392,12 @@ impl files::Sink for LocalSink {
                 files::SinkEvent::Committed(file.into())
             }
             SinkEvent::Withdrawn(file) => {
-                files::SinkEvent::Failed(Some(file.into()), "the sender withdrew it: it changed".into())
+                let entry = self.sink.manifest().file(file);
+                let path = entry.map_or_else(RelativePath::root, |(entry, _)| entry.path.clone());
+                let problem = format!("{path}: the sender withdrew it: it changed while it was read");
+                files::SinkEvent::Withdrawn(file.into(), problem)
             }
-            SinkEvent::Failed { path, reason } => files::SinkEvent::Failed(None, format!("{path}: {reason}")),
+            SinkEvent::Failed { path, reason } => files::SinkEvent::Failed(format!("{path}: {reason}")),
             SinkEvent::Complete => files::SinkEvent::Complete,
         })
     }

@@ -207,8 +207,12 @@ impl<F: FileSystem> Source<F> {
         self.withdrawals.pop_front()
     }
 
-    /// Returns the root of the set, once every extent was read.
+    /// Returns the root of the set, once every extent was read; `None` after a withdrawal, which some sinks learn of after they
+    /// committed the file.
     pub fn root(&self) -> Option<[u8; 32]> {
+        if !self.withdrawn.is_empty() {
+            return None;
+        }
         let values: Option<Vec<&Value>> = self.values.iter().map(Option::as_ref).collect();
         Some(set_root(self.manifest.digest(), values?.into_iter()))
     }

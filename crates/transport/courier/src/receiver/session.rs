@@ -66,6 +66,8 @@ pub(super) struct Session<'scope> {
     content: ContentKey,
     /// KEEP came.
     kept: bool,
+    /// Files that the sender withdrew.
+    pub(super) withdrawn: u64,
     pub(super) verified_bytes: u64,
     /// The verified bytes at the last progress event.
     pub(super) last_verified: u64,
@@ -155,6 +157,7 @@ impl<'scope> Session<'scope> {
             keys: spec.keys,
             content: spec.content,
             kept: false,
+            withdrawn: 0,
             verified_bytes: 0,
             last_verified: 0,
         }
@@ -378,7 +381,11 @@ impl<'scope> Session<'scope> {
                 control.send(link, &Message::Committed { file });
                 events(file_event(Some(file), None));
             }
-            SinkEvent::Failed(file, problem) => events(file_event(file, Some(problem))),
+            SinkEvent::Withdrawn(file, problem) => {
+                self.withdrawn += 1;
+                events(file_event(Some(file), Some(problem)));
+            }
+            SinkEvent::Failed(problem) => events(file_event(None, Some(problem))),
             SinkEvent::Complete => {}
         }
     }

@@ -172,6 +172,7 @@ impl<'scope> Server<'_, 'scope, '_> {
             until: Instant::now() + GREETING,
             complete,
         };
+        let mut withdrawn = 0;
         let bytes = match std::mem::replace(&mut peer.stage, ended(None)) {
             stage @ Stage::Ended { .. } => {
                 peer.stage = stage;
@@ -185,6 +186,7 @@ impl<'scope> Server<'_, 'scope, '_> {
                 let bytes = session.verified_bytes;
                 let set = session.set;
                 if outcome == Outcome::Delivered {
+                    withdrawn = session.withdrawn;
                     peer.stage = ended(Some(session));
                 } else if let Some(worker) = session.finish() {
                     let key = peer.key;
@@ -203,6 +205,16 @@ impl<'scope> Server<'_, 'scope, '_> {
         {
             kept.forget();
         }
+        // A sender decides that files may be withdrawn; a reader that asked a daemon for them did not.
+        let outcome = if withdrawn > 0 && self.fetching.is_some() {
+            Outcome::Integrity {
+                reason: format!(
+                    "{withdrawn} files changed while they were read and are missing, all others are delivered and verified; run it again"
+                ),
+            }
+        } else {
+            outcome
+        };
         let event = Event::Done {
             peer: peer.name.clone(),
             outcome: outcome.clone(),

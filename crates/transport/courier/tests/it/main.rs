@@ -12,6 +12,7 @@ mod emulated;
 mod loopback;
 mod memif;
 mod memory;
+mod reads;
 mod refusals;
 mod testbed;
 mod trees;

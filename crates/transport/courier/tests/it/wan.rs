@@ -328,6 +328,33 @@ fn a_file_that_changes_while_it_is_sent_is_withdrawn_and_the_others_arrive() {
     }
 }
 
+#[test]
+fn the_verdict_does_not_depend_on_the_size_of_a_file_that_is_withdrawn() {
+    for size in [900_000, 6 << 20] {
+        let dirs = Directories::new();
+        fs::write(dirs.from.join("a"), content(size, 1)).unwrap();
+        let network = Network::new(&[("delay", "2ms")]);
+        let receiver = dirs.receiver(&network, ReceiverSpec::default());
+        let mut source = dirs.source(true);
+        fs::write(dirs.from.join("a"), content(size + 1, 2)).unwrap();
+        let outcomes = send_over(
+            network.end(SENDER),
+            &mut source,
+            &Identity::generate().unwrap(),
+            vec![receiver.target("a")],
+            options(40),
+            None,
+            &mut |_| {},
+        );
+        assert_eq!(outcomes.unwrap(), [Outcome::Delivered], "{size}");
+        receiver.wait_for(
+            |event| matches!(event, Event::File { problem: Some(problem), .. } if problem.starts_with("a: ")),
+        );
+        assert_eq!(receiver.join(), [Outcome::Delivered], "{size}");
+        assert_eq!(fs::read_dir(&dirs.to).unwrap().count(), 0);
+    }
+}
+
 /// Rows T3 and T5: a receiver with a tenth of the rate, and one that joins late, slow down nobody.
 #[test]
 fn a_slow_receiver_and_a_late_one_slow_nobody_and_get_everything() {

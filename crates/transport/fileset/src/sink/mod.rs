@@ -280,7 +280,7 @@ impl<F: FileSystem> Sink<F> {
         }
     }
 
-    /// Returns the root of the set, if every extent is verified and none was withdrawn.
+    /// Returns the root of the set, if every extent is verified. An extent whose files were all withdrawn counts as 32 zero bytes.
     pub fn root(&self) -> Option<[u8; 32]> {
         if self.verified.count() < self.manifest.layout().extents() {
             return None;

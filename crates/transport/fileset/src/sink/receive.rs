@@ -147,7 +147,7 @@ impl<F: FileSystem> Sink<F> {
                 matches!(state, FileState::Withdrawn | FileState::Failed)
             };
             if !self.verified.contains(extent) && slices.all(|slice| is_dropped(slice.file)) {
-                self.values[extent as usize] = None;
+                self.values[extent as usize] = Some([0; 32]);
                 self.verified.insert(extent..extent + 1);
                 self.events.push_back(SinkEvent::Verified(extent));
                 self.forget(extent);

@@ -163,6 +163,7 @@ fn a_source_that_changes_while_it_is_read_is_withdrawn_and_the_others_arrive() {
             0,
             "neither a withdrawn file nor a link to it has failed"
         );
+        assert!(sink.root().is_some(), "the receipt has a root");
         sink.close().unwrap();
         let found = snapshot(&to);
         let withdrawn = report
