@@ -11,7 +11,7 @@ use millrace_courier::{Policy, Stragglers};
 use millrace_types::BitRate;
 
 const STATUS: &str = "Exit status: 0 all receivers have everything, verified and in place; 3 some of them; 4 refused; 5 a \
-    file changed or a receipt is wrong; 6 interrupted, the same command goes on; 1 another failure.";
+    file changed or may not be read, or a receipt is wrong; 6 interrupted, the same command goes on; 1 another failure.";
 
 /// When files get their names
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -14,7 +14,8 @@ use millrace_courier::local::{LocalSource, ScanOptions};
 use millrace_courier::target::{SCHEME, TargetError, parse, remember};
 use millrace_courier::ticket::PREFIX;
 use millrace_courier::{
-    EXIT_REFUSED, Event, Interrupts, Outcome, SendOptions, Session as Transfer, Target, exit_status,
+    EXIT_INTEGRITY, EXIT_REFUSED, Event, Interrupts, Outcome, SendOptions, Session as Transfer, Target,
+    exit_status,
 };
 use millrace_types::shell::quoted;
 
@@ -55,6 +56,9 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         let _ = writeln!(std::io::stderr(), "not sent: {path}: {reason}");
     }
     if args.dry_run {
+        for problem in source.unreadable() {
+            let _ = writeln!(std::io::stderr(), "not sent: {problem}");
+        }
         let (files, bytes) = (source.files(), source.layout().bytes());
         let text = if json {
             format!("{}\n", serde_json::json!({ "files": files, "bytes": bytes }))
@@ -62,7 +66,11 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
             format!("{files} files, {}\n", size(bytes))
         };
         say(&text)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(if source.unreadable().is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(EXIT_INTEGRITY)
+        });
     }
     // Receivers that were started over ssh end with the transfer.
     let (mut targets, mut remotes) = (Vec::new(), Vec::new());

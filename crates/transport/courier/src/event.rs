@@ -124,7 +124,7 @@ pub enum Outcome {
         code: &'static str,
         reason: String,
     },
-    /// The receiver's receipt does not match, or a file changed while it was read.
+    /// The receiver's receipt does not match, or a file changed while it was read, or could not be read.
     Integrity {
         /// The finding.
         reason: String,
@@ -146,7 +146,7 @@ impl Outcome {
 pub const EXIT_PARTIAL: u8 = 3;
 /// The exit status if nobody has everything, and a peer or its ticket refused.
 pub const EXIT_REFUSED: u8 = 4;
-/// The exit status if what a peer has is not what was sent.
+/// The exit status if what a peer has is not what was to be sent.
 pub const EXIT_INTEGRITY: u8 = 5;
 /// The exit status if the same command goes on where this one ended.
 pub const EXIT_RESUMABLE: u8 = 6;

@@ -71,6 +71,11 @@ pub trait Source: Send {
 
     /// Returns the value of everything, once every extent was read.
     fn root(&self) -> Option<Value>;
+
+    /// Returns the paths, with the reasons, that belong to the files and may not be read: they are not sent.
+    fn unreadable(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// The result of a step of the thread that writes files.

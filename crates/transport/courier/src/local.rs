@@ -4,7 +4,7 @@ use crate::files::{self, FilesError, OpenError, Requests, Value};
 use crate::message::RefuseCode;
 use millrace_fileset::RelativePath;
 use millrace_fileset::fs::{MadeDirectories, Root};
-use millrace_fileset::scan::{Argument, ScanError, resolve_arguments};
+use millrace_fileset::scan::{Argument, ScanError, SkipReason, resolve_arguments};
 use millrace_fileset::{
     Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, Sink, SinkError,
     SinkEvent, SinkOptions, Source, SourceOptions,
@@ -117,6 +117,7 @@ pub struct LocalSource {
     source: Source<Root>,
     manifest: Vec<u8>,
     skipped: Vec<(String, String)>,
+    unreadable: Vec<String>,
 }
 
 impl LocalSource {
@@ -161,13 +162,18 @@ impl LocalSource {
             ..millrace_fileset::ScanOptions::default()
         };
         let mut scan = Scan::new(&fs, arguments, scan_options).map_err(failed_scan)?;
-        let (mut manifest, mut skipped) = (Vec::new(), Vec::new());
+        let (mut skipped, mut unreadable) = (Vec::new(), Vec::new());
         while let Some(item) = scan.next_item(&fs).map_err(failed_scan)? {
-            if let ScanItem::Skipped { path, reason } = item {
-                skipped.push((path.to_string(), reason.to_string()));
+            match item {
+                ScanItem::Skipped {
+                    path,
+                    reason: reason @ SkipReason::PermissionDenied,
+                } => unreadable.push(format!("{path}: {reason}")),
+                ScanItem::Skipped { path, reason } => skipped.push((path.to_string(), reason.to_string())),
+                ScanItem::Entry => {}
             }
         }
-        manifest.extend(scan.take_encoded());
+        let manifest = scan.take_encoded();
         let (entries, bases) = scan
             .finish()
             .ok_or_else(|| failed("the scan has no end; report this as a bug"))?;
@@ -184,10 +190,12 @@ impl LocalSource {
             source: Source::new(fs, Arc::new(entries), bases, options),
             manifest,
             skipped,
+            unreadable,
         })
     }
 
-    /// Returns the paths that are not sent, with the reasons.
+    /// Returns the paths that are not sent because of what they are, with the reasons: devices, sockets, pipes, temporary files of
+    /// transfers, and paths that were removed meanwhile.
     pub fn skipped(&self) -> &[(String, String)] {
         &self.skipped
     }
@@ -242,6 +250,10 @@ impl files::Source for LocalSource {
 
     fn root(&self) -> Option<Value> {
         self.source.root()
+    }
+
+    fn unreadable(&self) -> &[String] {
+        &self.unreadable
     }
 }
 

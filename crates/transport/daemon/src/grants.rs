@@ -9,6 +9,7 @@ use crate::config::{Config, GrantConfig, Verb};
 use crate::quota::{Ledger, Quota, QuotaStore};
 use crate::transfer::{Direction, DirectionCounters, Transfer};
 use millrace_courier::access::{Access, DirectoryEntry, EntryType, ReadAccess, Refusal, WriteAccess};
+use millrace_courier::files::Source as _;
 use millrace_courier::identity::PublicKey;
 use millrace_courier::local::{LocalSource, PlaceOptions, ScanOptions};
 use millrace_courier::{RefuseCode, SharedRate};
@@ -302,6 +303,14 @@ impl Access for Grants {
             };
             let source = LocalSource::scan_below(&place.config.directory, &place.path, place.contents, &scan)
                 .map_err(|error| files_error(&place.path, error))?;
+            if let [first, others @ ..] = source.unreadable() {
+                let more = match others.len() {
+                    0 => String::new(),
+                    more => format!(", and {more} more files or directories"),
+                };
+                let error = format!("the daemon may not read {first}{more}; ask the operator to permit it");
+                return Err(files_error(&place.path, error));
+            }
             Ok(ReadAccess {
                 source: Box::new(source),
                 rate: Arc::clone(&place.grant.rate),
@@ -383,4 +392,50 @@ fn entry(name: &[u8], metadata: &Metadata) -> Option<DirectoryEntry> {
         size,
         modified: u64::try_from(metadata.modified.seconds).unwrap_or(0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use millrace_courier::identity::Identity;
+    use std::fs::{File, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_request_for_files_that_the_daemon_may_not_read_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let permit = |name: &str, mode| {
+            std::fs::set_permissions(path(name), Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::create_dir_all(path("out/deep")).unwrap();
+        std::fs::write(path("out/a"), "a").unwrap();
+        std::fs::write(path("out/deep/secret"), "secret").unwrap();
+        permit("", 0o755);
+        permit("out/deep/secret", 0);
+        let key = Identity::generate().unwrap().public_key();
+        let text = format!(
+            "[[grant]]\nname = \"out\"\nkeys = [\"{key}\"]\ndirectory = \"{}\"\nverbs = [\"read\"]\n",
+            path("out").display()
+        );
+        let config: Config = toml::from_str(&text).unwrap();
+        let grants = Grants::new(&config, Audit::open(dir.path()).unwrap());
+        let read = || {
+            // setfsuid(2) holds for the calling thread only, and takes root's right to read everything away.
+            nix::unistd::setfsuid(65_534.into());
+            let denied = File::open(path("out/deep/secret")).is_err();
+            denied.then(|| grants.read(key, b"out/").err())
+        };
+        let refusal = std::thread::scope(|scope| scope.spawn(read).join().unwrap());
+        let Some(refusal) = refusal else {
+            println!("skipped: this system lets root be nobody else");
+            return;
+        };
+        let Refusal { code, reason } = refusal.unwrap();
+        assert_eq!(code, RefuseCode::Files);
+        assert!(reason.contains("deep/secret"), "{reason}");
+        assert!(grants.read(key, b"out/a").is_ok());
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::options::{SendError, SendOptions, Stragglers, Target};
 use super::progress::PROGRESS;
-use super::state::{Peer, Reader, Sender, SharedPacing, Stage};
+use super::state::{Peer, Reader, Sender, SharedPacing, Stage, reported};
 use crate::clock::{Clock, Readable, precise_timers, wait};
 use crate::control::Control;
 use crate::event::{Event, Outcome};
@@ -122,6 +122,14 @@ impl SenderSpec<'_> {
         // A source that was sent before knows values, and does not tell them again.
         let known = (0..layout.extents()).filter_map(|extent| Some((extent, source.value(extent)?)));
         let values = known.collect();
+        let unreadable = source.unreadable().len();
+        for problem in source.unreadable() {
+            events(Event::File {
+                peer: "source".into(),
+                file: None,
+                problem: Some(problem.clone()),
+            });
+        }
         let mut group = Group::new(layout);
         let clock = Clock::start();
         let packet_size = u64::from(payload) + u64::from(headers) + DATA_OVERHEAD as u64;
@@ -156,6 +164,7 @@ impl SenderSpec<'_> {
             waker: Arc::clone(waker),
             values,
             withdrawn: Vec::new(),
+            unreadable,
             offer: Offer {
                 payload,
                 chacha,
@@ -188,7 +197,7 @@ impl SenderSpec<'_> {
             Ok(peers
                 .into_iter()
                 .map(|peer| match peer.stage {
-                    Stage::Ended(outcome) => outcome,
+                    Stage::Ended(outcome) => reported(outcome, unreadable),
                     _ => stopped(),
                 })
                 .collect())

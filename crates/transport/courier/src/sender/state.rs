@@ -149,6 +149,8 @@ pub(super) struct Sender<'a> {
     pub(super) values: HashMap<u64, Value>,
     /// Files that changed, with the reasons, for receivers that join later.
     pub(super) withdrawn: Vec<(u64, String)>,
+    /// Paths that the source could not read.
+    pub(super) unreadable: usize,
     pub(super) offer: Offer,
     pub(super) headers: u16,
     pub(super) only_v4: bool,
@@ -206,11 +208,24 @@ impl Sender<'_> {
         let peer = &mut self.peers[at];
         let event = Event::Done {
             peer: peer.target.name.clone(),
-            outcome: outcome.clone(),
+            outcome: reported(outcome.clone(), self.unreadable),
             bytes: peer.sent_bytes,
             seconds: peer.accepted_at.elapsed().as_secs_f64(),
         };
         peer.stage = Stage::Ended(outcome);
         (self.events)(event);
+    }
+}
+
+/// Returns the outcome for the user: a receiver that has everything that was sent does not have what could not be read.
+pub(super) fn reported(outcome: Outcome, unreadable: usize) -> Outcome {
+    match outcome {
+        Outcome::Delivered if unreadable > 0 => Outcome::Integrity {
+            reason: format!(
+                "{unreadable} files or directories may not be read and were not sent, all others are delivered and verified; \
+                 permit this user to read them, and send again"
+            ),
+        },
+        outcome => outcome,
     }
 }
