@@ -3,12 +3,24 @@
 //! ```text
 //!   header   "MRFJ" 1, digest of the manifest
 //!   record   type (1 byte), number (8, little endian), value (32), checksum (8)
+//!
+//!   type  record             number  value
+//!   1     extent             extent  its digest
+//!   2     committed          file    identity of the final file: inode, size, mtime, ctime (8 bytes each)
+//!   3     extent revoked     extent  0
+//!   4     committed revoked  file    0
+//!   5     temporary          file    identity of the temporary file: inode, birth time (8 bytes each), 0
 //! ```
+//! Times are nanoseconds since 1970. A name alone says nothing about bytes: anybody may have replaced the file meanwhile. The records
+//! of an extent hold for a file that is committed, or temporary, if the file with that name has the identity in the journal.
+//!
 //! A record is appended after its data is durable, and counts only if its checksum and those of all records before it are right.
 //! A record whose data is no longer there is revoked by a further record, before its temporary file is made again.
 
 use crate::digest::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::entry::Timestamp;
+use crate::fs::Metadata;
+use std::collections::BTreeMap;
 
 const MAGIC: &[u8; 5] = b"MRFJ\x01";
 const HEADER_SIZE: usize = MAGIC.len() + 32;
@@ -21,6 +33,40 @@ const EXTENT: u8 = 1;
 const COMMITTED: u8 = 2;
 const EXTENT_REVOKED: u8 = 3;
 const COMMITTED_REVOKED: u8 = 4;
+const TEMPORARY: u8 = 5;
+
+/// Properties of a file that no other file with its name has later.
+pub(crate) type Identity = [u8; 32];
+
+/// Returns the identity of a file that is complete: a change of its bytes or attributes changes it, too.
+pub(crate) fn final_identity(metadata: &Metadata) -> Identity {
+    let Metadata {
+        inode,
+        size,
+        modified,
+        changed,
+        ..
+    } = metadata;
+    identity([inode.1, *size, nanoseconds(*modified), nanoseconds(*changed)])
+}
+
+/// Returns the identity of a file whose bytes still change.
+pub(crate) fn temporary_identity(metadata: &Metadata, birth_time: Timestamp) -> Identity {
+    identity([metadata.inode.1, nanoseconds(birth_time), 0, 0])
+}
+
+fn identity(words: [u64; 4]) -> Identity {
+    let mut bytes = [0; 32];
+    for (field, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *field = word.to_le_bytes();
+    }
+    bytes
+}
+
+fn nanoseconds(time: Timestamp) -> u64 {
+    let nanoseconds = time.seconds.wrapping_mul(1_000_000_000);
+    nanoseconds.wrapping_add(time.nanoseconds.into()).cast_unsigned()
+}
 
 /// An entry of the journal: progress that survives a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,18 +74,21 @@ pub(crate) enum Record {
     /// The extent is durable and has this value.
     Extent(u64, Value),
     /// The file has its final name.
-    Committed(u32),
+    Committed(u32, Identity),
     /// The earlier record of the extent does not hold any more.
     ExtentRevoked(u64),
     /// The file does not have its final name any more.
     CommittedRevoked(u32),
+    /// The extents of the file are in this temporary file.
+    Temporary(u32, Identity),
 }
 
 /// The records of a journal.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) extents: BTreeMap<u64, Value>,
-    pub(crate) committed: BTreeSet<u32>,
+    pub(crate) committed: BTreeMap<u32, Identity>,
+    pub(crate) temporary: BTreeMap<u32, Identity>,
 }
 
 impl Journal {
@@ -47,9 +96,10 @@ impl Journal {
     pub(crate) fn apply(&mut self, record: Record) {
         match record {
             Record::Extent(extent, value) => drop(self.extents.insert(extent, value)),
-            Record::Committed(file) => drop(self.committed.insert(file)),
+            Record::Committed(file, identity) => drop(self.committed.insert(file, identity)),
             Record::ExtentRevoked(extent) => drop(self.extents.remove(&extent)),
             Record::CommittedRevoked(file) => drop(self.committed.remove(&file)),
+            Record::Temporary(file, identity) => drop(self.temporary.insert(file, identity)),
         }
     }
 }
@@ -63,9 +113,10 @@ pub(crate) fn header(manifest: &[u8; 32]) -> Vec<u8> {
 pub(crate) fn encode(manifest: &[u8; 32], offset: u64, record: Record, out: &mut Vec<u8>) {
     let (tag, number, value) = match record {
         Record::Extent(extent, value) => (EXTENT, extent, value),
-        Record::Committed(file) => (COMMITTED, u64::from(file), [0; 32]),
+        Record::Committed(file, identity) => (COMMITTED, u64::from(file), identity),
         Record::ExtentRevoked(extent) => (EXTENT_REVOKED, extent, [0; 32]),
         Record::CommittedRevoked(file) => (COMMITTED_REVOKED, u64::from(file), [0; 32]),
+        Record::Temporary(file, identity) => (TEMPORARY, u64::from(file), identity),
     };
     let start = out.len();
     out.push(tag);
@@ -94,9 +145,10 @@ pub(crate) fn decode(manifest: &[u8; 32], bytes: &[u8]) -> Option<(Journal, u64)
             .fold(0, |number, byte| number << 8 | u64::from(*byte));
         let record = match (body[0], <Value>::try_from(value), u32::try_from(number)) {
             (EXTENT, Ok(value), _) => Record::Extent(number, value),
-            (COMMITTED, _, Ok(file)) => Record::Committed(file),
+            (COMMITTED, Ok(identity), Ok(file)) => Record::Committed(file, identity),
             (EXTENT_REVOKED, ..) => Record::ExtentRevoked(number),
             (COMMITTED_REVOKED, _, Ok(file)) => Record::CommittedRevoked(file),
+            (TEMPORARY, Ok(identity), Ok(file)) => Record::Temporary(file, identity),
             _ => break,
         };
         journal.apply(record);
@@ -129,11 +181,13 @@ mod tests {
         };
         append(Record::Extent(1, [1; 32]));
         append(Record::Extent(2, [2; 32]));
-        append(Record::Committed(7));
+        append(Record::Committed(7, [8; 32]));
+        append(Record::Temporary(6, [9; 32]));
         append(Record::ExtentRevoked(1));
         let journal = append(Record::CommittedRevoked(7));
         assert_eq!(journal.extents.keys().collect::<Vec<_>>(), [&2]);
         assert!(journal.committed.is_empty());
+        assert_eq!(journal.temporary.get(&6), Some(&[9; 32]));
         let journal = append(Record::Extent(1, [3; 32]));
         assert_eq!(journal.extents.get(&1), Some(&[3; 32]));
     }

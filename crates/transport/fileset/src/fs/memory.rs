@@ -355,6 +355,11 @@ impl FileSystem for MemoryFs {
         Ok(self.state().metadata(*file))
     }
 
+    /// Inode numbers are never used again.
+    fn birth_time(&self, _: &usize) -> io::Result<Timestamp> {
+        Ok(Timestamp::default())
+    }
+
     fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
         let state = self.state();
         match &state.inodes[state.find(directory)?].node {

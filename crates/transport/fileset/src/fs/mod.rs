@@ -75,6 +75,12 @@ pub trait FileSystem {
     /// # Errors
     /// As of `fstat(2)`.
     fn file_metadata(&self, file: &Self::File) -> io::Result<Metadata>;
+    /// Returns the time at which an open file was made: it tells a file from a later one with the same inode number. The time is
+    /// zero if the file system does not keep it.
+    ///
+    /// # Errors
+    /// As of `statx(2)`.
+    fn birth_time(&self, file: &Self::File) -> io::Result<Timestamp>;
     /// Returns the names in a directory, in any order, without `.` and `..`.
     ///
     /// # Errors

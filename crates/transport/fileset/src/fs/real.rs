@@ -4,8 +4,8 @@ use super::{Access, FileSystem, FileType, Metadata};
 use crate::entry::{Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use rustix::fs::{
-    self, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, Timespec, Uid,
-    XattrFlags,
+    self, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, StatxFlags,
+    Timespec, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -142,6 +142,20 @@ impl FileSystem for Root {
 
     fn file_metadata(&self, file: &File) -> io::Result<Metadata> {
         Ok(convert(&fs::fstat(file)?))
+    }
+
+    fn birth_time(&self, file: &File) -> io::Result<Timestamp> {
+        let found = match fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME) {
+            Err(Errno::NOSYS | Errno::OPNOTSUPP) => return Ok(Timestamp::default()),
+            result => result?,
+        };
+        if found.stx_mask & StatxFlags::BTIME.bits() == 0 {
+            return Ok(Timestamp::default());
+        }
+        Ok(Timestamp {
+            seconds: found.stx_btime.tv_sec,
+            nanoseconds: found.stx_btime.tv_nsec,
+        })
     }
 
     fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>> {

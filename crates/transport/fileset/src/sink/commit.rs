@@ -1,11 +1,12 @@
 //! Durability and commit: sync, journal, rename, links, attributes of directories.
 
-use super::{Commit, FileState, Sink, SinkError, SinkEvent, journal_path, reserved};
+use super::{Commit, FileProgress, FileState, Sink, SinkError, SinkEvent, journal_path, reserved};
 use crate::entry::{Attributes, Entry, EntryKind};
 use crate::fs::{Access, FileSystem, optional};
 use crate::journal::{self, Record};
 use crate::path::RelativePath;
 use millrace_types::Time;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ impl<F: FileSystem> Sink<F> {
             }
         }
         self.sync()?;
-        self.record_extents()?;
+        self.record_extents(&renames)?;
         self.rename(&renames)?;
         if self.pending == 0 {
             self.complete()?;
@@ -116,11 +117,24 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Writes extents that are durable to the journal.
-    fn record_extents(&mut self) -> Result<(), SinkError> {
+    /// Writes extents that are durable to the journal, after the temporary files that hold them. `renames`: files whose temporary
+    /// files are about to go.
+    fn record_extents(&mut self, renames: &[u32]) -> Result<(), SinkError> {
         let unsaved = std::mem::take(&mut self.unsaved);
         let mut records = Vec::new();
+        let manifest = Arc::clone(&self.manifest);
+        let renames: HashSet<u32> = renames.iter().copied().collect();
         for extent in &unsaved {
+            let (start, end) = manifest.layout().bounds(*extent);
+            for file in manifest.slices(start..end).map(|slice| slice.file) {
+                let FileProgress { state, temporary, .. } = self.files[file as usize];
+                let stays = state == FileState::Pending && temporary && !renames.contains(&file);
+                if stays && !self.earlier.temporary.contains_key(&file) {
+                    let record = Record::Temporary(file, self.temporary_identity(file)?);
+                    self.earlier.apply(record);
+                    records.push(record);
+                }
+            }
             if let Some(value) = self.value(*extent) {
                 records.push(Record::Extent(*extent, value));
             }
@@ -191,11 +205,19 @@ impl<F: FileSystem> Sink<F> {
                 self.events.push_back(SinkEvent::Unchanged(*file));
                 continue;
             }
-            self.open.retain(|(open, _)| open != file);
+            let at = self.open.iter().position(|(open, _)| open == file);
+            let open = at.and_then(|at| self.open.remove(at)).map(|(_, open)| open);
             match self.put(&temporary, &path) {
                 Ok(()) => {
                     self.dirty_directories.insert(path.split().0, ());
-                    done.push(*file);
+                    // rename(2) changes the time of the inode.
+                    let found = match open {
+                        Some(open) => self.fs.file_metadata(&open),
+                        None => self.fs.metadata(&path),
+                    };
+                    // A file that another process has taken away already has no identity: its record is never believed.
+                    let identity = found.map_or([0; 32], |found| journal::final_identity(&found));
+                    done.push(Record::Committed(*file, identity));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     self.fail(*file, &SinkError::Exists(path));
@@ -204,9 +226,12 @@ impl<F: FileSystem> Sink<F> {
             }
         }
         self.sync()?;
-        let records: Vec<Record> = done.iter().map(|file| Record::Committed(*file)).collect();
-        self.append(&records)?;
-        for file in done {
+        self.append(&done)?;
+        for record in done {
+            let Record::Committed(file, _) = record else {
+                continue;
+            };
+            self.earlier.temporary.remove(&file);
             self.files[file as usize].temporary = false;
             self.finish_file(file, FileState::Done);
             self.events.push_back(SinkEvent::Committed(file));

@@ -17,7 +17,7 @@ mod receive;
 use crate::digest::{ExtentValue, Value, set_root};
 use crate::entry::Entry;
 use crate::fs::{Access, FileSystem};
-use crate::journal::Journal;
+use crate::journal::{self, Identity, Journal};
 use crate::manifest::Manifest;
 use crate::path::RelativePath;
 use millrace_transport::ranges::RangeSet;
@@ -353,6 +353,26 @@ impl<F: FileSystem> Sink<F> {
         result
     }
 
+    /// Returns the identity of a file's temporary file.
+    fn temporary_identity(&self, file: u32) -> Result<Identity, SinkError> {
+        let identify = |open: &F::File| -> io::Result<Identity> {
+            let metadata = self.fs.file_metadata(open)?;
+            Ok(journal::temporary_identity(&metadata, self.fs.birth_time(open)?))
+        };
+        let open = self.open.iter().find(|(open, _)| *open == file);
+        let identity = match open {
+            Some((_, open)) => identify(open),
+            None => self
+                .fs
+                .open(&self.temporary(file), Access::Read)
+                .and_then(|open| identify(&open)),
+        };
+        identity.map_err(|error| SinkError::Io {
+            path: self.temporary(file),
+            error,
+        })
+    }
+
     fn open_temporary(&mut self, file: u32, path: &RelativePath) -> io::Result<F::File> {
         let Some(progress) = self.files.get_mut(file as usize) else {
             return Err(io::ErrorKind::NotFound.into());
@@ -373,6 +393,7 @@ impl<F: FileSystem> Sink<F> {
         };
         let open = self.fs.open(path, access)?;
         progress.temporary = true;
+        self.earlier.temporary.remove(&file);
         self.dirty.insert(file);
         self.dirty_directories.insert(path.split().0, ());
         if let Some((_, content)) = self.manifest.file(file) {

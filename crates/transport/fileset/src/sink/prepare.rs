@@ -22,12 +22,20 @@ const JOURNAL_SIZE_MAX: u64 = 1 << 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Existing {
     None,
-    /// The temporary file of an earlier run.
+    /// The temporary file that the journal's records are about.
     Temporary,
-    /// The file under its final name: an older version, or what an earlier run renamed.
+    /// A temporary file that another transfer made, or of which the journal does not tell: its bytes are read.
+    OtherTemporary,
+    /// The file under its final name: an older version, what an earlier run renamed, or what has replaced that. Its bytes are read.
     Final,
-    /// The file under its final name, which the journal calls committed.
+    /// The file under its final name that an earlier run committed, unchanged.
     Committed,
+}
+
+impl Existing {
+    fn is_temporary(self) -> bool {
+        matches!(self, Existing::Temporary | Existing::OtherTemporary)
+    }
 }
 
 impl<F: FileSystem> Sink<F> {
@@ -95,7 +103,8 @@ impl<F: FileSystem> Sink<F> {
         let extents = sink.manifest.layout().extents();
         sink.earlier.extents.retain(|extent, _| *extent < extents);
         let files = sink.manifest.files();
-        sink.earlier.committed.retain(|file| *file < files);
+        sink.earlier.committed.retain(|file, _| *file < files);
+        sink.earlier.temporary.retain(|file, _| *file < files);
         sink.check_entries()?;
         Ok(sink)
     }
@@ -209,12 +218,11 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Revokes the journal's records whose bytes are gone or will move, and makes that durable. A record does not say which
-    /// temporary file it is about: a new, empty one with the same name must not be made while the record counts.
+    /// Revokes the journal's records whose bytes are gone or will move, and makes that durable.
     fn revoke_stale_records(&mut self) -> Result<(), SinkError> {
         let manifest = Arc::clone(&self.manifest);
         let extents: Vec<u64> = self.earlier.extents.keys().copied().collect();
-        let committed: Vec<u32> = self.earlier.committed.iter().copied().collect();
+        let committed: Vec<u32> = self.earlier.committed.keys().copied().collect();
         let (mut stay, mut stale) = (HashMap::new(), Vec::new());
         for extent in extents {
             let (start, end) = manifest.layout().bounds(extent);
@@ -245,8 +253,8 @@ impl<F: FileSystem> Sink<F> {
     /// Returns true if the local bytes of a file stay in the file that holds them, and that file is the one of the journal's records.
     fn bytes_stay(&mut self, file: u32) -> Result<bool, SinkError> {
         Ok(match self.existing(file)? {
-            // The temporary file of a file that was committed is gone: another transfer made this one.
-            Existing::Temporary => !self.earlier.committed.contains(&file),
+            Existing::Temporary => true,
+            Existing::OtherTemporary => false,
             Existing::None | Existing::Final | Existing::Committed => self.is_unchanged(file)?,
         })
     }
@@ -260,7 +268,7 @@ impl<F: FileSystem> Sink<F> {
         match self.existing(file)? {
             Existing::Committed => Ok(true),
             Existing::Final => self.has_same_shape(file),
-            Existing::Temporary | Existing::None => Ok(false),
+            Existing::Temporary | Existing::OtherTemporary | Existing::None => Ok(false),
         }
     }
 
@@ -347,7 +355,7 @@ impl<F: FileSystem> Sink<F> {
         if extents.is_empty() && self.journal_size > 0 {
             return true;
         }
-        self.earlier.committed.contains(&file)
+        self.earlier.committed.contains_key(&file)
             || extents.any(|extent| self.earlier.extents.contains_key(&extent))
     }
 
@@ -369,18 +377,23 @@ impl<F: FileSystem> Sink<F> {
             error,
         };
         let is_file = |metadata: &crate::fs::Metadata| metadata.file_type == FileType::File;
-        let size = self.manifest.file(file).map_or(0, |(_, content)| content.size);
         let at_end = optional(self.fs.metadata(&path)).map_err(io)?.filter(is_file);
         let ours = self.is_ours(file);
+        let committed = self.earlier.committed.get(&file);
         let existing =
-            if self.earlier.committed.contains(&file) && at_end.is_some_and(|found| found.size == size) {
+            if committed.is_some() && committed == at_end.as_ref().map(journal::final_identity).as_ref() {
                 Existing::Committed
             } else if optional(self.fs.metadata(&temporary))
                 .map_err(io)?
                 .as_ref()
                 .is_some_and(is_file)
             {
-                Existing::Temporary
+                // The temporary file of a file that was committed is gone: another transfer made this one.
+                let recorded = self.earlier.temporary.get(&file).filter(|_| committed.is_none());
+                match recorded {
+                    Some(recorded) if *recorded == self.temporary_identity(file)? => Existing::Temporary,
+                    _ => Existing::OtherTemporary,
+                }
             } else if at_end.is_some() && (self.options.delta || ours) {
                 Existing::Final
             } else {
@@ -398,10 +411,8 @@ impl<F: FileSystem> Sink<F> {
         for slice in manifest.slices(start..end) {
             match self.existing(slice.file)? {
                 Existing::None => return Ok(None),
-                Existing::Final => in_journal = false,
-                // The temporary file that the records are about became the final file: another transfer made this one.
-                Existing::Temporary => in_journal &= !self.earlier.committed.contains(&slice.file),
-                Existing::Committed => {}
+                Existing::Final | Existing::OtherTemporary => in_journal = false,
+                Existing::Temporary | Existing::Committed => {}
             }
         }
         if in_journal && let Some(value) = self.earlier.extents.get(&extent) {
@@ -420,7 +431,7 @@ impl<F: FileSystem> Sink<F> {
         for slice in manifest.slices(start..end) {
             let path = match self.existing(slice.file)? {
                 Existing::None => return Ok(None),
-                Existing::Temporary => self.temporary(slice.file),
+                Existing::Temporary | Existing::OtherTemporary => self.temporary(slice.file),
                 Existing::Final | Existing::Committed => self.path(slice.file),
             };
             let io = |error| SinkError::Io {
@@ -448,8 +459,12 @@ impl<F: FileSystem> Sink<F> {
         let unchanged = self.is_unchanged(file)?;
         let progress = &mut self.files[file as usize];
         progress.missing = missing;
-        progress.temporary = existing == Existing::Temporary;
+        progress.temporary = existing.is_temporary();
         progress.unchanged = unchanged;
+        if existing != Existing::Temporary {
+            self.earlier.temporary.remove(&file);
+        }
+        let progress = &self.files[file as usize];
         if progress.temporary {
             self.check_size(file)?;
         }

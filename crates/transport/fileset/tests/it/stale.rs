@@ -46,6 +46,13 @@ fn send(
     sink.close()
 }
 
+/// Returns true once a journal has records: the sync of one second comes after some extents, and before a file has its name.
+fn has_records(to: &MemoryFs) -> bool {
+    let names = to.names(&RelativePath::root()).unwrap();
+    let journal = names.into_iter().find(|name| name.ends_with(b".journal"));
+    journal.is_some_and(|name| to.metadata(&RelativePath::new(&name).unwrap()).unwrap().size > 100)
+}
+
 /// Sends both files until `f` has its name, and removes it; the journal says that it was committed.
 fn commit_f_and_take_it_away(from: &MemoryFs) -> MemoryFs {
     let to = MemoryFs::new();
@@ -79,11 +86,7 @@ fn a_file_that_is_taken_out_of_the_inbox_before_the_end_is_sent_again_as_a_whole
 fn a_temporary_file_of_another_set_does_not_have_what_the_journal_says() {
     let from = two_files();
     let to = commit_f_and_take_it_away(&from);
-    let only_f = Argument {
-        path: path("f"),
-        name: Some(b"f".to_vec()),
-    };
-    let to = begin_f(&from, &to, &[only_f]);
+    let to = begin_f(&from, &to, &[only_f()]);
     send(&from, &to, &contents(), || false).unwrap();
     // The journal of the other set stays, since that one did not end.
     let mut found = snapshot(&to);
@@ -96,25 +99,71 @@ fn a_temporary_file_that_was_deleted_is_sent_again_as_a_whole() {
     let from = two_files();
     let temporary = temporary_f(&from);
     let to = MemoryFs::new();
-    // The sync of one second comes after some extents, and before the file has its name.
-    let kill_after = || {
-        let journal = to
-            .names(&RelativePath::root())
-            .unwrap()
-            .into_iter()
-            .find(|name| name.ends_with(b".journal"));
-        journal.is_some_and(|name| {
-            let size = to.metadata(&RelativePath::new(&name).unwrap()).unwrap().size;
-            size > 100
-        })
-    };
-    assert!(send(&from, &to, &contents(), kill_after).is_err());
+    assert!(send(&from, &to, &contents(), || has_records(&to)).is_err());
     let to = to.restart();
     assert!(to.metadata(&path("f")).is_err());
     to.remove(&temporary).unwrap();
     let to = begin_f(&from, &to, &contents());
     send(&from, &to, &contents(), || false).unwrap();
     assert!(snapshot(&to) == snapshot(&from));
+}
+
+/// Returns the first file as the only source.
+fn only_f() -> Argument {
+    Argument {
+        path: path("f"),
+        name: Some(b"f".to_vec()),
+    }
+}
+
+#[test]
+fn a_file_that_was_replaced_by_other_bytes_of_its_size_is_sent_again() {
+    let from = two_files();
+    for delete_first in [true, false] {
+        let to = MemoryFs::new();
+        let committed = || to.metadata(&path("f")).is_ok();
+        assert!(send(&from, &to, &contents(), committed).is_err());
+        let to = to.restart();
+        if delete_first {
+            to.remove(&path("f")).unwrap();
+        }
+        to.put(&path("f"), Some(&noise(9, 6 << 20))).unwrap();
+        send(&from, &to, &contents(), || false).unwrap();
+        assert!(snapshot(&to) == snapshot(&from), "deleted first: {delete_first}");
+    }
+}
+
+#[test]
+fn records_do_not_hold_for_a_temporary_file_that_another_set_made_in_place_of_a_lost_one() {
+    let from = two_files();
+    let temporary = temporary_f(&from);
+    let to = MemoryFs::new();
+    assert!(send(&from, &to, &contents(), || has_records(&to)).is_err());
+    let to = to.restart();
+    to.remove(&temporary).unwrap();
+    let to = begin_f(&from, &to, &[only_f()]);
+    send(&from, &to, &contents(), || false).unwrap();
+    let mut found = snapshot(&to);
+    found.retain(|name, _| !name.starts_with(".millrace-"));
+    assert!(found == snapshot(&from));
+}
+
+#[test]
+fn the_journal_holds_for_a_temporary_file_that_is_still_the_same() {
+    let from = two_files();
+    let to = MemoryFs::new();
+    assert!(send(&from, &to, &contents(), || has_records(&to)).is_err());
+    let to = to.restart();
+    let first_have = || {
+        let (manifest, _) = scan(&from, &contents(), ScanOptions::default());
+        let mut sink = Sink::open(to.clone(), manifest, SinkOptions::default()).unwrap();
+        sink.poll_have().unwrap()
+    };
+    let have = first_have();
+    assert!(have.is_some());
+    // Bytes that change without a trace show that nothing is read.
+    to.tamper(&temporary_f(&from), 0, &[0; 1 << 20]).unwrap();
+    assert_eq!(first_have(), have);
 }
 
 #[test]
