@@ -67,6 +67,6 @@ pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use port::{
     AttachError, DevArgs, DevArgsError, FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem,
     FlowOffload, FlowRule, FlowSpec, Link, Port, PortConfig, PortError, PortId, PortInfo, PortStats, Queues,
-    RxQueue, StartError, TxQueue,
+    RxQueue, StartError, TxLimits, TxQueue,
 };
 pub use thread::CoreId;

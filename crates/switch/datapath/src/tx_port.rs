@@ -127,7 +127,10 @@ pub(crate) fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, 
     let (packets, bytes) = (burst.len(), total_size(burst));
     queue.tx_burst(burst);
     counters.tx_packets.add((packets - burst.len()) as u64);
-    counters.tx_bytes.add((bytes - total_size(burst)) as u64);
+    // A device may have padded packets that it did not take.
+    counters
+        .tx_bytes
+        .add(bytes.saturating_sub(total_size(burst)) as u64);
     if !burst.is_empty() {
         drop_refused(queue, burst, counters);
     }
@@ -427,6 +430,30 @@ mod tests {
                 [sent, 60 * sent, dropped]
             );
             assert_eq!(burst.len(), left);
+        }
+    }
+
+    /// A device that pads packets, and takes them at the next attempt.
+    struct PaddingDevice;
+
+    impl TxQueue<Frame> for PaddingDevice {
+        fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
+            if burst.iter().all(|frame| frame.len() == 64) {
+                burst.clear();
+            }
+            burst.iter_mut().for_each(|frame| *frame = Frame::new(&[7; 64]));
+        }
+    }
+
+    #[test]
+    fn packets_that_a_device_pads_are_counted_when_it_takes_them() {
+        let counters = PortCounters::default();
+        let mut burst = burst(0..20);
+        for (packets, left) in [(0, 20), (20, 0)] {
+            send(&mut PaddingDevice, &mut burst, &counters);
+            assert_eq!(burst.len(), left);
+            assert_eq!(counters.tx_packets.read(), packets);
+            assert_eq!(counters.tx_bytes.read(), 64 * packets);
         }
     }
 

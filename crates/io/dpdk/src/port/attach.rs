@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use millrace_dpdk_sys as sys;
@@ -38,6 +39,8 @@ pub(super) struct Device {
     attached: bool,
     /// The sockets that the driver does not close.
     resources: DriverResources,
+    /// The number of packets that were dropped because the device cannot send them.
+    dropped: AtomicU64,
 }
 
 impl Device {
@@ -49,6 +52,7 @@ impl Device {
             was_configured: false,
             attached: true,
             resources: DriverResources::default(),
+            dropped: AtomicU64::new(0),
         })
     }
 
@@ -104,6 +108,18 @@ impl Device {
         let mut info = sys::shim_port_info::default();
         // SAFETY: the port is attached as long as self lives, and `info` is writable.
         Errno::check(unsafe { sys::shim_port_info(self.id.0, &raw mut info) }).map(|_| info)
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_dropped(&self, packets: u64) {
+        self.dropped.fetch_add(packets, Ordering::Relaxed);
+    }
+
+    pub(super) fn reset_dropped(&self) {
+        self.dropped.store(0, Ordering::Relaxed);
     }
 
     /// Returns the outcome of a call about this device.

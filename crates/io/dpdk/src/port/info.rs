@@ -208,7 +208,7 @@ pub struct PortStats {
     pub rx_missed: u64,
     /// Packets that arrived with errors.
     pub rx_errors: u64,
-    /// Packets that could not be sent.
+    /// Packets that could not be sent, by the device or by [`crate::TxQueue`].
     pub tx_errors: u64,
     /// The number of times that the receive pool was empty.
     pub rx_no_mbuf: u64,
@@ -228,7 +228,7 @@ impl PortStats {
             tx_bytes: raw.tx_bytes,
             rx_missed: raw.rx_missed,
             rx_errors: raw.rx_errors,
-            tx_errors: raw.tx_errors,
+            tx_errors: raw.tx_errors + device.dropped(),
             rx_no_mbuf: raw.rx_no_mbuf,
         })
     }

@@ -22,7 +22,7 @@ pub use devargs::{DevArgs, DevArgsError};
 pub use error::{AttachError, PortError, StartError};
 pub use flow::{FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem, FlowOffload, FlowRule, FlowSpec};
 pub use info::{Link, PortInfo, PortStats};
-pub use queue::{RxQueue, TxQueue};
+pub use queue::{RxQueue, TxLimits, TxQueue};
 
 use crate::{Eal, Mempool};
 use attach::Device;
@@ -64,6 +64,8 @@ pub struct PortConfig {
     /// Two bytes that are repeated as the RSS key of a device with several receive queues that hashes by Toeplitz, so
     /// that both directions of a flow arrive at one queue. Should be random and not zero.
     pub rss_word: u16,
+    /// The limits on sent frames; `None` for a device that sends frames of any size, as most virtual ones do.
+    pub tx_limits: Option<TxLimits>,
 }
 
 impl Default for PortConfig {
@@ -77,6 +79,7 @@ impl Default for PortConfig {
             promiscuous: true,
             // Woo and Park, "Scalable TCP session monitoring with symmetric receive-side scaling" (2012).
             rss_word: 0x6d5a,
+            tx_limits: None,
         }
     }
 }
@@ -135,7 +138,8 @@ impl Port {
             .ok_or(running)?;
         let chains = start::start(device, config, pool)?;
         let rx = (0..config.rx_queues).map(|queue| RxQueue::new(Arc::clone(&self.device), queue));
-        let tx = (0..config.tx_queues).map(|queue| TxQueue::new(Arc::clone(&self.device), queue, chains));
+        let tx = (0..config.tx_queues)
+            .map(|queue| TxQueue::new(Arc::clone(&self.device), queue, chains, config.tx_limits));
         Ok(Queues {
             rx: rx.collect(),
             tx: tx.collect(),
@@ -202,7 +206,9 @@ impl Port {
         // SAFETY: the port is attached as long as `device` lives.
         self.device.check("reset the counters", unsafe {
             sys::rte_eth_stats_reset(self.id().0)
-        })
+        })?;
+        self.device.reset_dropped();
+        Ok(())
     }
 
     /// Enables or disables promiscuous mode.

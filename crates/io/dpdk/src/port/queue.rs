@@ -71,6 +71,52 @@ impl RxQueue {
     }
 }
 
+/// The sizes of frames that a device can send, in bytes without FCS.
+///
+/// A frame outside of these limits may stop the transmit queue of a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxLimits {
+    /// The shortest frame. A shorter one that holds an Ethernet header is padded with zeros.
+    pub shortest: u16,
+    /// The longest frame.
+    pub longest: u32,
+}
+
+impl TxLimits {
+    /// Returns true if the device can send the packet as it is.
+    #[inline]
+    fn fit(self, packet: &Mbuf) -> bool {
+        let size = packet.len();
+        size >= usize::from(self.shortest) && size <= self.longest as usize && !has_empty_segment(packet)
+    }
+
+    /// Pads or linearizes a packet that does not fit. Returns false if the device cannot send it at all.
+    fn mend(self, packet: &mut Mbuf) -> bool {
+        let size = packet.len();
+        if size < millrace_wire::ethernet::SIZE || size > self.longest as usize {
+            return false;
+        }
+        if has_empty_segment(packet) && !packet.linearize() {
+            return false;
+        }
+        let missing = usize::from(self.shortest).saturating_sub(size);
+        match packet.append(missing) {
+            Some(padding) => {
+                // The buffer may hold bytes of an earlier packet (CVE-2003-0001).
+                padding.fill(0);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Returns true if one of several segments has no byte, as after the removal of headers.
+#[inline]
+fn has_empty_segment(packet: &Mbuf) -> bool {
+    !packet.is_contiguous() && packet.segments().any(<[u8]>::is_empty)
+}
+
 /// A transmit queue, owned by one thread. The port runs while it exists.
 #[derive(Debug)]
 pub struct TxQueue {
@@ -78,18 +124,18 @@ pub struct TxQueue {
     queue: u16,
     /// True if the driver sends packets of several segments.
     chains: bool,
-    dropped: u64,
+    limits: Option<TxLimits>,
     device: Arc<Device>,
     one_thread: OneThread,
 }
 
 impl TxQueue {
-    pub(super) fn new(device: Arc<Device>, queue: u16, chains: bool) -> Self {
+    pub(super) fn new(device: Arc<Device>, queue: u16, chains: bool, limits: Option<TxLimits>) -> Self {
         Self {
             port: device.id().0,
             queue,
             chains,
-            dropped: 0,
+            limits,
             device,
             one_thread: PhantomData,
         }
@@ -97,10 +143,22 @@ impl TxQueue {
 
     /// Sends packets from the front of `burst`, as many as the device accepts, and returns their number; the rest stay
     /// in the burst, in order.
+    ///
+    /// Packets that the device can never send are removed from the burst and counted in [`PortStats::tx_errors`]: those
+    /// outside of [`PortConfig::tx_limits`], and those of several segments if the driver sends only single ones and the
+    /// first segment has too little tailroom. A pool with a larger data room avoids the latter.
+    ///
+    /// [`PortStats::tx_errors`]: crate::PortStats::tx_errors
+    /// [`PortConfig::tx_limits`]: crate::PortConfig::tx_limits
     #[inline]
     pub fn tx_burst<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         if !self.chains {
-            self.linearize(burst);
+            self.keep(burst, |packet| packet.is_contiguous() || packet.linearize());
+        }
+        if let Some(limits) = self.limits
+            && burst.iter().any(|packet| !limits.fit(packet))
+        {
+            self.mend(limits, burst);
         }
         if burst.is_empty() {
             return 0;
@@ -112,14 +170,6 @@ impl TxQueue {
         };
         // SAFETY: the driver owns the packets that it counts, which are the first ones.
         unsafe { burst::take(burst, send) }
-    }
-
-    /// Returns the number of packets dropped because they have several segments, the driver sends only single ones,
-    /// and the first segment has too little tailroom. A pool with a larger data room avoids it.
-    #[inline]
-    #[must_use]
-    pub fn dropped_chains(&self) -> u64 {
-        self.dropped
     }
 
     /// Returns the port.
@@ -142,17 +192,63 @@ impl TxQueue {
         self.device.name()
     }
 
-    /// Linearizes each packet, or drops it, for drivers that send only single segments.
+    /// Pads the packets that are too short for the device, and drops those that it cannot send.
+    #[cold]
+    #[inline(never)]
+    fn mend<const N: usize>(&self, limits: TxLimits, burst: &mut ArrayVec<Mbuf, N>) {
+        self.keep(burst, |packet| limits.fit(packet) || limits.mend(packet));
+    }
+
+    /// Drops and counts the packets for which `can_be_sent` returns false.
     #[inline]
-    fn linearize<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) {
-        let mut next = 0;
-        while let Some(packet) = burst.get_mut(next) {
-            if packet.is_contiguous() || packet.linearize() {
-                next += 1;
-            } else {
-                burst.remove(next);
-                self.dropped += 1;
-            }
+    fn keep<const N: usize>(
+        &self,
+        burst: &mut ArrayVec<Mbuf, N>,
+        can_be_sent: impl FnMut(&mut Mbuf) -> bool,
+    ) {
+        let before = burst.len();
+        burst.retain(can_be_sent);
+        if burst.len() < before {
+            self.device.count_dropped((before - burst.len()) as u64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::eal::HugePages;
+    use crate::{Eal, EalConfig, Mempool, MempoolConfig, Port, PortConfig};
+
+    #[test]
+    fn a_packet_that_cannot_be_linearized_is_counted_as_an_error() {
+        // EAL starts once in a process.
+        millrace_testing::own_process!();
+        let eal = Eal::init(&EalConfig {
+            memory_mib: 64,
+            huge_pages: HugePages::Off,
+            file_prefix: format!("millrace-test-{}", std::process::id()),
+            ..EalConfig::default()
+        })
+        .unwrap();
+        let config = MempoolConfig {
+            cache: 0,
+            ..MempoolConfig::new("linear", 255)
+        };
+        let pool = Mempool::new(eal, &config).unwrap();
+        let mut port = Port::attach(eal, &"net_null0".parse().unwrap()).unwrap();
+        drop(port.start(&PortConfig::default(), pool).unwrap());
+        let mut tx = TxQueue::new(Arc::clone(&port.device), 0, false, None);
+        let mut burst = ArrayVec::<Mbuf, 4>::new();
+        burst.push(pool.packet(&vec![7; pool.segment_size() + 100]).unwrap());
+        burst.push(pool.packet(&[7; 60]).unwrap());
+        assert_eq!(tx.tx_burst(&mut burst), 1);
+        let stats = port.stats().unwrap();
+        assert_eq!((stats.tx_packets, stats.tx_errors), (1, 1));
+        assert_eq!((burst.len(), pool.in_use()), (0, 0));
+        port.reset_stats().unwrap();
+        assert_eq!(port.stats().unwrap().tx_errors, 0);
     }
 }

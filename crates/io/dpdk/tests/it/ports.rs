@@ -6,6 +6,7 @@ use crate::eal_once::eal;
 use arrayvec::ArrayVec;
 use millrace_dpdk::{
     Mbuf, Mempool, MempoolConfig, Port, PortConfig, PortError, PortStats, Queues, RxQueue, StartError,
+    TxLimits,
 };
 
 fn pool(name: &str) -> Mempool {
@@ -170,7 +171,7 @@ fn a_frame_of_9600_bytes_goes_through_a_ring_device_in_its_segments() {
         burst.push(pool.packet(&frame).unwrap());
     }
     assert_eq!(tx[0].tx_burst(&mut burst), 10);
-    assert_eq!(tx[0].dropped_chains(), 0);
+    assert_eq!(port.stats().unwrap().tx_errors, 0);
     receive(&mut rx[0], &mut burst, 10);
     assert_eq!(burst.len(), 10);
     for packet in &burst[..] {
@@ -231,14 +232,54 @@ fn frames_are_replayed_from_and_written_to_pcap_files() {
     receive(&mut rx[0], &mut burst, frames.len());
     assert_eq!(burst.iter().map(bytes).collect::<Vec<_>>(), frames);
     assert!(!burst[4].is_contiguous());
-    assert_eq!(
-        tx[0].tx_burst(&mut burst),
-        frames.len(),
-        "{} chains dropped",
-        tx[0].dropped_chains()
-    );
+    assert_eq!(tx[0].tx_burst(&mut burst), frames.len());
     drop((rx, tx, port));
     assert_eq!(crate::pcap::read(&output), frames);
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn frames_outside_of_the_limits_are_padded_with_zeros_or_dropped_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("limits.pcap");
+    let pool = pool("limits");
+    // Buffers are full of the bytes of earlier packets.
+    let mut used = Vec::new();
+    while let Some(mut packet) = pool.alloc() {
+        let room = packet.tailroom();
+        packet.append(room).unwrap().fill(0xff);
+        used.push(packet);
+    }
+    drop(used);
+    let mut port = attach(&format!("net_pcap1,tx_pcap={}", output.display()));
+    let config = PortConfig {
+        tx_limits: Some(TxLimits {
+            shortest: 17,
+            longest: 9728,
+        }),
+        ..PortConfig::default()
+    };
+    let Queues { rx, mut tx } = port.start(&config, pool).unwrap();
+    let mut burst = ArrayVec::<Mbuf, 32>::new();
+    for size in [0, 13, 14, 16, 17, 60, 9728, 9729] {
+        burst.push(pool.packet(&vec![size as u8; size]).unwrap());
+    }
+    // The first segment is empty, as after the removal of headers.
+    let mut chain = pool.packet(&[]).unwrap();
+    chain.chain(pool.packet(&[9; 60]).unwrap()).unwrap();
+    burst.push(chain);
+    assert_eq!(tx[0].tx_burst(&mut burst), 6);
+    assert!(burst.is_empty());
+    assert_eq!(port.stats().unwrap().tx_errors, 3);
+    drop((rx, tx, port));
+    let padded = |size: usize| {
+        let mut frame = vec![size as u8; size];
+        frame.resize(size.max(17), 0);
+        frame
+    };
+    let mut wanted: Vec<Vec<u8>> = [14, 16, 17, 60, 9728].map(padded).into();
+    wanted.push(vec![9; 60]);
+    assert_eq!(crate::pcap::read(&output), wanted);
     assert_eq!(pool.in_use(), 0);
 }
 

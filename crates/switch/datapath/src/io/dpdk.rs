@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_dpdk::mempool::HEADROOM;
 use millrace_dpdk::{
-    DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, PortInfo, Queues, thread,
+    DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, PortInfo, Queues, TxLimits,
+    thread,
 };
 
 use super::allocate::Empty;
@@ -158,6 +159,14 @@ impl DpdkBackend {
             rss_word: self.rss_word,
             // Devices whose MTU cannot be set are not refused for the most common value.
             mtu: (options.mtu != DEFAULT_MTU && !is_af_packet).then_some(options.mtu),
+            tx_limits: parsed.virtual_driver().is_none().then(|| TxLimits {
+                shortest: NIC_SHORTEST,
+                longest: if info.max_frame == 0 {
+                    u32::MAX
+                } else {
+                    info.max_frame
+                },
+            }),
             ..PortConfig::default()
         };
         let pool = if info.driver == AF_XDP {
@@ -251,6 +260,9 @@ const AF_XDP: &str = "net_af_xdp";
 const AF_XDP_BUFFERS: u32 = 3 * 4096;
 /// Number of buffers of a pool for long frames: such a driver keeps none, so these are only packets in flight.
 const LONG_BUFFERS: u32 = 2047;
+
+/// The shortest frame that every NIC sends, in bytes: `I40E_TX_MIN_PKT_LEN`, below which an i40e stops the queue.
+const NIC_SHORTEST: u16 = 17;
 
 /// Size of a frame's headers in bytes: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: u32 = 22;
