@@ -1,10 +1,13 @@
 //! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): uses what others leave.
 //!
 //! The window grows while the queueing delay is below 60 ms and shrinks in proportion to the excess above it. The base delay is
-//! measured again by a slowdown to two packets, whose period keeps its cost at a tenth.
+//! the least of the last ten minutes (RFC 6817, section 2.4.2), so that a standing queue of others is not taken for it; a path
+//! that gets longer is used in full again ten minutes later, at the latest. The base delay is measured again by a slowdown to two
+//! packets, whose period keeps its cost at a tenth.
 
 use super::{Controller, Departure, INITIAL_WINDOW, Sample, Tag, bit_rate, bytes};
 use millrace_types::{BitRate, Duration, Time};
+use std::collections::VecDeque;
 
 /// Queueing delay that is aimed at.
 const TARGET: Duration = Duration::from_millis(60);
@@ -12,6 +15,36 @@ const TARGET: Duration = Duration::from_millis(60);
 const SLOWDOWN_WINDOW: u64 = 2;
 /// A slowdown comes after nine times the time that the last one took.
 const SLOWDOWN_PERIOD: u32 = 9;
+/// Minima of which the least is the base delay (RFC 6817, section 2.5, BASE_HISTORY), and the time over which each is measured.
+const BASE_HISTORY: usize = 10;
+const BASE_PERIOD: Duration = Duration::from_secs(60);
+
+/// The least round-trip times of the last minutes.
+#[derive(Clone, Debug, Default)]
+struct BaseDelay {
+    minima: VecDeque<Duration>,
+    /// When the newest minimum began.
+    since: Time,
+}
+
+impl BaseDelay {
+    fn add(&mut self, now: Time, rtt: Duration) {
+        match self.minima.back_mut() {
+            Some(minimum) if now.since(self.since) < BASE_PERIOD => *minimum = rtt.min(*minimum),
+            _ => {
+                self.minima.push_back(rtt);
+                self.since = now;
+            }
+        }
+        if self.minima.len() > BASE_HISTORY {
+            self.minima.pop_front();
+        }
+    }
+
+    fn least(&self) -> Option<Duration> {
+        self.minima.iter().min().copied()
+    }
+}
 
 /// Yields to all other traffic.
 #[derive(Clone, Debug)]
@@ -19,7 +52,7 @@ pub struct Background {
     packet_size: u64,
     window: f64,
     slow_start_threshold: f64,
-    base_rtt: Option<Duration>,
+    base: BaseDelay,
     rtt: Duration,
     /// Loss of packets that were sent before this time causes no further reduction.
     recovery: Time,
@@ -47,7 +80,7 @@ impl Background {
             packet_size,
             window: (INITIAL_WINDOW * packet_size) as f64,
             slow_start_threshold: f64::INFINITY,
-            base_rtt: None,
+            base: BaseDelay::default(),
             rtt: crate::rtt::INITIAL_RTT,
             recovery: Time::ZERO,
             slowdown: Slowdown::At(None),
@@ -59,12 +92,12 @@ impl Background {
     }
 
     fn queueing_delay(&self) -> Duration {
-        self.rtt.saturating_sub(self.base_rtt.unwrap_or(self.rtt))
+        self.rtt.saturating_sub(self.base.least().unwrap_or(self.rtt))
     }
 
     /// Returns the gain: 1 at long base delays, down to 1/16 at short ones, where others have short round trips, too.
     fn gain(&self) -> f64 {
-        let base = self.base_rtt.unwrap_or(TARGET).as_secs_f64();
+        let base = self.base.least().unwrap_or(TARGET).as_secs_f64();
         1.0 / (2.0 * TARGET.as_secs_f64() / base).ceil().clamp(1.0, 16.0)
     }
 
@@ -121,7 +154,13 @@ impl Controller for Background {
     fn on_feedback(&mut self, sample: &Sample) {
         if let Some(rtt) = sample.rtt {
             self.rtt = rtt;
-            self.base_rtt = Some(self.base_rtt.map_or(rtt, |base| base.min(rtt)));
+            let before = self.base.least().unwrap_or(rtt);
+            self.base.add(sample.now, rtt);
+            // The path became longer: the window was reduced for a queue that was none.
+            if self.base.least().is_some_and(|base| base > before + TARGET / 2) {
+                self.slow_start_threshold = f64::INFINITY;
+                self.slowdown = Slowdown::At(None);
+            }
         }
         if sample
             .lost_sent_at

@@ -61,6 +61,22 @@ fn background_leaves_the_path_to_cubic() {
 }
 
 #[test]
+fn background_fills_a_path_that_became_longer_when_ten_minutes_have_passed() {
+    let settings = |delay| link(&[("rate", "10Mbps"), ("delay", delay), ("queue", "400ms")]);
+    let mut simulation = one_flow(background(), &settings("20ms"), back("20ms"));
+    simulation.reconfigure_at(Time::from_secs(20), 0, settings("140ms").path);
+    let (from, to) = (Time::from_secs(620), Time::from_secs(660));
+    simulation.run_until(to);
+    simulation.check().unwrap();
+    budget::spend(simulation.packets());
+    at_least(
+        "background, ten minutes after 120 ms more: arrived / possible",
+        simulation.report(0).arrived.rate(from, to) / ideal_rate(10e6),
+        0.7,
+    );
+}
+
+#[test]
 fn a_fixed_rate_is_held_under_loss_and_given_up_when_the_path_is_cut() {
     let rate = BitRate::from_kbps(40_000);
     let settings = [("rate", "100Mbps"), ("delay", "50ms"), ("loss", "10%")];
