@@ -1,7 +1,7 @@
 //! Loss detection: RFC 9002, section 6.1, with thresholds that adapt to reordering, as RACK's (RFC 8985, section 6.2).
 //!
 //! A packet is lost if one that was sent later is acknowledged and either
-//! * three numbers lie between them (as long as the path was not seen to reorder), or
+//! * it was sent three numbers or more before that one (as long as the path was not seen to reorder), or
 //! * it was sent longer before than the reordering window: an eighth of the round-trip time, and a quarter more than the worst
 //!   reordering that was seen, at most two round-trip times.
 //!
