@@ -17,7 +17,7 @@ local forms = { [0] = "nothing arrived", [1] = "ranges", [2] = "bitmap" }
 local f = millrace.fields
 f.version = ProtoField.uint8("millrace.version", "Version", base.DEC, nil, 0x30)
 f.type = ProtoField.uint8("millrace.type", "Type", base.DEC, types, 0x0e)
-f.phase = ProtoField.uint8("millrace.key_phase", "Key phase", base.DEC, nil, 0x01)
+f.reserved = ProtoField.uint8("millrace.reserved", "Reserved, 0", base.DEC, nil, 0x01)
 f.connection = ProtoField.uint32("millrace.connection", "Connection", base.HEX)
 f.number = ProtoField.uint24("millrace.number", "Packet number (low 24 bits)", base.DEC)
 f.mac = ProtoField.bytes("millrace.mac", "MAC")
@@ -334,14 +334,17 @@ function millrace.dissector(buffer, pinfo, root)
     load_key_log()
     tree:add(f.version, buffer(0, 1))
     tree:add(f.type, buffer(0, 1))
-    tree:add(f.phase, buffer(0, 1))
+    tree:add(f.reserved, buffer(0, 1))
     tree:add(f.connection, buffer(1, 4))
     tree:add(f.number, buffer(5, 3))
     tree:add(f.mac, buffer(8, 8))
     local kind = math.floor(first / 2) % 8
     local parts = { [0] = dissect_data, [1] = dissect_feedback, [2] = dissect_report }
     local info = "unknown type"
-    if parts[kind] and first < 16 then
+    if first % 2 == 1 then
+        tree:add_proto_expert_info(malformed, "the lowest bit is set")
+        info = "malformed: the lowest bit is set"
+    elseif parts[kind] and first < 16 then
         local valid, result = pcall(parts[kind], buffer:range():tvb(), tree, sessions[buffer(1, 4):uint()])
         info = result
         if not valid then

@@ -81,9 +81,9 @@ class Content:
         return address >> 20, address & 0xFFFFF, plain[7:]
 
 
-def head(packet_type, connection, number, key, authenticated, phase=0):
+def head(packet_type, connection, number, key, authenticated):
     """Returns the head of a packet."""
-    first = struct.pack(">BI", packet_type << 1 | phase, connection) + (number & 0xFFFFFF).to_bytes(3, "big")
+    first = struct.pack(">BI", packet_type << 1, connection) + (number & 0xFFFFFF).to_bytes(3, "big")
     return first + siphash(key, first + authenticated)
 
 
@@ -97,7 +97,7 @@ class DataPackets:
 
     def take(self, datagram):
         """Returns extent, offset and payload; `None` if the datagram is dropped or another connection's."""
-        if len(datagram) < 45 or datagram[0] & 0xFE or int.from_bytes(datagram[1:5], "big") != self.connection:
+        if len(datagram) < 45 or datagram[0] != 0 or int.from_bytes(datagram[1:5], "big") != self.connection:
             return None
         if not hmac.compare_digest(siphash(self.key, datagram[:8] + datagram[16:21] + datagram[-16:]), datagram[8:16]):
             self.dropped["mac"] += 1

@@ -168,6 +168,7 @@ def test_the_vectors_of_the_page_are_reproduced():
     assert head == vector("head")
     packets = protocol.DataPackets(0x01020304, pairwise, protocol.Content(secret, 0))
     packets.next = 0xABCDEF
+    assert packets.take(b"\x01" + head[1:] + shared) is None and packets.dropped["mac"] == 0
     assert packets.take(head + shared) == (3, 5, b"millrace")
     assert packets.take(head + shared) is None and packets.dropped["replay"] == 1
 

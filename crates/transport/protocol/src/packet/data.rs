@@ -97,12 +97,10 @@ impl<'a> Data<'a> {
         key: &PairwiseKey,
         connection: u32,
         number: u64,
-        key_phase: bool,
         sealed: SealedPart<'_>,
     ) -> [u8; HEAD_SIZE] {
         let head = Head {
             packet_type: PacketType::Data,
-            key_phase,
             connection,
             number,
         };

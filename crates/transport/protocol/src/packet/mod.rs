@@ -7,8 +7,8 @@
 //!  ┌─────┬───────────┬────────┬─────────────────┬───
 //!  │type │connection │ number │       MAC       │ body
 //!  └─────┴───────────┴────────┴─────────────────┴───
-//!   0 0 v v t t t p      number: the low 24 bits of the packet number
-//!   │ │ └┬┘ └─┬─┘ └─ key phase
+//!   0 0 v v t t t 0      number: the low 24 bits of the packet number
+//!   │ │ └┬┘ └─┬─┘ └─ clear
 //!   │ │  │    └─ 0 DATA, 1 FEEDBACK, 2 REPORT
 //!   │ │  └─ version, 0
 //!   └─┴─ clear, as no QUIC packet has both bits clear (RFC 9000, section 17; greasing of the second, RFC 9287, must be off)
@@ -71,7 +71,7 @@ pub enum PacketError {
         /// The limit.
         max: usize,
     },
-    /// The first byte is of QUIC, of another version, or of no type.
+    /// The first byte is of QUIC, of another version, or of no type, or its lowest bit is set.
     #[error("0x{byte:02x} is not the first byte of a packet of version 0")]
     Type {
         /// The first byte.
@@ -96,8 +96,6 @@ pub enum PacketError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
     pub packet_type: PacketType,
-    /// The content key that seals the packet: one of two, which alternate.
-    pub key_phase: bool,
     /// Names the connection; the receiver of the packet chose it.
     pub connection: u32,
     /// The packet number, of which the wire has the low 24 bits.
@@ -121,7 +119,7 @@ impl Head {
             return Err(PacketError::Short { size, field: "head" });
         };
         let [byte, c0, c1, c2, c3, n0, n1, n2, ..] = *head;
-        let packet_type = match byte & !1 {
+        let packet_type = match byte {
             0 => PacketType::Data,
             2 => PacketType::Feedback,
             4 => PacketType::Report,
@@ -129,7 +127,6 @@ impl Head {
         };
         Ok(Head {
             packet_type,
-            key_phase: byte & 1 != 0,
             connection: u32::from_be_bytes([c0, c1, c2, c3]),
             number: u64::from(u32::from_be_bytes([0, n0, n1, n2])),
         })
@@ -144,7 +141,7 @@ impl Head {
         };
         let [c0, c1, c2, c3] = self.connection.to_be_bytes();
         let [.., n0, n1, n2] = self.number.to_be_bytes();
-        let clear = [packet_type | u8::from(self.key_phase), c0, c1, c2, c3, n0, n1, n2];
+        let clear = [packet_type, c0, c1, c2, c3, n0, n1, n2];
         let mut head = [0; HEAD_SIZE];
         head[..MAC_OFFSET].copy_from_slice(&clear);
         head[MAC_OFFSET..].copy_from_slice(&key.mac(&clear, parts));
@@ -194,12 +191,11 @@ mod tests {
         let key = PairwiseKey::new([7; 16]);
         let head = Head {
             packet_type: PacketType::Feedback,
-            key_phase: true,
             connection: 0x0102_0304,
             number: 0xab_cdef,
         };
         let packet = encode_control(&head, &key, b"body");
-        assert_eq!(packet[..8], [0x03, 1, 2, 3, 4, 0xab, 0xcd, 0xef]);
+        assert_eq!(packet[..8], [0x02, 1, 2, 3, 4, 0xab, 0xcd, 0xef]);
         assert_eq!(Head::decode(&packet), Ok(head));
         assert!(is_authentic(&packet, &key, [b"body", &[]]));
         for bit in 0..packet.len() * 8 {
@@ -211,8 +207,8 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_of_quic_and_of_later_versions_are_refused_by_name() {
-        for byte in [0x40, 0x80, 0xc3, 0x10, 0x06, 0x0f] {
+    fn datagrams_of_quic_of_later_versions_and_with_the_lowest_bit_set_are_refused_by_name() {
+        for byte in [0x40, 0x80, 0xc3, 0x10, 0x06, 0x0f, 0x01, 0x03, 0x05] {
             let mut datagram = [0; 64];
             datagram[0] = byte;
             assert_eq!(Head::decode(&datagram), Err(PacketError::Type { byte }));

@@ -423,7 +423,6 @@ impl Receiver {
     pub fn encode_feedback(&self, number: u64, feedback: &Feedback, key: &PairwiseKey) -> Vec<u8> {
         let head = Head {
             packet_type: PacketType::Feedback,
-            key_phase: false,
             connection: self.config.connection,
             number,
         };

@@ -27,7 +27,7 @@ const SECRET_SIZE: usize = 32;
 /// Subkeys that are kept: the current one, and those of late packets and of repairs from the slab cache.
 const SUBKEYS: usize = 4;
 
-/// The content key of one key phase.
+/// The content key of one session.
 pub struct ContentKey {
     algorithm: Algorithm,
     secret: Prk,

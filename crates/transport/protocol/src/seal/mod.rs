@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  content secret ──HKDF-Expand("subkey", i)──> subkey i     for seal counters i·2^20 .. (i + 1)·2^20 − 1
-//!  (of one key phase) ──HKDF-Expand("iv", i)──> IV i         nonce = IV i XOR seal counter
+//!  (of one session)   ──HKDF-Expand("iv", i)──> IV i         nonce = IV i XOR seal counter
 //! ```
 //!
 //! * **The nonce is the seal counter**, never a function of the address: a source file that changes between the first sending
@@ -32,7 +32,9 @@ pub const SUBKEY_BITS: u32 = 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SealError {
     /// All 2^40 seal counters of the content key are used.
-    #[error("seal counter {counter} is beyond 2^40 − 1; start a new key phase")]
+    #[error(
+        "seal counter {counter} is beyond 2^40 − 1, the last one of a session; send again, which resumes with a new key"
+    )]
     Exhausted { counter: u64 },
     /// The secret is too short.
     #[error("a content secret of {size} bytes is too short; 32 are needed")]

@@ -100,7 +100,6 @@ struct Member {
 /// One group.
 pub struct Group {
     layout: Layout,
-    key_phase: bool,
     members: Vec<Option<Member>>,
     uplink: Option<Pacer>,
     /// When data may leave again.
@@ -113,7 +112,6 @@ impl Group {
     pub fn new(layout: Layout) -> Group {
         Group {
             layout,
-            key_phase: false,
             members: Vec::new(),
             uplink: None,
             held_until: Time::ZERO,
@@ -242,13 +240,7 @@ impl Group {
     pub fn head(&self, id: MemberId, number: u64, sealed: SealedPart<'_>) -> Option<[u8; HEAD_SIZE]> {
         let connection = &self.members.get(id.0)?.as_ref()?.connection;
         let key = &connection.to_receiver;
-        Some(Data::encode_head(
-            key,
-            connection.id,
-            number,
-            self.key_phase,
-            sealed,
-        ))
+        Some(Data::encode_head(key, connection.id, number, sealed))
     }
 
     /// Returns the REPORT packets that are due.
@@ -261,7 +253,6 @@ impl Group {
             };
             let head = Head {
                 packet_type: PacketType::Report,
-                key_phase: false,
                 connection: member.connection.id,
                 number: member.reports,
             };

@@ -167,7 +167,6 @@ fn feedback_is_refused_by_name_if_it_is_forged_replayed_or_of_nobody() {
     );
     let head = Head {
         packet_type: PacketType::Feedback,
-        key_phase: false,
         connection: 77,
         number: 0,
     };
