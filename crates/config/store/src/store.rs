@@ -401,25 +401,25 @@ impl Store {
                     &format!("revision {} was not confirmed in time", pending.revision),
                 );
                 tracing::warn!(
-                    revision = pending.revision.0,
-                    fallback = pending.fallback.0,
-            Some(pending) if now.plus(CLOCK_TOLERANCE_S) < pending.since => {
-                // After the clock was set back, the remaining time to confirm does not exceed the original one.
-                let moved = Pending {
-                    since: now,
-                    deadline: now.plus(pending.deadline.since(pending.since).as_secs()),
-                    ..pending
-                };
-                tracing::warn!(
-                    revision = pending.revision.0,
-                    deadline = moved.deadline.0,
-                    "the clock was set back: the time to confirm begins anew"
-                );
-                self.change_pending(writer, moved)?;
-                Ok(None)
-            }
-                    "not confirmed in time: rolled back"
-                );
+                        revision = pending.revision.0,
+                        fallback = pending.fallback.0,
+                Some(pending) if now.plus(CLOCK_TOLERANCE_S) < pending.since => {
+                    // After the clock was set back, the remaining time to confirm does not exceed the original one.
+                    let moved = Pending {
+                        since: now,
+                        deadline: now.plus(pending.deadline.since(pending.since).as_secs()),
+                        ..pending
+                    };
+                    tracing::warn!(
+                        revision = pending.revision.0,
+                        deadline = moved.deadline.0,
+                        "the clock was set back: the time to confirm begins anew"
+                    );
+                    self.change_pending(writer, moved)?;
+                    Ok(None)
+                }
+                        "not confirmed in time: rolled back"
+                    );
                 let origin = Origin::Expired { to: pending.fallback };
                 self.fall_back(writer, pending, origin, note, now).map(Some)
             }
@@ -452,19 +452,19 @@ impl Store {
             ..Write::default()
         })?;
         let head = self.head();
-    /// Changes the time to confirm the head.
-    fn change_pending(&self, _: &MutexGuard<'_, ()>, pending: Pending) -> Result<(), StorageError> {
-        self.inner.disk.write(&Write {
-            pending: PendingWrite::Set(pending),
-            ..Write::default()
-        })?;
-        let head = self.head();
-        self.publish(Snapshot {
-            pending: Some(pending),
-            ..(*head).clone()
-        });
-        Ok(())
-    }
+        /// Changes the time to confirm the head.
+        fn change_pending(&self, _: &MutexGuard<'_, ()>, pending: Pending) -> Result<(), StorageError> {
+            self.inner.disk.write(&Write {
+                pending: PendingWrite::Set(pending),
+                ..Write::default()
+            })?;
+            let head = self.head();
+            self.publish(Snapshot {
+                pending: Some(pending),
+                ..(*head).clone()
+            });
+            Ok(())
+        }
 
         self.publish(Snapshot {
             pending: None,

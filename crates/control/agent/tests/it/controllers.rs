@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-use std::io::ErrorKind;
 use std::net::TcpListener;
 
 use crate::harness::{
-    Controller, PATIENCE, SILENCE, TestSwitch, config, flow, output, packet, patch, port_down, wait_for,
-    without_echo,
+    Controller, PATIENCE, SILENCE, TestSwitch, config, flow, output, packet, patch, wait_for, without_echo,
 };
 use millrace_agent::channel::ChannelKind;
 use millrace_flow::{Action, Field, Instructions, Match};
@@ -336,54 +334,6 @@ fn a_controller_reads_back_its_own_configuration() {
         one.ask(&Message::GetConfigRequest),
         Message::GetConfigReply(reassemble)
     );
-}
-
-#[test]
-fn a_port_that_a_controller_set_down_stays_down_when_the_configuration_is_applied_again() {
-    let text = config(2, "");
-    let mut switch = TestSwitch::start(&text);
-    let mut controller = switch.controller();
-    controller.send(&port_down(2, true));
-    controller.barrier();
-    let is_down = |switch: &TestSwitch| {
-        let bridge = switch.switch.bridge("br0").unwrap();
-        let port = PortNo::from_raw(2);
-        let config = bridge.call_blocking(move |control| control.ports()[&port].config);
-        config.unwrap().has(millrace_pipeline::PortConfig::DOWN)
-    };
-    let no_flood = text.clone() + "no_flood = true\n";
-    for text in [&text, &no_flood] {
-        assert_eq!(switch.apply(text).problems, []);
-        assert!(is_down(&switch));
-    }
-    let down = no_flood.clone() + "down = true\n";
-    // A setting that changes sets its bit anew.
-    for (text, expected) in [(&down, false), (&no_flood, true)] {
-        switch.apply(text);
-        assert_eq!(is_down(&switch), expected);
-    }
-}
-
-#[test]
-fn a_controller_that_asks_and_does_not_read_the_replies_is_closed_like_a_silent_one() {
-    let text = config(1, "").replace("\"ptcp:0\"", "{ target = \"ptcp:0\", echo_interval_s = 1 }");
-    let switch = TestSwitch::start(&text);
-    let mut deaf = switch.controller_with_small_buffer();
-    let mut request = Vec::new();
-    let asked = Message::MultipartRequest(MultipartRequest::new(RequestBody::TableFeatures(Vec::new())));
-    encode(&asked, Xid(7), &mut request).unwrap();
-    let requests = request.repeat(1000);
-    let mut at = 0;
-    // The switch stops reading, and then closes the connection.
-    wait_for("the end of the connection", || {
-        match deaf.write_some(&requests[at..]) {
-            Ok(written) => {
-                at = (at + written) % requests.len();
-                None
-            }
-            Err(error) => (error.kind() != ErrorKind::WouldBlock).then_some(()),
-        }
-    });
 }
 
 #[test]

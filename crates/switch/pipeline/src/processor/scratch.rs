@@ -5,7 +5,7 @@ use millrace_flow::classify::{BURST, HeaderColumns};
 use millrace_types::{Cookie, QueueId, TableId};
 
 use super::header::Headers;
-use super::observed::Observation;
+use super::observed_packet::Observation;
 use crate::action_set::{ActionRanks, ByRank, NO_ACTIONS};
 
 /// The state of a packet on its way through the tables, besides its key.
