@@ -28,7 +28,12 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
     // The file that is open is checked, and not whatever has its name a moment later.
     let found = file.metadata().with_context(|| name.clone())?;
     let own = rustix::process::geteuid().as_raw();
-    if found.uid() != own && found.uid() != 0 {
+    // Under systemd, a key belongs to the user of the unit: root may read it where its folder belongs to the same user.
+    let is_of_unit = || {
+        let folder = path.canonicalize().ok()?.parent()?.metadata().ok()?;
+        Some(own == 0 && folder.uid() == found.uid())
+    };
+    if found.uid() != own && found.uid() != 0 && !is_of_unit().unwrap_or(false) {
         bail!(
             "{name}: belongs to the user {}: expected {own}, who runs the engine, or root",
             found.uid()
@@ -72,7 +77,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use std::fs::{Permissions, set_permissions};
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, chown};
 
     use super::*;
 
@@ -102,5 +107,21 @@ mod tests {
             let error = read_or_create(&path, "the key", || panic!("the key exists")).unwrap_err();
             assert!(error.to_string().contains("expected 0600"), "{error}");
         }
+    }
+
+    #[test]
+    fn root_reads_a_key_of_another_user_in_a_folder_of_that_user_only() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, [7; 32]).unwrap();
+        set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        chown(&path, Some(65_534), None).unwrap();
+        let error = read(&path, "the key").unwrap_err().to_string();
+        assert!(error.contains("belongs to the user 65534"), "{error}");
+        chown(folder.path(), Some(65_534), None).unwrap();
+        assert_eq!(read(&path, "the key").unwrap(), [7; 32]);
     }
 }
