@@ -395,31 +395,31 @@ impl Store {
 
     fn expire(&self, writer: &MutexGuard<'_, ()>, now: UnixTime) -> Result<Option<Revision>, StorageError> {
         match self.head().pending {
+            Some(pending) if now.plus(CLOCK_TOLERANCE_S) < pending.since => {
+                // After the clock was set back, the remaining time to confirm does not exceed the original one.
+                let moved = Pending {
+                    since: now,
+                    deadline: now.plus(pending.deadline.since(pending.since).as_secs()),
+                    ..pending
+                };
+                tracing::warn!(
+                    revision = pending.revision.0,
+                    deadline = moved.deadline.0,
+                    "the clock was set back: the time to confirm begins anew"
+                );
+                self.change_pending(writer, moved)?;
+                Ok(None)
+            }
             Some(pending) if now >= pending.deadline => {
                 let note = Note::new(
                     "millraced",
                     &format!("revision {} was not confirmed in time", pending.revision),
                 );
                 tracing::warn!(
-                        revision = pending.revision.0,
-                        fallback = pending.fallback.0,
-                Some(pending) if now.plus(CLOCK_TOLERANCE_S) < pending.since => {
-                    // After the clock was set back, the remaining time to confirm does not exceed the original one.
-                    let moved = Pending {
-                        since: now,
-                        deadline: now.plus(pending.deadline.since(pending.since).as_secs()),
-                        ..pending
-                    };
-                    tracing::warn!(
-                        revision = pending.revision.0,
-                        deadline = moved.deadline.0,
-                        "the clock was set back: the time to confirm begins anew"
-                    );
-                    self.change_pending(writer, moved)?;
-                    Ok(None)
-                }
-                        "not confirmed in time: rolled back"
-                    );
+                    revision = pending.revision.0,
+                    fallback = pending.fallback.0,
+                    "not confirmed in time: rolled back"
+                );
                 let origin = Origin::Expired { to: pending.fallback };
                 self.fall_back(writer, pending, origin, note, now).map(Some)
             }
@@ -444,6 +444,20 @@ impl Store {
         Ok(revision)
     }
 
+    /// Changes the time to confirm the head.
+    fn change_pending(&self, _: &MutexGuard<'_, ()>, pending: Pending) -> Result<(), StorageError> {
+        self.inner.disk.write(&Write {
+            pending: PendingWrite::Set(pending),
+            ..Write::default()
+        })?;
+        let head = self.head();
+        self.publish(Snapshot {
+            pending: Some(pending),
+            ..(*head).clone()
+        });
+        Ok(())
+    }
+
     /// Keeps the head and ends a pending confirmation; `file` is the imported content, if any.
     fn keep_head(&self, _: &MutexGuard<'_, ()>, file: Option<&Config>) -> Result<Revision, StorageError> {
         self.inner.disk.write(&Write {
@@ -452,20 +466,6 @@ impl Store {
             ..Write::default()
         })?;
         let head = self.head();
-        /// Changes the time to confirm the head.
-        fn change_pending(&self, _: &MutexGuard<'_, ()>, pending: Pending) -> Result<(), StorageError> {
-            self.inner.disk.write(&Write {
-                pending: PendingWrite::Set(pending),
-                ..Write::default()
-            })?;
-            let head = self.head();
-            self.publish(Snapshot {
-                pending: Some(pending),
-                ..(*head).clone()
-            });
-            Ok(())
-        }
-
         self.publish(Snapshot {
             pending: None,
             ..(*head).clone()
