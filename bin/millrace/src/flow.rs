@@ -33,8 +33,11 @@ pub(crate) fn run(session: &Session, args: &Flow) -> Result<()> {
         }
         Flow::Del(delete) => {
             let FlowTexts { flows, file, .. } = &delete.select.texts;
-            if file.is_none() && flows.iter().all(|flow| flow.trim().is_empty()) {
-                bail!("no match is given: expected a match, or --all to remove every entry of the bridge");
+            // An empty match is one of every entry: a variable of a shell may be empty.
+            if file.is_none() && (flows.is_empty() || flows.iter().any(|flow| flow.trim().is_empty())) {
+                bail!(
+                    "a match is empty or not given: expected a match, or --all to remove every entry of the bridge"
+                );
             }
             let select = &delete.select;
             change(session, &select.texts, FlowModCommand::Delete, select.strict)

@@ -69,6 +69,14 @@ fn flow_entries_are_added_changed_and_removed_from_arguments_files_and_standard_
     assert_eq!(stdout(&server, "flow del br0 --all"), "1 entry removed\n");
     assert_eq!(json(&server, "flow add br0 actions=drop")["added"], 1);
     assert!(refused(&server, "flow del br0", 1).contains("--all"));
+    for flows in [["", "tcp"], ["tcp", " "]] {
+        let output = command(&server, "flow del br0").args(flows).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{flows:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("--all"),
+            "{flows:?}"
+        );
+    }
     assert!(refused(&server, "flow add br0", 1).contains("--file FILE"));
     assert!(refused(&server, "flow del br0 priority=3,arp", 1).contains("`priority`: it has no effect here"));
     let wrong = refused(&server, "flow add br0 arp,actions=drop tpc,actions=drop", 1);
