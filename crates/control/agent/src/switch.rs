@@ -99,6 +99,12 @@ impl<B: Backend> Switch<B> {
             object: format!("wan {name}"),
             reason,
         }));
+        // A device may move to another bridge, which opens it after all bridges have closed theirs.
+        for wanted in &config.bridges {
+            if let Some(member) = members.get(wanted.name.as_str()) {
+                close_obsolete(member, wanted);
+            }
+        }
         for wanted in &config.bridges {
             let name = wanted.name.to_string();
             let member = match members.entry(name.clone()) {
@@ -212,12 +218,11 @@ fn needs_new_port(running: &model::Port, wanted: &model::Port) -> bool {
         || running.mtu != wanted.mtu
 }
 
-/// Makes a running bridge equal to its configuration, as far as possible. Adds the differences to `problems`.
-fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, problems: &mut Vec<Problem>) {
-    let bridge = wanted.clone();
-    // LOCAL is treated as the other ports are.
-    let ports: Vec<model::Port> = bridge.all_ports().collect();
-    let outcome = member.bridge.handle().call_blocking(move |control| {
+/// Closes the ports and chains of a running bridge that are not configured, or that must be opened again.
+fn close_obsolete<B: Backend>(member: &Member<B>, wanted: &model::Bridge) {
+    let ports: Vec<model::Port> = wanted.all_ports().collect();
+    let chains = wanted.chains.clone();
+    let closed = member.bridge.handle().call_blocking(move |control| {
         let obsolete: Vec<_> = control
             .ports
             .iter()
@@ -234,7 +239,21 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, prob
         for number in obsolete {
             control.remove_port(number);
         }
-        control.remove_chains(&bridge.chains);
+        control.remove_chains(&chains);
+    });
+    if let Err(error) = closed {
+        // `apply_bridge` reports it.
+        tracing::debug!(bridge = %wanted.name, %error, "no port closed");
+    }
+}
+
+/// Makes a running bridge equal to its configuration, as far as possible; its obsolete ports and chains are closed. Adds
+/// the differences to `problems`.
+fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, problems: &mut Vec<Problem>) {
+    let bridge = wanted.clone();
+    // LOCAL is treated as the other ports are.
+    let ports: Vec<model::Port> = bridge.all_ports().collect();
+    let outcome = member.bridge.handle().call_blocking(move |control| {
         control.configure(bridge.clone());
         let mut problems = Vec::new();
         for port in &ports {

@@ -17,6 +17,7 @@ mod harness;
 mod long_replies;
 mod malformed;
 mod monitor;
+mod moves;
 mod oam;
 mod operator;
 mod ovs_ofctl;
