@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use millrace_api::client::{ChangeOptions, Client, ClientError};
-use millrace_api::view::{Change, Committed, Revision, Status, format_utc};
+use millrace_api::view::{Change, Committed, Reconciliation, Revision, Status, format_utc};
 use millrace_model::Config;
 use serde::Serialize;
 
@@ -126,7 +126,7 @@ pub(crate) fn follow(session: &Session, committed: Committed, wait: &Wait) -> Re
         seconds => wait_for(session.client()?, number, seconds).map(Some),
     };
     let is_well = match &found {
-        Ok(Some(status)) => runs(status, number) && status.problems.is_empty(),
+        Ok(Some(status)) => is_settled(status, number) && status.problems.is_empty(),
         Ok(None) => true,
         Err(_) => false,
     };
@@ -136,9 +136,9 @@ pub(crate) fn follow(session: &Session, committed: Committed, wait: &Wait) -> Re
     } else {
         say(&match found {
             Ok(None) => String::new(),
-            Ok(Some(status)) if runs(&status, number) => problems(&status.problems),
+            Ok(Some(status)) if is_settled(&status, number) => problems(&status.problems),
             Ok(Some(_)) => format!(
-                "revision {number} does not run after {} s: `millrace show status` shows its progress\n",
+                "revision {number} does not run completely after {} s: `millrace show status` shows its progress\n",
                 wait.wait
             ),
             Err(error) => format!(
@@ -153,17 +153,18 @@ pub(crate) fn follow(session: &Session, committed: Committed, wait: &Wait) -> Re
     })
 }
 
-/// Returns true if the data plane runs this revision or a later one.
-fn runs(status: &Status, revision: u64) -> bool {
-    status.running_revision.is_some_and(|running| running >= revision)
+/// Returns true if the data plane runs this revision or a later one, and nothing of it is still starting.
+fn is_settled(status: &Status, revision: u64) -> bool {
+    let runs = status.running_revision.is_some_and(|running| running >= revision);
+    runs && status.state != Reconciliation::Working
 }
 
-/// Returns the status when the revision runs, or after `seconds`.
+/// Returns the status when the revision runs or has a problem, or after `seconds`.
 fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, ClientError> {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
         let status = client.status()?;
-        if runs(&status, revision) || Instant::now() >= end {
+        if is_settled(&status, revision) || Instant::now() >= end {
             return Ok(status);
         }
         std::thread::sleep(ASK_EVERY);

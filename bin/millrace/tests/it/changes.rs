@@ -75,7 +75,8 @@ fn a_change_is_waited_for_until_it_runs_unless_it_is_not_wanted() {
         std::fs::write(&file, format!("[[bridge]]\nname = \"{name}\"\n")).unwrap();
         format!("apply {} {options}", file.display())
     };
-    // The first status request after a commit still shows the old revision.
+    // The first status request after a commit still shows the old revision, and the second one the new revision before
+    // its problem.
     assert!(stdout(&server, &apply("br1", "--wait 0")).ends_with("revision 2\n"));
     assert!(stdout(&server, "show status").contains("revision 2 desired, 1 running, being changed"));
     let waited: Value = serde_json::from_str(&committed(&server, &apply("br2", "--json"))).unwrap();

@@ -50,13 +50,17 @@ pub struct FakeSwitch {
     log: Mutex<Option<String>>,
     /// The running revision. The first status after a commit still shows the old one.
     running: AtomicU64,
+    /// The revision that is complete. The second status after a commit shows the new revision, whose problem is found
+    /// later.
+    complete: AtomicU64,
 }
 
 impl FakeSwitch {
     /// Returns a switch that applies each revision of the store.
     pub(super) fn with_store(store: Store) -> FakeSwitch {
         FakeSwitch {
-            running: AtomicU64::new(store.head().revision.number.0),
+            running: AtomicU64::new(head),
+            complete: AtomicU64::new(head),
             store: Some(store),
             reads: AtomicU64::default(),
             log: Mutex::default(),
@@ -200,18 +204,23 @@ impl Live for FakeSwitch {
             running => running,
         };
         view::Status {
+        let is_complete = running == wanted && {
+            let complete = self.complete.swap(wanted, Ordering::Relaxed);
+            complete == 0 || complete == wanted
+        };
+        let problem = view::StatusProblem {
+            subject: "/bridge/br0/port/h2".to_owned(),
+            message: "the link is down".to_owned(),
+            next_step: "connect the other end".to_owned(),
+        };
             desired_revision: wanted,
             running_revision: Some(running),
-            state: if running == wanted {
+            state: if is_complete {
                 view::Reconciliation::Degraded
             } else {
                 view::Reconciliation::Working
             },
-            problems: vec![view::StatusProblem {
-                subject: "/bridge/br0/port/h2".to_owned(),
-                message: "the link is down".to_owned(),
-                next_step: "connect the other end".to_owned(),
-            }],
+            problems: is_complete.then_some(problem).into_iter().collect(),
             restart_needed_for: Vec::new(),
         }
     }
