@@ -58,6 +58,7 @@ pub struct FakeSwitch {
 impl FakeSwitch {
     /// Returns a switch that applies each revision of the store.
     pub(super) fn with_store(store: Store) -> FakeSwitch {
+        let head = store.head().revision.number.0;
         FakeSwitch {
             running: AtomicU64::new(head),
             complete: AtomicU64::new(head),
@@ -203,7 +204,6 @@ impl Live for FakeSwitch {
             0 => wanted,
             running => running,
         };
-        view::Status {
         let is_complete = running == wanted && {
             let complete = self.complete.swap(wanted, Ordering::Relaxed);
             complete == 0 || complete == wanted
@@ -213,6 +213,7 @@ impl Live for FakeSwitch {
             message: "the link is down".to_owned(),
             next_step: "connect the other end".to_owned(),
         };
+        view::Status {
             desired_revision: wanted,
             running_revision: Some(running),
             state: if is_complete {
