@@ -7,6 +7,7 @@
 //! ```
 
 mod chains;
+mod controllers;
 mod flows;
 mod groups;
 mod oam;
@@ -14,22 +15,20 @@ mod queues;
 mod sflow;
 mod trace;
 mod wans;
+mod workers;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use millrace_agent::channel::{ChannelKind, ChannelState, ChannelStatus};
 use millrace_agent::{BridgeControl, Switch};
 use millrace_api::server::{CaptureSpec, CapturedPacket, FlowQuery, Flows, Live, LiveError, TracePacket};
 use millrace_api::view;
-use millrace_datapath::WorkerStats;
 use millrace_datapath::io::Backend;
 use millrace_datapath::spread::SpreadStats;
 use millrace_flow::Match;
 use millrace_flow::classify::Classifier;
 use millrace_flow::text::FlowModText;
 use millrace_model::{Config, ConfigErrors};
-use millrace_openflow::roles::Role;
 use millrace_pipeline::{DropReason, PortConfig, PortState};
 use millrace_store::Store;
 use millrace_types::PortNo;
@@ -37,6 +36,8 @@ use tokio::sync::mpsc;
 
 use crate::log::{Filter, LEVELS, Log, TARGETS};
 use crate::machine::Machine;
+use controllers::controller;
+use workers::{Load, worker};
 
 /// The running switch, for the REST server.
 pub(crate) struct LiveSwitch<B: Backend> {
@@ -48,7 +49,7 @@ pub(crate) struct LiveSwitch<B: Backend> {
     log: Arc<Log>,
     started: Instant,
     dpdk: Option<view::Dpdk>,
-    busy: Mutex<BusyShares>,
+    load: Mutex<Load>,
 }
 
 impl<B: Backend> LiveSwitch<B> {
@@ -69,7 +70,7 @@ impl<B: Backend> LiveSwitch<B> {
             log,
             started,
             dpdk,
-            busy: Mutex::default(),
+            load: Mutex::default(),
         }
     }
 
@@ -82,6 +83,10 @@ impl<B: Backend> LiveSwitch<B> {
             .filter(|change| change.restart)
             .map(|change| change.path)
             .collect()
+    }
+
+    fn load(&self) -> MutexGuard<'_, Load> {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a task on the control thread of a bridge and returns its result.
@@ -352,16 +357,17 @@ impl<B: Backend> Live for LiveSwitch<B> {
             .collect();
         let polled = self.ask_all(|control| control.datapath().polled());
         let stats = self.switch.datapath().worker_stats();
-        let shares = self
-            .busy
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .update(&stats, Instant::now());
+        let shares = self.load().shares(stats.len());
         stats
             .iter()
             .zip(shares)
             .map(|(stats, busy)| worker(stats, busy, &polled, &ports))
             .collect()
+    }
+
+    fn measure_load(&self) {
+        let stats = self.switch.datapath().worker_stats();
+        self.load().measure(&stats, Instant::now());
     }
 
     fn drops(&self) -> Vec<view::Drop> {
@@ -501,99 +507,5 @@ fn missing_port(bridge: &str, port: &millrace_model::Port) -> view::Port {
         policer: None,
         oam: None,
         rates: None,
-    }
-}
-
-fn controller(bridge: &str, channel: ChannelStatus) -> view::Controller {
-    let (state, retry) = match channel.state {
-        ChannelState::Connecting => (view::ControllerState::Connecting, None),
-        ChannelState::Connected => (view::ControllerState::Connected, None),
-        ChannelState::Listening => (view::ControllerState::Listening, None),
-        ChannelState::Waiting { pause } => {
-            let left = pause.saturating_sub(channel.since).as_secs_f64();
-            (view::ControllerState::Backoff, Some(left))
-        }
-    };
-    let role = channel.role.map(|role| match role {
-        Role::Equal => view::Role::Equal,
-        Role::Master => view::Role::Master,
-        Role::Slave => view::Role::Slave,
-    });
-    let target = match (channel.kind, channel.address) {
-        (ChannelKind::Accepted, Some(address)) => address.to_string(),
-        _ => channel.target,
-    };
-    view::Controller {
-        bridge: bridge.to_owned(),
-        target,
-        state,
-        role,
-        since_seconds: channel.since.as_secs_f64(),
-        last_error: channel.last_error,
-        retry_in_seconds: retry,
-        messages_in: channel.messages_in,
-        messages_out: channel.messages_out,
-        packet_ins_dropped: channel.dropped,
-    }
-}
-
-/// The busy share of each worker over about the last second.
-#[derive(Default)]
-struct BusyShares {
-    taken: Option<Instant>,
-    busy_nanos: Vec<u64>,
-    shares: Vec<f64>,
-}
-
-impl BusyShares {
-    /// Returns the shares; measures again if the last measurement is old.
-    fn update(&mut self, stats: &[WorkerStats], now: Instant) -> Vec<f64> {
-        let elapsed = self
-            .taken
-            .map_or(Duration::MAX, |taken| now.duration_since(taken));
-        if elapsed >= Duration::from_millis(500) {
-            let share = |(i, worker): (usize, &WorkerStats)| {
-                let before = self.busy_nanos.get(i).copied().unwrap_or(worker.busy_nanos);
-                (worker.busy_nanos.saturating_sub(before) as f64 / elapsed.as_nanos() as f64).min(1.0)
-            };
-            self.shares = stats.iter().enumerate().map(share).collect();
-            self.busy_nanos = stats.iter().map(|worker| worker.busy_nanos).collect();
-            self.taken = Some(now);
-        }
-        self.shares.clone()
-    }
-}
-
-/// The name of a bridge, and the worker, port and queue of each polled receive queue.
-type Polled = (String, Vec<(usize, PortNo, u16)>);
-
-fn worker(
-    stats: &WorkerStats,
-    busy: f64,
-    polled: &[Polled],
-    ports: &[(String, PortNo, String)],
-) -> view::Worker {
-    let name = |bridge: &str, number: PortNo| {
-        let known = ports.iter().find(|(of, port, _)| of == bridge && *port == number);
-        known.map_or_else(|| number.to_string(), |(_, _, name)| name.clone())
-    };
-    let queues = polled.iter().flat_map(|(bridge, queues)| {
-        let mine = queues.iter().filter(|(worker, _, _)| *worker == stats.worker);
-        mine.map(|(_, port, queue)| view::Queue {
-            bridge: bridge.clone(),
-            port: name(bridge, *port),
-            queue: *queue,
-        })
-    });
-    view::Worker {
-        id: stats.worker as u32,
-        core: stats.core.map(|core| core as u32),
-        queues: queues.collect(),
-        packets: stats.packets,
-        handed_off: stats.handed_off,
-        bursts: stats.busy_polls,
-        busy,
-        sleeps: stats.sleeps,
-        cycles_per_packet: None,
     }
 }

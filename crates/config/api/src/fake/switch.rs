@@ -465,6 +465,8 @@ impl Live for FakeSwitch {
             reason: reason.to_owned(),
             description: description.to_owned(),
             packets,
+    fn measure_load(&self) {}
+
         };
         vec![
             drop(

@@ -144,11 +144,13 @@ impl App {
         }
     }
 
-    /// Reads the counters of all ports once.
+    /// Reads the counters of all ports once, and measures the load of the workers.
     pub(super) async fn sample(&self) {
         let (live, samples) = (Arc::clone(&self.live), Arc::clone(&self.samples));
-        let read =
-            tokio::task::spawn_blocking(move || samples.read(live.as_ref(), std::time::Instant::now()));
+        let read = tokio::task::spawn_blocking(move || {
+            live.measure_load();
+            samples.read(live.as_ref(), std::time::Instant::now());
+        });
         if read.await.is_err() {
             tracing::warn!("the counters could not be read");
         }

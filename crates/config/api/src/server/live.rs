@@ -141,8 +141,11 @@ pub trait Live: Send + Sync + 'static {
     /// Returns the emulated paths, in order of names.
     fn wans(&self) -> Vec<view::WanPath>;
 
-    /// Returns the workers.
+    /// Returns the workers, with their load between the last two calls of [`Live::measure_load`].
     fn workers(&self) -> Vec<view::Worker>;
+
+    /// Measures the load of the workers. The server calls this once a second.
+    fn measure_load(&self);
 
     /// Returns every drop reason with its count, including those at zero.
     fn drops(&self) -> Vec<view::Drop>;

@@ -1,0 +1,39 @@
+//! Controllers and listeners of a bridge.
+
+use millrace_agent::channel::{ChannelKind, ChannelState, ChannelStatus};
+use millrace_api::view;
+use millrace_openflow::roles::Role;
+
+/// Returns the view of a channel.
+pub(super) fn controller(bridge: &str, channel: ChannelStatus) -> view::Controller {
+    let (state, retry) = match channel.state {
+        ChannelState::Connecting => (view::ControllerState::Connecting, None),
+        ChannelState::Connected => (view::ControllerState::Connected, None),
+        ChannelState::Listening => (view::ControllerState::Listening, None),
+        ChannelState::Waiting { pause } => {
+            let left = pause.saturating_sub(channel.since).as_secs_f64();
+            (view::ControllerState::Backoff, Some(left))
+        }
+    };
+    let role = channel.role.map(|role| match role {
+        Role::Equal => view::Role::Equal,
+        Role::Master => view::Role::Master,
+        Role::Slave => view::Role::Slave,
+    });
+    let target = match (channel.kind, channel.address) {
+        (ChannelKind::Accepted, Some(address)) => address.to_string(),
+        _ => channel.target,
+    };
+    view::Controller {
+        bridge: bridge.to_owned(),
+        target,
+        state,
+        role,
+        since_seconds: channel.since.as_secs_f64(),
+        last_error: channel.last_error,
+        retry_in_seconds: retry,
+        messages_in: channel.messages_in,
+        messages_out: channel.messages_out,
+        packet_ins_dropped: channel.dropped,
+    }
+}
