@@ -22,6 +22,8 @@ pub(super) fn controller(bridge: &str, channel: ChannelStatus) -> view::Controll
     });
     let target = match (channel.kind, channel.address) {
         (ChannelKind::Accepted, Some(address)) => address.to_string(),
+        // A peer on a Unix socket has no address.
+        (ChannelKind::Accepted, None) => format!("{} connection {}", channel.target, channel.number),
         _ => channel.target,
     };
     view::Controller {
@@ -35,5 +37,43 @@ pub(super) fn controller(bridge: &str, channel: ChannelStatus) -> view::Controll
         messages_in: channel.messages_in,
         messages_out: channel.messages_out,
         packet_ins_dropped: channel.dropped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_types::Duration;
+
+    use super::*;
+
+    #[test]
+    fn connections_to_one_unix_socket_have_targets_of_their_own() {
+        let channel = |number, kind, state| ChannelStatus {
+            number,
+            target: "punix:/run/br0.sock".to_owned(),
+            kind,
+            state,
+            since: Duration::from_secs(1),
+            address: None,
+            role: None,
+            last_error: None,
+            messages_in: 0,
+            messages_out: 0,
+            dropped: 0,
+        };
+        let accepted = |number| channel(number, ChannelKind::Accepted, ChannelState::Connected);
+        let channels = [
+            channel(1, ChannelKind::Listener, ChannelState::Listening),
+            accepted(2),
+            accepted(3),
+        ];
+        assert_eq!(
+            channels.map(|channel| controller("br0", channel).target),
+            [
+                "punix:/run/br0.sock",
+                "punix:/run/br0.sock connection 2",
+                "punix:/run/br0.sock connection 3"
+            ]
+        );
     }
 }

@@ -353,6 +353,12 @@ impl Live for FakeSwitch {
                 None,
                 Some("connection refused"),
             ),
+            controller(
+                "punix:/run/br0.sock",
+                view::ControllerState::Listening,
+                None,
+                None,
+            ),
         ])
     }
 
@@ -459,14 +465,14 @@ impl Live for FakeSwitch {
         }]
     }
 
+    fn measure_load(&self) {}
+
     fn drops(&self) -> Vec<view::Drop> {
         let drop = |reason: &str, description: &str, packets| view::Drop {
             bridge: Some("br0".to_owned()),
             reason: reason.to_owned(),
             description: description.to_owned(),
             packets,
-    fn measure_load(&self) {}
-
         };
         vec![
             drop(

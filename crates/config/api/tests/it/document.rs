@@ -140,6 +140,13 @@ fn metrics_pass_promtool_and_carry_the_counters() {
     ] {
         assert!(text.lines().any(|held| held == line), "{line} is not in\n{text}");
     }
+    let series: Vec<&str> = text
+        .lines()
+        .filter_map(|line| Some(line.rsplit_once(' ')?.0).filter(|series| !series.starts_with('#')))
+        .collect();
+    let distinct: std::collections::HashSet<&str> = series.iter().copied().collect();
+    assert_eq!(distinct.len(), series.len(), "each series is there once");
+    assert!(!text.contains("punix:"), "a listener has no series");
     let promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

@@ -43,6 +43,8 @@ pub enum ChannelState {
 /// The target and state of an OpenFlow channel, as `show controllers` prints them.
 #[derive(Clone, Debug)]
 pub struct ChannelStatus {
+    /// The number of the channel, unique in its bridge since the bridge was added.
+    pub number: u64,
     /// The configured target: `tcp:127.0.0.1:6653`.
     pub target: String,
     /// The side that opened it.
@@ -133,7 +135,8 @@ impl ChannelTable {
     /// Returns the status of all channels, oldest first.
     pub fn read(&self) -> Vec<ChannelStatus> {
         let lines = self.lines();
-        let status = |line: &Line| ChannelStatus {
+        let status = |(number, line): (&u64, &Line)| ChannelStatus {
+            number: *number,
             target: line.target.clone(),
             kind: line.kind,
             state: line.state,
@@ -145,7 +148,7 @@ impl ChannelTable {
             messages_out: line.tally.messages_out.load(Ordering::Relaxed),
             dropped: line.tally.dropped.load(Ordering::Relaxed),
         };
-        lines.1.values().map(status).collect()
+        lines.1.iter().map(status).collect()
     }
 }
 

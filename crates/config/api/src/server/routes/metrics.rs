@@ -216,6 +216,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
     let controllers: Vec<_> = bridges
         .iter()
         .flat_map(|bridge| live.controllers(&bridge.name).unwrap_or_default())
+        .filter(|controller| controller.state != ControllerState::Listening)
         .collect();
     let mut connected = Family::gauge(
         out,
