@@ -43,7 +43,10 @@ pub(super) fn hypothetical<B: Backend>(
     bridge: &str,
     packet: &TracePacket,
 ) -> Result<view::Trace, LiveError> {
-    known_port(control, bridge, packet.in_port)?;
+    // A controller may send a packet with OFPP_CONTROLLER as its ingress port (OpenFlow 1.3.5, section 7.3.7).
+    if packet.in_port != PortNo::CONTROLLER {
+        known_port(control, bridge, packet.in_port)?;
+    }
     let origin = Origin {
         in_port: packet.in_port,
         in_phy_port: packet.in_port,

@@ -74,6 +74,20 @@ fn a_miss_in_secure_mode_is_dropped_because_of_the_mode() {
 }
 
 #[test]
+fn a_packet_of_a_controller_is_traced_from_the_port_controller() {
+    let (_site, daemon) = start("fail_mode = \"standalone\"");
+    let trace = trace(
+        &daemon,
+        "in_port=CONTROLLER,dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,udp",
+    );
+    let effects = effects(&trace);
+    for port in ["output to port 1 (p1)", "output to port 2 (p2)"] {
+        assert!(effects.contains(&port), "{trace:?}");
+    }
+    assert_eq!(trace.notes, [""; 0], "in_port was given");
+}
+
+#[test]
 fn a_miss_under_a_controller_is_dropped_because_the_controller_is_connected() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap();
