@@ -203,6 +203,8 @@ pub(crate) fn diff(session: &Session, args: &Diff) -> Result<()> {
         Some(DiffFrom::File(path)) => {
             let options = ChangeOptions {
                 dry_run: true,
+                // A change that is to be confirmed is compared while another one waits for its confirmation, too.
+                confirm_within: Some(1),
                 ..ChangeOptions::default()
             };
             client

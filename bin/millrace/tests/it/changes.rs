@@ -129,6 +129,34 @@ fn a_change_waits_to_be_confirmed_or_cancelled() {
 }
 
 #[test]
+fn a_file_is_compared_and_a_rollback_refused_while_a_revision_waits_to_be_confirmed() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("new.json");
+    let write = |name: &str| {
+        std::fs::write(&file, format!(r#"{{"bridge": [{{"name": "{name}"}}]}}"#)).unwrap();
+    };
+    let file = file.display();
+    write("br7");
+    committed(&server, &format!("apply {file} --confirm-within 600"));
+    write("br8");
+    assert_eq!(
+        stdout(&server, &format!("diff {file}")),
+        "- bridge br7 { name = \"br7\" }\n+ bridge br8 { name = \"br8\" }\n"
+    );
+    assert!(stdout(&server, &format!("apply {file} --dry-run --confirm-within 600")).contains("dry run"));
+    for line in [
+        format!("apply {file} --dry-run"),
+        "rollback 1 --dry-run".to_owned(),
+    ] {
+        assert!(
+            refused(&server, &line, 1).contains("revision 2 waits to be confirmed"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn a_file_with_mistakes_is_refused_with_every_line_before_the_daemon_is_asked() {
     let server = FakeServer::start().unwrap();
     let dir = tempfile::tempdir().unwrap();

@@ -187,16 +187,24 @@ impl Store {
         )
     }
 
-    /// Returns the changes that a commit of the proposal at `now` would make; empty if it is equal to the head. As in
+    /// Returns the changes that a commit of the proposal at `now` would make; empty if it is equal to the head. If
+    /// `to_confirm` is true, the commit is one that must be confirmed, which a pending revision does not prevent. As in
     /// a commit, an unconfirmed revision whose deadline has passed is rolled back first.
     ///
     /// # Errors
     /// [`CommitError`], as the commit itself would return.
-    pub fn dry_run(&self, proposal: &Proposal, now: UnixTime) -> Result<Vec<Change>, CommitError> {
+    pub fn dry_run(
+        &self,
+        proposal: &Proposal,
+        to_confirm: bool,
+        now: UnixTime,
+    ) -> Result<Vec<Change>, CommitError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
         self.check(proposal)?;
-        self.refuse_if_pending()?;
+        if !to_confirm {
+            self.refuse_if_pending()?;
+        }
         Ok(diff(&self.head().config, &proposal.config))
     }
 

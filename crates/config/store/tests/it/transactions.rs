@@ -89,7 +89,7 @@ fn a_commit_without_change_makes_no_revision() {
 #[test]
 fn a_dry_run_says_what_would_change_and_changes_nothing() {
     let store = store();
-    let changes = store.dry_run(&proposal(Some(0), &["br0"]), NOW).unwrap();
+    let changes = store.dry_run(&proposal(Some(0), &["br0"]), false, NOW).unwrap();
     assert_eq!(
         changes
             .iter()
@@ -98,11 +98,11 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
         ["/bridge/br0"]
     );
     assert!(matches!(
-        store.dry_run(&proposal(Some(7), &["br0"]), NOW),
+        store.dry_run(&proposal(Some(7), &["br0"]), false, NOW),
         Err(CommitError::Conflict { .. })
     ));
     assert!(matches!(
-        store.dry_run(&proposal(None, &["a", "a"]), NOW),
+        store.dry_run(&proposal(None, &["a", "a"]), false, NOW),
         Err(CommitError::Invalid(_))
     ));
     assert_eq!(store.head().revision.number, RevisionNo(0));
@@ -294,12 +294,23 @@ fn a_dry_run_accepts_what_a_commit_at_the_same_moment_accepts() {
         .commit_confirm(proposal(None, &["br1"]), deadline, NOW)
         .unwrap();
     let next = proposal(None, &["br0", "br2"]);
-    let before = store.dry_run(&next, NOW.plus(59)).unwrap_err();
+    let before = store.dry_run(&next, false, NOW.plus(59)).unwrap_err();
     assert!(matches!(before, CommitError::Unconfirmed { .. }), "{before}");
     // `tick` has not been called: br1 is still the head.
-    let changes = store.dry_run(&next, deadline).unwrap();
+    let changes = store.dry_run(&next, false, deadline).unwrap();
     assert_eq!(changes.len(), 1, "br0 came back, so only br2 is new: {changes:?}");
     store.commit(next, deadline).unwrap();
+}
+
+#[test]
+fn a_pending_revision_prevents_no_dry_run_of_a_change_that_is_to_be_confirmed() {
+    let store = store();
+    store
+        .commit_confirm(proposal(None, &["br0"]), NOW.plus(60), NOW)
+        .unwrap();
+    let next = proposal(None, &["br0", "br1"]);
+    assert_eq!(store.dry_run(&next, true, NOW).unwrap().len(), 1);
+    store.commit_confirm(next, NOW.plus(60), NOW).unwrap();
 }
 
 #[test]

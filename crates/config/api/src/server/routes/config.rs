@@ -31,7 +31,8 @@ const CONFIRM_WITHIN_MAX: u64 = 86_400;
 pub(crate) struct ChangeParams {
     /// Only check the change, and return the differences.
     dry_run: Option<bool>,
-    /// Roll the change back after this number of seconds (1 to 86400) unless it is confirmed.
+    /// Roll the change back after this number of seconds (1 to 86400) unless it is confirmed. Such a change is accepted
+    /// while another one waits for its confirmation.
     confirm_within: Option<u64>,
     /// The author of the change.
     author: Option<String>,
@@ -129,7 +130,7 @@ async fn commit(
     app.check(&proposal.config).await?;
     app.with_store(move |store| {
         if dry_run {
-            store.dry_run(&proposal, now())?;
+            store.dry_run(&proposal, confirm_within.is_some(), now())?;
             return Ok(Committed {
                 dry_run,
                 revision: before,

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use millrace_store::RevisionNo;
+use millrace_store::{Proposal, RevisionNo};
 use serde::Deserialize;
 
 use crate::server::app::App;
@@ -138,6 +138,12 @@ pub(crate) async fn rollback(
     let (revision, changes) = app
         .with_store(move |store| -> Result<_, Problem> {
             let revision = if dry_run {
+                let proposal = Proposal {
+                    expected,
+                    config,
+                    note,
+                };
+                store.dry_run(&proposal, false, now())?;
                 head.revision.clone()
             } else {
                 store.rollback(expected, to, note, now())?
