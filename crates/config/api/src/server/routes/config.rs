@@ -91,6 +91,7 @@ pub(super) async fn change(
         let detail = format!("confirm_within={seconds}: expected 1 to {CONFIRM_WITHIN_MAX} seconds");
         return Err(Problem::new(ProblemKind::BadRequest, detail));
     }
+    let is_of_revisions = matches!(condition, Some(Condition::OneOf(_)));
     let mut attempt = 1;
     loop {
         let head = app.store.head();
@@ -106,9 +107,9 @@ pub(super) async fn change(
         };
         match commit(app, params, &head, proposal).await? {
             Ok(done) => return Ok(with_etag(done.revision.number, Json(done))),
-            // Without a condition the change applies to any revision: it is repeated on the new one.
-            Err(CommitError::Conflict { .. }) if condition.is_none() && attempt < ATTEMPTS => attempt += 1,
-            Err(CommitError::Conflict { .. }) if condition.is_some() => return Err(stale(&app.store.head())),
+            // Without a condition, or with `*`, the change applies to any revision: it is repeated on the new one.
+            Err(CommitError::Conflict { .. }) if !is_of_revisions && attempt < ATTEMPTS => attempt += 1,
+            Err(CommitError::Conflict { .. }) if is_of_revisions => return Err(stale(&app.store.head())),
             Err(error) => return Err(error.into()),
         }
     }
@@ -462,4 +463,57 @@ pub(crate) async fn cancel(
         .with_store(move |store| store.cancel(wanted, note, now()))
         .await??;
     Ok(Json(Revision::from(&revision)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use millrace_store::{Note, Store};
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::fake::FakeSwitch;
+    use crate::server::router;
+
+    /// Returns the configuration with one more bridge.
+    fn and_bridge(config: &Config, name: &str) -> Config {
+        let mut config = config.clone();
+        config
+            .bridges
+            .push(millrace_model::Bridge::new(name.parse().unwrap()));
+        config
+    }
+
+    #[tokio::test]
+    async fn a_change_of_any_revision_is_repeated_after_a_commit_that_came_between() {
+        for (if_match, expected) in [(None, Ok(200)), (Some("*"), Ok(200)), (Some("\"0\""), Err(412))] {
+            let store = Store::in_memory(now()).unwrap();
+            let (_open, closing) = watch::channel(false);
+            let live = Arc::new(FakeSwitch::default());
+            let app = App::new(live, store.clone(), None, router::document(), closing);
+            let mut headers = HeaderMap::new();
+            if let Some(value) = if_match {
+                headers.insert(header::IF_MATCH, value.parse().unwrap());
+            }
+            let is_first = Cell::new(true);
+            let edit = |config: &Config| {
+                if is_first.replace(false) {
+                    let proposal = Proposal {
+                        expected: None,
+                        config: and_bridge(config, "other"),
+                        note: Note::default(),
+                    };
+                    store.commit(proposal, now()).unwrap();
+                }
+                Ok(and_bridge(config, "br0"))
+            };
+            let response = change(&app, Peer::Unknown, &headers, &ChangeParams::default(), edit).await;
+            let status = response
+                .map(|response| response.status().as_u16())
+                .map_err(|problem| problem.status);
+            assert_eq!(status, expected, "{if_match:?}");
+        }
+    }
 }
