@@ -59,10 +59,13 @@ fn lines(changes: &[Change]) -> String {
         .collect()
 }
 
-fn done(committed: &Committed) -> String {
+/// Returns the outcome of a change in words; `before` is the newest revision before it.
+fn done(committed: &Committed, before: u64) -> String {
     let number = committed.revision.number;
     let mut text = lines(&committed.changes);
-    if committed.changes.is_empty() {
+    if committed.changes.is_empty() && number > before {
+        text += &format!("only the order in the file changes: revision {number}\n");
+    } else if committed.changes.is_empty() {
         text += &format!("nothing changes: revision {number} is the same\n");
     } else if committed.dry_run {
         text += &format!("dry run: revision {number} stays in force\n");
@@ -94,14 +97,14 @@ pub(crate) fn apply(session: &Session, args: &Apply) -> Result<ExitCode> {
         session.print(&committed, |committed| {
             format!(
                 "{}{}: {}\n",
-                done(committed),
+                done(committed, revision),
                 args.file.display(),
                 wanted.summary()
             )
         })?;
         return Ok(ExitCode::SUCCESS);
     }
-    follow(session, committed, &args.wait)
+    follow(session, committed, revision, &args.wait)
 }
 
 /// A committed change, and the status of the switch after it.
@@ -113,12 +116,12 @@ struct Followed {
     status: Option<Status>,
 }
 
-/// Prints a committed change, waits until it runs, and prints its problems.
+/// Prints a committed change, waits until it runs, and prints its problems. `before` is the newest revision before it.
 ///
 /// Returns [`NOT_RUNNING`] if the change does not run completely, or if that is unknown at the end of the wait.
-pub(crate) fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<ExitCode> {
+pub(crate) fn follow(session: &Session, committed: Committed, before: u64, wait: &Wait) -> Result<ExitCode> {
     if !session.json() {
-        say(&done(&committed))?;
+        say(&done(&committed, before))?;
     }
     let number = committed.revision.number;
     let found = match wait.wait {
@@ -232,10 +235,12 @@ pub(crate) fn rollback(session: &Session, args: &Rollback) -> Result<ExitCode> {
         dry_run: args.dry_run,
         ..options(&args.why)
     };
-    let committed = session.client()?.rollback(args.revision, &options)?;
+    let client = session.client()?;
+    let before = newest(client)?;
+    let committed = client.rollback(args.revision, &options)?;
     if args.dry_run {
-        session.print(&committed, done)?;
+        session.print(&committed, |committed| done(committed, before))?;
         return Ok(ExitCode::SUCCESS);
     }
-    follow(session, committed, &args.wait)
+    follow(session, committed, before, &args.wait)
 }

@@ -169,6 +169,7 @@ fn set_configured(session: &Session, name: &str, change: &Change) -> Result<Exit
     follow(
         session,
         committed,
+        revision,
         &Wait {
             wait: APPLIED_WITHIN_SECONDS,
         },

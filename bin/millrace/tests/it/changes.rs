@@ -157,6 +157,31 @@ fn a_file_is_compared_and_a_rollback_refused_while_a_revision_waits_to_be_confir
 }
 
 #[test]
+fn another_order_alone_is_said_to_be_a_revision_of_its_own() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("new.toml");
+    let apply = |bridges: [&str; 2]| {
+        let text = bridges
+            .map(|name| format!("[[bridge]]\nname = \"{name}\"\n"))
+            .concat();
+        std::fs::write(&file, text).unwrap();
+        format!("apply {}", file.display())
+    };
+    committed(&server, &apply(["br1", "br2"]));
+    let text = committed(&server, &apply(["br2", "br1"]));
+    assert!(
+        text.starts_with("only the order in the file changes: revision 3\n"),
+        "{text}"
+    );
+    let text = committed(&server, &apply(["br2", "br1"]));
+    assert!(
+        text.starts_with("nothing changes: revision 3 is the same\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_file_with_mistakes_is_refused_with_every_line_before_the_daemon_is_asked() {
     let server = FakeServer::start().unwrap();
     let dir = tempfile::tempdir().unwrap();

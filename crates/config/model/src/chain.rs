@@ -42,7 +42,7 @@ section! {
 
 section! {
     /// A hop of a chain.
-    pub struct Hop (live, by name) {
+    pub struct Hop (live, by name in order) {
         required {
             /// The name of the hop, unique in its chain; if it has a `number`, among the ports of the bridge.
             pub name: HopName,

@@ -121,6 +121,11 @@ pub(crate) trait Field: Sized + PartialEq {
         None
     }
 
+    /// Returns true if the order of these values in a list is a part of the list.
+    fn is_ordered() -> bool {
+        false
+    }
+
     /// Appends the changes from `old` to `self` at `path` (a path of names, not of indices).
     fn diff(&self, old: &Self, path: &str, applies: TakesEffect, out: &mut Vec<Change>) {
         if self != old {
@@ -198,7 +203,8 @@ impl<T: Field> Field for Vec<T> {
         Some(Value::List(self.iter().filter_map(|value| value.encode(detail)).collect()).into())
     }
 
-    /// Matches items by identity; a list of plain values changes as a whole.
+    /// Matches items by identity; a list of plain values changes as a whole. If the order of the items is a part of the
+    /// list, another order of the items that both lists have is a change of the list, from names to names.
     fn diff(&self, old: &Vec<T>, path: &str, applies: TakesEffect, out: &mut Vec<Change>) {
         let json = |value: &T| value.encode(Detail::Sparse).map(|node| node.to_json());
         let named = |items: &[T]| -> Option<Vec<String>> { items.iter().map(T::identity).collect() };
@@ -243,6 +249,21 @@ impl<T: Field> Field for Vec<T> {
                     json(item),
                     applies,
                 )),
+            }
+        }
+        if T::is_ordered() {
+            let common = |names: &[String], others: &[String]| -> Vec<String> {
+                names
+                    .iter()
+                    .filter(|name| others.contains(name))
+                    .cloned()
+                    .collect()
+            };
+            let before = common(&old_names, &new_names);
+            let after = common(&new_names, &old_names);
+            if before != after {
+                let (before, after) = (Some(before.into()), Some(after.into()));
+                out.push(Change::new(path, ChangeKind::Changed, before, after, applies));
             }
         }
     }

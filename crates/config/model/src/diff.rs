@@ -1,5 +1,6 @@
 //! Difference between two configurations. Bridges and ports are matched by name and not by list index, so that a
-//! reordered file is no change and a removed port is one.
+//! reordered file is no change and a removed port is one. Hops of a chain and classes of a path are matched by name as well,
+//! but their order decides on packets, so that another order is a change.
 
 use crate::change::Change;
 use crate::config::Config;

@@ -38,7 +38,7 @@ device = \"0000:01:00.0\"
 `rollback` and REST write to the store and never to the file.
 
 * A file that is new, or differs from the last imported version, is imported: it becomes the newest revision. Comments
-  and order do not count. A warning in the log lists what the import removes (an empty file is a valid file);
+  and the order of keys do not count. A warning in the log lists what the import removes (an empty file is a valid file);
   `millrace rollback` restores it.
 * An unchanged file is not imported again: **the newest revision of the store wins**, so that changes survive a
   restart. Without `--config`, the start uses the newest revision as well.

@@ -21,11 +21,12 @@
 /// }
 /// ```
 /// `(restart)` declares that changes take effect at the next start. `by KEY` names the key that identifies an item of
-/// a list; `by KEY or short` also accepts the bare value of that key in place of the table.
+/// a list; `by KEY or short` also accepts the bare value of that key in place of the table; `by KEY in order` makes the
+/// order of a list a part of its value.
 macro_rules! section {
     (
         $(#[doc = $section_doc:literal])*
-        pub struct $Name:ident ($applies:ident $(, by $identity:ident $(or $short:ident)?)?) {
+        pub struct $Name:ident ($applies:ident $(, by $identity:ident $(or $short:ident)? $(in $order:ident)?)?) {
             required { $( $(#[doc = $rdoc:literal])+ pub $rfield:ident $(as $rkey:literal)? : $rty:ty, )* }
             optional { $( $(#[doc = $odoc:literal])+ pub $ofield:ident $(as $okey:literal)? : $oty:ty = $default:expr, )* }
         }
@@ -132,6 +133,10 @@ macro_rules! section {
 
             fn identity(&self) -> Option<String> {
                 $crate::section::some!($( self.$identity.to_string() )?)
+            }
+
+            fn is_ordered() -> bool {
+                $crate::section::some!($( $( stringify!($order) )? )?) == Some("order")
             }
 
             fn diff(&self, old: &$Name, path: &str, _: $crate::schema::TakesEffect, out: &mut Vec<$crate::change::Change>) {

@@ -186,7 +186,7 @@ section! {
 
 section! {
     /// Frames that have a path of their own.
-    pub struct WanClass (live, by name) {
+    pub struct WanClass (live, by name in order) {
         required {
             /// The name of the class.
             pub name: HopName,

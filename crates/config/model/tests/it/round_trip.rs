@@ -261,6 +261,46 @@ proptest! {
     }
 }
 
+#[test]
+fn the_order_of_hops_and_of_classes_is_a_difference() {
+    let text = r#"
+[[wan]]
+name = "geo"
+class = [{ name = "voice", match = "udp", path = {} }, { name = "bulk", match = "tcp", path = {} }]
+
+[[bridge]]
+name = "br0"
+
+[[bridge.chain]]
+name = "edge"
+number = 10
+hop = [{ name = "fw", function = "firewall" }, { name = "mon", function = "monitor" }, { name = "swap", function = "macswap" }]
+"#;
+    let config = Config::from_toml("s.toml", text).unwrap();
+    let mut other = config.clone();
+    other.bridges[0].chains[0].hops.reverse();
+    other.wans[0].classes.reverse();
+    let lines: Vec<String> = diff(&config, &other).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            r#"~ bridge br0 chain edge hop: ["fw", "mon", "swap"] -> ["swap", "mon", "fw"]"#,
+            r#"~ wan geo class: ["voice", "bulk"] -> ["bulk", "voice"]"#,
+        ]
+    );
+    // A removed hop does not change the order of the others.
+    other.bridges[0].chains[0].hops.remove(1);
+    other.wans = config.wans.clone();
+    let lines: Vec<String> = diff(&config, &other).iter().map(ToString::to_string).collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(
+        lines[1],
+        r#"~ bridge br0 chain edge hop: ["fw", "swap"] -> ["swap", "fw"]"#
+    );
+    other.bridges[0].chains[0].hops.reverse();
+    assert_eq!(diff(&config, &other).len(), 1);
+}
+
 fn any_json() -> impl Strategy<Value = serde_json::Value> {
     use serde_json::{Value, json};
     let leaf = prop_oneof![
