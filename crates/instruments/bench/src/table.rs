@@ -534,7 +534,10 @@ mod tests {
             row.map(|row| (row.value, row.met, row.reason.clone()))
         };
         let reason = Some("the daemon ended".to_owned());
-        assert_eq!(verdict(&[figure.clone()]), Some((Some(1.0), Some(true), None)));
+        assert_eq!(
+            verdict(std::slice::from_ref(&figure)),
+            Some((Some(1.0), Some(true), None))
+        );
         assert_eq!(
             verdict(&[figure.clone(), failed(install.case, None)]),
             Some((Some(1.0), Some(false), reason.clone()))

@@ -217,7 +217,7 @@ mod tests {
             .unwrap()
         };
         assert_eq!(
-            section(&[figure.clone()]).lead.as_deref(),
+            section(std::slice::from_ref(&figure)).lead.as_deref(),
             Some("Install: 1 of 1 targets met.")
         );
         let all = section(&[figure, failed.clone()]);
