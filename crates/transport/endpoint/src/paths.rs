@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use millrace_types::{Time, split_mix};
-use millrace_wire::FlowLabel;
+use millrace_wire::{FlowLabel, udp};
 
 use crate::limits::{PATH_MTU_LIFETIME, PATH_MTU_MIN, PATHS_MAX, SENT_RECORDS};
 
@@ -40,7 +40,7 @@ pub(crate) struct Path {
     /// The identification of the next packet.
     ident: u16,
     flow_label: FlowLabel,
-    /// UDP size and checksum, by identification. No packet has zero as both.
+    /// UDP size and checksum, by identification; 0 where no packet was sent, since the size includes the UDP header.
     sent: Box<[u32]>,
 }
 
@@ -67,6 +67,9 @@ impl Path {
     }
 
     fn has_sent(&self, quoted: Quotation) -> bool {
+        if usize::from(quoted.udp_size) < udp::SIZE {
+            return false;
+        }
         let wanted = record(quoted.udp_size, quoted.udp_checksum);
         match quoted.label {
             Label::Ident(ident) => {
@@ -228,6 +231,24 @@ mod tests {
             !table.has_sent(ip(V4), quoted(first, 1_000, 0x1234)),
             "it is too old"
         );
+    }
+
+    #[test]
+    fn a_quotation_without_a_udp_header_matches_no_unused_record() {
+        let mut table = PathTable::new(1_500, 1);
+        for to in [V4, V6] {
+            let path = table.path(Time::ZERO, ip(to));
+            let (unused, flow_label) = (path.ident().wrapping_sub(2), path.flow_label().raw());
+            path.record(1_000, 0x1234);
+            for label in [Label::Ident(unused), Label::Flow(flow_label)] {
+                let quoted = Quotation {
+                    label,
+                    udp_size: 0,
+                    udp_checksum: 0,
+                };
+                assert!(!table.has_sent(ip(to), quoted), "{label:?}");
+            }
+        }
     }
 
     #[test]
