@@ -11,6 +11,14 @@
 //! ```
 //!
 //! A file that a set replaces counts until it is replaced: a peer that announces a small version, and never sends it, gains no room.
+//! A file with several names counts once.
+//!
+//! ```text
+//!   census   held while a set begins or ends; the directory is walked meanwhile, if it has a quota
+//!   state    held for a moment only: writes, status and metrics do not wait for a walk
+//! ```
+//!
+//! Without a quota nothing is walked after the start: what transfers change is added and subtracted.
 
 use crate::activity::lock;
 use crate::size::ByteSize;
@@ -24,7 +32,7 @@ use millrace_fileset::{Manifest, ManifestLimits, ManifestReader, RelativePath};
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
 use millrace_types::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -62,11 +70,14 @@ impl Usage {
         }
     }
 
-    fn of(metadata: &fs::Metadata) -> Usage {
+    /// Returns the usage of an entry. `counted`: the files with several names that were counted before.
+    fn of(metadata: &fs::Metadata, counted: &mut Inodes) -> Usage {
+        let is_known =
+            metadata.is_file() && metadata.nlink() > 1 && !counted.insert((metadata.dev(), metadata.ino()));
         let allocated = metadata.blocks().saturating_mul(512);
         Usage {
             // Holes use no space, and preallocated space is used.
-            bytes: if metadata.is_file() {
+            bytes: if metadata.is_file() && !is_known {
                 allocated.min(metadata.len())
             } else {
                 0
@@ -76,6 +87,9 @@ impl Usage {
     }
 }
 
+/// Device and inode numbers of files.
+type Inodes = HashSet<(u64, u64)>;
+
 /// The limits of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Quota {
@@ -84,6 +98,10 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
+    fn is_limited(&self) -> bool {
+        self.bytes.is_some() || self.entries.is_some()
+    }
+
     fn holds(&self, usage: Usage) -> bool {
         self.bytes.is_none_or(|bytes| usage.bytes <= bytes)
             && self.entries.is_none_or(|entries| usage.entries <= entries)
@@ -106,7 +124,7 @@ impl Quota {
 #[derive(Debug)]
 struct Reservation {
     /// The paths of its files and temporary files below the directory of the grant.
-    paths: Vec<RelativePath>,
+    paths: Arc<[RelativePath]>,
     /// The usage after the transfer at most, whichever of its files have been replaced by then.
     claim: Usage,
     /// The bytes that the manifest announces.
@@ -128,6 +146,15 @@ impl State {
         let written = self.reservations.values().map(|reservation| reservation.written);
         written.fold(self.others, Usage::plus)
     }
+
+    /// Returns paths and claims of the sets in transfer but one.
+    fn sets_but(&self, number: Option<u64>) -> Vec<(Arc<[RelativePath]>, Usage)> {
+        let sets = self
+            .reservations
+            .iter()
+            .filter(|(other, _)| Some(**other) != number);
+        sets.map(|(_, set)| (Arc::clone(&set.paths), set.claim)).collect()
+    }
 }
 
 /// The usage of a directory.
@@ -135,6 +162,8 @@ impl State {
 pub(crate) struct Ledger {
     grant: String,
     directory: PathBuf,
+    /// Held while a set begins or ends.
+    census: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -143,19 +172,26 @@ impl Ledger {
     pub(crate) fn new(grant: &str, directory: &Path, quota: Quota) -> Ledger {
         let state = State {
             quota,
-            others: count(directory),
+            others: count(directory, &HashSet::new()),
             ..State::default()
         };
         Ledger {
             grant: grant.to_owned(),
             directory: directory.to_owned(),
+            census: Mutex::default(),
             state: Mutex::new(state),
         }
     }
 
     /// Sets the quota; transfers that run meet it at their next write.
     pub(crate) fn set_quota(&self, quota: Quota) {
-        lock(&self.state).quota = quota;
+        let before = std::mem::replace(&mut lock(&self.state).quota, quota);
+        if quota.is_limited() && !before.is_limited() {
+            let _census = lock(&self.census);
+            let sets = lock(&self.state).sets_but(None);
+            let others = count(&self.directory, &paths_of(&sets));
+            lock(&self.state).others = others;
+        }
     }
 
     /// Returns the usage of the directory.
@@ -163,29 +199,32 @@ impl Ledger {
         lock(&self.state).used()
     }
 
-    /// Returns the usage of the entries that belong to no set in transfer.
-    fn count_others(&self, reservations: &BTreeMap<u64, Reservation>) -> Usage {
-        let in_transfer = reservations.values().map(|other| self.present(&other.paths));
-        count(&self.directory).minus(in_transfer.fold(Usage::default(), Usage::plus))
-    }
-
     /// Returns the usage of the entries at these paths.
-    fn present(&self, paths: &[RelativePath]) -> Usage {
+    fn present<'a>(&self, paths: impl IntoIterator<Item = &'a RelativePath>) -> Usage {
         let Ok(root) = Root::open(&self.directory) else {
             return Usage::default();
         };
-        let found = paths.iter().filter_map(|path| self.usage(&root, path));
+        let mut counted = Inodes::new();
+        let found = paths
+            .into_iter()
+            .filter_map(|path| self.usage(&root, path, &mut counted));
         found.fold(Usage::default(), Usage::plus)
+    }
+
+    /// Returns the usage of the entries of a set that no other one has, too.
+    fn present_apart(&self, paths: &[RelativePath], sets: &[(Arc<[RelativePath]>, Usage)]) -> Usage {
+        let others = paths_of(sets);
+        self.present(paths.iter().filter(|path| !others.contains(path.as_bytes())))
     }
 
     /// Returns the usage of the entry at a path, if there is one. `root` is the directory. A symlink in the middle of the path is
     /// not followed: an entry outside of the directory is no part of its usage, and must not be subtracted from it.
-    fn usage(&self, root: &Root, path: &RelativePath) -> Option<Usage> {
+    fn usage(&self, root: &Root, path: &RelativePath, counted: &mut Inodes) -> Option<Usage> {
         let inode = root.metadata(path).ok()?.inode;
         let path = self.directory.join(OsStr::from_bytes(path.as_bytes()));
         let metadata = fs::symlink_metadata(path).ok()?;
         // `metadata` follows symlinks, and the call before does not: the path must lead to one inode in both.
-        (inode == (metadata.dev(), metadata.ino())).then(|| Usage::of(&metadata))
+        (inode == (metadata.dev(), metadata.ino())).then(|| Usage::of(&metadata, counted))
     }
 
     /// Reserves room for a set below a path.
@@ -195,7 +234,7 @@ impl Ledger {
             joined.map_err(|error| FilesError(error.to_string()))
         };
         let root = Root::open(&self.directory).ok();
-        let mut paths = Vec::new();
+        let (mut paths, mut counted) = (Vec::new(), Inodes::new());
         let (mut claimed, mut announced) = (0_u64, 0_u64);
         for entry in manifest.entries() {
             let path = join(&entry.path)?;
@@ -205,7 +244,7 @@ impl Ledger {
             };
             let old = root
                 .as_ref()
-                .and_then(|root| self.usage(root, &path))
+                .and_then(|root| self.usage(root, &path, &mut counted))
                 .unwrap_or_default();
             claimed = claimed.saturating_add(size.max(old.bytes));
             announced = announced.saturating_add(size);
@@ -219,14 +258,27 @@ impl Ledger {
             bytes: claimed,
             entries: manifest.entries().len() as u64,
         };
-        let mut state = lock(&self.state);
-        state.others = self.count_others(&state.reservations).minus(self.present(&paths));
-        let wanted = state.reservations.values().map(|other| {
+        let _census = lock(&self.census);
+        let (is_limited, sets) = {
+            let state = lock(&self.state);
+            (state.quota.is_limited(), state.sets_but(None))
+        };
+        let (others, wanted) = if is_limited {
+            let mut known = paths_of(&sets);
+            known.extend(paths.iter().map(RelativePath::as_bytes));
+            let others = count(&self.directory, &known);
             // A set that has ended meanwhile may have written the same paths.
-            other.claim.max(self.present(&other.paths))
-        });
-        let wanted = wanted.fold(state.others, Usage::plus);
-        if !state.quota.holds(wanted.plus(claim)) {
+            let wanted = sets
+                .iter()
+                .map(|(paths, claim)| claim.max(self.present(&**paths)));
+            (others, wanted.fold(others, Usage::plus))
+        } else {
+            let own = self.present_apart(&paths, &sets);
+            (lock(&self.state).others.minus(own), Usage::default())
+        };
+        let mut state = lock(&self.state);
+        state.others = others;
+        if is_limited && !state.quota.holds(wanted.plus(claim)) {
             return Err(FilesError(format!(
                 "quota of grant `{}`: {} and {} files more do not fit, {} are used or reserved; remove files there, or ask the \
                  operator to raise the quota, and run the same command again",
@@ -239,7 +291,7 @@ impl Ledger {
         let number = state.next;
         state.next += 1;
         let reservation = Reservation {
-            paths,
+            paths: paths.into(),
             claim,
             announced,
             written: Usage {
@@ -255,17 +307,33 @@ impl Ledger {
     }
 }
 
-/// Returns the usage of the entries below a directory. An entry that vanishes or may not be read does not count.
-fn count(directory: &Path) -> Usage {
-    let mut usage = Usage::default();
-    let mut stack = vec![directory.to_owned()];
-    while let Some(directory) = stack.pop() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+/// Returns the paths of sets, as bytes.
+fn paths_of(sets: &[(Arc<[RelativePath]>, Usage)]) -> HashSet<&[u8]> {
+    let paths = sets.iter().flat_map(|(paths, _)| paths.iter());
+    paths.map(RelativePath::as_bytes).collect()
+}
+
+/// Returns the usage of the entries below a directory but those at some paths. An entry that vanishes or may not be read does not
+/// count.
+fn count(directory: &Path, but: &HashSet<&[u8]>) -> Usage {
+    let (mut usage, mut counted) = (Usage::default(), Inodes::new());
+    let mut stack = vec![Vec::new()];
+    while let Some(below) = stack.pop() {
+        let at = directory.join(OsStr::from_bytes(&below));
+        for entry in fs::read_dir(at).into_iter().flatten().flatten() {
             // The metadata of a symlink are those of the link itself.
             let Ok(metadata) = entry.metadata() else { continue };
-            usage = usage.plus(Usage::of(&metadata));
+            let name = entry.file_name();
+            let path = if below.is_empty() {
+                name.as_bytes().to_vec()
+            } else {
+                [&below, &b"/"[..], name.as_bytes()].concat()
+            };
+            if !but.contains(&*path) {
+                usage = usage.plus(Usage::of(&metadata, &mut counted));
+            }
             if metadata.is_dir() {
-                stack.push(entry.path());
+                stack.push(path);
             }
         }
     }
@@ -303,9 +371,24 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let mut state = lock(&self.ledger.state);
+        let ledger = &self.ledger;
+        let _census = lock(&ledger.census);
+        let (is_limited, own, sets) = {
+            let state = lock(&ledger.state);
+            let own = state.reservations.get(&self.number);
+            let own = own.map(|reservation| Arc::clone(&reservation.paths));
+            (state.quota.is_limited(), own, state.sets_but(Some(self.number)))
+        };
+        // The set counts as in transfer until its entries count among the others.
+        let others = if is_limited {
+            count(&ledger.directory, &paths_of(&sets))
+        } else {
+            let own = ledger.present_apart(own.as_deref().unwrap_or_default(), &sets);
+            lock(&ledger.state).others.plus(own)
+        };
+        let mut state = lock(&ledger.state);
         state.reservations.remove(&self.number);
-        state.others = self.ledger.count_others(&state.reservations);
+        state.others = others;
     }
 }
 
@@ -415,90 +498,4 @@ impl Sink for QuotaSink {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-    use super::*;
-    use millrace_courier::files::Source as _;
-    use millrace_courier::local::{LocalSource, ScanOptions};
-
-    const LARGE: usize = 600 << 10;
-
-    /// A grant of 1 MiB that holds `a`, a large file.
-    struct Bed {
-        dir: tempfile::TempDir,
-        ledger: Arc<Ledger>,
-    }
-
-    impl Bed {
-        fn new() -> Bed {
-            let dir = tempfile::tempdir().unwrap();
-            fs::create_dir(dir.path().join("in")).unwrap();
-            put(&dir.path().join("in/a"), LARGE);
-            let quota = Quota {
-                bytes: Some(1 << 20),
-                entries: None,
-            };
-            let ledger = Arc::new(Ledger::new("in", &dir.path().join("in"), quota));
-            Bed { dir, ledger }
-        }
-
-        /// Reserves room for files of these sizes.
-        fn reserve(&self, below: &str, files: &[(&str, usize)]) -> Result<Reserved, FilesError> {
-            let from = tempfile::tempdir_in(self.dir.path()).unwrap();
-            let paths: Vec<PathBuf> = files.iter().map(|(name, _)| from.path().join(name)).collect();
-            for (path, (_, size)) in paths.iter().zip(files) {
-                put(path, *size);
-            }
-            let source = LocalSource::scan(&paths, &ScanOptions::default()).unwrap();
-            let mut reader = ManifestReader::new(ManifestLimits::default());
-            reader.feed(source.manifest()).unwrap();
-            let manifest = reader.finish().unwrap();
-            let below = RelativePath::new(below.as_bytes()).unwrap();
-            self.ledger.reserve(&below, &manifest)
-        }
-    }
-
-    fn put(path: &Path, size: usize) {
-        fs::write(path, vec![7; size]).unwrap();
-        // Some file systems count blocks once they are written.
-        fs::File::open(path).unwrap().sync_all().unwrap();
-    }
-
-    #[test]
-    fn a_file_that_a_set_replaces_counts_until_it_is_replaced() {
-        let bed = Bed::new();
-        assert!(
-            bed.reserve("", &[("a", 1), ("c", LARGE)]).is_err(),
-            "in the same set"
-        );
-        let held = bed.reserve("", &[("a", 1)]).unwrap();
-        assert!(bed.reserve("", &[("c", LARGE)]).is_err(), "in another set");
-        drop(held);
-        assert!(
-            bed.reserve("", &[("a", LARGE)]).is_ok(),
-            "the new version has the room of the old one"
-        );
-    }
-
-    #[test]
-    fn a_file_that_grows_after_the_reservation_counts_in_full() {
-        let bed = Bed::new();
-        fs::remove_file(bed.dir.path().join("in/a")).unwrap();
-        let _held = bed.reserve("", &[("a", 1)]).unwrap();
-        put(&bed.dir.path().join("in/a"), LARGE);
-        assert!(bed.reserve("", &[("c", LARGE)]).is_err());
-    }
-
-    #[test]
-    fn a_file_behind_a_symlink_gives_no_room() {
-        let bed = Bed::new();
-        let outside = bed.dir.path().join("outside");
-        fs::create_dir(&outside).unwrap();
-        put(&outside.join("large"), LARGE);
-        std::os::unix::fs::symlink(&outside, bed.dir.path().join("in/link")).unwrap();
-        let link = RelativePath::new(b"link/large").unwrap();
-        assert_eq!(bed.ledger.present(&[link]), Usage::default());
-        assert!(bed.reserve("link", &[("large", LARGE)]).is_err());
-    }
-}
+mod tests;
