@@ -109,6 +109,13 @@ pub trait Access: Send + Sync {
     /// The refusal.
     fn admit(&self, key: PublicKey) -> Result<(), Refusal>;
 
+    /// Returns without an error if the key may write below a path. It is called before the manifest of a transfer comes, and
+    /// answers at once; [`Access::write`] begins the transfer.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn may_write(&self, key: PublicKey, path: &[u8]) -> Result<(), Refusal>;
+
     /// Returns the permission to write below a path; an empty path stands for the only grant that lets the key write. The call
     /// does not block: the store opens files later, in a thread of its own.
     ///

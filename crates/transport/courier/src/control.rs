@@ -28,6 +28,8 @@ const LINKS_MAX: usize = 64;
 pub(crate) const CODE_DONE: u32 = 0;
 /// The QUIC application error code of a link that is closed after an error.
 pub(crate) const CODE_ERROR: u32 = 1;
+/// The time that a peer that dials may take for its handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL millrace pairwise keys";
 
 /// A peer that cannot be reached.
@@ -78,6 +80,8 @@ struct Link {
     /// Bytes that the peer sent before it was admitted.
     greeting_size: usize,
     closing: bool,
+    /// When the handshake of a peer that dials must have ended.
+    handshake_until: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -160,7 +164,7 @@ impl Control {
             .endpoint
             .connect(now, config, address, tls::SERVER_NAME)
             .map_err(|error| ControlError::Connect { address, error })?;
-        self.links.insert(id, Link::new(connection, window, true));
+        self.links.insert(id, Link::new(connection, window, None));
         Ok(id)
     }
 
@@ -190,7 +194,8 @@ impl Control {
                     });
                     match self.endpoint.accept(incoming, now, &mut self.buffer, config) {
                         Ok((id, connection)) => {
-                            self.links.insert(id, Link::new(connection, window, false));
+                            let until = Some(now + HANDSHAKE);
+                            self.links.insert(id, Link::new(connection, window, until));
                             self.drive(now, id);
                         }
                         Err(error) => {
@@ -266,7 +271,7 @@ impl Control {
         }
     }
 
-    /// Lets the peer of a link send manifests and values.
+    /// Lets the peer of a link send manifests and values; until then they wait in the streams.
     pub(crate) fn admit(&mut self, now: Instant, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.admitted = true;
@@ -298,6 +303,28 @@ impl Control {
             }
             self.drive(now, id);
         }
+    }
+
+    /// Closes links whose peers take too long for their handshake: packets that do not complete it put off the end by silence.
+    pub(crate) fn end_handshakes(&mut self, now: Instant) {
+        let is_late = |link: &Link| {
+            link.connection.is_handshaking() && link.handshake_until.is_some_and(|until| now >= until)
+        };
+        let late: Vec<LinkId> = self
+            .links
+            .iter()
+            .filter_map(|(id, link)| is_late(link).then_some(*id))
+            .collect();
+        for id in late {
+            self.close(now, id, CODE_ERROR, "the handshake took too long");
+        }
+    }
+
+    /// Returns how many messages of a class the peer has not taken yet.
+    pub(crate) fn backlog(&self, id: LinkId, class: Class) -> usize {
+        self.links
+            .get(&id)
+            .map_or(0, |link| link.out[class as usize].queue.len())
     }
 
     /// Returns the next event.
@@ -422,16 +449,18 @@ fn closed(reason: &ConnectionError) -> String {
 }
 
 impl Link {
-    fn new(connection: Connection, window: BorrowedWindow, admitted: bool) -> Link {
+    /// Returns the link of a connection; `handshake_until`: for a peer that dials, which is not admitted yet.
+    fn new(connection: Connection, window: BorrowedWindow, handshake_until: Option<Instant>) -> Link {
         Link {
             connection,
             window,
             out: Default::default(),
             inbound: HashMap::new(),
             quiet: false,
-            admitted,
+            admitted: handshake_until.is_none(),
             greeting_size: 0,
             closing: false,
+            handshake_until,
         }
     }
 

@@ -22,6 +22,8 @@ use std::time::{Instant, SystemTime};
 
 /// The largest number of entries of a listing.
 const ENTRIES_MAX: usize = 100_000;
+/// The verbs of which a transfer to a grant needs one.
+const WRITES: &[Verb] = &[Verb::Create, Verb::Replace];
 
 /// A grant with its usage. It outlives a reload that keeps name and directory.
 #[derive(Debug)]
@@ -269,28 +271,31 @@ impl Access for Grants {
         self.noted(key, "hello", result)
     }
 
+    fn may_write(&self, key: PublicKey, path: &[u8]) -> Result<(), Refusal> {
+        let result = self.place(key, path, WRITES).map(|_| ());
+        self.noted(key, "write", result)
+    }
+
     fn write(&self, key: PublicKey, path: &[u8]) -> Result<WriteAccess, Refusal> {
-        let result = self
-            .place(key, path, &[Verb::Create, Verb::Replace])
-            .and_then(|place| {
-                let transfer = self.begin(&place, key, Direction::Write)?;
-                let options = PlaceOptions {
-                    keep_existing: !place.config.verbs.contains(&Verb::Replace),
-                    modes_and_times: place.config.modes_and_times,
-                    ..PlaceOptions::default()
-                };
-                let store = QuotaStore {
-                    ledger: Arc::clone(&place.grant.ledger),
-                    path: place.path,
-                    options,
-                };
-                Ok(WriteAccess {
-                    store: Arc::new(store),
-                    rate: Arc::clone(&place.grant.rate),
-                    pool_max: self.pool_max,
-                    observer: Box::new(transfer),
-                })
-            });
+        let result = self.place(key, path, WRITES).and_then(|place| {
+            let transfer = self.begin(&place, key, Direction::Write)?;
+            let options = PlaceOptions {
+                keep_existing: !place.config.verbs.contains(&Verb::Replace),
+                modes_and_times: place.config.modes_and_times,
+                ..PlaceOptions::default()
+            };
+            let store = QuotaStore {
+                ledger: Arc::clone(&place.grant.ledger),
+                path: place.path,
+                options,
+            };
+            Ok(WriteAccess {
+                store: Arc::new(store),
+                rate: Arc::clone(&place.grant.rate),
+                pool_max: self.pool_max,
+                observer: Box::new(transfer),
+            })
+        });
         self.noted(key, "write", result)
     }
 

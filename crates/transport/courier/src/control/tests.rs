@@ -147,6 +147,26 @@ fn any_number_of_unknown_peers_that_dial_leave_no_state_until_their_address_is_v
 }
 
 #[test]
+fn a_peer_that_does_not_complete_its_handshake_in_time_is_closed() {
+    let mut bed = Bed::new();
+    let (mut client, first) = bed.dial();
+    let retry = bed.answers(address(1), &first).concat();
+    client.handle_datagram(bed.now, address(7_800), &retry);
+    let (_, second) = client.poll_transmit(bed.now).unwrap();
+    bed.answers(address(1), &second);
+    let closing = |server: &Control| server.links.values().filter(|link| link.closing).count();
+    let end = bed.now + HANDSHAKE;
+    bed.server.end_handshakes(end - Duration::from_nanos(1));
+    assert_eq!((bed.server.len(), closing(&bed.server)), (1, 0));
+    bed.server.end_handshakes(end);
+    assert_eq!(closing(&bed.server), 1);
+    while let Some(at) = bed.server.next_timeout() {
+        bed.server.on_timeout(at);
+    }
+    assert_eq!(bed.server.len(), 0);
+}
+
+#[test]
 fn datagrams_that_begin_no_connection_leave_no_state_whatever_they_are() {
     let mut bed = Bed::new();
     let (_, first) = bed.dial();

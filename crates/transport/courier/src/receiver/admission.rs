@@ -6,7 +6,7 @@ use crate::control::LinkId;
 use crate::identity::PublicKey;
 use crate::message::{RefuseCode, VERSION};
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 use subtle::ConstantTimeEq;
 
 /// Returns the addresses at which others may reach a local one.
@@ -53,15 +53,15 @@ impl Server<'_, '_, '_> {
         };
         match self.admission(key, secret) {
             Ok(()) => {
+                let until = self.offer_until();
                 if let Some(peer) = self.peers.get_mut(&link) {
                     peer.stage = Stage::Offered {
+                        until,
                         into: Vec::new(),
                         offer: None,
                         manifest: Vec::new(),
-                        manifest_ended: false,
                     };
                 }
-                self.control.admit(Instant::now(), link);
             }
             Err(Refusal { code, reason }) => self.refuse(link, code, reason),
         }

@@ -1,18 +1,18 @@
 //! Links of senders: their events and messages.
 
 use super::session::{POOL_MAX, Session, SessionSpec, StoreRef};
-use super::state::{GREETING, Peer, Place, Server, Stage};
+use super::state::{GREETING, LINKS_OF_KEY_MAX, Peer, Place, Server, Stage};
 use crate::access::Refusal;
 use crate::control::{CODE_ERROR, LinkEnd, LinkEvent, LinkId};
 use crate::event::Outcome;
 use crate::files::FilesError;
 use crate::identity::random;
-use crate::message::{Message, RefuseCode};
+use crate::message::{MANIFEST_CHUNK, Message, Offer, RefuseCode};
 use crate::pool::writer::Write;
 use millrace_transport::seal::{Algorithm, ContentKey};
 use std::time::Instant;
 
-/// Bytes of a manifest at most: some ten million files.
+/// Bytes of a manifest at most, and of all manifests together that come from one key at once: some ten million files.
 const MANIFEST_MAX: usize = 1 << 30;
 
 impl Server<'_, '_, '_> {
@@ -26,7 +26,15 @@ impl Server<'_, '_, '_> {
                 };
                 let now = Instant::now();
                 let until = now + GREETING;
-                let stage = if self.ask(link) {
+                let asks = self.ask(link);
+                let links = self.links_without_session(key);
+                if !asks && links >= LINKS_OF_KEY_MAX {
+                    let reason =
+                        format!("{links} connections of this key have no transfer yet; try again later");
+                    self.control.close(now, link, CODE_ERROR, &reason);
+                    return;
+                }
+                let stage = if asks {
                     Stage::Asking
                 } else {
                     Stage::Greeting { until }
@@ -96,25 +104,15 @@ impl Server<'_, '_, '_> {
                 self.on_answer(link, message);
                 Ok(())
             }
-            (Stage::Offered { offer, .. }, Message::Offer(given)) => {
-                *offer = Some(given);
-                self.open(link)
-            }
-            (Stage::Offered { manifest, .. }, Message::Manifest(bytes)) => {
-                manifest.extend_from_slice(&bytes);
-                if manifest.len() > MANIFEST_MAX {
-                    self.refuse(
-                        link,
-                        RefuseCode::Manifest,
-                        format!("the manifest exceeds {MANIFEST_MAX} bytes"),
-                    );
-                }
+            (Stage::Offered { offer: None, .. }, Message::Offer(given)) => {
+                self.on_offer(link, given);
                 Ok(())
             }
-            (Stage::Offered { manifest_ended, .. }, Message::ManifestEnd) => {
-                *manifest_ended = true;
-                self.open(link)
+            (Stage::Offered { offer: Some(_), .. }, Message::Manifest(bytes)) => {
+                self.on_manifest(link, &bytes);
+                Ok(())
             }
+            (Stage::Offered { offer: Some(_), .. }, Message::ManifestEnd) => self.open(link),
             (Stage::Serving(session), Message::Keep(keep)) => session.keep(&keep),
             (Stage::Serving(session), Message::Value { extent, value }) => {
                 session.give(Write::Value(extent, value));
@@ -135,24 +133,83 @@ impl Server<'_, '_, '_> {
         }
     }
 
-    /// Starts the session's writer when offer and manifest are complete: it opens the files and tells which extents are there.
+    /// Notes an offer, and lets its manifest come. A sender that may not write sends no manifest.
+    fn on_offer(&mut self, link: LinkId, given: Offer) {
+        let until = self.offer_until();
+        let Some(peer) = self.peers.get_mut(&link) else {
+            return;
+        };
+        let key = peer.key;
+        let Stage::Offered {
+            until: held,
+            into,
+            offer,
+            ..
+        } = &mut peer.stage
+        else {
+            return;
+        };
+        if let Place::Access(access) = self.place
+            && let Err(Refusal { code, reason }) = access.may_write(key, into)
+        {
+            self.refuse(link, code, reason);
+            return;
+        }
+        (*held, *offer) = (until, Some(given));
+        self.control.admit(Instant::now(), link);
+    }
+
+    /// Appends a part of a manifest. Only a whole chunk gives the sender more time.
+    fn on_manifest(&mut self, link: LinkId, bytes: &[u8]) {
+        let until = self.offer_until();
+        let Some(peer) = self.peers.get_mut(&link) else {
+            return;
+        };
+        let key = peer.key;
+        if let Stage::Offered {
+            until: held,
+            manifest,
+            ..
+        } = &mut peer.stage
+        {
+            let chunks = manifest.len() / MANIFEST_CHUNK;
+            manifest.extend_from_slice(bytes);
+            if manifest.len() / MANIFEST_CHUNK > chunks {
+                *held = until;
+            }
+            if manifest.len() > MANIFEST_MAX {
+                let reason = format!("the manifest exceeds {MANIFEST_MAX} bytes");
+                return self.refuse(link, RefuseCode::Manifest, reason);
+            }
+        }
+        let of_key = self.peers.values().filter(|peer| peer.key == key);
+        let sizes = of_key.filter_map(|peer| match &peer.stage {
+            Stage::Offered { manifest, .. } => Some(manifest.len()),
+            _ => None,
+        });
+        if sizes.sum::<usize>() > MANIFEST_MAX {
+            let reason = format!(
+                "the manifests of transfers that the key {key} begins exceed {MANIFEST_MAX} bytes together; try again later"
+            );
+            self.refuse(link, RefuseCode::Busy, reason);
+        }
+    }
+
+    /// Starts the session's writer when the manifest is complete: it opens the files and tells which extents are there.
     fn open(&mut self, link: LinkId) -> Result<(), FilesError> {
         let Some(peer) = self.peers.get_mut(&link) else {
             return Ok(());
         };
         let Stage::Offered {
             into,
-            offer,
+            offer: Some(offer),
             manifest,
-            manifest_ended,
+            ..
         } = &mut peer.stage
         else {
             return Ok(());
         };
-        // Offer and manifest come on streams of their own, in either order.
-        let (Some(offer), true) = (offer.clone(), *manifest_ended) else {
-            return Ok(());
-        };
+        let offer = offer.clone();
         let (manifest, into) = (std::mem::take(manifest), std::mem::take(into));
         let key = peer.key;
         let digest = ring::digest::digest(&ring::digest::SHA256, &manifest);

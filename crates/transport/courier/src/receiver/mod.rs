@@ -33,3 +33,6 @@ pub(crate) use requests::Fetch;
 pub(crate) use run::ReceiverSpec;
 pub use run::{receive, receive_over};
 pub(crate) use state::Place;
+
+#[cfg(test)]
+mod tests;

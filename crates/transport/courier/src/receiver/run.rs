@@ -169,6 +169,7 @@ impl Server<'_, '_, '_> {
                 self.progress();
                 self.forget_lost(now);
                 self.check_fetch(now);
+                self.control.end_handshakes(now);
                 progress_at = now + PROGRESS;
             }
             if let Some(until) = self.drained_at
@@ -298,6 +299,17 @@ impl Server<'_, '_, '_> {
             match &mut peer.stage {
                 Stage::Greeting { until } | Stage::Ended { until, .. } if now >= *until => {
                     self.control.close(now, link, CODE_ERROR, "the session is over");
+                    self.peers.remove(&link);
+                }
+                Stage::Offered { until, .. } if now >= *until => {
+                    let reason = "the sender did not go on with its offer";
+                    self.end(
+                        link,
+                        Outcome::Resumable {
+                            reason: reason.into(),
+                        },
+                    );
+                    self.control.close(now, link, CODE_ERROR, reason);
                     self.peers.remove(&link);
                 }
                 Stage::Serving(session) => {

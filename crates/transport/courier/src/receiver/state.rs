@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 /// The time that a sender may take from the handshake to its offer, and to close the link at the end.
 pub(super) const GREETING: Duration = Duration::from_secs(10);
 
+/// Links of one key without a session at most. A sender dials up to eight addresses of a receiver at once.
+pub(super) const LINKS_OF_KEY_MAX: usize = 16;
+
 /// A ticket that lets one sender in.
 pub(super) struct Admission {
     pub(super) ticket: Ticket,
@@ -37,11 +40,12 @@ pub(super) enum Stage<'scope> {
     /// A thread answers the peer's request.
     Requested,
     Offered {
+        /// When the sender must have sent its offer, or the next part of its manifest.
+        until: Instant,
         /// The path at which the sender wants its files.
         into: Vec<u8>,
         offer: Option<Offer>,
         manifest: Vec<u8>,
-        manifest_ended: bool,
     },
     Serving(Box<Session<'scope>>),
     /// The sender closes the link; if it does not, we do.
@@ -141,6 +145,18 @@ impl<'scope> Server<'_, 'scope, '_> {
             )
         };
         !self.peers.values().any(runs) && self.jobs.is_idle()
+    }
+
+    /// Returns when a sender that goes on with its offer must have sent the next part of it: an outage that is shorter than the
+    /// silence after which the sender is lost ends nothing.
+    pub(super) fn offer_until(&self) -> Instant {
+        Instant::now() + 2 * self.options.silence
+    }
+
+    /// Returns how many links of a key have no session.
+    pub(super) fn links_without_session(&self, key: PublicKey) -> usize {
+        let waits = |peer: &&Peer<'_>| peer.key == key && !matches!(peer.stage, Stage::Serving(_));
+        self.peers.values().filter(waits).count()
     }
 
     /// Ends a session whose files cannot be written.

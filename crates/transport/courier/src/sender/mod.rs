@@ -20,3 +20,6 @@ mod state;
 pub use options::{Policy, SendError, SendOptions, Stragglers, Target};
 pub(crate) use run::{SenderSpec, bind_for};
 pub use run::{send, send_over};
+
+#[cfg(test)]
+mod tests;

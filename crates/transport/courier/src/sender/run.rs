@@ -254,6 +254,7 @@ impl Sender<'_> {
                 }
             }
             self.check_haves()?;
+            self.answer_needs()?;
             let now = Instant::now();
             self.on_timeouts(now)?;
             self.request_slabs()?;

@@ -7,7 +7,7 @@ use crate::event::{Event, Outcome};
 use crate::files::Value;
 use crate::identity::random;
 use crate::io::mapped;
-use crate::message::{MANIFEST_CHUNK, Message, VERSION, fitting};
+use crate::message::{Class, MANIFEST_CHUNK, Message, VERSION, fitting};
 use crate::pool::reader::{Read, ReadReply};
 use crate::receipt;
 use millrace_transport::congestion::Controller;
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// The most extents of one receiver that the reader compares at once, so that other receivers do not wait for long.
 const CHECKS_MAX: usize = 4;
+/// The most messages that a receiver has not taken yet while it gets answers to further NEED GROUP VALUES.
+const ANSWERS_MAX: usize = 64;
 /// The wait before a lost receiver is dialled again; it doubles each time.
 const BACKOFF: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
@@ -146,7 +148,12 @@ impl Sender<'_> {
         };
         match (message, running) {
             (Message::Refuse { code, text }, _) => self.end(at, Outcome::refused(code, text)),
-            (Message::Have { extent, value }, None) => self.peers[at].haves.push_back((extent, value)),
+            // Each extent comes once; the others would only fill the memory.
+            (Message::Have { extent, value }, None)
+                if (self.peers[at].haves.len() as u64) < self.layout.extents() =>
+            {
+                self.peers[at].haves.push_back((extent, value));
+            }
             (Message::HaveEnd, None) => {
                 self.peers[at].have_end = true;
                 self.peers[at].stage = Stage::Checking;
@@ -185,8 +192,10 @@ impl Sender<'_> {
                 }
             }
             (Message::NeedGroupValues(extent), Some(_)) if extent < self.layout.extents() => {
-                let requester = self.requester(at);
-                self.ask(Read::GroupValues { requester, extent })?;
+                let peer = &mut self.peers[at];
+                if !peer.answering.contains(&extent) {
+                    peer.needs_values.insert(extent);
+                }
             }
             (Message::Committed { file }, _) => (self.events)(Event::File {
                 peer: self.peers[at].target.name.clone(),
@@ -238,7 +247,9 @@ impl Sender<'_> {
                     extent,
                     values,
                 } if requester == self.requester(requester.peer) => {
-                    if let Some(link) = self.peers[requester.peer].link {
+                    let peer = &mut self.peers[requester.peer];
+                    peer.answering.retain(|other| *other != extent);
+                    if let Some(link) = peer.link {
                         self.control.send(link, &Message::GroupValues { extent, values });
                     }
                 }
@@ -287,6 +298,26 @@ impl Sender<'_> {
             {
                 peer.have_end = false;
                 self.control.send(link, &Message::Keep(fitting(&peer.kept)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the reader answer receivers that need the values of groups: a few extents at once, and none while a receiver does not
+    /// take the answers that it has.
+    pub(super) fn answer_needs(&mut self) -> Result<(), SendError> {
+        for at in 0..self.peers.len() {
+            let requester = self.requester(at);
+            while let Some(link) = self.peers[at].link
+                && self.peers[at].answering.len() < CHECKS_MAX
+                && self.control.backlog(link, Class::Values) < ANSWERS_MAX
+            {
+                let peer = &mut self.peers[at];
+                let Some(extent) = peer.needs_values.pop_first() else {
+                    break;
+                };
+                peer.answering.push(extent);
+                self.ask(Read::GroupValues { requester, extent })?;
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use millrace_transport::flow::Outgoing;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::{Group, MemberId, SealRequest, Slab, SlabCache, SlabId};
 use millrace_types::BitRate;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender as Channel};
 use std::time::{Duration, Instant};
@@ -58,6 +58,10 @@ pub(super) struct Peer {
     pub(super) checks: usize,
     /// Extents of the receiver that are equal to the source.
     pub(super) kept: RangeSet,
+    /// Extents of which the receiver needs the values of groups.
+    pub(super) needs_values: BTreeSet<u64>,
+    /// Extents whose values of groups the reader computes.
+    pub(super) answering: Vec<u64>,
     pub(super) verified: RangeSet,
     pub(super) verified_bytes: u64,
     pub(super) accepted_at: Instant,
@@ -81,6 +85,8 @@ impl Peer {
             have_end: false,
             checks: 0,
             kept: RangeSet::new(),
+            needs_values: BTreeSet::new(),
+            answering: Vec::new(),
             verified: RangeSet::new(),
             verified_bytes: 0,
             accepted_at: now,
@@ -98,6 +104,8 @@ impl Peer {
         self.haves.clear();
         (self.have_end, self.checks) = (false, 0);
         self.kept = RangeSet::new();
+        self.needs_values.clear();
+        self.answering.clear();
         self.last = (0, 0, 0);
     }
 }

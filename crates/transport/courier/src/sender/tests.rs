@@ -1,0 +1,153 @@
+//! A receiver that asks for more than it needs.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use super::*;
+use crate::clock::wait;
+use crate::control::{Control, LinkEvent};
+use crate::event::{Event, Outcome};
+use crate::files::{FilesError, Source, Value};
+use crate::identity::Identity;
+use crate::io::{DatagramIo, UdpIo};
+use crate::message::Message;
+use millrace_transport::extent::{ExtentSize, Layout};
+use millrace_transport::ranges::RangeSet;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// The time after which the test fails.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// One extent of zeros; each question for its groups waits for a permission, and counts.
+struct Slow {
+    permitted: Receiver<()>,
+    asked: usize,
+    bytes: Vec<u8>,
+}
+
+impl Source for Slow {
+    fn manifest(&self) -> &[u8] {
+        &[]
+    }
+    fn layout(&self) -> Layout {
+        Layout::new(1 << 20, ExtentSize::Small).unwrap()
+    }
+    fn check_have(&mut self, _: u64, _: &Value) -> Result<bool, FilesError> {
+        Ok(true)
+    }
+    fn read(&mut self, _: u64, len: usize) -> Result<&[u8], FilesError> {
+        Ok(&self.bytes[..len])
+    }
+    fn poll_value(&mut self) -> Option<(u64, Value)> {
+        None
+    }
+    fn value(&self, _: u64) -> Option<Value> {
+        None
+    }
+    fn group_values(&mut self, _: u64) -> Result<Vec<Value>, FilesError> {
+        let _ = self.permitted.recv_timeout(BOUND);
+        self.asked += 1;
+        Ok(vec![[0; 32]; 64])
+    }
+    fn poll_withdrawn(&mut self) -> Option<(u64, String)> {
+        None
+    }
+    fn root(&self) -> Option<Value> {
+        None
+    }
+}
+
+/// Accepts a sender, asks for the same values a thousand times, and ends the session once it has them. The sender's event of a file
+/// says that it has read all questions; only then the source answers.
+fn receive(mut io: UdpIo, mut control: Control, read: &Receiver<()>, permit: &Sender<()>) {
+    let until = Instant::now() + BOUND;
+    let mut permitted = false;
+    while Instant::now() < until {
+        while let Some((to, datagram)) = control.poll_transmit(Instant::now()) {
+            io.send(to, &datagram).unwrap();
+        }
+        io.flush().unwrap();
+        let soon = Instant::now() + Duration::from_millis(5);
+        wait(&[Some(io.descriptor()), None, None], soon).unwrap();
+        while let Some(mut burst) = io.receive().unwrap() {
+            let from = burst.from;
+            for datagram in burst.datagrams() {
+                control.handle_datagram(Instant::now(), from, datagram);
+            }
+        }
+        control.on_timeout(Instant::now());
+        if !permitted && read.try_recv().is_ok() {
+            permitted = true;
+            // A sender that has kept several questions asks the source for each.
+            (0..1_000).for_each(|_| permit.send(()).unwrap());
+        }
+        while let Some((link, event)) = control.poll_event() {
+            match event {
+                LinkEvent::Connected => control.admit(Instant::now(), link),
+                LinkEvent::Message(Message::ManifestEnd) => control.send(link, &Message::HaveEnd),
+                LinkEvent::Message(Message::Keep(_)) => {
+                    let mut have = RangeSet::new();
+                    have.insert(0..1);
+                    control.send(
+                        link,
+                        &Message::Accept {
+                            connection: 7,
+                            pool: 1 << 20,
+                            have,
+                        },
+                    );
+                    for _ in 0..1_000 {
+                        control.send(link, &Message::NeedGroupValues(0));
+                    }
+                    control.send(link, &Message::Committed { file: 0 });
+                }
+                LinkEvent::Message(Message::GroupValues { .. }) => {
+                    let text = "enough".into();
+                    control.send(link, &Message::Failed { text });
+                }
+                LinkEvent::Message(_) => {}
+                LinkEvent::Closed { .. } => return,
+            }
+        }
+    }
+    panic!("the sender did not end the session");
+}
+
+#[test]
+fn an_extent_whose_values_are_computed_is_not_asked_for_again() {
+    let io = UdpIo::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address: SocketAddr = io.local_address().unwrap();
+    let identity = Identity::generate().unwrap();
+    let silence = Duration::from_secs(20);
+    let control = Control::new(&identity, true, silence, None).unwrap();
+    let target = Target {
+        name: "hostile".into(),
+        addresses: vec![address],
+        key: identity.public_key(),
+        secret: None,
+        into: Vec::new(),
+    };
+    let ((permit, permitted), (read, all_read)) = (channel(), channel());
+    let mut source = Slow {
+        permitted,
+        asked: 0,
+        bytes: vec![0; 1 << 20],
+    };
+    let outcomes = std::thread::scope(|scope| {
+        scope.spawn(move || receive(io, control, &all_read, &permit));
+        let own = Identity::generate().unwrap();
+        let mut on_event = |event| {
+            if matches!(event, Event::File { .. }) {
+                let _ = read.send(());
+            }
+        };
+        let options = SendOptions::default();
+        send(&mut source, &own, vec![target], options, None, &mut on_event).unwrap()
+    });
+    assert!(
+        matches!(&outcomes[..], [Outcome::Resumable { reason }] if reason == "enough"),
+        "{outcomes:?}"
+    );
+    assert_eq!(source.asked, 1, "a thousand questions, one answer");
+}
