@@ -90,6 +90,7 @@ impl Server<'_, '_, '_> {
                 "the key {key} is not on the receiver's list; use a ticket, or `millrace receive --allow {key}`"
             ));
         }
+        let has_session = self.has_session(key);
         let known = self
             .admissions
             .iter_mut()
@@ -97,7 +98,9 @@ impl Server<'_, '_, '_> {
         let Some(admission) = known else {
             return Err("the ticket is not of this receiver; use the one that it printed last".into());
         };
-        if admission.ticket.is_expired(SystemTime::now()) {
+        // A transfer that has begun goes on: its sender dials again after each interruption.
+        let goes_on = admission.owner == Some(key) && has_session;
+        if !goes_on && admission.ticket.is_expired(SystemTime::now()) {
             return Err("the ticket has expired; start `millrace receive` again for a new one".into());
         }
         match admission.owner {

@@ -153,6 +153,26 @@ impl<'scope> Server<'_, 'scope, '_> {
         Instant::now() + 2 * self.options.silence
     }
 
+    /// Returns true if a session of a key runs, waits for its sender, or is being ended.
+    pub(super) fn has_session(&self, key: PublicKey) -> bool {
+        let serves = |peer: &Peer<'_>| {
+            matches!(
+                peer.stage,
+                Stage::Serving(_)
+                    | Stage::Ended {
+                        complete: Some(_),
+                        ..
+                    }
+            )
+        };
+        self.peers.values().any(|peer| peer.key == key && serves(peer))
+            || self.lost.iter().any(|session| session.key == key)
+            || self
+                .finishing
+                .iter()
+                .any(|session| session.key == key && !session.worker.is_finished())
+    }
+
     /// Returns how many links of a key have no session.
     pub(super) fn links_without_session(&self, key: PublicKey) -> usize {
         let waits = |peer: &&Peer<'_>| peer.key == key && !matches!(peer.stage, Stage::Serving(_));

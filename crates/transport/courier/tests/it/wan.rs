@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 const SENDER: &str = "10.0.0.1:5000";
@@ -198,6 +198,58 @@ fn a_lost_peer_is_dialled_again_and_the_transfer_goes_on() {
     assert!(present.len() > 1 && present[0] == 0, "{present:?}");
     assert!(present.last().is_some_and(|kept| *kept > 0), "{present:?}");
     assert!(tree(from) == tree(to));
+}
+
+#[test]
+fn a_transfer_goes_on_after_an_interruption_though_its_ticket_has_expired() {
+    let settings = [("delay", "5ms"), ("rate", "40Mbps")];
+    let silence = Duration::from_secs(1);
+    let bytes = content(8 << 20, 5);
+    let mut expiry = Duration::from_secs(2);
+    // On a busy machine, the ticket may expire before the sender has begun, or the transfer end before the outage.
+    loop {
+        let network = Network::new(&settings);
+        let spec = ReceiverSpec {
+            silence,
+            expiry,
+            once: false,
+            ..ReceiverSpec::default()
+        };
+        let store = MemoryStore::default();
+        let receiver = ReceiverThread::start_over(network.end(RECEIVER), Vec::new(), store.clone(), spec);
+        let expires = receiver.ticket.expires;
+        let (mut cut, mut lost) = (false, false);
+        let options = SendOptions {
+            silence,
+            ..options(40)
+        };
+        let (identity, targets) = (Identity::generate().unwrap(), vec![receiver.target("a")]);
+        let source = Box::new(MemorySource::new(bytes.clone()));
+        let sender = Session::send_over(network.end(SENDER), source, identity, targets, options).unwrap();
+        for event in sender.events() {
+            match event {
+                Event::Accepted { .. } if !cut => {
+                    cut = true;
+                    network.change(&[("loss", "100%")]);
+                    let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
+                    std::thread::sleep(left + Duration::from_secs(1));
+                }
+                Event::Lost { .. } if cut => {
+                    lost = true;
+                    network.change(&settings);
+                }
+                _ => {}
+            }
+        }
+        let outcomes = sender.join().unwrap();
+        receiver.stop();
+        if cut && lost {
+            assert_eq!(outcomes, [Outcome::Delivered]);
+            assert!(store.0.lock().unwrap().bytes == bytes);
+            return;
+        }
+        expiry *= 2;
+    }
 }
 
 /// An insider on the path, who holds the content key: the bytes of some packets are wrong, all keys are right.
