@@ -20,6 +20,12 @@ sys.path.insert(0, str(ROOT / "python"))
 import millrace  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def configuration(tmp_path, monkeypatch):
+    """A configuration directory of this test: known receivers of others are not known here."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
 @pytest.fixture
 def daemon(tmp_path):
     """A daemon with a grant to write and read, and one to read; returns host, key and the folder of both."""
@@ -126,3 +132,21 @@ def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):
         fs.info("/out/run7/nothing")
     with pytest.raises(NotImplementedError, match="removes nothing"):
         fs.rm_file("/in/written")
+
+
+def test_a_daemon_that_was_reached_once_needs_no_key_again(tmp_path, daemon):
+    host, key, folder = daemon
+    (folder / "out" / "a").write_bytes(b"bytes")
+    identity = folder / "user.key"
+    known = tmp_path / "config" / "millrace" / "known_receivers"
+    for reach in (
+        lambda url: millrace.listdir(url, identity=identity),
+        lambda url: millrace.fetch(url + "a", tmp_path, identity=identity).wait(),
+    ):
+        with pytest.raises(millrace.TransferError):
+            reach(f"millrace://{host}/out/")
+        reach(f"millrace://{key}@{host}/out/")
+        reach(f"millrace://{host}/out/")
+        known.unlink()
+    millrace.send([folder / "out" / "a"], [f"millrace://{key}@{host}/in/"], identity=identity).wait()
+    assert known.read_text() == f"{host} {key}\n"

@@ -1,7 +1,7 @@
 //! The functions of `include/millrace.h`: pointers become references and texts, errors become texts of the thread, and no panic
 //! crosses into C.
 
-use crate::transfer::{EventTexts, FAILED, Options, Transfer, c_text, known, url};
+use crate::transfer::{EventTexts, FAILED, Options, Transfer, c_text, known, note, url};
 use millrace_courier::list;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
@@ -370,7 +370,9 @@ pub(crate) unsafe extern "C" fn millrace_list(
             .target(known().as_deref())
             .map_err(|error| error.to_string())?;
         let entries = list(&options.identity()?, &target, url.path.as_bytes());
-        for entry in entries.map_err(|error| error.to_string())? {
+        let entries = entries.map_err(|error| error.to_string())?;
+        note(&target);
+        for entry in entries {
             let name = c_text(&String::from_utf8_lossy(&entry.name));
             let entry_type = c_text(entry.entry_type.name());
             let given = CallEntry {

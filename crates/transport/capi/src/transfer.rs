@@ -2,8 +2,10 @@
 
 use millrace_courier::identity::Identity;
 use millrace_courier::local::{LocalSource, LocalStore, PlaceOptions, ScanOptions};
-use millrace_courier::target::{Url, config_directory, parse};
-use millrace_courier::{Event, Outcome, ReceiveOptions, SendOptions, Session, SessionHandle, exit_status};
+use millrace_courier::target::{Url, config_directory, parse, remember};
+use millrace_courier::{
+    Event, Outcome, ReceiveOptions, SendOptions, Session, SessionHandle, Target, exit_status,
+};
 use millrace_types::BitRate;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::ffi::CString;
@@ -101,6 +103,13 @@ pub(crate) fn known() -> Option<PathBuf> {
     config_directory().map(|directory| directory.join("known_receivers"))
 }
 
+/// Notes the key of a receiver that proved it. A transfer is complete, noted or not.
+pub(crate) fn note(peer: &Target) {
+    if let Some(known) = known() {
+        let _ = remember(&known, peer);
+    }
+}
+
 /// An event as C sees it.
 #[derive(Debug, Default)]
 pub(crate) struct EventTexts {
@@ -156,10 +165,12 @@ struct State {
 pub(crate) struct Transfer {
     handle: SessionHandle,
     state: Mutex<State>,
+    /// The receivers, or the daemon, in the order of the outcomes; none if any sender may come.
+    peers: Vec<Target>,
 }
 
 impl Transfer {
-    fn new(session: Session) -> Transfer {
+    fn new(session: Session, peers: Vec<Target>) -> Transfer {
         Transfer {
             handle: session.handle(),
             state: Mutex::new(State {
@@ -168,6 +179,7 @@ impl Transfer {
                 reason: String::new(),
                 status: None,
             }),
+            peers,
         }
     }
 
@@ -186,6 +198,7 @@ impl Transfer {
         let source = LocalSource::scan(sources, &scan).map_err(text)?;
         let known = known();
         let targets: Result<Vec<_>, _> = targets.iter().map(|word| parse(word, known.as_deref())).collect();
+        let targets = targets.map_err(text)?;
         let mut send = SendOptions {
             rate: (options.rate_bps > 0).then(|| BitRate::from_bps(options.rate_bps)),
             ..SendOptions::default()
@@ -194,27 +207,22 @@ impl Transfer {
         send.requests.all_at_once = options.has(ALL_AT_ONCE);
         set(&mut send.silence, options.silence_ms);
         set(&mut send.patience, options.patience_ms);
-        let session = Session::send(
-            Box::new(source),
-            options.identity()?,
-            targets.map_err(text)?,
-            send,
-        );
-        session.map(Transfer::new).map_err(text)
+        let session = Session::send(Box::new(source), options.identity()?, targets.clone(), send);
+        Ok(Transfer::new(session.map_err(text)?, targets))
     }
 
     pub(crate) fn receive(directory: &Path, options: &Options) -> Result<Transfer, String> {
         let store = options.store(directory)?;
         let session = Session::receive(store, options.identity()?, options.receive_options()?);
-        session.map(Transfer::new).map_err(text)
+        Ok(Transfer::new(session.map_err(text)?, Vec::new()))
     }
 
     pub(crate) fn fetch(word: &str, directory: &Path, options: &Options) -> Result<Transfer, String> {
         let (store, url) = (options.store(directory)?, url(word)?);
         let from = url.target(known().as_deref()).map_err(text)?;
         let (identity, receive) = (options.identity()?, options.receive_options()?);
-        let session = Session::fetch(store, identity, from, url.path.into_bytes(), receive);
-        session.map(Transfer::new).map_err(text)
+        let session = Session::fetch(store, identity, from.clone(), url.path.into_bytes(), receive);
+        Ok(Transfer::new(session.map_err(text)?, vec![from]))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -263,7 +271,13 @@ impl Transfer {
     pub(crate) fn join(&self) -> Result<i32, String> {
         let mut state = self.state();
         if let Some(session) = state.session.take() {
-            state.status = Some(session.join().map_err(text).map(|outcomes| status(&outcomes)));
+            let outcomes = session.join().map_err(text);
+            for (peer, outcome) in self.peers.iter().zip(outcomes.iter().flatten()) {
+                if *outcome == Outcome::Delivered {
+                    note(peer);
+                }
+            }
+            state.status = Some(outcomes.map(|outcomes| status(&outcomes)));
         }
         state.status.clone().unwrap_or(Ok(FAILED))
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use millrace_courier::list;
-use millrace_courier::target::{TargetError, Url};
+use millrace_courier::target::{TargetError, Url, remember};
 use millrace_courier_daemon::{Config, Serving, read_status, serve};
 use tracing_subscriber::EnvFilter;
 
@@ -211,6 +211,10 @@ fn show_entries(json: bool, args: &Ls) -> Result<()> {
         .ok();
     let target = url.target(known.as_deref().map(Path::new))?;
     let entries = list(&identity(args.identity.as_deref())?, &target, url.path.as_bytes())?;
+    if let Some(known) = &known {
+        // The entries are here, whether the key is noted or not.
+        let _ = remember(known, &target);
+    }
     let mut lines = String::new();
     for entry in entries {
         let name = String::from_utf8_lossy(&entry.name);

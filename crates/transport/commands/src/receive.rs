@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use millrace_courier::local::{LocalStore, PlaceOptions};
-use millrace_courier::target::{TargetError, Url};
+use millrace_courier::target::{TargetError, Url, remember};
 use millrace_courier::{Interrupts, KeptTicket, Outcome, ReceiveOptions, Session as Transfer, exit_status};
 
 use crate::args::{Commit, Receive};
@@ -48,17 +48,18 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
     };
     let store = Box::new(LocalStore::new(&args.directory, place));
     let mut display = Display::new(json);
+    let known = config_directory()
+        .map(|directory| directory.join("known_receivers"))
+        .ok();
     let from = match &args.from {
         Some(word) => {
             let url = Url::parse(word).ok_or_else(|| TargetError::Url { word: word.clone() })??;
-            let known = config_directory()
-                .map(|directory| directory.join("known_receivers"))
-                .ok();
             Some((url.target(known.as_deref())?, url.path.into_bytes()))
         }
         None => None,
     };
     let once = args.once || from.is_some();
+    let daemon = from.as_ref().map(|(target, _)| target.clone());
     let transfer = match (&args.via, from) {
         (_, Some((target, path))) => Transfer::fetch(store, identity, target, path, options)?,
         (Some(via), None) => {
@@ -72,6 +73,10 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
     };
     let outcomes = watch(transfer, stop, &mut display)?;
     display.finish()?;
+    if let (Some(daemon), Some(known), [Outcome::Delivered]) = (&daemon, &known, &outcomes[..]) {
+        // The files are here, whether the key is noted or not.
+        let _ = remember(known, daemon);
+    }
     let resumable = |outcome: &Outcome| matches!(outcome, Outcome::Resumable { .. });
     if once && !json && outcomes.iter().any(resumable) {
         let text = if args.from.is_some() {

@@ -9,7 +9,7 @@ use super::error::TargetError;
 use crate::identity::PublicKey;
 use crate::sender::Target;
 
-/// Returns the key of a receiver that was reached by a ticket before.
+/// Returns the key of a receiver that was reached before.
 pub(super) fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey, TargetError> {
     let text = known
         .and_then(|path| fs::read_to_string(path).ok())
@@ -29,20 +29,28 @@ pub(super) fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey, T
     Ok(key.parse()?)
 }
 
-/// Notes the key of a receiver under its addresses.
+/// Notes the key of a receiver, which has proved it, under its addresses.
 ///
 /// # Errors
 /// If the file cannot be written.
 pub fn remember(known: &Path, peer: &Target) -> std::io::Result<()> {
     let text = fs::read_to_string(known).unwrap_or_default();
-    let mut file = fs::OpenOptions::new().append(true).create(true).open(known)?;
-    for address in &peer.addresses {
-        let line = format!("{address} {}", peer.key);
-        if !text.lines().any(|known| known == line) {
-            writeln!(file, "{line}")?;
-        }
+    let lines = peer
+        .addresses
+        .iter()
+        .map(|address| format!("{address} {}\n", peer.key));
+    let new: Vec<String> = lines
+        .filter(|line| !text.lines().any(|known| known == line.trim_end()))
+        .collect();
+    if new.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    if let Some(directory) = known.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let mut file = fs::OpenOptions::new().append(true).create(true).open(known)?;
+    // Another process may append at the same time: one write keeps the lines whole.
+    file.write_all(new.concat().as_bytes())
 }
 
 #[cfg(test)]
@@ -52,7 +60,7 @@ mod tests {
     #[test]
     fn a_receiver_is_known_after_a_ticket_led_to_it() {
         let dir = tempfile::tempdir().unwrap();
-        let known = dir.path().join("known_receivers");
+        let known = dir.path().join("millrace/known_receivers");
         let peer = Target {
             name: "a".into(),
             addresses: vec!["10.0.0.1:7800".parse().unwrap()],
