@@ -134,8 +134,8 @@ class Transfer:
         self.close()
 
 
-def _options(identity=None, listen=None, rate_bps=0, silence=0.0, patience=0.0, flags=0):
-    """Returns the options of a call; `silence` and `patience` are in seconds."""
+def _options(identity=None, listen=None, rate_bps=0, silence=0.0, patience=0.0, flags=0, name=None):
+    """Returns the options of a call; `silence` and `patience` are in seconds, `name` is that of one source at the receivers."""
     return _library.Options(
         ctypes.sizeof(_library.Options),
         os.fsencode(identity) if identity else None,
@@ -144,6 +144,7 @@ def _options(identity=None, listen=None, rate_bps=0, silence=0.0, patience=0.0, 
         int(silence * 1_000),
         int(patience * 1_000),
         flags,
+        os.fsencode(name) if name else None,
     )
 
 

@@ -17,6 +17,7 @@ class Options(ctypes.Structure):
         ("silence_ms", ctypes.c_uint64),
         ("patience_ms", ctypes.c_uint64),
         ("flags", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
     ]
 
 

@@ -5,9 +5,10 @@
     fs.open("/out/run7/a.h5").read()
 
 The daemon has four verbs, create, replace, read and list, and whole files move: `open` fetches a file, or writes it on close.
-Whatever removes, renames or appends is refused by name.
+Whatever removes, renames or appends is refused by name. A symlink is followed at the daemon, within its grant, and never here.
 """
 
+import errno
 import os
 import pathlib
 import shutil
@@ -16,6 +17,9 @@ import tempfile
 from fsspec.spec import AbstractFileSystem
 
 import millrace
+
+#: Symlinks that are followed one after the other (_POSIX_SYMLOOP_MAX).
+LINKS_MAX = 8
 
 
 class MillraceFileSystem(AbstractFileSystem):
@@ -60,7 +64,7 @@ class MillraceFileSystem(AbstractFileSystem):
         if is_file:
             # A directory may hold one entry with its own name; its parent says which it is.
             parent = millrace.listdir(self._url(path.rpartition("/")[0]), **self.options)
-            is_file = any(entry.name == entries[0].name and entry.type == "file" for entry in parent)
+            is_file = any(entry.name == entries[0].name and entry.type != "directory" for entry in parent)
         base = path.rpartition("/")[0] if is_file else path
         found = [
             {
@@ -86,16 +90,33 @@ class MillraceFileSystem(AbstractFileSystem):
         raise FileNotFoundError(path)
 
     def get_file(self, rpath, lpath, callback=None, **kwargs):
-        """Fetches a file."""
+        """Fetches a file. A symlink to a directory beside it or below becomes a symlink here; any other one is followed."""
         rpath, lpath = self._strip_protocol(rpath), pathlib.Path(os.fspath(lpath)).absolute()
         if self.isdir(rpath):
             lpath.mkdir(parents=True, exist_ok=True)
             return
         lpath.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=lpath.parent, prefix=".millrace-get-") as folder:
-            with millrace.fetch(self._url(rpath), folder, **self.options) as transfer:
-                _finish(transfer, callback, rpath)
-            os.replace(pathlib.Path(folder) / rpath.rpartition("/")[2], lpath)
+            os.replace(self._fetch(rpath, folder, callback, keep_directories=True), lpath)
+
+    def _fetch(self, path, folder, callback=None, keep_directories=False):
+        """Fetches a file into a folder; returns its path there, which is no symlink but, if wanted, one to a directory below."""
+        for number in range(LINKS_MAX):
+            into = pathlib.Path(folder) / str(number)
+            into.mkdir()
+            with millrace.fetch(self._url(path), into, **self.options) as transfer:
+                _finish(transfer, callback, path)
+            local = into / path.rpartition("/")[2]
+            if not local.is_symlink():
+                return local
+            # The target is a path at the daemon; here it would lead to another file.
+            target = os.readlink(local)
+            path, link = _follow(path, target), path
+            if self.isdir(path):
+                if keep_directories and number == 0 and ".." not in target.split("/"):
+                    return local
+                raise IsADirectoryError(f"{link} is a symlink to the directory {path}; name that instead")
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
     def put_file(self, lpath, rpath, callback=None, **kwargs):
         """Sends a file."""
@@ -105,17 +126,8 @@ class MillraceFileSystem(AbstractFileSystem):
         folder, _, name = rpath.rpartition("/")
         if not folder:
             raise PermissionError(f"{rpath}: the first part of a path is a grant; expected /GRANT/{name}")
-        with tempfile.TemporaryDirectory(prefix="millrace-put-") as scratch:
-            source = lpath
-            if lpath.name != name:
-                # A transfer keeps names: the file gets the wanted one.
-                source = pathlib.Path(scratch) / name
-                try:
-                    os.link(lpath, source)
-                except OSError:
-                    shutil.copy2(lpath, source)
-            with millrace.send([source], [self._url(folder)], **self.options) as transfer:
-                _finish(transfer, callback, rpath)
+        with millrace.send([lpath], [self._url(folder)], name=name, **self.options) as transfer:
+            _finish(transfer, callback, rpath)
 
     def _open(self, path, mode="rb", **kwargs):
         if mode == "rb":
@@ -140,11 +152,13 @@ class _Fetched:
     """A file that was fetched whole."""
 
     def __new__(cls, fs, path):
+        path = fs._strip_protocol(path)
+        if fs.isdir(path):
+            raise IsADirectoryError(path)
         file = tempfile.TemporaryFile()
         with tempfile.TemporaryDirectory(prefix="millrace-open-") as folder:
-            local = pathlib.Path(folder) / "file"
-            fs.get_file(path, local)
-            with open(local, "rb") as source:
+            local = fs._fetch(path, folder)
+            with open(local, "rb", opener=_no_follow) as source:
                 shutil.copyfileobj(source, file)
         file.seek(0)
         return file
@@ -178,6 +192,21 @@ class _Written:
 
     def __exit__(self, kind, *_):
         self.close(commit=kind is None)
+
+
+def _no_follow(path, flags):
+    return os.open(path, flags | os.O_NOFOLLOW)
+
+
+def _follow(path, target):
+    """Returns the path to which a symlink at a daemon leads; it must be in the same grant."""
+    at, names = path.strip("/").split("/")[:-1], [name for name in target.split("/") if name not in ("", ".")]
+    while names[:1] == [".."]:
+        at, names = at[:-1], names[1:]
+    # No directory of the path is a symlink: the daemon follows none. Those of the target may be some, before a `..`.
+    if target.startswith("/") or not at or ".." in names:
+        raise PermissionError(f"{path} is a symlink to {target}; expected a target within its grant")
+    return "/" + "/".join(at + names)
 
 
 def _finish(transfer, callback, path):

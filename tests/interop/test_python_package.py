@@ -1,5 +1,6 @@
 """The Python package over the C library: transfers with progress, errors by name, and the fsspec file system against a daemon."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -132,6 +133,74 @@ def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):
         fs.info("/out/run7/nothing")
     with pytest.raises(NotImplementedError, match="removes nothing"):
         fs.rm_file("/in/written")
+
+
+def test_a_symlink_is_followed_at_the_daemon_within_its_grant_and_never_here(tmp_path, daemon):
+    fsspec = pytest.importorskip("fsspec")
+    from millrace.fs import MillraceFileSystem
+
+    fsspec.register_implementation("millrace", MillraceFileSystem, clobber=True)
+    host, key, folder = daemon
+    fs = fsspec.filesystem("millrace", host=host, key=key, identity=str(folder / "user.key"))
+    out = folder / "out"
+    (out / "run7").mkdir(parents=True)
+    (out / "run7" / "a").write_bytes(b"honest")
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"a file of this machine")
+    for name, target in {
+        "near": "run7/a",
+        "run7/far": "../near",
+        "latest": "run7",
+        "absolute": str(mine),
+        "outside": "../in/x",
+        "round": "run7/../near",
+        "loop": "loop",
+        "nothing": "missing",
+    }.items():
+        (out / name).symlink_to(target)
+    assert fs.cat_file("/out/near") == b"honest"
+    with fs.open("/out/run7/far") as file:
+        assert file.read() == b"honest"
+    for name, error in {
+        "absolute": PermissionError,
+        "outside": PermissionError,
+        "round": PermissionError,
+        "loop": OSError,
+        "nothing": FileNotFoundError,
+        "latest": IsADirectoryError,
+        "run7": IsADirectoryError,
+    }.items():
+        with pytest.raises(error):
+            fs.cat_file(f"/out/{name}")
+        if name not in ("latest", "run7"):
+            with pytest.raises(error):
+                fs.get_file(f"/out/{name}", str(tmp_path / "got"))
+            assert not os.path.lexists(tmp_path / "got")
+    fs.get_file("/out/near", str(tmp_path / "near"))
+    assert not (tmp_path / "near").is_symlink() and (tmp_path / "near").read_bytes() == b"honest"
+    fs.get_file("/out/latest", str(tmp_path / "latest"))
+    assert os.readlink(tmp_path / "latest") == "run7"
+
+
+def test_a_file_is_put_under_other_names_as_it_is(tmp_path, daemon):
+    fsspec = pytest.importorskip("fsspec")
+    from millrace.fs import MillraceFileSystem
+
+    fsspec.register_implementation("millrace", MillraceFileSystem, clobber=True)
+    host, key, folder = daemon
+    fs = fsspec.filesystem("millrace", host=host, key=key, identity=str(folder / "user.key"))
+    local = tmp_path / "local"
+    local.write_bytes(os.urandom(3 << 20))
+    before = local.stat()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        names = ["/in/first", "/in/second"]
+        list(pool.map(lambda name: fs.put_file(str(local), name), names))
+    for name in names:
+        assert (folder / name.lstrip("/")).read_bytes() == local.read_bytes()
+    after = local.stat()
+    assert (after.st_ctime_ns, after.st_nlink) == (before.st_ctime_ns, 1), "its version is what it was"
+    with pytest.raises(millrace.TransferError, match="without a slash"):
+        millrace.send([local], [f"millrace://{key}@{host}/in/"], name="a/b")
 
 
 def test_a_daemon_that_was_reached_once_needs_no_key_again(tmp_path, daemon):

@@ -47,6 +47,7 @@ typedef struct millrace_options {
     uint64_t silence_ms;    /* silence after which a peer counts as lost [20000] */
     uint64_t patience_ms;   /* the time that a lost peer has to come back [600000] */
     uint32_t flags;         /* millrace_flags */
+    const char *name;       /* send: the name that the one source gets at the receivers [its own] */
 } millrace_options;
 
 /* An event. Its texts last until the next call for the same transfer. */

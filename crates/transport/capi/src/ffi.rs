@@ -15,7 +15,7 @@ thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// `millrace_options`.
+/// `millrace_options` up to `flags`, as programs of the first version have it.
 #[repr(C)]
 pub(crate) struct CallOptions {
     size: usize,
@@ -25,6 +25,13 @@ pub(crate) struct CallOptions {
     silence_ms: u64,
     patience_ms: u64,
     flags: u32,
+}
+
+/// `millrace_options`.
+#[repr(C)]
+struct NamedOptions {
+    options: CallOptions,
+    name: *const c_char,
 }
 
 /// `millrace_event`.
@@ -150,6 +157,14 @@ unsafe fn options(pointer: *const CallOptions) -> Result<Options, String> {
             size_of::<CallOptions>()
         ));
     }
+    let name = if given.size < size_of::<NamedOptions>() {
+        None
+    } else {
+        // SAFETY: the caller promises options of this size; the cast keeps their address, which is aligned for pointers.
+        let named = unsafe { &*pointer.cast::<NamedOptions>() };
+        // SAFETY: the caller promises that the text is NULL or valid.
+        unsafe { optional(named.name) }
+    };
     // SAFETY: the caller promises that the text is NULL or valid.
     let identity = unsafe { optional(given.identity) };
     // SAFETY: as above.
@@ -161,6 +176,7 @@ unsafe fn options(pointer: *const CallOptions) -> Result<Options, String> {
         silence_ms: given.silence_ms,
         patience_ms: given.patience_ms,
         flags: given.flags,
+        name: name.map(|name| name.to_bytes().to_vec()),
     })
 }
 

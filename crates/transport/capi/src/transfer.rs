@@ -32,6 +32,7 @@ pub(crate) struct Options {
     pub(crate) silence_ms: u64,
     pub(crate) patience_ms: u64,
     pub(crate) flags: u32,
+    pub(crate) name: Option<Vec<u8>>,
 }
 
 impl Options {
@@ -195,7 +196,12 @@ impl Transfer {
             withdraw_changed: options.has(WITHDRAW_CHANGED),
             preserve: false,
         };
-        let source = LocalSource::scan(sources, &scan).map_err(text)?;
+        let source = match (&options.name, sources) {
+            (None, _) => LocalSource::scan(sources, &scan),
+            (Some(name), [source]) => LocalSource::scan_as(source, name, &scan),
+            (Some(_), _) => return Err("options.name names one source; expected no other".into()),
+        };
+        let source = source.map_err(text)?;
         let known = known();
         let targets: Result<Vec<_>, _> = targets.iter().map(|word| parse(word, known.as_deref())).collect();
         let targets = targets.map_err(text)?;

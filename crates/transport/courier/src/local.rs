@@ -131,6 +131,25 @@ impl LocalSource {
         LocalSource::scan_arguments(fs, &arguments, options, not_scanned)
     }
 
+    /// Scans one path, which gets another name at the receivers.
+    ///
+    /// # Errors
+    /// If the path cannot be read, or the name is not valid.
+    pub fn scan_as(path: &Path, name: &[u8], options: &ScanOptions) -> Result<LocalSource, FilesError> {
+        if name.is_empty() || name.contains(&b'/') {
+            let name = String::from_utf8_lossy(name);
+            return Err(failed(format!(
+                "`{name}` is no name; expected one without a slash"
+            )));
+        }
+        let fs = Root::open("/").map_err(failed)?;
+        let mut arguments = resolve_arguments(&[path]).map_err(failed)?;
+        for argument in &mut arguments {
+            argument.name = Some(name.to_vec());
+        }
+        LocalSource::scan_arguments(fs, &arguments, options, not_scanned)
+    }
+
     /// Scans a path below a directory, which no symlink leads out of. `contents`: the path stands for the contents of a directory,
     /// as the empty path always does.
     ///
