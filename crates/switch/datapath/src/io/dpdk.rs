@@ -159,7 +159,7 @@ impl DpdkBackend {
             rss_word: self.rss_word,
             // Devices whose MTU cannot be set are not refused for the most common value.
             mtu: (options.mtu != DEFAULT_MTU && !is_af_packet).then_some(options.mtu),
-            tx_limits: parsed.virtual_driver().is_none().then(|| TxLimits {
+            tx_limits: parsed.virtual_driver().is_none().then_some(TxLimits {
                 shortest: NIC_SHORTEST,
                 longest: if info.max_frame == 0 {
                     u32::MAX
