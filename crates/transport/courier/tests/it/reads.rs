@@ -33,6 +33,9 @@ impl Access for GrowingLog {
     fn admit(&self, _: PublicKey) -> Result<(), Refusal> {
         Ok(())
     }
+    fn may_write(&self, _: PublicKey, _: &[u8]) -> Result<(), Refusal> {
+        Err(Refusal::not_admitted("nobody writes"))
+    }
     fn write(&self, _: PublicKey, _: &[u8]) -> Result<WriteAccess, Refusal> {
         Err(Refusal::not_admitted("nobody writes"))
     }
