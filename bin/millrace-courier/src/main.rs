@@ -77,12 +77,12 @@ fn run(options: &Options) -> Result<ExitCode> {
         Some(Command::Send(args)) => with_dpdk(options.memory, |open| send(json, args, open)),
         Some(Command::Receive(args)) => with_dpdk(options.memory, |open| receive(json, args, open)),
         Some(Command::Daemon(command)) => Ok(courier(json, command)?),
-        // The only option without a command.
+        // `--man` is the only option that needs no command.
         None => man().map(|()| ExitCode::SUCCESS),
     }
 }
 
-/// Runs a command that opens devices of DPDK, and releases EAL's resources of the machine.
+/// Runs a command that opens devices of DPDK, and then releases the resources that EAL holds on the machine.
 #[cfg(feature = "dpdk")]
 fn with_dpdk(
     memory: u32,

@@ -1,7 +1,7 @@
 //! The control socket: one request and one answer, a line of JSON each, for the command line on the same machine.
 //!
-//! The socket has mode 0600, and the engine answers only root and its own user: they have the rights of the exchange's staff. The
-//! REST API serves everybody else, with users and permissions.
+//! The socket has mode 0600, and the engine answers only root and its own user, who have the rights of the
+//! exchange's staff. The REST API serves everybody else, with users and permissions.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -43,7 +43,7 @@ pub(crate) enum Request {
         #[serde(default)]
         confirm_within: Option<u64>,
     },
-    /// Confirms a change that is undone otherwise.
+    /// Confirms a change, which would otherwise be undone.
     Confirm { change: u64 },
     /// Undoes a change that waits for its confirmation.
     Revert { change: u64 },
@@ -55,7 +55,7 @@ pub(crate) enum Request {
     },
     /// Returns the exchange as a document.
     Export,
-    /// Returns mode, switches and changes under way.
+    /// Returns the mode, the revision, the switches, the trunks, and the changes in progress.
     Status,
     /// Returns the services with their shown states.
     Services,
@@ -64,7 +64,7 @@ pub(crate) enum Request {
         #[serde(default)]
         prefix: Option<String>,
     },
-    /// Returns the ends in quarantine with what was found at each.
+    /// Returns the ends in quarantine, each with its findings.
     Quarantine,
     /// Returns the BGP sessions.
     Sessions,
@@ -81,7 +81,7 @@ pub(crate) enum Request {
     Journal { change: u64 },
     /// Adopts or overwrites content of switches that is newer than the database.
     Resolve { adopt: bool },
-    /// Returns entries of the audit chain behind a number.
+    /// Returns the entries of the audit chain that follow a serial number.
     Audit { after: u64, limit: usize },
     /// Returns the signatures of the audit chain.
     Heads,
@@ -94,7 +94,10 @@ pub(crate) enum Request {
 /// Fails if an engine serves the socket.
 pub(crate) fn check_free(path: &Path) -> Result<()> {
     if BlockingStream::connect(path).is_ok() {
-        bail!("control.socket {}: another millrace-ix serves it", path.display());
+        bail!(
+            "control.socket {}: another millrace-ix serves it; end that process, or set another path",
+            path.display()
+        );
     }
     Ok(())
 }
@@ -110,8 +113,8 @@ impl Drop for Bound {
     }
 }
 
-/// Serves the socket until the process ends. The file is removed only if this process has bound it: the path of the settings
-/// may name another file, for which the bind fails.
+/// Serves the socket until the process ends. The file is removed only if this process has bound it: if the path in
+/// the settings names another file, the bind fails and the file stays.
 pub(crate) fn serve(path: &Path, handle: &Handle, app: &App, filters: Option<&Filters>) -> Result<Bound> {
     let name = path.display().to_string();
     if let Some(folder) = path.parent() {
@@ -139,12 +142,12 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App, filters: Option<&Fi
                     let (handle, app, filters) = (handle.clone(), app.clone(), filters.clone());
                     tokio::spawn(async move {
                         if let Err(error) = converse(stream, &handle, &app, filters.as_ref()).await {
-                            tracing::warn!(%error, "control socket");
+                            tracing::warn!(%error, "control socket: a connection failed");
                         }
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "control socket");
+                    tracing::warn!(%error, "control socket: a connection cannot be accepted; it is tried again");
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
             }
@@ -155,7 +158,7 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App, filters: Option<&Fi
 
 /// Returns the authority over filters.
 fn configured(filters: Option<&Filters>) -> Result<&Filters> {
-    filters.context("no [bgp], [rpki] or [irr] is configured")
+    filters.context("no [bgp], [rpki] or [irr] is configured; add one of these tables to the settings")
 }
 
 /// Returns the BGP sessions as JSON.

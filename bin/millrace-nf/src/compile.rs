@@ -1,13 +1,13 @@
 //! The thread that compiles the shared value of a function, such as rules, from the source that the switch has written.
 //!
 //! ```text
-//!  thread of the function                       thread of compilations
+//!  thread of the function                       compiler thread
 //!  user of its own, filter of system calls ───▶ filter of system calls
 //!  poll loop, every 100 ms:  ◀── new value ──── reads the source when it has changed, compiles it
 //!                            ─── old value ───▶ drops it
 //! ```
 //!
-//! It has the lowest priority: packets come first.
+//! The compiler thread has the lowest priority: packets come first.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -19,15 +19,15 @@ use millrace_nf::{NewValue, SharedKind, SharedValue, SourceReader, Values};
 
 use crate::sandbox;
 
-/// The interval at which the source is looked at.
+/// The interval at which the compiler thread checks whether the source has changed.
 const POLL: Duration = Duration::from_millis(50);
-/// The niceness that the thread adds.
+/// The increment of the thread's niceness, nice(2).
 const NICENESS: i32 = 19;
 
-/// The function's end of the thread.
+/// The handle of the compiler thread, which the function's thread holds.
 pub(crate) struct Compiler {
     start: Sender<&'static SharedKind>,
-    /// The outcome of the thread's own filter.
+    /// The result of installing the compiler thread's own filter of system calls.
     started: Receiver<Result<()>>,
     values: Receiver<NewValue>,
     retired: Sender<SharedValue>,
@@ -66,12 +66,12 @@ impl Compiler {
         })
     }
 
-    /// Lets the thread compile values of a kind, without the rights that it does not need.
+    /// Lets the thread compile values of a kind, after it has dropped the rights that it does not need.
     ///
     /// # Errors
     /// The rights cannot be dropped.
     pub(crate) fn start(&self, kind: &'static SharedKind) -> Result<()> {
-        let ended = || anyhow!("the thread of compilations ended");
+        let ended = || anyhow!("the compiler thread ended");
         self.start.send(kind).map_err(|_| ended())?;
         self.started.recv().map_err(|_| ended())?
     }
@@ -108,7 +108,7 @@ fn run(
             }
             Ok(None) => std::thread::sleep(POLL),
             Err(error) => {
-                eprintln!("millrace-nf: the source of the value cannot be read: {error}");
+                eprintln!("millrace-nf: the source of the shared value cannot be read: {error}");
                 return;
             }
         }
@@ -121,7 +121,7 @@ impl Values for Compiler {
     }
 
     fn retire(&mut self, value: SharedValue) {
-        // Without the thread the value is dropped here.
+        // If the compiler thread has ended, the value is dropped here.
         let _ended = self.retired.send(value);
     }
 }

@@ -15,14 +15,14 @@ pub(crate) struct Options {
     /// The memory shared with the switch
     #[arg(long, value_name = "FILE", required_unless_present_any = ["attach", "describe", "vhost"])]
     pub(crate) window: Option<PathBuf>,
-    /// Attach to the hop with `function = "attached:SOCKET"`: wait until the switch listens, and end with it
+    /// Attach to the hop with `function = "attached:SOCKET"`: wait until the switch listens, and end when it ends
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["window", "wait", "describe", "memory", "vhost"])]
     pub(crate) attach: Option<PathBuf>,
     /// With --attach: the number of the instance, over all lanes; any that is free if not given
     #[arg(long, value_name = "N", requires = "attach")]
     pub(crate) instance: Option<u32>,
-    /// Run behind the vhost-user port at this socket, of any switch that polls: wait until the switch listens, send back
-    /// packets that are not dropped, and end with the switch
+    /// Run behind the vhost-user port at this socket, of any switch that polls: wait until the switch listens,
+    /// send back packets that are not dropped, and end when the switch ends
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["window", "wait", "describe", "memory"])]
     pub(crate) vhost: Option<PathBuf>,
     /// With --vhost: descriptors of each ring, a power of two
@@ -67,7 +67,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns whether the function's code is generated at run time, as that of modules is.
+    /// Returns whether code is generated at run time: WebAssembly modules are compiled, other functions are not.
     pub(crate) fn code_generation(&self) -> CodeGeneration {
         match self.function.starts_with(WASM.prefix) {
             true => CodeGeneration::Compiles,

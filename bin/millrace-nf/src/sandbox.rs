@@ -144,7 +144,7 @@ pub(crate) fn before_running(code: CodeGeneration, source: PacketSource) -> Resu
     enforce(common(code, source)?)
 }
 
-/// Drops the rights that the thread of compilations does not need. It reads the file with this descriptor, which it has open, and
+/// Drops the rights that the compiler thread does not need. It reads the file with this descriptor, which it has open, and
 /// generates code.
 pub(crate) fn before_compiling(source: RawFd) -> Result<()> {
     let mut calls = common(CodeGeneration::Compiles, PacketSource::Window)?;

@@ -76,7 +76,7 @@ describe("reasons of the engine", () => {
       type: "/api/v1/problems/conflict",
       title: "The state does not allow the change",
       status: 409,
-      detail: "sv-7 has 2 ends already: delete one before",
+      detail: "sv-7 has 2 ends already: delete one first",
       code: "conflict",
       coded: [{ code: "ends-full", values: { service: "sv-7", max: "2" } }],
     };

@@ -1,4 +1,4 @@
-//! The engine without switches.
+//! Tests of the engine without switches.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -68,9 +68,9 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
         let is_done = |testbed: &mut TestBed<B>| {
             let hop = testbed.chain.stats().hops.remove(0);
             match times {
-                // Mode 0 has no visible effect.
+                // The mode without restarts (`spy`) has no visible effect.
                 0 => hop.counters[0].1 > 2000,
-                // Packets with an impossible size in the answer are dropped.
+                // The switch drops packets whose size in the answer is impossible; then the hop may stay up.
                 times => hop.restarts >= times || hop.dropped > 2000,
             }
         };
@@ -89,7 +89,9 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
         eprintln!("{class:?}, {mode}: {:?}, {} of {sent} came", hop.failure, came);
         assert!(came > 0 || hop.dropped > 2000, "{mode}: {hop:?}");
         match (times, class) {
-            (0, Class::Isolated) => assert_eq!(hop.counters[1], ("seen", 0), "it reads what is not its own"),
+            (0, Class::Isolated) => {
+                assert_eq!(hop.counters[1], ("seen", 0), "the function read other memory")
+            }
             (0, _) => {}
             _ => assert!(!hop.failure.is_empty() || hop.dropped > 2000, "{mode}: {hop:?}"),
         }
@@ -98,7 +100,7 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
             beside.take(usize::MAX);
             beside.is_complete()
         });
-        // The restarted function may misbehave again with packets that it has got since.
+        // The restarted function may misbehave again with packets that it has received since.
         testbed.wait("the buffers to come back", |testbed| {
             testbed.chain.tick(testbed.bridge.now());
             while two.receive().is_some() {}

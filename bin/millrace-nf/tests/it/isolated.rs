@@ -180,7 +180,8 @@ fn niceness(process: &str) -> i32 {
 
 #[test]
 fn a_weight_is_a_share_of_a_core_that_processes_fight_for() {
-    // Each step of niceness is a factor of 1.25 (sched(7)): 49 is three steps less, 195 three more, which only root may.
+    // Each step of niceness is a factor of 1.25 (sched(7)): 49 is three steps less; 195 is three steps more and
+    // needs root.
     for (weight, steps) in [(100, 0), (49, 3), (195, -3)] {
         let mut hop = isolated("a", "macswap", &[]);
         hop.weight = weight;

@@ -22,18 +22,18 @@ pub(crate) struct Wait {
 
 /// Exit statuses of the commands that commit a change and wait for it.
 const CHANGE_EXIT_STATUS: &str = "Exit status: 0 the change runs (with `--wait 0` or `--dry-run`: it is accepted); \
-    1 it is rejected; 3 the daemon does not respond; 4 it is committed, and does not run completely when the wait ends, \
-    which `millrace show status` explains.";
+    1 it is rejected; 3 the daemon does not respond; 4 it is committed but does not yet run completely when the wait \
+    ends; `millrace show status` gives the reason.";
 
 #[derive(Debug, Args)]
 #[command(after_help = CHANGE_EXIT_STATUS)]
 pub(crate) struct Apply {
-    /// TOML, or JSON if its name ends so; `-` for standard input
+    /// The configuration file: TOML, or JSON if its name ends in `.json`; `-` for standard input
     pub(crate) file: PathBuf,
     /// Check the file and show what would change, without applying it
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Roll the change back after so many seconds unless `millrace confirm` is run before
+    /// Roll the change back after this many seconds unless `millrace confirm` is run before
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) confirm_within: Option<u64>,
     /// Refuse the change if the newest revision is not this one
@@ -47,7 +47,7 @@ pub(crate) struct Apply {
 
 #[derive(Debug, Args)]
 pub(crate) struct Confirm {
-    /// Confirm only if this revision is the one to be confirmed
+    /// Confirm only if this is the revision that waits for confirmation
     pub(crate) revision: Option<u64>,
     /// Roll it back now
     #[arg(long)]

@@ -34,7 +34,7 @@ pub(crate) use wan::{Wan, WanName};
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "Exit status: 0 done; 1 rejected or failed; 2 wrong usage; 3 the daemon does not respond; 4 the \
-        change is committed, and does not run completely (`apply`, `rollback`). `lab run` exits with the status \
+        change is committed but does not run completely (`apply`, `rollback`). `lab run` exits with the status \
         of its command."
 )]
 pub(crate) struct Cli {

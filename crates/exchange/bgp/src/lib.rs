@@ -7,7 +7,8 @@
 //! ```
 //!
 //! [`Peer`] is a session with its routes: it survives connections, keeps routes over a graceful restart (RFC 4724) and
-//! bounds their number and memory. [`rtr`] is the RPKI to router protocol (RFC 8210), by which validated ROA payloads come.
+//! bounds their number and memory. [`rtr`] is the RPKI-to-Router protocol (RFC 8210), which delivers validated ROA
+//! payloads.
 //!
 //! Pure: no IO, no clock ([`millrace_types::Time`] is an argument), no randomness.
 

@@ -17,9 +17,9 @@ pub struct Load {
 /// The counters of an active filter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilterCounter {
-    /// The packets since the filter is active.
+    /// The number of packets since the filter became active.
     pub packets: u64,
-    /// The bytes since the filter is active.
+    /// The number of bytes since the filter became active.
     pub bytes: u64,
     /// The present rate in packets a second.
     pub packets_per_s: u64,
@@ -27,16 +27,16 @@ pub struct FilterCounter {
     pub bits_per_s: u64,
 }
 
-/// The answer to the question if an account may have a filter.
+/// The answer to the question whether an account may have a filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// True if the account owns the destination and the switches can do the filter.
+    /// True if the account owns the destination and the switches can apply the filter.
     pub allowed: bool,
     /// The reason of a refusal.
     pub reason: Option<Reason>,
     /// The object that is missing, such as a route object.
     pub missing: Option<Reason>,
-    /// The objects on which a permission stands.
+    /// The objects that prove ownership of the destination.
     pub evidence: Vec<String>,
 }
 
@@ -47,14 +47,14 @@ pub struct Target {
     pub prefix: Prefix,
     /// The present rate in bit/s.
     pub bits_per_s: u64,
-    /// The rate of the traffic before, in bit/s; `None` while it is not known.
+    /// The rate before the attack, in bit/s; `None` while it is not known.
     pub usual_bits_per_s: Option<u64>,
 }
 
 /// The rate of one minute in bit/s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minute {
-    /// The begin.
+    /// The start of the minute.
     pub at: Timestamp,
     /// The rate of packets that passed.
     pub passed_bps: u64,
@@ -80,9 +80,9 @@ pub struct Attack {
     pub dropped_bits_per_s: u64,
     /// The rate in packets a second.
     pub packets_per_s: u64,
-    /// The half width of the interval of confidence of 95 %, in percent of the rates.
+    /// Half the width of the 95 % confidence interval, in percent of the rates.
     pub error_percent: f64,
-    /// The minutes, oldest first; the newest one has the rates of its part so far.
+    /// The minutes, oldest first; the newest one is not over, and has the rates so far.
     pub minutes: Vec<Minute>,
     /// The parts by `protocol`, `port`, `peer`, `source_as`, `fragment` and `size`, the largest first.
     pub breakdown: Vec<(&'static str, Vec<Share>)>,
@@ -93,13 +93,13 @@ pub struct Attack {
 /// A filter that would help, as a draft.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suggestion {
-    /// The packets.
+    /// The match of the packets to filter.
     pub matching: FilterMatch,
-    /// The treatment.
+    /// The treatment of these packets.
     pub action: FilterAction,
-    /// The share of the excess that it covers, 0 to 1.
+    /// The share of the excess that the filter matches, 0 to 1.
     pub covers: f64,
-    /// The share of the usual traffic that it covers, 0 to 1.
+    /// The share of the usual traffic that the filter matches, 0 to 1.
     pub collateral: f64,
     pub why: Reason,
 }
@@ -117,7 +117,7 @@ pub struct Session {
     pub account: Option<AccountId>,
     /// `idle`, `open_sent`, `open_confirm` or `established`.
     pub state: &'static str,
-    /// The time since when it is in this state.
+    /// The time at which the session entered this state.
     pub since: Timestamp,
     /// The number of unicast routes.
     pub routes: usize,

@@ -30,7 +30,7 @@ pub enum Finding {
         /// The object that is missing.
         missing: Reason,
     },
-    /// The evidence is not at hand: active filters stay, new ones need an operator.
+    /// The evidence is not available: active filters stay, and new filters need an operator.
     Unknown { reason: Reason },
 }
 
@@ -93,7 +93,8 @@ impl Index {
         }
     }
 
-    /// Returns the number of entries for each match of a filter: one, or one for each end of the peers that it names.
+    /// Returns the number of entries for each match of a filter: one, or one for each end of the peers that the
+    /// filter names.
     pub(crate) fn sources(&self, peers: &BTreeSet<AccountId>) -> usize {
         if peers.is_empty() {
             return 1;
@@ -101,8 +102,9 @@ impl Index {
         peers.iter().filter_map(|peer| self.ends.get(peer)).sum()
     }
 
-    /// Returns the account of a route: the account of a member's session; from a route server, the account that has the first AS
-    /// and, if the route has a next hop, the next hop. A next hop that asks for a drop is nobody's address.
+    /// Returns the account of a route. On a member's session it is the account of the session. On a route server's
+    /// session it is the account that has the first AS and, if the route has a next hop, also the address of the
+    /// next hop. A blackhole next hop is the address of no account.
     fn account(
         &self,
         peer: &PeerInfo,
@@ -168,7 +170,8 @@ impl Authority {
         index.account(neighbour, attributes, &self.settings.blackhole_next_hops)
     }
 
-    /// Returns the finding if an account may filter a destination. With `is_flowspec` the rules of RFC 9117 apply.
+    /// Returns whether an account owns a destination and may filter it. With `is_flowspec` the rules of RFC 9117
+    /// apply.
     pub(crate) fn ownership(
         &self,
         index: &Index,
@@ -244,7 +247,7 @@ impl Authority {
                 let evidence = vec![format!("ROA {prefix}-{max_len} AS{asn}")];
                 return Finding::Owned { evidence };
             }
-            // A customer's ROA is found by the AS-SET, whose members only the registry knows.
+            // The origin of a ROA may be a customer in the AS-SET, whose members only the registry knows.
             let is_away = objects.is_some_and(|objects| objects.is_none_or(|objects| objects.expires <= now));
             if !covering.is_empty() && is_away && index.as_sets.contains_key(&account) {
                 return Finding::Unknown {
@@ -373,7 +376,7 @@ impl Authority {
         None
     }
 
-    /// Returns the live routes to exactly this prefix. A route that asks for a drop is no evidence of itself.
+    /// Returns the live routes to exactly this prefix. A route that asks for a drop does not prove ownership.
     fn paths(&self, index: &Index, prefix: Prefix) -> Vec<Path<'_>> {
         let Some(bgp) = millrace_bgp::Prefix::new(prefix.address(), prefix.len()) else {
             return Vec::new();

@@ -11,8 +11,8 @@ use crate::time::Timestamp;
 pub struct Approval {
     /// The order.
     pub operation: Box<Operation>,
-    /// The first person; `None` for the command line of the exchange's host.
+    /// The user who asked for the deletion; `None` for the command line on the exchange's host.
     pub requested_by: Option<UserId>,
-    /// The time of the first order.
+    /// The time at which the first person gave the order.
     pub requested_at: Timestamp,
 }

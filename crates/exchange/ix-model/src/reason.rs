@@ -1,8 +1,8 @@
 //! The reasons that the exchange gives to people, each with a code and parameters.
 //!
-//! The table below has all of them. English is written here; the page makes the words of other languages from code and
-//! parameters (`portal/src/i18n/reasons.ja.json` and its neighbours), and shows the English text where it knows no words.
-//! `portal/reasons.json` is the table as the tests of the page read it: a code without words in a language fails there.
+//! The table below has all of them, with the English text. The page translates a reason by its code and parameters
+//! (`portal/src/i18n/reasons.ja.json` and its neighbours), and shows the English text if there is no translation.
+//! The tests of the page read the table from `portal/reasons.json`, and fail if a code has no translation.
 //!
 //! A code is the name of its function with hyphens, and stays when the text is improved. A parameter is a number, an
 //! identifier, an address or a name, and no word of English.
@@ -48,7 +48,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason with another one behind it.
+    /// Returns this reason, followed by another one.
     #[must_use]
     pub fn then(mut self, separator: &str, other: Reason) -> Reason {
         self.text = format!("{}{separator}{}", self.text, other.text);
@@ -88,7 +88,7 @@ macro_rules! reasons {
             }
         )*
 
-        /// All codes with their English texts, in which parameters stand in braces.
+        /// Returns all codes with their English texts, in which parameters stand in braces.
         pub fn all() -> BTreeMap<String, &'static str> {
             [$((stringify!($name).replace('_', "-"), $text)),*].into()
         }
@@ -102,27 +102,27 @@ reasons! {
     forbidden_object(object) = "your roles do not permit this for {object}: ask an administrator of the account";
     read_only_key() = "this API key may only read: expected a key with the scope `write`";
     staff_only() = "only the exchange's staff with the right role may do this";
-    engine_only() = "only the engine reports";
+    engine_only() = "only the engine may report this";
     account_needed() = "the order names no account: expected one, such as ac-3";
     name_invalid(name) =
-        "\"{name}\" is no name: expected 1 to 100 characters, without control and invisible characters, and without \
-         spaces at the ends";
+        "\"{name}\" is not a valid name: expected 1 to 100 characters, without control and invisible characters, and \
+         without spaces at the ends";
     name_taken(object, name) = "{object} has the name \"{name}\" already: expected another name";
     external_ref_taken(object, reference) = "{object} has the external_ref \"{reference}\" already";
     pool_empty(pool, first, last) =
-        "the pool of {pool} has no free number from {first} to {last}: wait a minute for numbers that rest, or delete \
-         objects";
+        "the pool of {pool} has no free number from {first} to {last}: wait a minute until deleted objects release \
+         theirs, or delete objects";
 
     // Locks, second persons, confirmations.
     not_lockable(object) = "{object} cannot be locked: expected a service, an end or a connection";
     locked_already(object, by) = "{object} is locked by {by} already";
     not_locked(object) = "{object} is not locked";
     foreign_lock(object, by) = "{object} is locked by {by}: only that account, or two operators, can unlock it";
-    locked(object, by) = "{object} is locked by {by}: unlock it before";
-    far_end_locked(end) = "the other side has locked {end}: it unlocks it, or two operators do";
-    approval_waits(object) = "{object} waits for a second person already: another operator approves it";
-    approval_by_same_person(approval) = "{approval} needs a second person: you asked for it yourself";
-    in_use(user, object) = "{user} uses {object}: delete or move it before";
+    locked(object, by) = "{object} is locked by {by}: unlock it first";
+    far_end_locked(end) = "the other side has locked {end}: ask the other side, or two operators, to unlock it";
+    approval_waits(object) = "{object} already waits for a second person: ask another operator to approve it";
+    approval_by_same_person(approval) = "you asked for {approval} yourself: ask another operator to approve it";
+    in_use(user, object) = "{user} uses {object}: delete or move {user} first";
     confirmation_pending(change, object) =
         "change {change} of {object} waits for its confirmation: confirm or revert it first";
     confirmation_none(change) = "change {change} does not wait for a confirmation";
@@ -137,21 +137,21 @@ reasons! {
     policy_of_lan_only() = "only a peering LAN has a policy";
     networks_of_lan_only() = "only a peering LAN has networks";
     refusal_without_reason() = "expected a reason: the other side reads it";
-    waiver_without_reason() = "expected a reason: it stands in the audit log";
+    waiver_without_reason() = "expected a reason: the audit log records it";
     key_of_lan() = "a peering LAN needs no service key: members configure their end";
     invited_already() = "an account is invited to this service already";
     key_validity() = "expected an end of validity in the future, at most 90 days away";
     key_secret_weak() = "expected at least 22 printable ASCII characters";
-    key_secret_taken() = "the secret is in use: draw another one";
-    key_unknown() = "the service key is unknown, used or over: ask the other side for a new one";
-    key_forbidden() = "your roles do not permit to redeem service keys";
+    key_secret_taken() = "the secret is already in use: generate another one";
+    key_unknown() = "the service key is unknown, used or expired: ask the other side for a new one";
+    key_forbidden() = "your roles do not permit you to redeem service keys";
     key_rate(max) = "the service key permits at most {max} Mbit/s: expected a rate up to that";
-    key_vlans(first, last) = "the service key permits VLANs {first} to {last} only, and one that is free";
+    key_vlans(first, last) = "the service key permits VLANs {first} to {last} only: expected a free one of these";
     vlans_wrong(first, last) = "{first} to {last} is no range of VLANs from 1 to 4094";
     peer_of_p2p_only() = "only a p2p_vc invites one account; give service keys to others";
     not_invited(service) = "{service} does not invite your account: there is nothing to answer";
     answered_already(service) = "{service} has its answer already: delete your end, or order another service";
-    nobody_ordered_end(service) = "nobody ordered the end of {service}";
+    nobody_ordered_end(service) = "{service} is not being decommissioned: order its deletion first";
     service_ends(service) = "{service} is being removed: order another service";
     services_full(account, max) =
         "{account} and the accounts below it have {max} services, which is their limit: delete some, or ask the exchange's \
@@ -162,11 +162,12 @@ reasons! {
     account_ends_full(account, max) =
         "{account} and the accounts below it have {max} ends, which is their limit: delete some, or ask the exchange's \
          staff for a higher limit";
-    ends_full(service, max) = "{service} has {max} ends already: delete one before";
+    ends_full(service, max) = "{service} has {max} ends already: delete one first";
     refused_by_peer(service, reason) = "the other side refused {service}: {reason}";
     connection_of_neither(service, account, peer) =
         "{service} joins {account} and {peer}: the connection belongs to neither";
-    end_configured(service) = "this side has configured its end of {service} already: the other end is the other side's";
+    end_configured(service) =
+        "this side has configured its end of {service} already: only the other side can configure the other end";
     key_needed(service, account) = "{service} belongs to {account}: a service key is needed for other accounts";
     leaves_of_p2mp_only() = "only a p2mp_vc has leaves";
     not_in_quarantine(end) = "{end} is not in quarantine";
@@ -176,36 +177,38 @@ reasons! {
     rate_min() = "expected at least 1 Mbit/s, or null";
     move_between_accounts(connection, account) =
         "{connection} belongs to {account}: an end moves between connections of its account";
-    no_route_over_trunks(one, two) = "no trunk joins {one} and {two}, and no path over other switches: expected a trunk";
+    no_route_over_trunks(one, two) =
+        "no trunk joins {one} and {two}, and no path leads over other switches: expected a trunk";
     s_tags_full(first, last, reserve) =
         "no S-tag from {first} to {last} is free for a service over trunks, beside {reserve} for circuits that take \
-         another path: wait a minute for numbers that rest, or delete services";
+         another path: wait a minute until deleted services release theirs, or delete services";
     no_trunk(one, two) = "no trunk joins {one} and {two}: expected a trunk between the switches of all ends";
     trunk_full(trunk, from, to, max, taken, rate, free) =
         "trunk \"{trunk}\" from {from} to {to} admits contracts of {max} Mbit/s, other circuits have {taken}: {rate} \
          Mbit/s do not fit, at most {free} do";
 
     // Peering LANs: policies, MAC and IP addresses.
-    ethertypes_wrong() = "expected EtherTypes from 0x0600 on, and none of a tag";
+    ethertypes_wrong() = "expected EtherTypes of 0x0600 or higher that are not those of VLAN tags";
     packets_per_second_min() = "expected at least 1 packet a second: ARP and ND need some";
     macs_max_min() = "expected at least 1";
     macs_of_p2p(service) = "{service} is a p2p_vc, which passes every MAC address";
-    mac_of_no_host(address) = "{address} is no address of a host";
-    mac_validity() = "expected an end after the begin, in the future";
+    mac_of_no_host(address) = "{address} cannot be the address of a host: expected a unicast MAC address";
+    mac_validity() = "expected an end of validity that is in the future and after the start";
     mac_taken(address, service) = "{address} is registered in {service} already";
     macs_full(max) =
-        "the policy permits {max} MAC address(es) at an end: to swap a router, give the old or the new address an end \
-         within 24 hours";
+        "the policy permits {max} MAC address(es) at an end: to replace a router, let the validity of the old or the \
+         new address end within 24 hours";
     no_lan(service) = "{service} is no peering LAN: it has no addresses";
-    ip_outside(address, service) = "{address} is no address of the networks of {service}";
-    ip_taken(object, address) = "{object} is {address} already";
+    ip_outside(address, service) =
+        "{address} is not in the networks of {service}: expected an address of the peering LAN";
+    ip_taken(object, address) = "{address} is registered already, as {object}";
 
     // Filters.
     ownership_unchecked() = "this exchange does not check who owns an address: ask its staff for the filter";
     matches_max(max) = "expected at most {max} matches";
     destination_within(destination) = "expected a destination within {destination}";
-    exception_by_operator() = "only an operator of the exchange makes an exception from ownership";
-    shape_rate_min() = "expected at least 1 kbit/s; drop is an action of its own";
+    exception_by_operator() = "only an operator of the exchange can grant an exception from the check of ownership";
+    shape_rate_min() = "expected at least 1 kbit/s; to drop all packets, use the action `drop`";
     filters_full(account, max) = "{account} has {max} filters: delete some, or use shorter prefixes";
     filter_entries_full(max) = "the account's filters need more than {max} entries: use prefixes and exact ports";
     filter_ended(filter) = "{filter}: the filter has ended: order a new one";
@@ -213,7 +216,8 @@ reasons! {
     ports_order(first, last) = "{first} is above {last}: expected first and last port";
     ports_protocol() = "ports need protocol 6 (TCP), 17 (UDP) or 132 (SCTP)";
     ports_of_fragments() = "fragments after the first have no ports";
-    families_differ() = "source and destination are of different families";
+    families_differ() =
+        "source and destination are of different address families: expected two IPv4 or two IPv6 prefixes";
     icmp_protocol(protocol) = "ICMP types and codes need protocol {protocol}";
     tcp_flags_protocol() = "TCP flags need protocol 6";
     tcp_flags_mask() = "expected a mask of 12 bits that holds all bits of the value";
@@ -247,24 +251,24 @@ reasons! {
     // Flowspec rules.
     flowspec_redirect() = "the exchange does not redirect traffic: use traffic-rate-bytes";
     flowspec_mark(dscp) = "the exchange does not mark traffic (DSCP {dscp}): use traffic-rate-bytes";
-    flowspec_rate_nan() = "the rate is no number";
+    flowspec_rate_nan() = "the rate is not a number: expected bytes per second";
     flowspec_packets(rate) =
         "{rate} packets/s: the exchange limits bytes, not packets: use traffic-rate-bytes, or 0 to drop";
     flowspec_rate_low(rate) = "{rate} bytes/s are less than a meter's 1 kbit/s: use 0 to drop";
     flowspec_operators(component, count, max) = "component type {component} has {count} operators: expected at most {max}";
     flowspec_offset(component) = "{component}: filters of the exchange match prefixes, not bits behind an offset";
     flowspec_length(component) = "{component}: OpenFlow has no match on the length of packets";
-    flowspec_flow_label(component) = "{component}: filters of the exchange have no flow label";
+    flowspec_flow_label(component) = "{component}: filters of the exchange cannot match the flow label";
     flowspec_destination() = "the rule has no destination prefix: a filter is bound to its owner's addresses";
     flowspec_matches(max) = "the rule needs more than {max} matches: expected fewer protocols and values";
     flowspec_contradiction() = "no packet can match all components of the rule";
     flowspec_tcp_flags(max) = "the TCP flags need more than {max} entries: expected fewer operators";
     flowspec_not_terminal() = "the rule lets later rules apply as well (terminal-action bit): switches apply one rule";
     flowspec_zero() =
-        "the value 0 of a port, ICMP type or code is also that of fragments without header, and the switches of this \
-         exchange cannot tell fragments: leave 0 out";
+        "fragments without a transport header also have the value 0 as port, ICMP type or code, and the \
+         switches of this exchange cannot distinguish fragments: leave 0 out";
     flowspec_fragment_bits() =
-        "OpenFlow tells whole packets, first and later fragments, but neither DF nor the last fragment";
+        "OpenFlow distinguishes whole packets, first and later fragments, but neither DF nor the last fragment";
 
     // Fabric.
     dpid_taken(object, dpid) = "{object} has the datapath id {dpid} already";
@@ -273,7 +277,7 @@ reasons! {
     port_twice(port) = "port {port} is named twice: expected it once";
     port_taken(object, port) = "{object} uses port {port} already: a port belongs to one connection or trunk";
     port_incomplete(port) = "port {port} needs a number and a speed above 0";
-    ports_none() = "a connection has no port: expected at least one";
+    ports_none() = "the connection has no port: expected at least one";
     ports_of_standalone(count) = "a standalone connection has one port: got {count}";
     ports_of_lag(max, count) = "a LAG has at most {max} ports: got {count}";
     lag_over_switches(one, other) = "ports {one} and {other} are at different switches: expected one switch";
@@ -286,10 +290,10 @@ reasons! {
     trunk_kinds_differ(object) = "{object} joins the same switches with another encapsulation: expected the same one";
 
     // Accounts and people.
-    accounts_by_staff() = "only the exchange's staff, and resellers below their own account, make accounts";
-    reseller_makes_members() = "a reseller makes accounts of members only";
+    accounts_by_staff() = "only the exchange's staff, and resellers below their own account, can create accounts";
+    reseller_makes_members() = "a reseller can create accounts of members only";
     role_of_account(account, role) = "users of {account} cannot have the role {role}";
-    roles_none() = "a user has no role: expected at least one";
+    roles_none() = "the user has no role: expected at least one";
     asn_reserved(asn) = "AS {asn} is reserved: expected the AS of a member";
     asn_taken(object, asn) = "{object} has AS {asn} already";
     asn_of_another(asn) = "AS {asn} belongs to another account: expected an AS of this account";
@@ -304,18 +308,18 @@ reasons! {
     url_with_user() = "the address has a user name: expected none";
     url_private(host) = "{host} is not a host of the Internet: expected one";
     idempotency_key_reused() = "the idempotency key was used for another request: expected a new key";
-    recheck_soon() = "the filters of the account were checked a moment ago: try again in some seconds";
+    recheck_soon() = "the filters of the account were checked a moment ago: try again in a few seconds";
     password_length(min, max) = "expected a password of {min} to {max} characters";
 
     // Quarantine.
     frame_source_unregistered(mac) = "frames come from {mac}, which is not registered for this end";
     frame_source_none_registered(mac) = "frames come from {mac}, and no MAC address is registered: add it";
-    frame_tag_more(ethertype) = "frames have one tag more than the end, of type {ethertype}";
+    frame_tag_more(ethertype) = "frames have one more tag than this end, of type {ethertype}";
     frame_tags(found, expected) = "frames have {found}: this end has {expected}";
     frame_ethertype(name) = "the router sends frames of {name}, which the LAN does not pass";
     frame_bpdu(name) = "the port sends {name} BPDUs: switch spanning tree off";
     frame_protocol(name) = "the port sends {name}: switch it off";
-    frame_slow_protocol(name) = "the port sends {name}, and the connection is no LAG with it";
+    frame_slow_protocol(name) = "the port sends {name}, but the connection is not a LAG that uses it: switch it off";
     frame_reserved(address) = "the port sends to the reserved address {address}";
     frame_malformed(name) = "a packet of {name} is malformed";
     arp_sender_differs(sender, mac) = "ARP names {sender} as sender in a frame from {mac}";
@@ -333,7 +337,7 @@ reasons! {
     advertisements(name) = "the router sends {name} router advertisements: suppress them on this interface";
     solicitations() = "the router asks for router advertisements: switch autoconfiguration off";
     multicast(name, address) = "the router sends {name} to {address}: switch it off on this interface";
-    quarantine_left(seconds) = "the quarantine ends after {seconds} more seconds without a fault";
+    quarantine_left(seconds) = "the quarantine ends after {seconds} more seconds without an offending frame";
     quarantine_goes_on() = "the quarantine goes on";
 
     // Services that do not carry everything.
@@ -349,7 +353,7 @@ reasons! {
     route_as_path_too_short() = "the AS path is empty";
     route_prefix_length() = "the length of the prefix is not allowed";
     route_prefix_too_long() = "the prefix is too long: announce a shorter one";
-    route_prefix_too_short() = "the prefix is too short: announce its parts";
+    route_prefix_too_short() = "the prefix is too short: announce more specific ones";
     route_bogon() = "the prefix is a bogon: it is private, reserved or not allocated";
     route_not_global_unicast() = "the IPv6 prefix is no global unicast address";
     route_blacklisted() = "the prefix is on the exchange's list of refused prefixes";
@@ -369,21 +373,21 @@ reasons! {
     route_cause_unknown(community) = "the route server gives the cause {community}, whose meaning is not known here";
     route_without_cause() = "the route server rejects the route, and gives no cause";
 
-    // Packets and the filters that mean them.
+    // Packets and the filters that match them.
     packet_destination(address, prefix) = "{address} is not in {prefix}";
     packet_source(address, prefix) = "the source {address} is not in {prefix}";
     packet_protocol(protocol, expected) = "protocol {protocol}: expected {expected}";
-    packet_source_port(port) = "source port {port} is not meant";
-    packet_destination_port(port) = "destination port {port} is not meant";
+    packet_source_port(port) = "the filter does not match source port {port}";
+    packet_destination_port(port) = "the filter does not match destination port {port}";
     packet_without_ports() = "a fragment after the first has no ports";
     packet_without_icmp() = "a fragment after the first has no ICMP type and code";
     packet_icmp_type(value, expected) = "ICMP type {value}: expected {expected}";
     packet_icmp_code(value, expected) = "ICMP code {value}: expected {expected}";
-    packet_tcp_flags(flags) = "TCP flags {flags} are not meant";
-    packet_fragment() = "another part of a fragmented packet is meant";
+    packet_tcp_flags(flags) = "the filter does not match TCP flags {flags}";
+    packet_fragment() = "the filter matches another part of a fragmented packet";
     packet_dscp(dscp, expected) = "DSCP {dscp}: expected {expected}";
     packet_of_another_peer() = "the packet does not come from a peer that the filter names";
-    filter_decides() = "the first filter that means the packet";
+    filter_decides() = "this is the first filter that matches the packet";
     filter_after_another() = "an earlier filter applies";
     suggestion_rates(now, before, share, destination) =
         "{now} now, {before} before; {share} % of the excess to {destination}";

@@ -43,7 +43,7 @@ pub struct Connection {
     /// The group of a LAG.
     #[serde(default)]
     pub group: Option<GroupNumber>,
-    /// The reference of the orderer, unique in the account.
+    /// The reference that the customer chose, unique in the account (IX-API: `external_ref`).
     #[serde(default)]
     pub external_ref: Option<String>,
     /// The account that locked the connection against deletion.
@@ -121,7 +121,7 @@ pub struct Service {
     /// The addresses of a peering LAN, as prefixes.
     #[serde(default)]
     pub networks: Vec<crate::prefix::Prefix>,
-    /// The reference of the orderer, unique in the account.
+    /// The reference that the customer chose, unique in the account (IX-API: `external_ref`).
     #[serde(default)]
     pub external_ref: Option<String>,
     /// The account that locked the service against deletion.
@@ -133,10 +133,10 @@ pub struct Service {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndRole {
-    /// Reaches all ends.
+    /// A root, which reaches all ends.
     #[default]
     Root,
-    /// Reaches roots only.
+    /// A leaf, which reaches roots only.
     Leaf,
 }
 
@@ -189,7 +189,7 @@ pub struct Config {
     /// The group that copies the frames of this end in a multipoint service with flooding.
     #[serde(default)]
     pub group: Option<GroupNumber>,
-    /// True while the end is shut down, as for a failover test.
+    /// True while the end is shut down, for example for a failover test.
     #[serde(default)]
     pub shut_down: bool,
     /// The admission to a peering LAN.
@@ -197,7 +197,7 @@ pub struct Config {
     /// The autonomous systems of the end.
     #[serde(default)]
     pub asns: BTreeSet<u32>,
-    /// The reference of the orderer, unique in the account.
+    /// The reference that the customer chose, unique in the account (IX-API: `external_ref`).
     #[serde(default)]
     pub external_ref: Option<String>,
     /// The account that locked the end against deletion.
@@ -210,10 +210,10 @@ pub struct Config {
 pub struct RegisteredMac {
     /// The end.
     pub config: ConfigId,
-    /// The address, once in a service.
+    /// The address, unique in the service.
     #[serde(with = "serde_text")]
     pub address: Mac,
-    /// The first moment of validity.
+    /// The time from which the address is valid.
     pub valid_from: Timestamp,
     /// The end of validity; `None` for no end.
     #[serde(default)]
@@ -225,7 +225,7 @@ pub struct RegisteredMac {
 pub struct RegisteredIp {
     /// The end.
     pub config: ConfigId,
-    /// The address, once in a service.
+    /// The address, unique in the service.
     pub address: IpAddr,
     /// The end of validity; `None` for no end.
     #[serde(default)]
@@ -242,10 +242,10 @@ pub struct ServiceKey {
     pub secret: String,
     /// The end of validity.
     pub valid_until: Timestamp,
-    /// The VIDs that the holder may use, then and later: first and last.
+    /// The first and the last VID that the holder may use, when the key is redeemed and afterwards.
     #[serde(default)]
     pub vlans: Option<(u16, u16)>,
-    /// The highest rate that the holder may order, then and later, in Mbit/s.
+    /// The highest rate that the holder may order, when the key is redeemed and afterwards, in Mbit/s.
     #[serde(default)]
     pub capacity_mbps: Option<u32>,
     /// The account that redeemed the key.
@@ -311,14 +311,14 @@ pub enum PoolKind {
     Group,
 }
 
-/// The numbers of one type that are no longer used and cannot be used yet.
+/// The numbers of one type that were given back and are not free for a new use yet.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Pool {
-    /// The numbers that were given back, in the order of the numbers.
+    /// The numbers that were given back, each with its state.
     pub released: BTreeMap<u32, Released>,
 }
 
-/// The rest of a number that was given back.
+/// The state of a number that was given back, until it is free again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Released {

@@ -1,5 +1,6 @@
-//! Writes plans of random exchanges as `ovs-ofctl` takes them, and frames with what our pipeline does to them, as JSON.
-//! `tests/interop/test_exchange_plan.py` puts the same plans into Open vSwitch and compares.
+//! Writes, as JSON, the plans of random exchanges in the syntax of `ovs-ofctl`, and for each frame that enters a
+//! switch the frames that our pipeline sends. `tests/interop/test_exchange_plan.py` installs the plans in Open
+//! vSwitch and compares the frames.
 //!
 //! Usage: `plan_cases EXCHANGES FRAMES`
 
@@ -94,13 +95,13 @@ fn lines(state: &SwitchState) -> (Vec<String>, Vec<String>, Vec<String>) {
             other => panic!("{other:?}"),
         }
     }
-    // Groups that forward to groups come after those.
+    // A group that forwards to other groups must come after them.
     groups.sort();
     (meters, groups.into_iter().map(|(_, line)| line).collect(), flows)
 }
 
-/// Returns true if a frame is more than Open vSwitch can hold: it has two tags at most, and the third is the exchange's own
-/// for frames of whole ports; its dummy devices send 1,518 bytes.
+/// Returns true if Open vSwitch cannot carry a frame: it parses two VLAN tags at most, while the exchange adds a
+/// tag of its own to the frames of whole ports, and its dummy devices send 1,518 bytes at most.
 fn exceeds_open_vswitch(frame: &[u8]) -> bool {
     let (_, tags, _) = oracle::split(frame);
     frame.len() > 1518 || tags.len() > 2 || tags.len() == 2 && tags[0].2 == world::TAGS_OF_WHOLE_PORT[0].2
@@ -177,7 +178,7 @@ fn main() {
     let (exchanges, frames) = (arguments.next().unwrap_or(2), arguments.next().unwrap_or(60));
     let mut all = Vec::new();
     for seed in 0..exchanges {
-        // Frames on trunks with S-tags are frames that another switch can be given.
+        // On a trunk with S-tags the bytes of a frame are all that another switch needs; VXLAN would need a tunnel.
         let world = world::random_circuits(seed, Some(TrunkKind::STag));
         let mut random = Random(seed ^ 0xf00d);
         let sent = (0..frames)

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! 0, 1       the tags of the end are popped, so that table 2 sees none
-//! 2 admit    200 router advertisements, DHCP and redirects of the whole LAN: drop
+//! 2 admit    200 router solicitations and advertisements, redirects and DHCP of the whole LAN: drop
 //!            160 ARP and neighbour discovery of the end's own addresses: to 3, multicast ones through a storm meter
 //!            150 every other neighbour solicitation and advertisement: drop
 //!            100 the policy's EtherTypes from a registered MAC address: to 3
@@ -28,7 +28,7 @@ use crate::tags::{self, PRIORITY};
 
 /// The priority of drops for the whole LAN.
 const DROP_PRIORITY: u16 = 200;
-/// The priority of ARP and neighbour discovery that is the end's own.
+/// The priority of ARP and neighbour discovery for the end's own addresses.
 const OWN_PRIORITY: u16 = 160;
 /// The priority of the drop of all other neighbour discovery.
 const FOREIGN_PRIORITY: u16 = 150;
@@ -36,7 +36,7 @@ const FOREIGN_PRIORITY: u16 = 150;
 const TO_SELF_PRIORITY: u16 = 110;
 /// The priority of frames that belong to no end.
 const STRAY_PRIORITY: u16 = 1;
-/// The copies a second that the controller gets from an end in quarantine.
+/// The maximum rate of frames that the controller gets from an end in quarantine, in packets a second.
 const QUARANTINE_PPS: u32 = 50;
 
 pub(crate) const IPV4: u16 = 0x0800;
@@ -82,7 +82,7 @@ pub(crate) fn addresses(context: &ServiceContext<'_>, end: &End<'_>) -> Addresse
             IpAddr::V6(address) => v6.push(address),
         }
     }
-    // Each MAC address has a link-local address of its own (RFC 4291, appendix A); others are registered.
+    // If an IPv6 address is registered, each MAC address also gives a link-local address (RFC 4291, appendix A).
     v6.extend(
         macs.iter()
             .map(|mac| link_local(*mac))
@@ -93,7 +93,7 @@ pub(crate) fn addresses(context: &ServiceContext<'_>, end: &End<'_>) -> Addresse
     Addresses { macs, v4, v6 }
 }
 
-/// Returns the link-local address that is made of a MAC address (RFC 4291, appendix A).
+/// Returns the link-local address that follows from a MAC address (RFC 4291, appendix A).
 fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
     let word = |high, low| u16::from_be_bytes([high, low]);
     Ipv6Addr::new(
@@ -232,7 +232,7 @@ pub(crate) fn plan_strays(exchange: &Exchange, builder: &mut Builder) {
     }
 }
 
-/// Adds the admission of an end's frames: table 2.
+/// Adds the entries of table 2 that admit an end's frames.
 fn plan_admission(
     context: &ServiceContext<'_>,
     end: &End<'_>,
@@ -245,7 +245,7 @@ fn plan_admission(
     builder.packet_meter(end.switch, broadcast, policy.broadcast_pps);
     builder.packet_meter(end.switch, multicast, policy.multicast_pps);
     let cookie = end.cookie(CookieKind::End);
-    // A frame that still has a tag here has one more than the end.
+    // A frame that still has a tag here has one tag more than the end, and is not admitted.
     let from_end = || {
         context
             .matching(context.entered_by(end), Metadata::ENTERED)
@@ -309,13 +309,14 @@ fn plan_admission(
     }
 }
 
-/// Adds the entries, at every switch of the LAN, that send frames for an end's addresses to the end: table 4.
+/// Adds the entries of table 4, at every switch of the LAN, that send frames for an end's addresses to the end.
 fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, builder: &mut Builder) {
     let cookie = end.cookie(CookieKind::End);
     let Some(newest) = own.macs.last() else {
         return;
     };
-    // One element for each request for an address of the end: the match, and the MAC address to write.
+    // Each element is a match and the MAC address to write, if any: frames to a MAC address of the end, and
+    // requests for its IP addresses.
     let mut questions = Vec::new();
     for mac in &own.macs {
         questions.push((Matching::any().with(Field::EthDst, mac.to_u64()), None));

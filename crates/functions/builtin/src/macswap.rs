@@ -2,7 +2,7 @@
 
 use millrace_nf::{Access, Buffer, Context, Function, Kind, Verdict};
 
-/// The kind of function.
+/// The kind `macswap`.
 pub const KIND: Kind = Kind {
     name: "macswap",
     about: "exchanges the two Ethernet addresses",

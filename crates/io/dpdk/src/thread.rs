@@ -41,8 +41,8 @@ pub enum ThreadError {
     },
     /// DPDK has no free lcore, or a secondary process is attached.
     #[error(
-        "DPDK cannot register this thread: {errno}. To fix it: at most 128 lcores exist in one process; threads cannot \
-         be added once a secondary process is attached"
+        "DPDK cannot register this thread: {errno}. To fix it: use fewer workers (a process has at most 128 \
+         lcores), or restart this process with no secondary process attached"
     )]
     Register {
         /// The error that DPDK returned.
@@ -77,7 +77,7 @@ pub fn allowed_cores() -> Vec<CoreId> {
 /// Pins the calling thread to these cores.
 ///
 /// # Errors
-/// [`ThreadError::Core`] where one does not exist or is not allowed.
+/// [`ThreadError::Core`] if a core does not exist or is not allowed.
 pub fn pin(cores: &[CoreId]) -> Result<(), ThreadError> {
     let mut set = CpuSet::new();
     let refused = |core, source| ThreadError::Core {
@@ -175,7 +175,7 @@ where
     let thread = thread.map_err(ThreadError::Spawn)?;
     match started.recv() {
         Ok(Err(error)) => Err(error),
-        // The thread is ready, or it died before it could report, which join returns.
+        // The thread is ready, or it panicked before it could report; `join` then returns the panic.
         Ok(Ok(())) | Err(_) => Ok(Worker { thread }),
     }
 }

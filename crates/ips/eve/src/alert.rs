@@ -54,7 +54,7 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
     writer.end(line);
 }
 
-/// Writes the decision about the packet, by all its rules and policies.
+/// Writes the decision about the packet, in which all matching rules and policies take part.
 fn verdict(out: &mut Object<'_>, alert: &Alert) {
     let action = alert.packet_action;
     out.field("action", if blocks(action) { "drop" } else { "alert" });

@@ -6,9 +6,10 @@
 //! cargo run --release -p millrace-datapath --features dpdk --example switch -- FOLDER [SECONDS [off|auto|always]]
 //! ```
 //! FOLDER holds `flows.txt`, entries in the syntax of `ovs-ofctl`, and `packets.pcap`, which is replayed (`net_pcap`)
-//! into port 1, and which `dpdk-testpmd` can replay, too. Ports 2 and 3 discard (`net_null`). With `drop` in place of
-//! FOLDER there is no entry, and one packet. The last argument is the policy of the flow cache. The program prints the
-//! rate, the share of packets that left by each port, and the structure of each table.
+//! into port 1, and which `dpdk-testpmd` can replay, too. Ports 2 and 3 discard packets (`net_null`). With `drop`
+//! in place of FOLDER the tables are empty and the capture has one packet. The last argument is the policy of the
+//! flow cache. The program prints the rate, the share of packets that left by each port, and the structure of each
+//! table.
 
 #![allow(clippy::print_stdout)]
 
@@ -41,7 +42,7 @@ fn main() -> Outcome<()> {
         None | Some("auto") => FlowCachePolicy::Auto,
         Some("off") => FlowCachePolicy::Off,
         Some("always") => FlowCachePolicy::Always,
-        Some(other) => return Err(format!("{other}: neither off, auto nor always").into()),
+        Some(other) => return Err(format!("{other}: expected off, auto or always").into()),
     };
     let own = tempfile::tempdir()?;
     let folder = if what == "drop" {
@@ -142,10 +143,10 @@ fn worker_time() -> Outcome<Duration> {
             return Ok(Duration::from_nanos(first.parse()?));
         }
     }
-    Err("there is no worker".into())
+    Err("no thread of this process has a name that begins with `worker-`".into())
 }
 
-/// Adds an entry for each line, and returns the tables that have some.
+/// Adds an entry for each line of a file, and returns the tables that have entries.
 fn add_entries(control: &mut Control, file: &Path, ops: &mut Vec<Op>) -> Outcome<Vec<TableId>> {
     let mut tables = Vec::new();
     for line in BufReader::new(File::open(file)?).lines() {

@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to the counter. Called by the one writer only; a second one would lose counts, never memory safety.
+    /// Adds to the counter. Only its one writer calls this; a second writer would lose counts, but memory stays
+    /// safe.
     #[inline]
     pub(crate) fn add(&self, amount: u64) {
         self.0.store(
@@ -103,12 +104,12 @@ pub struct WorkerStats {
     pub handed_off: u64,
     /// Nanoseconds spent in rounds that found a packet.
     pub busy_nanos: u64,
-    /// Nanoseconds of these spent on handing packets off.
+    /// The part of `busy_nanos` spent on handing packets off.
     pub spread_nanos: u64,
     /// Number of sleeps.
     pub sleeps: u64,
     /// Nanoseconds asleep.
     pub slept_nanos: u64,
-    /// Number of receive queues that it polls now.
+    /// Number of receive queues that the worker polls now.
     pub rx_queues: usize,
 }

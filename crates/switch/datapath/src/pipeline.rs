@@ -44,8 +44,8 @@ impl<P: Packet> BridgePipeline<P> {
         }
     }
 
-    /// Runs a burst of packets that came in at one port through the tables, and samples those whose turn it is. Leaves
-    /// `burst` empty.
+    /// Runs a burst of packets from one ingress port through the tables, and samples the packets that the skip
+    /// counter selects. Leaves `burst` empty.
     #[inline]
     pub(crate) fn process(&mut self, in_port: PortNo, burst: &mut Burst<P>, now: Time) {
         if let Some(sampler) = &mut self.sampling
@@ -151,7 +151,7 @@ impl<P: Packet> BridgePipeline<P> {
         true
     }
 
-    /// Sends a packet that no port received out of a port.
+    /// Sends a packet that no port received through a port.
     pub(crate) fn output(&mut self, port: PortNo, packet: P, now: Time) {
         let forwarding = self.forwarding.enter();
         let mut egress = WorkerEgress {

@@ -219,7 +219,7 @@ impl Forwarding {
         self.set_entry(slot, Some(entry));
     }
 
-    /// Changes the entry at an existing slot. Returns the entry of before.
+    /// Changes the entry at an existing slot. Returns the previous entry.
     fn set_entry(&mut self, slot: Slot, entry: Option<&Arc<FlowEntry>>) -> Option<Arc<FlowEntry>> {
         let place = self.entries.get_mut(slot.index())?;
         let summary = self.summaries.get_mut(slot.index())?;
@@ -256,7 +256,7 @@ impl Forwarding {
         self.note_change(entry.table());
     }
 
-    /// Updates what depends on a table, after a change of it.
+    /// Updates the values that depend on a table, after the table has changed.
     fn note_change(&mut self, table: TableId) {
         let number = usize::from(table.0);
         let (Some(changed), Some(held)) = (self.changed.get_mut(number), self.masks.get_mut(number)) else {
@@ -275,7 +275,8 @@ impl Forwarding {
     fn form_cache(&mut self) {
         let mut all = FlowMask::default();
         self.masks.iter().flatten().for_each(|mask| all.merge(mask));
-        // A masked port does not compare the layer's bit, yet a set-field changes no port of a packet without ports.
+        // A match on a masked port does not compare the layer's bit. The cache must compare it, because set_field
+        // changes no port in a packet without ports.
         if all.0.field(Field::TcpSrc) | all.0.field(Field::TcpDst) != 0 {
             all.0.add_layer(Layer::L4);
         }
@@ -368,7 +369,8 @@ impl Forwarding {
         self.entries.get(slot.index())?.as_ref()
     }
 
-    /// Returns the entry of a table with this rule. It compares every entry, for questions of people only.
+    /// Returns the entry of a table with this rule. The search compares every entry: it is for requests of
+    /// operators only.
     pub fn find(&self, table: TableId, rule: &Rule) -> Option<&Arc<FlowEntry>> {
         self.entries
             .iter()

@@ -1,4 +1,4 @@
-//! Traces of live packets: copies of the next packets that match, to be explained.
+//! Traces of live packets: workers copy the next packets that match, and the control side explains them.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,6 +1,6 @@
 //! Added outer headers are parsed again; invalid ones are rejected, and no others.
 
-#![allow(clippy::unwrap_used, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use core::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Transactions on disk, also under kill -9, in one program.
+//! Tests of transactions on disk, including kill -9, in one program.
 
 #![allow(
     clippy::unwrap_used,

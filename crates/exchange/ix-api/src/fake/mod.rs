@@ -1,7 +1,7 @@
 //! An exchange in memory: the model without database and switches. Orders are carried out at once.
 //!
-//! Tests of this crate and of the page run on it. The audit chain has no hashes here, and the plan of a dry run counts
-//! one entry for each changed object at each switch.
+//! Tests of this crate and of the page run on it. The audit chain has no hashes here, and the plan of a dry run
+//! counts one entry for each created or changed end at its switch.
 
 mod confirm;
 mod demo;
@@ -53,12 +53,12 @@ struct State {
     /// The answers to other requests, by scope and key.
     texts: BTreeMap<(String, String), String>,
     unconfirmed: BTreeMap<u64, Unconfirmed>,
-    /// The words about confirmations in the last step of changes.
+    /// The text in the last step of each change that was confirmed or reverted, by change.
     decisions: BTreeMap<u64, String>,
     unavailable: bool,
-    /// The time by which the engine's clock is behind the system's, which jumped.
+    /// The time by which the engine's clock is behind the system's clock, as after a jump of the latter.
     behind: Duration,
-    /// The order that another end gets in before the next order of an IP address.
+    /// The operation that is executed before the next order of an IP address, as if another user were faster.
     interloper: Option<Operation>,
     /// The result of reading the route server.
     reads: RouteServerReads,
@@ -160,7 +160,7 @@ impl FakeExchange {
         });
     }
 
-    /// Ends the quarantine of every end as after its clean minutes.
+    /// Ends the quarantine of every end, as if the time without offending frames had passed.
     pub fn pass_quarantine(&self) {
         self.each_quarantined(|state, config| {
             let later = now().after(Duration::from_secs(86_400));
@@ -228,7 +228,7 @@ impl FakeExchange {
         self.state().unavailable = unavailable;
     }
 
-    /// Executes an order right before the next order of an IP address, which was made without it.
+    /// Sets an operation that is executed before the next order of an IP address, as if another user were faster.
     pub fn get_in_before(&self, operation: Operation) {
         self.state().interloper = Some(operation);
     }
@@ -354,7 +354,7 @@ impl FakeExchange {
     }
 }
 
-/// Returns one entry for each object that is at a switch.
+/// Returns one entry for each created or changed end, at its switch.
 fn plan(exchange: &Exchange, applied: &Applied) -> BTreeMap<SwitchId, PlannedEntries> {
     let mut plan: BTreeMap<SwitchId, PlannedEntries> = BTreeMap::new();
     let switch_of = |object: &ObjectId| match object {
@@ -387,7 +387,7 @@ impl State {
     }
 
     fn report(&mut self, now: Timestamp, config: ConfigId, clean: bool) {
-        // The end is there: the caller has just read it.
+        // The end exists: the caller has just read it, so the operation cannot fail.
         let _ = self.exchange.apply(
             &Actor::system(),
             now,
@@ -397,7 +397,7 @@ impl State {
         self.revisions.insert(config.into(), self.revision);
     }
 
-    /// Carries out what is ordered: services come into place, deleted ones go.
+    /// Carries out orders: services with enough ends are in place, and new switches are in sync.
     fn settle(&mut self) {
         for (id, service) in &self.exchange.services {
             let ends = self.exchange.ends(*id).count();
@@ -437,7 +437,7 @@ impl State {
     }
 }
 
-/// Returns a reply that is there already.
+/// Returns a reply that is ready at once.
 fn reply<'a, T: Send + 'a>(value: Result<T, ServiceError>) -> Reply<'a, T> {
     Box::pin(std::future::ready(value))
 }

@@ -86,7 +86,10 @@ impl MacRequest {
         if let (Some(from), Some(until)) = (from, until)
             && until <= from
         {
-            return Err(invalid("valid_not_after", "expected an end after the begin"));
+            return Err(invalid(
+                "valid_not_after",
+                "expected an end of validity after the start",
+            ));
         }
         Ok((address, from, until))
     }

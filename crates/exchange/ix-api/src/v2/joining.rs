@@ -96,7 +96,7 @@ impl RuleRequest {
             ));
         }
         if !self.is_writable(principal) {
-            let detail = format!("your roles do not permit to let accounts join {service}");
+            let detail = format!("your roles do not permit you to let accounts join {service}");
             return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"));
         }
         let account = identifier("consuming_account", &self.owned.consuming_account)?;

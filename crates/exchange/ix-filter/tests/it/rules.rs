@@ -1,4 +1,4 @@
-//! Rules of peers as filters, over time.
+//! Tests of the filters that follow from the rules of BGP peers, over time.
 
 use core::time::Duration;
 
@@ -127,7 +127,7 @@ fn a_registry_that_does_not_answer_suspends_no_filter_of_a_customers_prefix() {
     world.announce(64_501, "203.0.113.7/32", true);
     world.reconcile();
     assert_eq!(world.states(), ["active"]);
-    // The objects are over: the active filter stays, a new one waits.
+    // The objects have expired: the active filter stays, and a new one is refused.
     world.pass(1001);
     world.announce(64_501, "203.0.113.8/32", true);
     for _ in 0..3 {
@@ -170,7 +170,7 @@ fn a_next_hop_that_asks_for_a_drop_is_one_at_a_route_server_too() {
     let filter = world.filters()[0];
     assert_eq!(filter.origin, FilterOrigin::Rtbh);
     assert_eq!(filter.account, world.account(64_501));
-    // The same route by another member is that member's, who does not own the prefix.
+    // The same route from another member belongs to that member, which does not own the prefix.
     world.announce_path(64_590, "203.0.113.8/32", &[64_502], [192, 0, 2, 66]);
     world.reconcile();
     assert_eq!(world.states(), ["active", "refused"]);
@@ -193,7 +193,7 @@ fn rules_outlive_a_restart_of_the_engine_until_their_peer_has_announced_all_rout
     world.roas(&[("203.0.113.0/24", 64_501)]);
     world.reconcile();
     assert_eq!(world.states(), ["active"]);
-    // End-of-RIB of three families, then of the fourth, and the rule is not there.
+    // The peer sends End-of-RIB for three families, then for the fourth, and has not announced the rule.
     let end = |afi, safi| vec![0, 0, 0, 6, 0x80, 15, 3, 0, afi, safi];
     for body in [vec![0; 4], end(2, 1), end(1, 133)] {
         world.send(64_501, MessageType::Update, &body);
@@ -314,7 +314,7 @@ fn a_large_rule_with_another_action_replaces_itself_in_the_same_comparison() {
         world.filters()[0].action,
         FilterAction::Shape { rate_kbps: 8_000 }
     );
-    // A second one of that size is still one too many.
+    // A second rule of that size still exceeds the limit.
     let mut other = components;
     other[0] = Component::Destination(Pattern::from(bgp("203.0.113.8/32")));
     world.flow(64_501, &FlowRule::new(false, &other).unwrap());
@@ -322,7 +322,8 @@ fn a_large_rule_with_another_action_replaces_itself_in_the_same_comparison() {
     assert_eq!(world.states(), ["active", "refused"]);
 }
 
-/// Returns the order of a filter of the page for UDP packets whose ports are both above 0: 256 entries.
+/// Returns an operation of the web page that creates a filter for UDP packets whose ports are both above 0: 256
+/// entries.
 fn page_filter(world: &World, destination: &str, peers: &[u32]) -> Operation {
     let mut matching = FilterMatch::to(destination.parse().unwrap());
     matching.protocol = Some(17);
@@ -375,13 +376,14 @@ fn a_filter_of_the_page_is_refused_if_the_switches_have_no_room_for_its_entries(
         let order = page_filter(&world, &format!("203.0.113.{number}/32"), &[]);
         world.order(vec![order]);
     }
-    // 19,712 of 20,000 entries: there is room for one more, and for none that has an entry for each of three ends.
+    // 19,712 of 20,000 entries are in use: one more filter fits, but no filter with an entry for each of three
+    // ends.
     assert_eq!(verdict(&world, &[]), None);
     assert_eq!(verdict(&world, &[64_502]), Some("filter-entries-full".to_owned()));
     let order = page_filter(&world, "203.0.113.77/32", &[]);
     world.order(vec![order]);
     assert_eq!(verdict(&world, &[]), Some("filter-entries-full".to_owned()));
-    // A rule of BGP finds the same load.
+    // A BGP rule is checked against the same number of entries.
     let first = world.exchange.filters.keys().next().copied().unwrap();
     world.order(vec![Operation::DeleteFilter { filter: first }]);
     let order = page_filter(&world, "203.0.113.78/32", &[64_502]);

@@ -1,4 +1,4 @@
-//! An exchange with members and an authority whose peers speak by bytes.
+//! An exchange with members, and an authority whose peers send encoded BGP messages.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -45,7 +45,8 @@ fn attributes(path: &[u32], more: &[u8]) -> Vec<u8> {
 }
 
 impl World {
-    /// Returns a world with members of these AS numbers, each with a session of its own that is established.
+    /// Returns a world with a member for each of these AS numbers. Each member has an established session of its
+    /// own.
     pub(crate) fn new(asns: &[u32]) -> World {
         let settings = Settings {
             extensions: true,
@@ -54,7 +55,7 @@ impl World {
         World::of(settings, false, asns)
     }
 
-    /// Returns such a world with settings, and with a registry that has not answered yet if there is to be one.
+    /// Returns such a world with these settings. With `has_registry` it has a registry that has not answered yet.
     pub(crate) fn of(settings: Settings, has_registry: bool, asns: &[u32]) -> World {
         let mut world = World {
             exchange: Exchange::default(),
@@ -82,7 +83,7 @@ impl World {
         world
     }
 
-    /// Adds a route server of an AS number, with a session that is established.
+    /// Adds a route server with this AS number and an established session.
     pub(crate) fn route_server(&mut self, asn: u32) {
         self.put_peer(PeerInfo {
             kind: SessionKind::RouteServer,
@@ -234,7 +235,7 @@ impl World {
         }
     }
 
-    /// Gives a member a connection with ends of circuits on it.
+    /// Adds a connection of a member, with one end of each of `count` circuits.
     pub(crate) fn ends(&mut self, asn: u32, count: u16) {
         let account = Some(self.account(asn));
         let mut create = |operation| {
@@ -292,7 +293,7 @@ impl World {
         }
     }
 
-    /// Compares once, executes the orders, and returns what was ordered.
+    /// Reconciles once, executes the resulting operations, and returns the round.
     pub(crate) fn reconcile(&mut self) -> Round {
         let round = self.authority.reconcile(&self.exchange, self.now);
         self.order(round.operations.clone());
@@ -303,7 +304,7 @@ impl World {
         self.now = self.now.after(Duration::from_secs(secs));
     }
 
-    /// Permits origins prefixes, and more specific ones.
+    /// Replaces all ROAs: each permits an origin AS to announce a prefix and all more specific ones.
     pub(crate) fn roas(&mut self, payloads: &[(&str, u32)]) {
         let payloads = payloads.iter().map(|(prefix, asn)| Vrp {
             prefix: bgp(prefix),

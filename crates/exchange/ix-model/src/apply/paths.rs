@@ -70,7 +70,7 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Refuses an order by which the contracted rates of a service grow beyond what a trunk on its path admits.
+    /// Refuses an order that raises the contracted rates of a service beyond the limit of a trunk on its path.
     pub(super) fn check_contracts(&self, id: ServiceId) -> Outcome {
         let own = self.draft.contracts(id);
         if own.is_empty() {
@@ -99,8 +99,8 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Returns the transit switches of a circuit, from the end at the lower switch: those of the cheapest path whose trunks
-    /// admit the contracted rates, or of the cheapest path at all.
+    /// Returns the transit switches of a circuit, beginning at the end whose switch has the lower number: those of
+    /// the cheapest path whose trunks admit the contracted rates, or else of the cheapest path.
     fn select_via(
         &self,
         id: ServiceId,
@@ -195,7 +195,7 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Returns a wire id for a path over trunks of these types, after which at least `reserve` ones on S-tags stay free.
+    /// Returns a wire id for a path over trunks of these types. At least `reserve` wire ids on S-tags stay free.
     fn new_wire_id(&self, kinds: &[TrunkKind], reserve: usize) -> Result<u32, Refusal> {
         if !kinds.contains(&TrunkKind::STag) {
             return self.allocate(PoolKind::WireId, VXLAN_WIRE_IDS);
@@ -256,7 +256,7 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Returns true if every pair on the path of a circuit has a trunk; false after the last one of a pair was deleted.
+    /// Returns true if each pair of switches that a trunk joined before the order still has a trunk.
     fn all_joined(&self, topology: &Topology<'_>) -> bool {
         let before = Topology::of(self.draft.base());
         before

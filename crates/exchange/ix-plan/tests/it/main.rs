@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a broken test has to say so"
+    reason = "a test fails by panicking"
 )]
 
 mod changes;

@@ -1,6 +1,6 @@
 //! A process with EAL survives peers that truncate the memory which they share with it.
 
-#![allow(clippy::unwrap_used, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::fd::AsFd;
 use std::ptr::null_mut;

@@ -6,7 +6,7 @@
 //!                    └────────── Switch (CONNECT, STARTTLS) ──┘
 //! ```
 //!
-//! A parser never sees segment boundaries as meaning: any segmentation of a direction gives the same transactions.
+//! Segment boundaries have no meaning for a parser: any segmentation of a direction gives the same transactions.
 
 mod dnp3;
 pub mod dns;
@@ -50,7 +50,7 @@ use crate::tcp::StreamChunk;
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
 
-/// Bytes of a direction that detection of the protocol looks at.
+/// The number of bytes of a direction that protocol detection examines.
 const PROBE_SIZE: usize = 8192;
 
 /// Settings of the parsers. The defaults are those that the documentation of Suricata gives.
@@ -62,11 +62,11 @@ pub struct AppSettings {
     pub response_body_limit: usize,
     /// Bytes of a mail attachment that are inspected.
     pub attachment_limit: usize,
-    /// Bytes that the body of an HTTP request has before it is inspected, unless it is complete.
+    /// The minimum size in bytes of the body of an HTTP request that is inspected before it is complete.
     pub request_body_minimum: usize,
-    /// Bytes that the body of an HTTP response has before it is inspected, unless it is complete.
+    /// The minimum size in bytes of the body of an HTTP response that is inspected before it is complete.
     pub response_body_minimum: usize,
-    /// Bytes that a mail attachment has before it is inspected, unless it is complete.
+    /// The minimum size in bytes of a mail attachment that is inspected before it is complete.
     pub attachment_minimum: usize,
     /// True if files are hashed.
     pub hashes_files: bool,
@@ -115,7 +115,8 @@ impl AppSettings {
 /// The progress of detection of the protocol.
 #[derive(Debug)]
 enum Mode {
-    /// Bytes by [`Direction::index`] that wait for the protocol; `None` if a direction is given up.
+    /// The bytes of each direction, by [`Direction::index`], that wait until the protocol is known; `None` for a
+    /// direction in which detection has failed.
     Probing { waiting: [Option<Vec<u8>>; 2] },
     /// The protocol is known.
     Parsing(Box<dyn Parser>),
@@ -141,12 +142,13 @@ pub struct AppState {
     pub transactions: Transactions,
     /// True by [`Direction::index`] if the parser completed a message, so that raw stream data are inspected at once.
     pub flushes_raw: [bool; 2],
-    /// True once the bytes are encrypted: raw contents are not looked for any more, as Suricata documents it for its
-    /// setting `encryption-handling: track-only`.
+    /// True once the bytes are encrypted: raw contents are no longer searched, as the documentation of Suricata
+    /// describes for its setting `encryption-handling: track-only`.
     pub is_encrypted: bool,
-    /// True once a strict parser refused the bytes: in line the flow is dropped.
+    /// True once a strict parser refused the bytes: in mode `ips` the flow is dropped.
     pub has_failed: bool,
-    /// The direction whose waiting bytes were parsed because a packet of the other direction told the protocol.
+    /// The direction whose waiting bytes were parsed because a packet of the other direction identified the
+    /// protocol.
     pub(crate) caught_up: Option<Direction>,
     /// Connections that the flow announces, until the engine takes them.
     pub expected: Vec<Expectation>,
@@ -154,7 +156,7 @@ pub struct AppState {
     pub settings: AppSettings,
     mode: Mode,
     has_ended: [bool; 2],
-    /// True if bytes were parsed since the memory was asked for.
+    /// True if bytes were parsed since the last call of [`AppState::take_changed`].
     is_changed: bool,
 }
 
@@ -167,7 +169,7 @@ impl AppState {
         }
     }
 
-    /// Makes the state that of a new flow, and keeps the memory that it has.
+    /// Resets the state to that of a new flow, and keeps its allocated memory.
     pub(crate) fn renew(&mut self) {
         let mut transactions = core::mem::take(&mut self.transactions);
         transactions.renew();
@@ -205,7 +207,7 @@ impl AppState {
         mode + self.transactions.heap() + self.expected.heap()
     }
 
-    /// Frees the parser and the transactions. What follows is not parsed.
+    /// Frees the parser and the transactions. Later bytes are not parsed.
     pub(crate) fn give_up_memory(&mut self) {
         self.mode = Mode::Done;
         self.transactions.free();
@@ -239,7 +241,8 @@ impl AppState {
     /// Passes in-order bytes of a TCP stream to the parser, or to protocol detection while there is none.
     pub fn stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         self.is_changed = true;
-        // The first bytes of one direction may tell the protocol of the other's, which waited.
+        // The first bytes of one direction may identify the protocol, so that waiting bytes of the other are
+        // parsed, too.
         let completed = Direction::BOTH.map(|direction| self.completed(direction));
         let side = chunk.direction.index();
         match &mut self.mode {
@@ -261,9 +264,10 @@ impl AppState {
         }
         for direction in Direction::BOTH {
             let is_due = match self.protocol {
-                // As observed: messages of these protocols wait for a whole chunk, or for the end of the connection.
+                // As observed in Suricata, messages of these protocols wait for a whole chunk, or for the end of
+                // the connection.
                 Some(AppProtocol::Smb | AppProtocol::Ftp | AppProtocol::Imap | AppProtocol::Pop3) => false,
-                // The engine knows no messages of this protocol: each piece counts as one.
+                // The engine does not parse messages of this protocol: each chunk counts as one message.
                 Some(AppProtocol::Krb5) => direction == chunk.direction,
                 _ => self.completed(direction) != completed[direction.index()],
             };
@@ -313,8 +317,8 @@ impl AppState {
         self.transactions.retire();
     }
 
-    /// Returns a number that grows whenever a message is complete after which raw stream data are inspected: requests and
-    /// responses, and the hello and the certificates of TLS.
+    /// Returns the number of complete messages in held transactions after which raw stream data are inspected:
+    /// requests and responses, and the hello and the certificates of TLS.
     fn completed(&self, direction: Direction) -> usize {
         let steps = |transaction: &Transaction| {
             let progress = transaction.progress[direction.index()];
@@ -331,7 +335,7 @@ impl AppState {
         self.transactions.list.iter().map(steps).sum()
     }
 
-    /// Looks at the bytes that wait for the protocol.
+    /// Tries to detect the protocol of the bytes that wait.
     fn probe(&mut self, key: &FlowKey, direction: Direction, transport: Transport) {
         let Mode::Probing { waiting } = &mut self.mode else {
             return;
@@ -357,7 +361,7 @@ impl AppState {
                 self.begin(key, direction, protocol, &waiting);
             }
             ProtocolDetection::Undecided if bytes.len() < PROBE_SIZE => {}
-            // Datagrams are looked at one by one.
+            // Each datagram is examined by itself.
             ProtocolDetection::Unknown if transport == Transport::Udp => waiting[side] = Some(Vec::new()),
             // The other side may decide the protocol: the server's first bytes are kept for the parser.
             ProtocolDetection::Undecided | ProtocolDetection::Unknown => {
@@ -370,8 +374,9 @@ impl AppState {
         }
     }
 
-    /// Begins the protocol that the client's bytes tell, if they waited for a greeting and the server sent something else, or
-    /// nothing. `direction` is that of the packet. Returns true if there is such a protocol.
+    /// Starts the parser of the protocol that the client's bytes identify, if they waited for a greeting and the
+    /// server sent something else, or nothing. `direction` is the direction of the packet. Returns true if there
+    /// is such a protocol.
     fn begin_by_client(&mut self, key: &FlowKey, direction: Direction) -> bool {
         let Mode::Probing { waiting } = &mut self.mode else {
             return false;
@@ -389,13 +394,13 @@ impl AppState {
         false
     }
 
-    /// Gives up detection.
+    /// Ends protocol detection without a result; later bytes are not parsed.
     fn give_up(&mut self) {
         self.protocol = Some(AppProtocol::Failed);
         self.mode = Mode::Done;
     }
 
-    /// Starts the parser of a protocol that the bytes of `direction` told, with the bytes that waited.
+    /// Starts the parser of a protocol that the bytes of `direction` identified, with the bytes that waited.
     fn begin(
         &mut self,
         key: &FlowKey,
@@ -487,7 +492,7 @@ impl AppState {
     }
 }
 
-/// Returns a parser for a flow of a protocol; `None` for protocols that are only named.
+/// Returns a parser for a flow of a protocol; `None` for protocols that are detected but not parsed.
 fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Option<Box<dyn Parser>> {
     let transport = match key.protocol {
         TCP => Transport::Tcp,

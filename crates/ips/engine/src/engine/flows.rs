@@ -1,4 +1,4 @@
-//! The flows of an engine: a packet in its flow, and the end of a flow.
+//! The flows of an engine: the inspection of a packet in its flow, and the end of a flow.
 
 use millrace_types::Time;
 
@@ -48,7 +48,7 @@ impl Engine {
         };
         let mut is_from_client = tuple.is_from_client(&flow.key) != is_quoted;
         if !is_from_client && flow.tcp.is_none() && packet.tcp.is_some_and(|tcp| tcp.is_syn()) {
-            // Packets of the server came first, without a handshake: the client is the end that sends this SYN.
+            // The server's packets arrived first, without a handshake: the host that sends this SYN is the client.
             flow.turn();
             is_from_client = true;
         }
@@ -62,7 +62,7 @@ impl Engine {
         counters.packets += 1;
         counters.bytes += packet.ip.bytes.len() as u64;
         flow.was_heard[direction.index()] |= !is_quoted;
-        // Packets behind the one after which data are encrypted are not inspected.
+        // Packets after the one with which encryption begins are not inspected.
         packet.is_encrypted = flow.app.is_encrypted;
         let verdict = match flow.verdict {
             FlowVerdict::Drop => {
@@ -108,7 +108,7 @@ impl Engine {
         Decided::Verdict(verdict)
     }
 
-    /// Changes a packet as the normaliser asks for, and inspects the result.
+    /// Applies the normaliser's edits to a packet, and inspects the result.
     #[cold]
     pub(super) fn in_flow_changed(
         &mut self,
@@ -146,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Reports a packet that is dropped, and gives its flow back to the table.
+    /// Reports a packet if it is dropped, and returns its flow to the table.
     fn settle(
         &mut self,
         packet: &Packet<'_>,
@@ -234,8 +234,9 @@ impl Engine {
 
     /// Returns true if a SYN begins another connection than that of `flow`.
     ///
-    /// The state of a flow whose packets pass is not followed, so that it may have ended. In line the SYN begins another connection
-    /// even if it has the number of the old one, which the client chooses.
+    /// The engine does not track the connection of a flow whose packets pass, so the connection may have ended. In
+    /// mode `ips` the SYN then begins another connection, even with the sequence number of the old SYN: the client
+    /// chooses it.
     fn begins_another(&self, packet: &Packet<'_>, flow: &Flow, tuple: &Tuple) -> bool {
         match flow.verdict {
             FlowVerdict::Pass | FlowVerdict::Bypass => {

@@ -1,4 +1,4 @@
-//! The order of one packet through the engine.
+//! The path of one packet through the engine.
 
 mod exceptions;
 mod flows;
@@ -25,7 +25,8 @@ use crate::verdict::{Action, DropReason, Verdict};
 use flows::Decided;
 use inspect::rejection;
 
-/// Slots that one search covers, and flows that end, in one call of [`Engine::expire_some`].
+/// The slots that one search for an idle flow covers, and the maximum number of flows that one call of
+/// [`Engine::expire_some`] ends.
 const EXPIRY_SCAN: usize = 1024;
 const EXPIRED_AT_ONCE: usize = 64;
 
@@ -59,7 +60,7 @@ pub struct Counters {
     pub not_ip: u64,
     /// Frames and packets with invalid headers.
     pub invalid: u64,
-    /// Packets in line with a low TTL or a source route.
+    /// Packets that mode `ips` dropped because of a low TTL, a source route, or TCP in a fragment.
     pub refused: u64,
     /// Frames that were dropped.
     pub dropped: u64,
@@ -211,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Ends some flows that are idle at `now`, as frames do: for times without frames.
+    /// Ends some of the flows that are idle at `now`. Each frame does the same; this is for times without frames.
     pub fn expire_some(&mut self, rules: &Ruleset, now: Time, out: &mut Events) {
         for _ in 0..EXPIRED_AT_ONCE {
             match self.flows.expire(now, EXPIRY_SCAN) {
@@ -287,7 +288,7 @@ impl Engine {
         };
         let mut verdict = match decided {
             Decided::Verdict(verdict) => verdict,
-            // Only TCP segments are changed, which are no fragments and carry no packet.
+            // The normaliser changes only TCP segments, which are not fragments and carry no inner packet.
             Decided::Changed(changed) => {
                 return self.in_flow_changed(rules, bytes, network, context, *changed, out);
             }
@@ -296,7 +297,7 @@ impl Engine {
             return verdict;
         }
         if packet.is_fragment {
-            // A whole packet of IPv6 may be a fragment again: fragment headers nest without an encapsulation.
+            // A reassembled IPv6 packet may be a fragment again: fragment headers nest without an encapsulation.
             if context.reassemblies >= self.settings.tunnel_depth {
                 return verdict.max(self.undecoded(Undecoded::TooDeep));
             }
@@ -341,7 +342,7 @@ impl Engine {
         verdict
     }
 
-    /// Returns true if a packet is dropped in line because of its IP header.
+    /// Returns true if mode `ips` drops a packet because of its IP header.
     fn is_refused(&self, packet: &Packet<'_>) -> bool {
         packet.ip.ttl < self.settings.minimum_ttl
             || self.settings.drops_tcp_fragments && packet.is_tcp_fragment()

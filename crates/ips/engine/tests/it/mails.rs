@@ -1,4 +1,5 @@
-//! Mails through the whole engine: what is inspected before it is forwarded, and what the first bytes decide.
+//! Tests of mails through the whole engine: inspection before forwarding, and the protocol that the first bytes
+//! select.
 
 use millrace_ips_engine::Mode;
 
@@ -29,7 +30,7 @@ fn a_client_that_speaks_first_does_not_choose_the_protocol_of_a_server_that_gree
             (25, &b"FEAT\r\n"[..], &b"220 (x) ESMTP\r\n"[..]),
             (587, b"USER a\r\n", b"220 x\r\n"),
             (25, b"EHLO x\r\n", b"220 x\r\n"),
-            // Another port: the words of the client count once the server has sent.
+            // On another port the client's commands select the protocol once the server has sent bytes.
             (2600, b"EHLO x\r\n", b"220 x\r\n"),
         ] {
             let mut bed = TestBed::new(mode, &rule("alert"));

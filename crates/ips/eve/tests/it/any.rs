@@ -1,4 +1,4 @@
-//! Any events: every kind and protocol, with any bytes in every text.
+//! Strategies for any event: every kind and protocol, with any bytes in every text.
 
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::*;
@@ -101,7 +101,7 @@ prop_compose! {
     }
 }
 
-/// Returns an MD5 in hexadecimal digits, as fingerprints have it, and the text that it was computed from.
+/// Returns a fingerprint: any text, and 32 hexadecimal digits as of an MD5 hash.
 fn fingerprint() -> impl Strategy<Value = Option<(Vec<u8>, Vec<u8>)>> {
     option::of((text(), "[0-9a-f]{32}".prop_map(String::into_bytes)))
 }
@@ -178,7 +178,7 @@ fn record() -> impl Strategy<Value = Record> {
     ]
 }
 
-/// Returns the protocol whose transactions have a record.
+/// Returns the protocol of the transaction that has this record.
 fn protocol_of(record: &Record) -> AppProtocol {
     match record {
         Record::None => AppProtocol::Pop3,

@@ -1,8 +1,10 @@
-//! Compares a port of ours with one of DPDK's, both with a peer of DPDK's in the same process.
+//! Compares a driver of Millrace with the DPDK driver for the same interface. The peer of each is a DPDK port in
+//! the same process.
 //!
-//! One thread does everything: the peer sends a burst, the port receives it, and sends it back, and only the port's
-//! calls are timed. Nothing is waited for, so the difference is the work of the two drivers. They are measured by
-//! turns, in [`ROUNDS`] rounds; the median is printed, in nanoseconds for receiving and sending a packet.
+//! One thread does everything: the peer sends a burst, the port receives it and sends it back, and only the port's
+//! calls are timed. The thread waits for nothing, so the difference is the work of the two drivers. They are
+//! measured in turn, in [`ROUNDS`] rounds; the program prints the median, in nanoseconds for receiving and sending
+//! a packet.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,11 +29,12 @@ pub(crate) struct Comparison {
     /// The name of the option that varies, and its two values.
     pub(crate) varies: &'static str,
     pub(crate) kinds: [(&'static str, bool); 2],
-    /// Returns the port and its peer at a socket, given the value of the option, and true if the port is ours.
+    /// Returns the devices of a port and its peer. The arguments are the path of the socket, the value of the
+    /// option, and true for the driver of Millrace.
     pub(crate) specs: fn(&Path, bool, bool) -> Specs,
 }
 
-/// The devices to open; the one that creates the socket first.
+/// The devices of a port and its peer. The device that creates the socket is opened first.
 pub(crate) struct Specs {
     pub(crate) port: DeviceSpec,
     pub(crate) peer: DeviceSpec,
@@ -92,7 +95,7 @@ struct Pair {
     peer: Opened<Mbuf>,
 }
 
-/// Opens both, and waits until their links are up.
+/// Opens the port and its peer, and waits until the links of both are up.
 fn open_pair(backend: &DpdkBackend, specs: &Specs) -> Outcome<Pair> {
     let open = |spec: &DeviceSpec| backend.open(spec, DeviceOptions::PLAIN);
     let (port, peer) = if specs.is_port_first {
@@ -119,7 +122,11 @@ fn measure(backend: &DpdkBackend, pair: &mut Pair, size: usize, rounds: usize) -
     let mut burst = Burst::new();
     for _ in 0..rounds {
         while burst.len() < BURST {
-            burst.push(backend.packet(&[2; 1514][..size]).ok_or("no packet")?);
+            burst.push(
+                backend
+                    .packet(&[2; 1514][..size])
+                    .ok_or("the mempool has no free buffer")?,
+            );
         }
         peer.tx[0].tx_burst(&mut burst);
         let begin = Instant::now();
@@ -128,7 +135,7 @@ fn measure(backend: &DpdkBackend, pair: &mut Pair, size: usize, rounds: usize) -
         port.tx[0].tx_burst(&mut burst);
         spent += begin.elapsed();
         if came != BURST {
-            return Err(format!("{came} packets came").into());
+            return Err(format!("{came} packets arrived: expected {BURST}").into());
         }
         burst.clear();
         peer.rx[0].rx_burst(&mut burst);

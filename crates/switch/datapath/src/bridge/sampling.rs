@@ -8,9 +8,9 @@ use crate::sampling::{DiscardedPacket, SampleQueues, SampleRemainder, SampledPac
 use crate::worker::Command;
 
 impl<B: Backend> Bridge<B> {
-    /// Samples the packets of this bridge as planned, or no longer. When this returns, no worker samples by the former plan.
-    /// Samples that are queued stay queued. Returns the packets that were counted, and the samples that were lost, since
-    /// the last sample of each port and worker: they are part of the numbers of the former plan.
+    /// Starts sampling the packets of this bridge by a plan, or stops with `None`. When this returns, no worker
+    /// samples by the former plan; queued samples stay queued. Returns the numbers of packets counted and of
+    /// samples lost since the last sample of each port and worker: they belong to the former plan.
     pub fn set_sampling(&mut self, plan: Option<&SamplingPlan>) -> Vec<SampleRemainder> {
         let queues = self
             .samples

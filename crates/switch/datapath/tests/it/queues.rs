@@ -121,8 +121,8 @@ fn a_shaper_holds_its_rate_whichever_worker_brings_the_packets() {
                 counts = [0, 0];
             }
             assert!(began.elapsed() < BOUND, "{workers} workers: {counts:?}");
-            // In turn, so that the queues are equal if this thread stops here. Slightly more than may leave, so that only
-            // the scheduler's queues are full.
+            // The sources send in turn, so that the queues are equal if this thread stops here. They send slightly
+            // more than may leave, so that only the scheduler's queues are full.
             let mut sends = true;
             while sends {
                 sends = false;
@@ -145,7 +145,8 @@ fn a_shaper_holds_its_rate_whichever_worker_brings_the_packets() {
         }
         let nanos = began.elapsed().as_nanos() as f64;
         let rate = f64::from(received) * 8_000.0 / nanos * 1e9;
-        // Never faster, except for a burst of a millisecond and the packets that arrived between two polls.
+        // The port exceeds its rate only by a burst of a millisecond and the packets that arrived between two
+        // polls.
         assert!(rate < 44_000_000.0, "{workers} workers: {rate} bit/s");
         let queues = testbed.bridge.queues(port(3));
         assert_eq!(
@@ -249,7 +250,7 @@ fn what_comes_too_fast_is_dropped_by_name_or_marked_and_counted_by_color() {
         ],
     };
     assert!(testbed.bridge.police(port(1), Some(&plan)) && !testbed.bridge.police(port(9), None));
-    // Tagged packets, which have a priority that can be changed.
+    // The packets are tagged, so that the policer can change their priority.
     let tagged = |number| {
         let mut bytes = frame(1, number);
         bytes[12..16].copy_from_slice(&[0x81, 0, 0, 7]);

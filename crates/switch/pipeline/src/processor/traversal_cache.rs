@@ -18,9 +18,9 @@ use crate::{Counters, FlowCachePolicy, Forwarding};
 const SHAPES: usize = 64;
 /// The most traversals that are recorded in one burst.
 const NOTES: usize = 8;
-/// Of new traversals whose insertion would evict another, one in this many is recorded. With more flows than room,
-/// cached flows stay cached, and most others do not cost a recording each (bimodal insertion, Qureshi et al., ISCA
-/// 2007).
+/// One in this many new traversals whose insertion would evict another is recorded. If there are more flows than
+/// the cache has room for, cached flows stay cached, and most other flows do not each cost a recording (bimodal
+/// insertion, Qureshi et al., ISCA 2007).
 const DISPLACING: u32 = 8;
 
 /// The tables of a traversal.
@@ -31,13 +31,13 @@ struct Shape {
     misses: u32,
     /// The generation of the last change of one of these tables.
     changed: u64,
-    /// The number of these changes; traversals of an earlier epoch are invalid.
+    /// The number of these changes modulo [`EPOCHS`]; traversals of another epoch are invalid.
     epoch: u64,
     /// Packets of this burst that took a traversal of the shape.
     packets: u64,
 }
 
-/// The recording of the traversal of one packet, which goes through the tables.
+/// The recording of the traversal of one packet while the packet goes through the tables.
 #[derive(Debug)]
 struct Note {
     /// The index of the packet in the burst.
@@ -199,7 +199,7 @@ impl TraversalCache {
         self.governor.hit(hits, steps);
     }
 
-    /// Chooses packets, of those that go through the tables, whose traversals are recorded.
+    /// Chooses the packets whose traversals are recorded, among those that go through the tables.
     #[inline(never)]
     pub(crate) fn choose<P: Packet>(&mut self, fwd: &Forwarding, packets: &[P], keys: &[FlowKey; BURST]) {
         let (form, _) = fwd.cache_form();

@@ -1,10 +1,10 @@
-//! Logical ports (OpenFlow 1.3.5, section 4.4): packets that leave by one are encapsulated, or get a network service
-//! header, and leave by another port, its *underlay*. Encapsulated packets that come in at an underlay come in at a
-//! logical port.
+//! Logical ports (OpenFlow 1.3.5, section 4.4). A packet that is sent to a logical port is encapsulated, or gets a
+//! network service header, and leaves through another port, the *underlay*. An encapsulated packet that the
+//! underlay receives is decapsulated and enters at the logical port.
 //!
-//! Both happen in the worker, within the burst, in the buffer of the packet. The control side makes the table of
-//! tunnels, with everything that does not depend on a packet, such as the addresses of next hops, and replaces it as
-//! a whole.
+//! The worker encapsulates and decapsulates within the burst, in the buffer of the packet. The control side makes
+//! the table of tunnels, with everything that does not depend on a packet, such as the addresses of next hops, and
+//! replaces it as a whole.
 
 mod decapsulation;
 mod encap;
@@ -24,7 +24,7 @@ pub(crate) use encap::{decapsulate, encapsulate};
 pub use nsh_port::{NshPath, NshPort};
 pub use table::Tunnels;
 
-/// The packets between the two addresses of a tunnel that belong to it.
+/// The key by which packets between the two addresses of a tunnel belong to the tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TunnelKey {
     /// Packets without a key: GRE without its key field, and MPLS over UDP, which has no key field.
@@ -46,7 +46,7 @@ pub struct Tunnel {
     pub local: IpAddr,
     /// The remote address.
     pub remote: IpAddr,
-    /// The packets that belong to it.
+    /// The key of the packets that belong to the tunnel.
     pub key: TunnelKey,
     pub underlay: PortNo,
     /// The local MAC address on the underlay's link.
@@ -61,7 +61,7 @@ pub struct Tunnel {
     pub dscp: Option<u8>,
     /// True if the outer header has a checksum over the whole packet.
     pub checksum: bool,
-    /// The longest IP packet that the underlay takes, bytes.
+    /// The size of the largest IP packet that the underlay carries, in bytes.
     pub mtu: u16,
 }
 

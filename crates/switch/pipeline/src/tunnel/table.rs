@@ -29,7 +29,7 @@ struct Underlay {
     locals: Vec<IpAddr>,
     /// The UDP destination ports of tunnels, and their encapsulations.
     udp_ports: Vec<(u16, TunnelKind)>,
-    /// True if packets with network service headers come in there.
+    /// True if the underlay receives packets with network service headers.
     has_paths: bool,
 }
 
@@ -37,10 +37,10 @@ struct Underlay {
 #[derive(Clone, Debug, Default)]
 pub struct Tunnels {
     compiled: Vec<CompiledTunnel>,
-    /// The index of each in `compiled`, in order of ports.
+    /// The ports in ascending order, each with its index in `compiled`.
     by_port: Vec<(PortNo, usize)>,
     ends: HashMap<End, usize>,
-    /// By underlay and index on a service path, or any.
+    /// The indices in `compiled` of ports of service paths, by underlay and by the packets that they accept.
     paths: HashMap<(PortNo, NshPath), usize>,
     underlays: Vec<Underlay>,
 }
@@ -159,7 +159,7 @@ impl Tunnels {
         self.compiled.get(self.by_port.get(at)?.1)
     }
 
-    /// Returns true if encapsulated packets come in at a port.
+    /// Returns true if a port is the underlay of a logical port.
     #[inline]
     pub(crate) fn has_underlay(&self, port: PortNo) -> bool {
         self.underlays.iter().any(|held| held.port == port)
@@ -186,13 +186,13 @@ impl Tunnels {
             .is_some_and(|held| held.mac == dst || dst.is_multicast())
     }
 
-    /// Returns true if packets with network service headers come in at a port.
+    /// Returns true if an underlay receives packets with network service headers.
     #[inline]
     pub(crate) fn has_paths(&self, underlay: PortNo) -> bool {
         self.underlay(underlay).is_some_and(|held| held.has_paths)
     }
 
-    /// Returns the port that takes packets at this index of a service path.
+    /// Returns the port that accepts packets at this index of a service path.
     pub(crate) fn of_path(&self, underlay: PortNo, path: ServicePath) -> Option<&CompiledTunnel> {
         let at = self
             .paths

@@ -1,6 +1,6 @@
 //! Actions: examples, and properties of random packets and actions.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::harness::{Bridge, Event, frame, out, sent, set};
 use millrace_flow::{Action, Field, FlowKey, Instructions, Prerequisite, SetField};

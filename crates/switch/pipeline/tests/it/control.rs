@@ -1,6 +1,6 @@
 //! Requests and their effects on entries, case by case; the model in `model.rs` covers the combinations.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::harness::{Bridge, add, frame, matching, out, ports};
 use millrace_flow::Instructions;

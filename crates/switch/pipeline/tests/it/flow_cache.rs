@@ -1,6 +1,6 @@
-//! A bridge that caches traversals acts as one that does not: packets, counters, time-outs, explanations of drops.
+//! A bridge that caches traversals acts as one that does not: packets, events, counters, timeouts, drops by reason.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::harness::{Bridge, Event, frame, matching, out, set};
 use millrace_flow::{Action, Bucket, Field, Instructions};
@@ -97,7 +97,7 @@ fn flow_mod() -> impl Strategy<Value = FlowMod> {
                         let action = action(number, value, sure);
                         match action {
                             Action::PushVlan(_) => sure[2] = true,
-                            // The headers of the packet after a pop are unknown.
+                            // After a pop the match guarantees no header.
                             Action::PopVlan => sure = [false; 3],
                             _ => {}
                         }
@@ -301,8 +301,8 @@ proptest! {
     }
 }
 
-/// A set-field leaves a fragment as it is where the header is not whole or not there. The key of a fragment then has to differ from
-/// that of a whole packet.
+/// set_field does not change a fragment whose transport header is incomplete or missing. The key of such a
+/// fragment must therefore differ from the key of a whole packet.
 #[test]
 fn fragments_do_not_follow_whole_packets_where_a_port_is_set() {
     let sets = [
@@ -341,7 +341,7 @@ fn fragments_do_not_follow_whole_packets_where_a_port_is_set() {
     }
 }
 
-/// Returns a router: the work of eight tables, in three.
+/// Returns a bridge that routes in three tables.
 fn router(policy: FlowCachePolicy) -> Bridge {
     let mut bridge = bridge(policy);
     bridge.add(0, 1, "in_port=1", Instructions::goto(TableId(1)));

@@ -1,6 +1,6 @@
 //! IP fragments: passed, dropped, and reassembled.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use core::net::Ipv6Addr;
 

@@ -3,7 +3,7 @@
 //! The switch may choose any live bucket of a select group: the model reads its choices from `explain`, and checks
 //! that they were possible and what follows from them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! group_mod: validation, chains, limits, deletion, and the flow entries that use groups.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::harness::{
     Bridge, Event, add, frame, group, matching, out, ports, to, to_group, watching, weighing,

@@ -1,7 +1,7 @@
 //! Packets through groups, case by case; the model in `group_model.rs` covers the combinations, and `group_mods.rs` has
 //! the requests.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! Meters: their accuracy in simulated time, and the effects of requests.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::harness::{Bridge, Event, Recorder, add, dropping, frame, meter, out, ports, sent, to_group};
 use arrayvec::ArrayVec;
@@ -43,7 +43,7 @@ fn measured(flags: MeterFlags, rate: u32, size: usize, workers: usize, load: f64
         .collect();
     let packet = frame(&format!("udp,size={size}"));
     let packets_a_second = load * expected(flags, rate, size);
-    // A worker finds the packets of ten milliseconds waiting, up to a quarter of a burst.
+    // Packets of ten milliseconds, but eight at most, wait for a worker and form a burst.
     let together = ((packets_a_second / 100.0) as u64).clamp(1, 8);
     let gap = Duration::from_secs_f64(together as f64 / packets_a_second);
     let (start, mut now) = (bridge.now, bridge.now);
@@ -72,7 +72,7 @@ fn measured(flags: MeterFlags, rate: u32, size: usize, workers: usize, load: f64
     passed as f64 / SECONDS as f64
 }
 
-/// Returns the packets per second at a rate.
+/// Returns the packets per second that a meter of this rate lets pass.
 fn expected(flags: MeterFlags, rate: u32, size: usize) -> f64 {
     if flags.contains(PKTPS) {
         f64::from(rate)
@@ -117,7 +117,7 @@ fn below_its_rate_a_meter_lets_everything_pass() {
     }
 }
 
-/// Returns the packets that leave of `len` packets that arrive at once.
+/// Sends `len` packets to the bridge at once, and returns those that leave.
 fn at_once(bridge: &mut Bridge, len: usize, text: &str) -> Vec<Vec<u8>> {
     let frames = vec![frame(text); len];
     sent(&bridge.receive(1, &frames))
@@ -173,7 +173,7 @@ fn the_checksum_is_right_after_remarking_and_later_tables_see_the_mark() {
     bridge.add(1, 9, "tcp,ip_dscp=10", Instructions::apply([out(2)]));
     bridge.add(1, 9, "tcp,ip_dscp=12", Instructions::apply([out(3)]));
     for _ in 0..100 {
-        // The packets are enough for workers to cache the traversal, if they cached metered ones.
+        // Workers would cache the traversal after this many packets if they cached metered traversals.
         bridge.now = bridge.now + Duration::from_secs(5);
         let events = bridge.receive(1, &vec![frame("tcp,nw_tos=40"); 3]);
         let left = ports(&events);

@@ -1,6 +1,6 @@
 //! Random requests and packets against an obvious model: entries in a list, searched from front to back.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::harness::{Bridge, Event, frame};
 use millrace_flow::{Action, Field, FlowKey, Instructions, Match, Rule};

@@ -1,6 +1,6 @@
 //! The reserved port NORMAL: a learning bridge with VLANs.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use millrace_types::{PortNo, Vid};
 
 const TCP: &str = "tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1000,tp_dst=80";
 
-/// Sends a frame of a host that is not known yet, and lets the bridge learn the host. Returns the ports that forward it.
+/// Sends a frame of a host that is not known yet, and lets the bridge learn the host. Returns the output ports of
+/// the frame.
 fn learn(bridge: &mut Bridge, port: u32, frame: &[u8]) -> Vec<u32> {
     let events = bridge.one(port, frame);
     let Event::Learn(learn) = events[0] else {
@@ -101,7 +102,7 @@ fn normal_forgets_addresses_of_ports_whose_link_goes_down_or_whose_vlans_change(
     let to_host = frame("arp,dl_src=02:00:00:00:00:11,dl_dst=02:00:00:00:00:22");
     learn(&mut bridge, 2, &from_host);
     assert_eq!(ports(&bridge.one(1, &to_host)), [2]);
-    // Also where a port_mod comes between: it changes no link.
+    // A port_mod in between changes no link, and the address stays.
     let down = PortConfig::NO_PACKET_IN;
     bridge.change(|control, ops| {
         control
@@ -110,7 +111,7 @@ fn normal_forgets_addresses_of_ports_whose_link_goes_down_or_whose_vlans_change(
             .unwrap();
     });
     assert_eq!(ports(&bridge.one(1, &to_host)), [2]);
-    // The host may be reached by another port now.
+    // The host may now be behind another port, so the bridge floods.
     let link_down = Port {
         state: PortState::LINK_DOWN,
         ..port(2, 10)

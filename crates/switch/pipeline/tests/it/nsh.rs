@@ -1,6 +1,6 @@
 //! NSH ports: encapsulation, decapsulation, and invalid headers.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 

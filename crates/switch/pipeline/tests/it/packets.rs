@@ -1,6 +1,6 @@
 //! Forwarding of packets, case by case.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
@@ -486,7 +486,7 @@ fn what_a_later_entry_does_alone_depends_on_what_earlier_ones_left_to_be_done() 
     assert_eq!(tagged[12..16], [0x81, 0, 0, 5]);
     assert_eq!(tagged[16..], before[12..]);
     assert_eq!(bridge.one(1, &datagram), [Event::Dropped(DropReason::NoOutput)]);
-    // A copy was output before: dropping the rest of the packet is not counted.
+    // A copy was output before, so the drop at the end of the pipeline is not counted.
     let mut both = ports(&bridge.one(2, &before));
     both.sort_unstable();
     assert_eq!(both, [3, 4]);

@@ -1,6 +1,6 @@
 //! Logical ports: encapsulation at one bridge, decapsulation at another, and both ends in the tables.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use core::num::NonZeroU16;
 use std::sync::Arc;

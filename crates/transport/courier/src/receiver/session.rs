@@ -23,25 +23,26 @@ use std::sync::mpsc::{Receiver as Replies, Sender as Tasks, channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// Bytes that may have arrived and not be written, at first and at least.
+/// The initial and the smallest pool: the number of bytes that may have arrived and are not written yet.
 const POOL: u64 = 24 << 20;
-/// Bytes that may have arrived and not be written, at most.
+/// The largest pool in bytes.
 pub(super) const POOL_MAX: u64 = 1 << 30;
-/// The pool grows to so many bandwidth-delay products: one is in flight, one waits for repairs, one for the disk.
+/// The pool grows to this many bandwidth-delay products: one is in flight, one waits for repairs, one for the disk.
 const POOL_BDPS: u64 = 3;
 
-/// The time for which packets gather at least, and at most.
+/// The shortest and the longest time for which packets gather in the socket.
 const GATHERING_MIN: Duration = Duration::from_micros(200);
 const GATHERING_MAX: Duration = Duration::from_millis(1);
 /// The part of the round-trip time for which packets gather.
 const GATHERING_RTTS: u32 = 32;
-/// Bytes that gather at most, beyond the shortest time: less than the smallest usual buffer of a socket.
+/// The maximum number of bytes that gather if the time exceeds [`GATHERING_MIN`]: less than the smallest usual
+/// buffer of a socket.
 const GATHERED_MAX: u64 = 100_000;
 
-/// Whole groups from which they go to the writer before all bursts are read.
+/// The number of whole groups at which they go to the writer even before all bursts are read.
 const GROUPS_MAX: usize = 64;
 
-/// Names a set of files: the SHA-256 of its manifest.
+/// The identifier of a set of files: the SHA-256 of its manifest.
 pub(super) type SetId = [u8; 32];
 
 /// The data path and the writer of one sender.
@@ -54,7 +55,7 @@ pub(super) struct Session<'scope> {
     replies: Replies<WriteReply>,
     worker: Option<ScopedJoinHandle<'scope, ()>>,
     layout: Option<Layout>,
-    /// The state of the data path, from KEEP on.
+    /// The state of the data path, from ACCEPT on.
     receiver: Option<Receiver>,
     assembly: Option<Assembly>,
     /// Whole groups that the writer does not have yet.
@@ -64,7 +65,7 @@ pub(super) struct Session<'scope> {
     /// The keys of packets from the sender, and of those to it.
     keys: [PairwiseKey; 2],
     content: ContentKey,
-    /// KEEP came.
+    /// True once KEEP has arrived.
     kept: bool,
     /// Files that the sender withdrew.
     pub(super) withdrawn: u64,
@@ -81,7 +82,7 @@ pub(super) struct SessionSpec<'scope> {
     pub(super) connection: u32,
     pub(super) keys: [PairwiseKey; 2],
     pub(super) content: ContentKey,
-    /// The files' place.
+    /// The store in which the files are written.
     pub(super) store: StoreRef<'scope>,
     /// The rate that the session shares with others.
     pub(super) rate: Option<Arc<SharedRate>>,
@@ -113,7 +114,7 @@ pub(super) enum End {
 }
 
 impl<'scope> Session<'scope> {
-    /// Starts the writer.
+    /// Starts the writer's thread, and returns the session.
     pub(super) fn start(
         scope: &'scope Scope<'scope, '_>,
         clock: Clock,
@@ -173,7 +174,8 @@ impl<'scope> Session<'scope> {
         self.receiver.is_some()
     }
 
-    /// Lets the writer make durable what is there, and end; returns it, to be waited for.
+    /// Tells the writer to make all written bytes durable and to end. Returns the handle of its thread, to be
+    /// joined.
     pub(super) fn finish(mut self) -> Option<ScopedJoinHandle<'scope, ()>> {
         self.hand_over();
         self.tasks = None;
@@ -192,11 +194,11 @@ impl<'scope> Session<'scope> {
         let extents = self.layout.map_or(0, |layout| layout.extents());
         if keep.ranges().last().is_some_and(|last| last.end > extents) {
             return Err(FilesError(
-                "the sender confirmed extents that the session has not".into(),
+                "the sender confirmed extents that the session does not have".into(),
             ));
         }
         if !std::mem::replace(&mut self.kept, true) {
-            // ACCEPT has the same ranges, and longer fields beside them.
+            // ACCEPT repeats these ranges beside longer fields, so only the ranges that fit there are kept.
             self.give(Write::Keep(fitting(keep)));
         }
         Ok(())
@@ -282,7 +284,7 @@ impl<'scope> Session<'scope> {
         }
     }
 
-    /// Lets the pool grow with the path.
+    /// Grows the pool with the bandwidth-delay product of the path.
     pub(super) fn grow_pool(&mut self, now: Time, rtt: Duration) {
         // The credit of a limited session grows at its rate.
         if self.limit.as_ref().is_some_and(RateLimit::is_limited) {
@@ -295,7 +297,8 @@ impl<'scope> Session<'scope> {
         }
     }
 
-    /// Handles the writer's replies, and tells the sender; returns the end of the session if it has come.
+    /// Handles the writer's replies, and sends their results to the sender. Returns the end of the session if it
+    /// has ended.
     pub(super) fn replies(
         &mut self,
         link: LinkId,
@@ -404,14 +407,15 @@ impl<'scope> Session<'scope> {
             .collect()
     }
 
-    /// Gives credit that the sender has not used to the other transfers that share the rate; the session needs none any more.
+    /// Returns the credit that the sender has not used to the shared rate, for other transfers: the session needs
+    /// no more.
     fn give_back(&mut self) {
         if let (Some(mut limit), Some(receiver)) = (self.limit.take(), &self.receiver) {
             limit.give_back(receiver.unused_credit());
         }
     }
 
-    /// Returns when feedback is due.
+    /// Returns the time at which feedback or credit is due.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let feedback = self.receiver.as_ref().and_then(Receiver::next_timeout);
         let credit = self.limit.as_ref().and_then(RateLimit::next_timeout);

@@ -1,4 +1,4 @@
-//! Files in memory: one array of bytes, extents of 1 MiB, SHA-256 in the place of BLAKE3.
+//! Files in memory: one array of bytes, extents of 1 MiB, SHA-256 instead of BLAKE3.
 
 use millrace_courier::files::{FilesError, OpenError, Requests, Sink, SinkEvent, Source, Store, Value};
 use millrace_transport::extent::{ExtentSize, Layout};
@@ -118,13 +118,13 @@ impl Source for MemorySource {
 pub(crate) struct Disk {
     pub(crate) bytes: Vec<u8>,
     pub(crate) durable: RangeSet,
-    /// Extents whose first arrival is damaged on the way to the disk.
+    /// Extents in which one byte is damaged on the way to the disk, once each.
     pub(crate) damage: Vec<u64>,
     /// Extents whose group values the receiver asks for when the session starts, whether it has them or not.
     pub(crate) questions: Vec<u64>,
-    /// The time that a sink takes to make durable what is there.
+    /// The duration of [`Sink::flush`].
     pub(crate) flush_time: Duration,
-    /// Sinks that are open, and the most at once.
+    /// The number of open sinks, and its maximum so far.
     pub(crate) open: usize,
     pub(crate) open_max: usize,
 }

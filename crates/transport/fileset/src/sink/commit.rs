@@ -10,9 +10,11 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
-/// Files and directories to sync at most one by one; beyond, one `syncfs(2)` replaces an `fsync(2)` for each.
+/// The maximum number of files and directories that are synced one by one. For more, one `syncfs(2)` replaces the
+/// `fsync(2)` of each.
 const SYNC_ONE_BY_ONE: usize = 8;
-/// Ready files from which a commit does not wait for the interval. The limit bounds memory and the work after a crash.
+/// The number of ready files at which a commit does not wait for the interval. It bounds memory and the work after
+/// a crash.
 const READY_MAX: usize = 4_096;
 
 impl<F: FileSystem> Sink<F> {
@@ -38,10 +40,10 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Makes what is verified durable, and commits what is ready, without waiting for the interval.
+    /// Makes verified extents durable, and commits ready files, without waiting for the interval.
     ///
     /// # Errors
-    /// As of [`Sink::poll`].
+    /// As for [`Sink::poll`].
     pub fn flush(&mut self) -> Result<(), SinkError> {
         if self.started && !self.complete && !(self.unsaved.is_empty() && self.ready.is_empty()) {
             self.next_sync = None;
@@ -56,7 +58,7 @@ impl<F: FileSystem> Sink<F> {
     }
 
     /// Removes the journal of a complete transfer. Call it once the sender has the receipt: until then a crash of either end
-    /// costs nothing, since the journal says that all is there.
+    /// costs nothing, since the journal says that all extents are durable.
     ///
     /// # Errors
     /// If the journal cannot be removed.
@@ -72,7 +74,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Makes what is verified durable, records it, and commits what is ready.
+    /// Makes verified extents durable, records them in the journal, and commits ready files.
     pub(super) fn save(&mut self) -> Result<(), SinkError> {
         let others_wait = self.ready.len() as u64 != self.pending;
         let ready = if self.options.commit == Commit::All && others_wait {
@@ -195,7 +197,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Gives files their final names, and syncs those.
+    /// Gives files their final names, and syncs the directories that hold these names.
     fn rename(&mut self, files: &[u32]) -> Result<(), SinkError> {
         let mut done = Vec::new();
         for file in files {
@@ -239,14 +241,14 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Gives a temporary file or link its final name. An entry with that name is replaced only if the options allow it, also one that
-    /// was made since the sink was opened.
+    /// Gives a temporary file or link its final name. An existing entry with that name is replaced only if the
+    /// options allow it, even if the entry appeared after the sink was opened.
     fn put(&self, temporary: &RelativePath, path: &RelativePath) -> io::Result<()> {
         if self.options.overwrite {
             return self.fs.rename(temporary, path);
         }
         match self.fs.rename_new(temporary, path) {
-            // An earlier run made the name, and did not come to remove the temporary one.
+            // An earlier run created the final name, and ended before it removed the temporary one.
             Err(error)
                 if error.kind() == io::ErrorKind::AlreadyExists && self.is_same_file(temporary, path)? =>
             {
@@ -282,7 +284,8 @@ impl<F: FileSystem> Sink<F> {
             };
             self.check(entry, result);
         }
-        // A directory comes before its entries: from the last to the first, no later change touches its time again.
+        // A directory precedes its entries in the manifest. In reverse order, no later change alters its
+        // modification time.
         for entry in manifest.entries().iter().rev() {
             if entry.kind == EntryKind::Directory {
                 let result = self

@@ -15,10 +15,10 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-/// Bytes of a journal that are read at most.
+/// The maximum number of bytes of a journal that are read.
 const JOURNAL_SIZE_MAX: u64 = 1 << 32;
 
-/// Local bytes that a file may keep.
+/// The place of the local bytes that a file may keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Existing {
     None,
@@ -39,11 +39,12 @@ impl Existing {
 }
 
 impl<F: FileSystem> Sink<F> {
-    /// Returns a sink: reads the journal of an earlier run. Nothing but an empty journal is made before [`Sink::start`]; it is
-    /// removed with a sink that did not start.
+    /// Opens a sink, and reads the journal of an earlier run. Before [`Sink::start`] the sink creates only an
+    /// empty journal, and removes it when it is dropped without a start.
     ///
     /// # Errors
-    /// If a path of the set is taken by something else, or a file exists that must not be replaced. Nothing is left behind.
+    /// If an entry of another type exists at a path of the set, or a file exists that must not be replaced. No
+    /// file is left behind.
     pub fn open(fs: F, manifest: Arc<Manifest>, options: SinkOptions) -> Result<Sink<F>, SinkError> {
         let root = RelativePath::root();
         let journal_path = journal_path(&manifest);
@@ -125,9 +126,9 @@ impl<F: FileSystem> Sink<F> {
         Ok(bytes)
     }
 
-    /// Returns the next extent whose bytes are here already; `None` after the last.
+    /// Returns the next extent whose bytes exist locally; `None` after the last.
     ///
-    /// Extents of the journal are not read unless [`SinkOptions::recheck`] is set.
+    /// Files are not read for extents that the journal records, unless [`SinkOptions::recheck`] is set.
     ///
     /// # Errors
     /// If a file cannot be examined.
@@ -159,7 +160,8 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Ends the preparation: makes directories, and copies bytes that are kept into place. From now on bytes may be written.
+    /// Ends the preparation: makes directories, and copies the bytes of kept extents to temporary files. Bytes may
+    /// be written from then on.
     ///
     /// # Errors
     /// If a file cannot be written, or a local file changed since the have-map.
@@ -186,7 +188,7 @@ impl<F: FileSystem> Sink<F> {
                 self.ready.push(file);
             }
         }
-        // The durable extents of the journal are durable still; the others are synced and recorded now.
+        // The extents that the journal records are still durable; the others are synced and recorded now.
         let kept = self.kept.ranges().to_vec();
         for extent in kept.into_iter().flatten() {
             self.verified.insert(extent..extent + 1);
@@ -250,7 +252,8 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Returns true if the local bytes of a file stay in the file that holds them, and that file is the one of the journal's records.
+    /// Returns true if the local bytes of a file stay in the file that holds them, and the journal's records mean
+    /// that file.
     fn bytes_stay(&mut self, file: u32) -> Result<bool, SinkError> {
         Ok(match self.existing(file)? {
             Existing::Temporary => true,
@@ -292,8 +295,8 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Checks that no path of the set is taken by something else, and that no file exists that must not be replaced. Nothing is
-    /// looked for in directories that do not exist.
+    /// Checks that no entry of another type exists at a path of the set, and that no file exists that must not be
+    /// replaced. Directories that do not exist are not searched.
     fn check_entries(&mut self) -> Result<(), SinkError> {
         let manifest = Arc::clone(&self.manifest);
         let mut absent = HashSet::new();
@@ -348,8 +351,8 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Returns true if the journal says that an earlier run of this transfer wrote the file. No record tells of a file without data
-    /// that was renamed: any earlier run may have made that one.
+    /// Returns true if the journal says that an earlier run of this transfer wrote the file. The journal has no
+    /// record of a file without data that was renamed: any earlier run may have made it.
     fn is_ours(&self, file: u32) -> bool {
         let mut extents = self.manifest.extents_of(file);
         if extents.is_empty() && self.journal_size > 0 {
@@ -366,7 +369,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(one.is_some() && one == other)
     }
 
-    /// Returns the local bytes of a file.
+    /// Returns the place of the local bytes of a file.
     fn existing(&mut self, file: u32) -> Result<Existing, SinkError> {
         if let Some(existing) = self.existing[file as usize] {
             return Ok(existing);
@@ -448,7 +451,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(Some(bytes))
     }
 
-    /// Decides whether a file is there already, is continued, or begins.
+    /// Decides whether a file is already complete, is continued, or is received from its first byte.
     fn start_file(&mut self, file: u32) -> Result<(), SinkError> {
         let existing = self.existing(file)?;
         let extents = self.manifest.extents_of(file);
@@ -485,7 +488,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Sets the size of a temporary file that a crash left without it.
+    /// Sets the size of a temporary file, if a crash left the file with another size.
     fn check_size(&mut self, file: u32) -> Result<(), SinkError> {
         let size = self.manifest.file(file).map_or(0, |(_, content)| content.size);
         let path = self.temporary(file);
@@ -517,7 +520,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(self.fs.segments(&open, size).map_err(io)? == content.segments)
     }
 
-    /// Copies the bytes of an extent that is kept from final files to temporary ones.
+    /// Copies the bytes of a kept extent from files under final names to temporary files.
     fn keep_bytes(&mut self, extent: u64) -> Result<(), SinkError> {
         let (start, end) = self.manifest.layout().bounds(extent);
         let manifest = Arc::clone(&self.manifest);

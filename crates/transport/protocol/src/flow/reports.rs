@@ -1,4 +1,4 @@
-//! Reports: the feedback that the sender received, so that the receiver need not repeat it.
+//! Reports tell the receiver which feedback the sender has received, so that the receiver need not repeat it.
 
 use crate::packet::{REPORTED_FEEDBACK_MAX, Report};
 use crate::rtt::RttEstimator;
@@ -10,9 +10,9 @@ pub(super) struct Reports {
     /// Feedback that the next report confirms, newest first.
     feedback: Vec<u64>,
     sent_at: Time,
-    /// The receiver is to be asked for feedback.
+    /// True if the next report asks the receiver for feedback.
     ask: bool,
-    /// The receiver was asked since the flow began to wait for it.
+    /// True if the receiver was asked for feedback since the flow began to wait for it.
     asked_at_tail: bool,
 }
 
@@ -22,7 +22,7 @@ fn interval(rtt: &RttEstimator) -> Duration {
 }
 
 impl Reports {
-    /// Notes feedback to be confirmed.
+    /// Records the number of a feedback packet, which the next report confirms.
     pub(super) fn note_feedback(&mut self, number: u64) {
         let at = self.feedback.partition_point(|other| *other > number);
         if self.feedback.get(at) != Some(&number) {
@@ -36,17 +36,17 @@ impl Reports {
         self.ask = true;
     }
 
-    /// Allows one more question at the tail: there is something to send again.
+    /// Allows one more request for feedback at the tail, because data must be sent again.
     pub(super) fn ask_again_at_tail(&mut self) {
         self.asked_at_tail = false;
     }
 
-    /// Returns the time at which a report is due that only confirms.
+    /// Returns the time at which a report that only confirms feedback is due.
     pub(super) fn due(&self, rtt: &RttEstimator) -> Option<Time> {
         (!self.feedback.is_empty()).then(|| self.sent_at + interval(rtt))
     }
 
-    /// Returns a report if one is due. `waiting`: nothing can be sent until the receiver says something.
+    /// Returns a report if one is due. `waiting` is true if the sender can send nothing until feedback arrives.
     pub(super) fn poll(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Scenarios: a path from its text to what becomes of frames.
+//! Scenarios: a path is made from its text, and the tests check the outcomes of frames.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -12,7 +12,7 @@ mod text;
 use millrace_types::Time;
 use millrace_wan_emulator::{NoSources, Outcome, Path, PathConfig, Seed};
 
-/// Returns the path of these settings.
+/// Returns the configuration of a path with these settings.
 fn config(settings: &[(&str, &str)]) -> PathConfig {
     let mut config = PathConfig::default();
     for (key, text) in settings {
@@ -29,7 +29,7 @@ fn nanos(time: u64) -> Time {
     Time::from_nanos(time)
 }
 
-/// Returns the releases of a frame.
+/// Returns the release times of the copies of a frame, in nanoseconds.
 fn releases(outcomes: &[Outcome]) -> Vec<u64> {
     let release = |outcome: &Outcome| match outcome {
         Outcome::Released(release) => Some(release.at.nanos()),

@@ -26,7 +26,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
         .into_response())
 }
 
-/// Reads a number of a port.
+/// A function that returns one counter of a port.
 type PortNumber = fn(&Port) -> u64;
 
 const PORT_COUNTERS: [(&str, &str, PortNumber); 8] = [
@@ -273,7 +273,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
     super::wan_metrics::wans(out, live);
 }
 
-/// Reads a number of a queue.
+/// A function that returns one counter of a queue.
 type QueueNumber = fn(&EgressQueue) -> u64;
 
 const QUEUE_COUNTERS: [(&str, &str, QueueNumber); 3] = [

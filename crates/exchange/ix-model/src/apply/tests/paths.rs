@@ -73,7 +73,7 @@ impl World {
         Ok(service)
     }
 
-    /// Makes all wire ids on S-tags but `free` ones rest.
+    /// Marks all wire ids on S-tags except `free` of them as given back and not free yet.
     fn fill_s_tags(&mut self, free: u32) {
         let pool = self.exchange.pools.entry(PoolKind::WireId).or_default();
         pool.released
@@ -131,13 +131,14 @@ fn circuits_go_through_a_third_switch_where_no_trunk_joins_two() {
     assert_eq!(after.via, [third]);
     assert_eq!(after.generation, before.generation + 1);
     assert_ne!(after.wire_id, before.wire_id);
-    // The circuit stays there when the trunk is back: a route changes only when it is broken, drained, or asked for.
+    // The circuit stays there when the trunk is back: a path changes only if it is broken or drained, or by an
+    // order.
     world.order(Operation::ReportTrunksDown { trunks: Vec::new() });
     assert_eq!(world.exchange.services[&direct], after);
     // A second report changes nothing.
     let same = world.order(Operation::ReportTrunksDown { trunks });
     assert_eq!(same, Applied::default());
-    // Draining a trunk of the path moves it back.
+    // A drain of a trunk on the path moves the circuit back.
     let contracts = crate::path::contracts_of(&world.exchange);
     assert_eq!(contracts.len(), 4, "two hops in both directions: {contracts:?}");
     world.order(Operation::DrainTrunk {
@@ -204,7 +205,7 @@ fn a_lan_that_grows_over_s_tags_gets_a_wire_id_that_is_a_vid() {
     world.order(end(lan, connection, tag(100)));
     let narrow = wire_id(&world).unwrap();
     assert!((2..=4094).contains(&narrow), "{narrow}");
-    // It is kept from then on.
+    // The LAN keeps this wire id from then on.
     world.order(end(lan, world.connections[2][0], tag(100)));
     assert_eq!(wire_id(&world), Some(narrow));
 }

@@ -37,10 +37,10 @@ const OTHER_SEED: u64 = 9;
 const EVERY_US: u32 = 40;
 /// The duration of a sleep in microseconds.
 const SLEEP_US: u32 = 20;
-/// The offered load of runs at a limited rate, relative to the rate that returns at full rate.
+/// The offered load of runs at a limited rate, as a share of the packets received per second at full rate.
 const LOAD: f64 = 0.3;
-/// The largest offered load in packets per second. A memif of 4,096 packets holds 4 ms of it, and a virtual machine
-/// loses a core for one or two milliseconds now and then.
+/// The largest offered load in packets per second. A memif ring of 4,096 packets holds 4 ms of this load, and a
+/// virtual machine sometimes loses a core for one or two milliseconds.
 const OFFERED_MAX: f64 = 1e6;
 /// The time before and after a measurement in which flow_mods are sent.
 const MARGIN: Duration = Duration::from_millis(300);
@@ -56,7 +56,7 @@ pub const ESTIMATE: Duration = Duration::from_secs(150);
 /// [`RunError`].
 pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     run.progress(&format!(
-        "{UPDATES}: 10,000 flow_mods a second while packets of 100,000 flows pass, each packet followed"
+        "{UPDATES}: 10,000 flow_mods a second while packets of 100,000 flows pass; every packet is counted"
     ));
     for peer in peers.iter().filter(|peer| peer.applies_rules()) {
         match system(run, peer.as_ref()) {
@@ -132,14 +132,14 @@ fn peer_warm_up(run: &Run<'_>) -> Duration {
     Duration::from_secs(if run.length.quick { 1 } else { 3 })
 }
 
-/// Returns the flows of the flow_mods: every second one belongs to the traffic.
+/// Returns the flows that the flow_mods change: every second flow belongs to the traffic.
 fn updated_flows(traffic: &Workload) -> Vec<Header> {
     let others = Workload::new(Shape::Exact(FLOWS), OTHER_SEED);
     let pairs = traffic.headers.iter().zip(&others.headers);
     pairs.flat_map(|(own, other)| [*own, *other]).collect()
 }
 
-/// Runs `measure` while flow_mods are sent, from a little before to a little after.
+/// Runs `measure` while flow_mods are sent, which begin [`MARGIN`] before the measurement and end as much after it.
 fn while_updating(
     target: &str,
     headers: &[Header],

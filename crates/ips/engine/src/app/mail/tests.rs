@@ -149,7 +149,7 @@ fn chunks_of_bdat_join_to_one_mail() {
     let bytes = [chunk(first, ""), chunk(second, " LAST"), b"QUIT\r\n".to_vec()].concat();
     for step in [1, 9, 10_000] {
         let (out, _) = run(&[(DOWN, b"220 x\r\n"), (UP, b"EHLO x\r\n"), (UP, &bytes)], step);
-        // BDAT does not stuff full stops.
+        // BDAT has no dot-stuffing (RFC 3030).
         assert_eq!(
             files(&out.list[0]),
             [pair("x.bin", "MZABCDEFG"), pair("y.txt", "a=bc\r\n..")],
@@ -216,7 +216,8 @@ fn a_mail_that_is_smuggled_behind_a_full_stop_with_a_bare_line_feed_is_inspected
     let next = with_data(b"", b".\r\n");
     for settings in SETTINGS {
         for step in [1, 7, 10_000] {
-            // The server takes the first full stop as the end: all at once, or while the client is in the second mail.
+            // The server takes the first full stop as the end. It replies after both mails, or while the client
+            // sends the second.
             for cut in [mails.len(), mails.len() - 200] {
                 let (first, second) = mails.split_at(cut);
                 let messages = [
@@ -283,7 +284,7 @@ fn the_reply_to_a_mail_is_matched_with_its_end() {
 fn data_is_what_the_server_takes_as_data() {
     let mail = with_data(b"", b".\r\n");
     for settings in SETTINGS {
-        // White space around the command, and a command that the parser does not know.
+        // The commands have white space around them, or are unknown to the parser.
         for command in [
             &b" DATA\r\n"[..],
             b"DATA\x0c\r\n",
@@ -353,7 +354,7 @@ fn in_line_a_mail_that_does_not_wait_for_the_reply_is_parsed_at_once() {
     smtp.data(StreamChunk::of(UP, b"EHLO x\r\nDATA\r\n"), &mut out);
     smtp.data(StreamChunk::of(UP, &mail), &mut out);
     assert_eq!(files(&out.list[0]).len(), 2);
-    // The reply refuses it: the bytes were commands.
+    // The reply refuses DATA: the bytes were commands.
     smtp.data(StreamChunk::of(DOWN, b"220 x\r\n250 x\r\n503 no\r\n"), &mut out);
     assert!(out.list[1].progress[0] < crate::app::Progress::Complete);
     assert_eq!(smtp.pending_size(), 0);
@@ -406,7 +407,7 @@ fn in_line_bytes_behind_starttls_are_parsed_again_once_the_server_accepts_it() {
     );
 }
 
-/// Returns the files of a mail that stands by itself, and its events.
+/// Parses a mail without an SMTP connection, and returns its files and its events.
 fn parsed(mail: &[u8]) -> (Vec<(String, String)>, Vec<&'static str>) {
     let mut transaction = Transaction::new(0, AppProtocol::Smtp);
     let mut mime = Mime::new(UP);
@@ -432,7 +433,7 @@ fn long_headers_hide_no_part() {
 
 #[test]
 fn a_boundary_in_the_middle_of_a_line_is_none() {
-    // Lines are handed on in pieces of 4,096 bytes.
+    // The parser gets a long line in pieces of 4,096 bytes.
     for size in [4096, 4096 * 2] {
         let long = [&b"x".repeat(size)[..], b"--b--\r\n"].concat();
         let mail = [

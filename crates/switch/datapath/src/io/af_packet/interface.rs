@@ -55,7 +55,7 @@ impl Interface {
         self.mtu.load(Ordering::Relaxed)
     }
 
-    /// Returns the frames that are accepted.
+    /// Returns the offloads and the sizes of frames that the port accepts from the kernel.
     #[inline]
     pub(super) fn accepted(&self) -> Accepted {
         Accepted {
@@ -67,7 +67,7 @@ impl Interface {
         }
     }
 
-    /// Returns the state of the interface now, and keeps its MTU.
+    /// Returns the current state of the interface, and stores its MTU.
     fn look(&self) -> Option<InterfaceState> {
         let state = kernel::state(&self.name).ok()?;
         self.mtu.store(state.mtu as usize, Ordering::Relaxed);
@@ -109,8 +109,8 @@ impl Interface {
         }
     }
 
-    /// Attaches the queues to the interface that has the name now, or detaches them if none has. Called by the watch.
-    /// Returns false if it must be called again without an event.
+    /// Attaches the queues to the interface that has the name now, or detaches them if none has. The watch calls
+    /// this. Returns false if the watch must call it again without an event.
     pub(super) fn follow(&self) -> bool {
         let (state, index) = (self.look(), self.index.load(Ordering::Acquire));
         let found = state.map_or(DETACHED, |state| state.index);
@@ -149,7 +149,7 @@ impl Interface {
     }
 }
 
-/// The connection of the interface, as the kernel reported it last.
+/// The MAC address and the link of the interface, as the kernel reported them last.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Connection {
     pub(super) mac: Mac,
@@ -158,8 +158,8 @@ pub(super) struct Connection {
     pub(super) modes: PortModes,
 }
 
-/// Reads the connection of an interface. Speed and modes are read only when the link changes, since some drivers ask
-/// their firmware for them.
+/// Reads the MAC address and the link of an interface. Speed and modes are read only when the link changes, because
+/// some drivers ask their firmware for them.
 #[derive(Default)]
 pub(super) struct LinkReader(Cell<Option<Connection>>);
 

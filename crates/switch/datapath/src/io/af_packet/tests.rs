@@ -1,5 +1,5 @@
-//! Tests of a port at one end of a veth, whose other end belongs to the test. They need root, and skip with a message
-//! without it.
+//! Tests of a port at one end of a veth, whose other end belongs to the test. They need root; without it they
+//! print a message and are skipped.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -101,7 +101,7 @@ fn an_interface_that_is_deleted_and_made_again_is_found_again_and_its_link_says_
         wait_for("the link is down", || !port.device.info().link_up);
         // Packets that are sent while there is no interface are dropped, not kept.
         let mut burst: Burst<Frame> = [Frame::new(&[1; 60])].into_iter().collect();
-        wait_for("the queue is taken away", || {
+        wait_for("the queue is detached", || {
             port.tx[0].tx_burst(&mut burst);
             !burst.is_empty() && port.tx[0].refused(1) == 1
         });
@@ -142,12 +142,12 @@ fn what_the_kernel_drops_is_counted() {
     let (_, mut sender) = far();
     for _ in 0..80 {
         let mut burst: Burst<Frame> = (0..64).map(|_| Frame::new(&[1; 60])).collect();
-        wait_for("they go", || {
+        wait_for("the peer sends the packets", || {
             sender.send(&mut burst, 1500);
             burst.is_empty()
         });
     }
-    wait_for("they are counted", || {
+    wait_for("the drops are counted", || {
         port.device.stats().rx_missed == 80 * 64 - 4096
     });
     let mut burst: Burst<Frame> = [Frame::new(&[1; 1515])].into_iter().collect();
