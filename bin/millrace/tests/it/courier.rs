@@ -282,6 +282,34 @@ fn senders_and_readers_are_served_at_once_and_counted() {
     );
 }
 
+#[test]
+fn a_daemon_that_was_read_or_listed_once_needs_no_key_again() {
+    let daemon = Daemon::start(THREE_USERS);
+    file(&daemon.path("out"), "a", 1_000);
+    let without_key = |path: &str| format!("millrace://{}/{path}", daemon.address);
+    let to = daemon.path("to");
+    fs::create_dir(&to).unwrap();
+    for (config, lists_first) in [("reads", false), ("lists", true)] {
+        let run = |lists: bool, url: &str| {
+            let words = match lists {
+                true => vec!["courier", "ls", url],
+                false => vec!["receive", path(&to), "--from", url],
+            };
+            let mut command = daemon.user("ann", &words);
+            command.env("XDG_CONFIG_HOME", daemon.path(config));
+            command.output().unwrap()
+        };
+        let unknown = run(lists_first, &without_key("out/"));
+        assert!(!unknown.status.success(), "{}", text(&unknown));
+        let given = run(lists_first, &daemon.url("out/"));
+        assert!(given.status.success(), "{}", text(&given));
+        for lists in [true, false] {
+            let known = run(lists, &without_key("out/"));
+            assert!(known.status.success(), "{config}: {}", text(&known));
+        }
+    }
+}
+
 fn limited(quota: &str, rate: &str) -> String {
     format!(
         "[[grant]]\nname = \"in\"\nkeys = [\"KEY(ann)\"]\ndirectory = \"DIR/in\"\nverbs = [\"create\", \"list\"]\n\
