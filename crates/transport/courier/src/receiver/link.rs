@@ -28,7 +28,7 @@ impl Server<'_, '_, '_> {
                 let until = now + GREETING;
                 let asks = self.ask(link);
                 let links = self.links_without_session(key);
-                if !asks && links >= LINKS_OF_KEY_MAX {
+                if !asks && links >= LINKS_OF_KEY_MAX && !self.close_answered(now, key) {
                     let reason =
                         format!("{links} connections of this key have no transfer yet; try again later");
                     self.control.close(now, link, CODE_ERROR, &reason);

@@ -5,7 +5,7 @@ use super::requests::{Fetching, Jobs};
 use super::session::{Session, SetId};
 use crate::access::{Access, TransferObserver};
 use crate::clock::Clock;
-use crate::control::{CODE_ERROR, Control, LinkId};
+use crate::control::{CODE_DONE, CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome};
 use crate::files::{FilesError, Store};
 use crate::identity::{Identity, PublicKey};
@@ -177,6 +177,24 @@ impl<'scope> Server<'_, 'scope, '_> {
     pub(super) fn links_without_session(&self, key: PublicKey) -> usize {
         let waits = |peer: &&Peer<'_>| peer.key == key && !matches!(peer.stage, Stage::Serving(_));
         self.peers.values().filter(waits).count()
+    }
+
+    /// Closes the oldest link of a key whose request was answered, and which the peer has not closed yet: the end of a link of
+    /// FETCH goes to the socket of the session that sends. Returns false if there is none.
+    pub(super) fn close_answered(&mut self, now: Instant, key: PublicKey) -> bool {
+        let answered = self.peers.iter().filter_map(|(link, peer)| match &peer.stage {
+            Stage::Ended {
+                until,
+                complete: None,
+            } if peer.key == key => Some((*until, *link)),
+            _ => None,
+        });
+        let Some((_, link)) = answered.min_by_key(|(until, _)| *until) else {
+            return false;
+        };
+        self.control.close(now, link, CODE_DONE, "");
+        self.peers.remove(&link);
+        true
     }
 
     /// Ends a session whose files cannot be written.

@@ -233,6 +233,26 @@ fn a_key_has_a_few_links_without_a_session_and_other_keys_have_the_rest() {
 }
 
 #[test]
+fn a_key_whose_links_were_answered_and_not_closed_gets_further_ones() {
+    let daemon = Daemon::start(Duration::from_secs(20));
+    let mut client = Client::new(&daemon);
+    client.dial(&daemon);
+    let mut answers = 0;
+    client.until(|client, link, event| {
+        match event {
+            LinkEvent::Connected => client.ask(link, &Message::List(Vec::new())),
+            LinkEvent::Message(Message::EntriesEnd) => {
+                answers += 1;
+                client.dial(&daemon);
+            }
+            LinkEvent::Message(other) => panic!("{other:?}"),
+            LinkEvent::Closed { reason, .. } => assert_eq!(reason, "closed by the peer"),
+        }
+        (answers == 2 * LINKS_OF_KEY_MAX).then_some(())
+    });
+}
+
+#[test]
 fn a_sender_that_may_not_write_is_refused_at_its_offer() {
     let daemon = Daemon::start(Duration::from_secs(20));
     let mut sender = Client::new(&daemon);
