@@ -170,6 +170,9 @@ reasons! {
         "this side has configured its end of {service} already: only the other side can configure the other end";
     key_needed(service, account) = "{service} belongs to {account}: a service key is needed for other accounts";
     leaves_of_p2mp_only() = "only a p2mp_vc has leaves";
+    leaves_over_s_tags(one, two) =
+        "the trunk between {one} and {two} has S-tags, which leave no tag to mark the frames of a leaf: expected a VXLAN \
+         trunk, or ends that are all roots";
     not_in_quarantine(end) = "{end} is not in quarantine";
     vlan_taken(end, vlan, connection) = "{end} has {vlan} of {connection}: choose other tags, or leave them open";
     vlans_exhausted(connection) = "{connection} has no free VLAN: name an outer VLAN, or use another connection";

@@ -8,7 +8,7 @@ use crate::id::{ServiceId, SwitchId, TrunkId, WireId};
 use crate::path::{Contracts, Topology};
 use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::service::{PoolKind, Service, ServiceKind};
+use crate::service::{EndRole, PoolKind, Service, ServiceKind};
 
 /// The VIDs that wire ids on S-tags may have.
 const S_TAG_WIRE_IDS: (u32, u32) = (2, 4094);
@@ -43,14 +43,20 @@ impl Order<'_> {
     }
 
     /// Refuses a service whose ends are at switches that no trunk joins: a circuit may pass through other switches, a
-    /// multipoint service may not.
+    /// multipoint service may not. Refuses leaves over a trunk with S-tags.
     pub(super) fn check_reach(&self, id: ServiceId) -> Outcome {
         let service = self.object(id)?;
         let switches = self.switches_of(id);
         let topology = self.topology();
         let is_joined = |one, two| topology.carrier(one, two).is_some();
+        let has_leaves = self.draft.ends_of(id).any(|(_, end)| end.role == EndRole::Leaf);
         for one in &switches {
             for two in switches.range(..one) {
+                let carrier = topology.carrier(*one, *two);
+                if has_leaves && carrier.is_some_and(|(_, trunk)| trunk.kind == TrunkKind::STag) {
+                    let reason = reason::leaves_over_s_tags(two, one);
+                    return Err(Refusal::conflict(reason).field("connection"));
+                }
                 let is_reached = match service.kind {
                     ServiceKind::P2pVc => service
                         .path(*one, *two)

@@ -98,6 +98,36 @@ fn a_peering_lan_delivers_what_the_oracle_says_and_nothing_else() {
 }
 
 #[test]
+fn leaves_over_a_trunk_with_s_tags_are_refused_by_the_order() {
+    for (kind, is_accepted) in [(TrunkKind::Vxlan, true), (TrunkKind::STag, false)] {
+        let mut world = World::new(2, kind);
+        let account = world.account("a");
+        let service = world.service(account, ServiceKind::P2mpVc, None);
+        for (at, role) in [(0, EndRole::Root), (1, EndRole::Root), (0, EndRole::Leaf)] {
+            let port = world.port(at, if role == EndRole::Root { 1 } else { 2 });
+            let connection = world.connection(account, vec![port]);
+            let applied = world.apply(Operation::ConfigureEnd {
+                service,
+                connection,
+                vlan: c_tag(5),
+                capacity_mbps: None,
+                role,
+                asns: BTreeSet::new(),
+                external_ref: None,
+            });
+            match applied {
+                Ok(_) => assert!(is_accepted || role == EndRole::Root),
+                Err(refusal) => {
+                    assert!(!is_accepted && role == EndRole::Leaf, "{refusal}");
+                    assert!(refusal.to_string().contains("S-tags"), "{refusal}");
+                }
+            }
+        }
+        assert_eq!(plan(&world.exchange, &SETTINGS).problems, []);
+    }
+}
+
+#[test]
 fn copies_of_multipoint_circuits_reach_whom_they_should_once() {
     for (seed, kind) in (0..6).zip([ServiceKind::Mp2mpVc, ServiceKind::P2mpVc].into_iter().cycle()) {
         let mut random = Random(seed);
