@@ -63,8 +63,10 @@ fn lines(changes: &[Change]) -> String {
 fn done(committed: &Committed, before: u64) -> String {
     let number = committed.revision.number;
     let mut text = lines(&committed.changes);
-    if committed.changes.is_empty() && number > before {
-        text += &format!("only the order in the file changes: revision {number}\n");
+    if committed.changes.is_empty() && committed.dry_run {
+        text += "dry run: no difference; only the order of the file may differ\n";
+    } else if committed.changes.is_empty() && number > before {
+        text += &format!("only the order changes: revision {number}\n");
     } else if committed.changes.is_empty() {
         text += &format!("nothing changes: revision {number} is the same\n");
     } else if committed.dry_run {

@@ -24,14 +24,18 @@ export function openStream(url: string, send: (message: StreamMessage) => void):
   let silence: ReturnType<typeof setTimeout> | undefined;
   let last = "";
   /** A browser does not notice a connection that broke without a word, such as one through a proxy that was replaced. */
-  const heard = () => {
-    const at = Date.now();
+  let since = Date.now();
+  const arm = () => {
     clearTimeout(silence);
     silence = setTimeout(() => {
       source?.close();
-      send({ type: "state", connected: false, since: at });
+      send({ type: "state", connected: false, since });
       open();
     }, SILENCE);
+  };
+  const heard = () => {
+    since = Date.now();
+    arm();
   };
   const open = () => {
     source = new EventSource(last === "" ? url : `${url}?after=${encodeURIComponent(last)}`);
@@ -52,6 +56,8 @@ export function openStream(url: string, send: (message: StreamMessage) => void):
         send({ type: "refused" });
         clearTimeout(retry);
         retry = setTimeout(open, 3_000);
+      } else if (!closed) {
+        arm();
       }
     };
     on("begin", (message) => {
@@ -70,6 +76,8 @@ export function openStream(url: string, send: (message: StreamMessage) => void):
       last = message.lastEventId;
       send({ type: "reset" });
     });
+    // A new connection may be as silent as the one before.
+    arm();
   };
   open();
   return () => {

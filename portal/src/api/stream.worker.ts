@@ -7,6 +7,15 @@ const tabs = new Set<MessagePort>();
 let close: (() => void) | undefined;
 let state: StreamMessage | undefined;
 let begin: StreamMessage | undefined;
+/** The person of the tabs: the worker's name is `stream USER`. */
+const own = scope.name.slice("stream ".length);
+
+function end(): void {
+  close?.();
+  close = undefined;
+  state = undefined;
+  begin = undefined;
+}
 
 scope.onconnect = (connection) => {
   const port = connection.ports[0];
@@ -18,15 +27,15 @@ scope.onconnect = (connection) => {
     if (message.type === "state") state = message;
     if (message.type === "begin") begin = message;
     for (const tab of tabs) tab.postMessage(message);
+    if (message.type === "begin" && own !== "" && message.user !== own) {
+      // The stream of another person is for no tab of this worker: the tabs load again, and the next one opens a stream.
+      tabs.clear();
+      end();
+    }
   });
   port.onmessage = (message: MessageEvent<string>) => {
     if (message.data !== "bye") return;
     tabs.delete(port);
-    if (tabs.size === 0) {
-      close?.();
-      close = undefined;
-      state = undefined;
-      begin = undefined;
-    }
+    if (tabs.size === 0) end();
   };
 };

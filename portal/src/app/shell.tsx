@@ -182,10 +182,10 @@ function Frame({ me }: { me: Whoami }) {
   const jumps = useMemo(() => navigation(me).flatMap((group) => group.entries), [me]);
   const [error, setError] = useState<unknown>();
   const signOut = () => {
-    // The browser may be one that others use.
-    forgetDrafts("order ");
     setError(undefined);
     const leave = () => {
+      // The browser may be one that others use.
+      forgetDrafts("order ");
       queries.clear();
       location.assign("/");
     };

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
-import { observedConnections, observedOverview, services } from "../api/queries";
+import { connections, observedConnections, observedOverview, services } from "../api/queries";
 import type { Connection, Overview, Service, Task } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age, Rate, Time } from "../i18n/format";
@@ -154,7 +154,8 @@ export function Home() {
   const t = useText();
   const me = useMe();
   const data = useQuery(observedOverview);
-  const links = useQuery(observedConnections);
+  // The staff sees connections of all accounts, on many pages, and has a wall of its own.
+  const links = useQuery(me.operator ? connections : observedConnections);
   const all = useQuery(services);
   const canOrder = me.can.includes("create_service") && !me.operator;
   return (

@@ -398,7 +398,7 @@ export function Service() {
               <Panel title={t("service.acts")}>
                 <ServiceActs service={service} />
               </Panel>
-              <History service={service} />
+              <History key={service.id} service={service} />
             </div>
           )}
         </Loaded>

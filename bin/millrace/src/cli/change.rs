@@ -15,7 +15,7 @@ pub(crate) struct CommentArg {
 /// How long to wait for a change.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// Seconds to wait until the change runs; 0 does not wait
+    /// Seconds to wait until the change runs and no hop of a chain is starting; 0 does not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=3600))]
     pub(crate) wait: u64,
 }
@@ -28,7 +28,7 @@ const CHANGE_EXIT_STATUS: &str = "Exit status: 0 the change runs (with `--wait 0
 #[derive(Debug, Args)]
 #[command(after_help = CHANGE_EXIT_STATUS)]
 pub(crate) struct Apply {
-    /// The configuration file: TOML, or JSON if its name ends in `.json`; `-` for standard input
+    /// The configuration file: TOML, or JSON if its name ends in `.json` or its content begins with `{`; `-` for standard input
     pub(crate) file: PathBuf,
     /// Check the file and show what would change, without applying it
     #[arg(long)]

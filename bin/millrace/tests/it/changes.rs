@@ -170,10 +170,7 @@ fn another_order_alone_is_said_to_be_a_revision_of_its_own() {
     };
     committed(&server, &apply(["br1", "br2"]));
     let text = committed(&server, &apply(["br2", "br1"]));
-    assert!(
-        text.starts_with("only the order in the file changes: revision 3\n"),
-        "{text}"
-    );
+    assert!(text.starts_with("only the order changes: revision 3\n"), "{text}");
     let text = committed(&server, &apply(["br2", "br1"]));
     assert!(
         text.starts_with("nothing changes: revision 3 is the same\n"),

@@ -62,15 +62,18 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
-/// Refuses files that are larger than the file system of a directory, whatever it holds. Memory for their extents is allocated only
-/// afterwards.
+/// The announced bytes for each byte of a file system at most: files that a file system compresses may be larger than it is.
+const ANNOUNCED_MAX: u64 = 4;
+
+/// Refuses files that are much larger than the file system of a directory, whatever it holds. Memory for their extents is allocated
+/// only afterwards.
 fn check_announced(directory: &Path, announced: u64) -> Result<(), OpenError> {
     let Ok(space) = statvfs(directory) else {
         return Ok(());
     };
     let size = space.blocks().saturating_mul(space.fragment_size());
     // A file system without a size, such as one of FUSE, is tried.
-    if announced <= size || size == 0 {
+    if announced <= size.saturating_mul(ANNOUNCED_MAX) || size == 0 {
         return Ok(());
     }
     let free = space.blocks_available().saturating_mul(space.fragment_size());

@@ -55,11 +55,10 @@ impl Grant {
     }
 
     fn set_config(&self, config: &GrantConfig) {
-        let mut held = self
-            .config
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        held.clone_from(config);
+        let held = self.config.write();
+        // The lock ends here: a new quota may need a walk through the directory, and the network thread reads the configuration.
+        held.unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone_from(config);
         self.ledger.set_quota(quota(config));
         self.rate.set(config.rate);
     }

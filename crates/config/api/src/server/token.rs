@@ -35,8 +35,8 @@ pub enum TokenError {
     Exposed,
     /// Other users can read or replace the token of the operator.
     #[error(
-        "users other than its owner and group can read the token file, or other users can write to it (mode {mode:04o}, \
-         owner {owner}): expected a file of root or the daemon's user with mode 0600 or 0640"
+        "the token file is not of root or the daemon's user, or others can read it, or its group or others can write to it \
+         (mode {mode:04o}, owner {owner}): expected a file of root or the daemon's user with mode 0600 or 0640"
     )]
     Shared {
         /// The permission bits of the file.
@@ -46,7 +46,7 @@ pub enum TokenError {
     },
     /// The first line is too short.
     #[error(
-        "the first line of the token file has {size} bytes: expected at least {TOKEN_MIN_SIZE}, as `openssl rand -hex 32` makes"
+        "the first line of the token file has {size} bytes: expected at least {TOKEN_MIN_SIZE}, as `(umask 077; openssl rand -hex 32 > FILE)` makes"
     )]
     TooShort {
         /// The length of the line in bytes, without blanks at its ends.

@@ -182,7 +182,8 @@ impl<B: Backend> BridgeControl<B> {
     }
 }
 
-fn link_state(is_up: bool) -> PortState {
+/// Returns the state of a port without a monitor, whose link is up or not.
+pub(super) fn link_state(is_up: bool) -> PortState {
     if is_up {
         PortState::LIVE
     } else {

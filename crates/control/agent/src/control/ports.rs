@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::bridge::BridgeControl;
 use super::devices::spec_of;
+use super::oam::link_state;
 use super::qos::{plan_of, policer_of};
 use super::tunnels::is_logical;
 use crate::asynchronous::{PortChange, port_status};
@@ -147,9 +148,10 @@ impl<B: Backend> BridgeControl<B> {
         let Some(status) = self.ports.get_mut(&number) else {
             return;
         };
-        // Bits that the configuration does not change stay as a controller set them by port_mod.
-        let changed = config_of(&status.model) ^ config_of(wanted);
-        let config = status.config ^ changed;
+        // Bits that the configuration changes get its value; the others stay as a controller set them by port_mod.
+        let old = config_of(&status.model);
+        let changed = old ^ config_of(wanted);
+        let config = (status.config | changed) ^ (old & changed);
         let vlans_changed = vlan_of(&status.model) != vlan_of(wanted);
         let plan = plan_of(wanted);
         let queues_changed = plan_of(&status.model) != plan;
@@ -202,8 +204,9 @@ impl<B: Backend> BridgeControl<B> {
             let Some(info) = self.info_of(&status.model) else {
                 continue;
             };
-            // A monitored port changes its state without a change of its device.
-            if status.info == info && !self.oam.monitors(number) {
+            // A monitored port changes its state without a change of its device, and once more when its monitor ends.
+            let is_as_device = status.state == link_state(info.link_up);
+            if status.info == info && is_as_device && !self.oam.monitors(number) {
                 continue;
             }
             let model = status.model.clone();

@@ -192,6 +192,18 @@ fn a_link_that_flaps_three_times_is_held_down_and_says_so() {
     );
     let damping = oam(&switch, "br0").damping.unwrap();
     assert_eq!((damping.damped, damping.left.is_some()), (1, true));
+    // An operator who removes `damping` has the link back at once.
+    let (mut switch, mut controller) = flaps_three_times(3600);
+    let without = damped(3600)
+        .lines()
+        .filter(|line| !line.starts_with("damping"))
+        .fold(String::new(), |text, line| text + line + "\n");
+    assert_eq!(switch.apply(&without).problems, []);
+    let free = port_state(&mut controller);
+    assert!(
+        free.contains(PortState::LIVE) && !free.contains(PortState::BLOCKED),
+        "{free}"
+    );
     let (switch, mut controller) = flaps_three_times(1);
     wait_for("the end of damping", || {
         port_state(&mut controller)
@@ -204,11 +216,7 @@ fn a_link_that_flaps_three_times_is_held_down_and_says_so() {
 
 /// Returns a switch whose link went down three times and is up, with this time in seconds for which it counts as down.
 fn flaps_three_times(hold_down: u32) -> (TestSwitch, Controller) {
-    let text = format!(
-        "[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0\"]\n[[bridge.port]]\nname = \"p1\"\nnumber = 1\n\
-         device = \"memory\"\ndamping = {{ window_s = 3600, hold_down_s = {hold_down} }}\n"
-    );
-    let switch = TestSwitch::start(&text);
+    let switch = TestSwitch::start(&damped(hold_down));
     let mut controller = switch.controller();
     for round in 0..3 {
         for is_up in [false, true] {
@@ -221,4 +229,12 @@ fn flaps_three_times(hold_down: u32) -> (TestSwitch, Controller) {
         }
     }
     (switch, controller)
+}
+
+/// Returns a bridge with a port that is damped for this time in seconds.
+fn damped(hold_down: u32) -> String {
+    format!(
+        "[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0\"]\n[[bridge.port]]\nname = \"p1\"\nnumber = 1\n\
+         device = \"memory\"\ndamping = {{ window_s = 3600, hold_down_s = {hold_down} }}\n"
+    )
 }

@@ -241,6 +241,7 @@ impl Order<'_> {
         }
         self.renew_path(new.service, true)?;
         self.check_reach(new.service)?;
+        self.check_leaves(new.service)?;
         self.check_contracts(new.service)
     }
 
@@ -445,6 +446,7 @@ impl Order<'_> {
         self.draft.put(id, config);
         self.renew_path(service, false)?;
         self.check_reach(service)?;
+        self.check_leaves(service)?;
         self.check_contracts(service)
     }
 

@@ -163,6 +163,7 @@ impl Order<'_> {
                 for service in services {
                     if moves_switch {
                         self.renew_path(service, false)?;
+                        self.check_leaves(service)?;
                     }
                     self.check_reach(service)?;
                     self.check_contracts(service)?;

@@ -43,20 +43,14 @@ impl Order<'_> {
     }
 
     /// Refuses a service whose ends are at switches that no trunk joins: a circuit may pass through other switches, a
-    /// multipoint service may not. Refuses leaves over a trunk with S-tags.
+    /// multipoint service may not.
     pub(super) fn check_reach(&self, id: ServiceId) -> Outcome {
         let service = self.object(id)?;
         let switches = self.switches_of(id);
         let topology = self.topology();
         let is_joined = |one, two| topology.carrier(one, two).is_some();
-        let has_leaves = self.draft.ends_of(id).any(|(_, end)| end.role == EndRole::Leaf);
         for one in &switches {
             for two in switches.range(..one) {
-                let carrier = topology.carrier(*one, *two);
-                if has_leaves && carrier.is_some_and(|(_, trunk)| trunk.kind == TrunkKind::STag) {
-                    let reason = reason::leaves_over_s_tags(two, one);
-                    return Err(Refusal::conflict(reason).field("connection"));
-                }
                 let is_reached = match service.kind {
                     ServiceKind::P2pVc => service
                         .path(*one, *two)
@@ -69,6 +63,25 @@ impl Order<'_> {
                         ServiceKind::P2pVc => reason::no_route_over_trunks(two, one),
                         _ => reason::no_trunk(two, one),
                     };
+                    return Err(Refusal::conflict(reason).field("connection"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses leaves of a service over a trunk with S-tags.
+    pub(super) fn check_leaves(&self, id: ServiceId) -> Outcome {
+        if self.draft.ends_of(id).all(|(_, end)| end.role == EndRole::Root) {
+            return Ok(());
+        }
+        let switches = self.switches_of(id);
+        let topology = self.topology();
+        for one in &switches {
+            for two in switches.range(..one) {
+                let carrier = topology.carrier(*one, *two);
+                if carrier.is_some_and(|(_, trunk)| trunk.kind == TrunkKind::STag) {
+                    let reason = reason::leaves_over_s_tags(two, one);
                     return Err(Refusal::conflict(reason).field("connection"));
                 }
             }

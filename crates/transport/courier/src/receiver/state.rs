@@ -10,7 +10,7 @@ use crate::event::{Event, Outcome};
 use crate::files::{FilesError, Store};
 use crate::identity::{Identity, PublicKey};
 use crate::io::DatagramIo;
-use crate::message::{Message, Offer, RefuseCode};
+use crate::message::{Class, Message, Offer, RefuseCode};
 use crate::pool::Waker;
 use crate::ticket::Ticket;
 use std::collections::HashMap;
@@ -20,6 +20,10 @@ use std::time::{Duration, Instant};
 
 /// The time that a sender may take from the handshake to its offer, and to close the link at the end.
 pub(super) const GREETING: Duration = Duration::from_secs(10);
+
+/// The time that an answer has before its link may be closed for a new one of the same key: 16 requests in a row take several round
+/// trips, and longer than this.
+const ANSWER_TIME: Duration = Duration::from_millis(50);
 
 /// Links of one key without a session at most. A sender dials up to eight addresses of a receiver at once.
 pub(super) const LINKS_OF_KEY_MAX: usize = 16;
@@ -180,16 +184,18 @@ impl<'scope> Server<'_, 'scope, '_> {
     }
 
     /// Closes the oldest link of a key whose request was answered, and which the peer has not closed yet: the end of a link of
-    /// FETCH goes to the socket of the session that sends. Returns false if there is none.
+    /// FETCH goes to the socket of the session that sends. The peer must have had time for the answer. Returns false if there is
+    /// none.
     pub(super) fn close_answered(&mut self, now: Instant, key: PublicKey) -> bool {
         let answered = self.peers.iter().filter_map(|(link, peer)| match &peer.stage {
             Stage::Ended {
                 until,
                 complete: None,
-            } if peer.key == key => Some((*until, *link)),
+            } if peer.key == key && now + GREETING >= *until + ANSWER_TIME => Some((*until, *link)),
             _ => None,
         });
-        let Some((_, link)) = answered.min_by_key(|(until, _)| *until) else {
+        let taken = answered.filter(|(_, link)| self.control.backlog(*link, Class::Answers) == 0);
+        let Some((_, link)) = taken.min_by_key(|(until, _)| *until) else {
             return false;
         };
         self.control.close(now, link, CODE_DONE, "");

@@ -12,6 +12,7 @@ use crate::identity::{Identity, PublicKey};
 use crate::inbox::{Command, Inbox, Outbox};
 use crate::io::{DatagramIo, UdpIo};
 use crate::message::{Message, Offer, RefuseCode, VERSION};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -191,22 +192,25 @@ fn links_that_send_hello_and_no_more_end_and_leave_their_places_to_other_keys() 
     for client in &mut idle {
         (0..LINKS_OF_KEY_MAX).for_each(|_| client.dial(&daemon));
     }
-    let (mut connected, mut closed) = (0, 0);
+    let (mut connected, mut closed) = (HashSet::new(), 0);
     let until = Instant::now() + BOUND;
-    while connected < 64 || closed < 64 {
+    while connected.len() < 64 || closed < 64 {
         assert!(
             Instant::now() < until,
-            "{connected} links connected, {closed} closed"
+            "{} links connected, {closed} closed",
+            connected.len()
         );
-        for client in &mut idle {
+        for (at, client) in idle.iter_mut().enumerate() {
             for (link, event) in client.step() {
                 match event {
                     LinkEvent::Connected => {
-                        connected += 1;
+                        connected.insert((at, link));
                         // A path is no offer.
                         client.ask(link, &Message::Into(b"x".to_vec()));
                     }
-                    LinkEvent::Closed { .. } => closed += 1,
+                    LinkEvent::Closed { .. } if connected.contains(&(at, link)) => closed += 1,
+                    // The handshake took longer than the silence: the machine is busy.
+                    LinkEvent::Closed { .. } => client.dial(&daemon),
                     LinkEvent::Message(_) => {}
                 }
             }
@@ -246,7 +250,13 @@ fn a_key_whose_links_were_answered_and_not_closed_gets_further_ones() {
                 client.dial(&daemon);
             }
             LinkEvent::Message(other) => panic!("{other:?}"),
-            LinkEvent::Closed { reason, .. } => assert_eq!(reason, "closed by the peer"),
+            // A link ends by itself some seconds behind its answer.
+            LinkEvent::Closed { reason, .. } => {
+                assert!(
+                    ["closed by the peer", "the session is over"].contains(&&*reason),
+                    "{reason}"
+                );
+            }
         }
         (answers == 2 * LINKS_OF_KEY_MAX).then_some(())
     });

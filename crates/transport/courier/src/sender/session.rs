@@ -73,7 +73,9 @@ impl Sender<'_> {
                     }
                 }
                 self.peers[at].link = None;
-                self.on_lost(at, reason, end == LinkEnd::Lost);
+                // A receiver that was there before may have no room for a moment, when many senders come back at once.
+                let waits = end == LinkEnd::Closed && self.peers[at].lost.is_some();
+                self.on_lost(at, reason, waits || end == LinkEnd::Lost);
             }
         }
         Ok(())
