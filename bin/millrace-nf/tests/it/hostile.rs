@@ -90,7 +90,7 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
         assert!(came > 0 || hop.dropped > 2000, "{mode}: {hop:?}");
         match (times, class) {
             (0, Class::Isolated) => {
-                assert_eq!(hop.counters[1], ("seen", 0), "the function read other memory")
+                assert_eq!(hop.counters[1], ("seen", 0), "the function read other memory");
             }
             (0, _) => {}
             _ => assert!(!hop.failure.is_empty() || hop.dropped > 2000, "{mode}: {hop:?}"),
