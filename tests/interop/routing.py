@@ -9,7 +9,7 @@ import socketserver
 import subprocess
 import threading
 
-from switches import free_port, run, wait_for
+from switches import free_port, listens, run, wait_for
 
 ASN, EXCHANGE_ASN = 64501, 64500
 
@@ -118,7 +118,7 @@ protocol bgp exchange {{
     def start(self):
         self.write()
         self.launch("bird", "-f", "-c", self.folder / "bird.conf", "-s", self.folder / "ctl", "-P", self.folder / "pid")
-        wait_for("bird answers", lambda: (self.folder / "ctl").exists())
+        wait_for("bird answers", lambda: listens(self.folder / "ctl"))
 
     def changed(self, *_):
         self.write()

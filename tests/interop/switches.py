@@ -70,6 +70,16 @@ def run(*command, check=True, timeout=60, **kwargs):
     return done.stdout
 
 
+def listens(path):
+    """Returns true if a Unix socket accepts connections. Its file is there before its process listens."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
 class SocketAdapter(requests.adapters.HTTPAdapter):
     """Makes `requests` use a Unix socket, whatever the URL."""
 
@@ -284,7 +294,7 @@ class OpenVSwitch:
         database = f"unix:{self.folder}/db.sock"
         run("ovsdb-tool", "create", self.folder / "conf.db", "/usr/share/openvswitch/vswitch.ovsschema")
         self._spawn("ovsdb-server", self.folder / "conf.db", f"--remote=p{database}", f"--unixctl={self.folder}/db.ctl")
-        wait_for("ovsdb-server", (self.folder / "db.sock").exists)
+        wait_for("ovsdb-server", lambda: listens(self.folder / "db.sock"))
         return database
 
     def _vsctl(self, *arguments):
