@@ -1,8 +1,9 @@
 //! The functions of `include/millrace.h`: pointers become references and texts, errors become texts of the thread, and no panic
 //! crosses into C.
 
-use crate::transfer::{EventTexts, FAILED, Options, Transfer, c_text, known, note, url};
+use crate::transfer::{EventTexts, FAILED, Options, Transfer, c_text, note, url};
 use millrace_courier::list;
+use millrace_courier::target::known_receivers;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -386,7 +387,7 @@ pub(crate) unsafe extern "C" fn millrace_list(
         let on_entry = on_entry.ok_or("on_entry is NULL; expected a function")?;
         let url = url(&utf8(from, "url")?)?;
         let target = url
-            .target(known().as_deref())
+            .target(known_receivers().as_deref())
             .map_err(|error| error.to_string())?;
         let entries = list(&options.identity()?, &target, url.path.as_bytes());
         let entries = entries.map_err(|error| error.to_string())?;

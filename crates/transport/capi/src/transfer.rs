@@ -2,7 +2,7 @@
 
 use millrace_courier::identity::Identity;
 use millrace_courier::local::{LocalSource, LocalStore, PlaceOptions, ScanOptions};
-use millrace_courier::target::{Url, config_directory, parse, remember};
+use millrace_courier::target::{Url, config_directory, known_receivers, parse, remember};
 use millrace_courier::{
     Event, Outcome, ReceiveOptions, SendOptions, Session, SessionHandle, Target, exit_status,
 };
@@ -99,14 +99,9 @@ pub(crate) fn url(word: &str) -> Result<Url, String> {
     Url::parse(word).ok_or_else(wrong)?.map_err(text)
 }
 
-/// Returns the file of the keys of receivers that this user reached before.
-pub(crate) fn known() -> Option<PathBuf> {
-    config_directory().map(|directory| directory.join("known_receivers"))
-}
-
 /// Notes the key of a receiver that proved it. A transfer is complete, noted or not.
 pub(crate) fn note(peer: &Target) {
-    if let Some(known) = known() {
+    if let Some(known) = known_receivers() {
         let _ = remember(&known, peer);
     }
 }
@@ -202,7 +197,7 @@ impl Transfer {
             (Some(_), _) => return Err("options.name names one source; expected no other".into()),
         };
         let source = source.map_err(text)?;
-        let known = known();
+        let known = known_receivers();
         let targets: Result<Vec<_>, _> = targets.iter().map(|word| parse(word, known.as_deref())).collect();
         let targets = targets.map_err(text)?;
         let mut send = SendOptions {
@@ -225,7 +220,7 @@ impl Transfer {
 
     pub(crate) fn fetch(word: &str, directory: &Path, options: &Options) -> Result<Transfer, String> {
         let (store, url) = (options.store(directory)?, url(word)?);
-        let from = url.target(known().as_deref()).map_err(text)?;
+        let from = url.target(known_receivers().as_deref()).map_err(text)?;
         let (identity, receive) = (options.identity()?, options.receive_options()?);
         let session = Session::fetch(store, identity, from.clone(), url.path.into_bytes(), receive);
         Ok(Transfer::new(session.map_err(text)?, vec![from]))

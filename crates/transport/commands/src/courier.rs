@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use millrace_courier::list;
-use millrace_courier::target::{TargetError, Url, remember};
+use millrace_courier::target::{TargetError, Url, known_receivers, remember};
 use millrace_courier_daemon::{Config, Serving, read_status, serve};
 use tracing_subscriber::EnvFilter;
 
-use crate::display::{Result, config_directory, identity, say, size};
+use crate::display::{Result, identity, say, size};
 
 const STATUS: &str = "Exit status: 0 done; 1 failed, or refused.";
 
@@ -206,9 +206,7 @@ fn show_entries(json: bool, args: &Ls) -> Result<()> {
     let url = Url::parse(&args.url).ok_or_else(|| TargetError::Url {
         word: args.url.clone(),
     })??;
-    let known = config_directory()
-        .map(|directory| directory.join("known_receivers"))
-        .ok();
+    let known = known_receivers();
     let target = url.target(known.as_deref().map(Path::new))?;
     let entries = list(&identity(args.identity.as_deref())?, &target, url.path.as_bytes())?;
     if let Some(known) = &known {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use millrace_courier::local::{LocalStore, PlaceOptions};
-use millrace_courier::target::{TargetError, Url, remember};
+use millrace_courier::target::{TargetError, Url, known_receivers, remember};
 use millrace_courier::{Interrupts, KeptTicket, Outcome, ReceiveOptions, Session as Transfer, exit_status};
 
 use crate::args::{Commit, Receive};
@@ -48,9 +48,7 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
     };
     let store = Box::new(LocalStore::new(&args.directory, place));
     let mut display = Display::new(json);
-    let known = config_directory()
-        .map(|directory| directory.join("known_receivers"))
-        .ok();
+    let known = known_receivers();
     let from = match &args.from {
         Some(word) => {
             let url = Url::parse(word).ok_or_else(|| TargetError::Url { word: word.clone() })??;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millrace_courier::files::{Requests, Source};
 use millrace_courier::io::via::Via;
 use millrace_courier::local::{LocalSource, ScanOptions};
-use millrace_courier::target::{SCHEME, TargetError, parse, remember};
+use millrace_courier::target::{SCHEME, TargetError, known_receivers, parse, remember};
 use millrace_courier::ticket::PREFIX;
 use millrace_courier::{
     EXIT_INTEGRITY, EXIT_REFUSED, Event, Interrupts, Outcome, SendOptions, Session as Transfer, Target,
@@ -21,7 +21,7 @@ use millrace_types::shell::quoted;
 
 use crate::args::{Commit, Send};
 use crate::device::{OpenDpdk, open};
-use crate::display::{Display, Result, config_directory, identity, key_log, say, size, watch};
+use crate::display::{Display, Result, identity, key_log, say, size, watch};
 use crate::error::CommandError;
 use crate::remote::{self, Remote};
 
@@ -42,9 +42,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     if let Some(path) = &args.files_from {
         sources.extend(listed_sources(path)?);
     }
-    let known = config_directory()
-        .map(|directory| directory.join("known_receivers"))
-        .ok();
+    let known = known_receivers();
     let identity = identity(args.identity.as_deref())?;
     let stop = Interrupts::new().map_err(CommandError::Signals)?;
     let scan = ScanOptions {

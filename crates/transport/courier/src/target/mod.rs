@@ -26,6 +26,11 @@ pub fn config_directory() -> Option<PathBuf> {
     Some(base?.join("millrace"))
 }
 
+/// Returns the file of the keys of receivers that this user reached before.
+pub fn known_receivers() -> Option<PathBuf> {
+    config_directory().map(|directory| directory.join("known_receivers"))
+}
+
 /// Returns the receiver of a ticket, `millrace://HOST/GRANT/PATH`, KEY@HOST:PORT, or HOST:PORT. `known`: the file of known keys.
 ///
 /// # Errors
