@@ -42,29 +42,34 @@ impl Order<'_> {
             .collect()
     }
 
+    /// Returns each pair of switches with ends of a service, the lower switch first.
+    fn pairs_of(&self, id: ServiceId) -> Vec<(SwitchId, SwitchId)> {
+        let switches = self.switches_of(id);
+        let lower = |high| switches.range(..high).map(move |low| (*low, high));
+        switches.iter().copied().flat_map(lower).collect()
+    }
+
     /// Refuses a service whose ends are at switches that no trunk joins: a circuit may pass through other switches, a
     /// multipoint service may not.
     pub(super) fn check_reach(&self, id: ServiceId) -> Outcome {
         let service = self.object(id)?;
-        let switches = self.switches_of(id);
         let topology = self.topology();
         let is_joined = |one, two| topology.carrier(one, two).is_some();
-        for one in &switches {
-            for two in switches.range(..one) {
-                let is_reached = match service.kind {
-                    ServiceKind::P2pVc => service
-                        .path(*one, *two)
-                        .windows(2)
-                        .all(|pair| is_joined(pair[0], pair[1])),
-                    _ => is_joined(*one, *two),
+        for (low, high) in self.pairs_of(id) {
+            let is_circuit = service.kind == ServiceKind::P2pVc;
+            let is_reached = if is_circuit {
+                let path = service.path(high, low);
+                path.windows(2).all(|pair| is_joined(pair[0], pair[1]))
+            } else {
+                is_joined(high, low)
+            };
+            if !is_reached {
+                let reason = if is_circuit {
+                    reason::no_route_over_trunks(low, high)
+                } else {
+                    reason::no_trunk(low, high)
                 };
-                if !is_reached {
-                    let reason = match service.kind {
-                        ServiceKind::P2pVc => reason::no_route_over_trunks(two, one),
-                        _ => reason::no_trunk(two, one),
-                    };
-                    return Err(Refusal::conflict(reason).field("connection"));
-                }
+                return Err(Refusal::conflict(reason).field("connection"));
             }
         }
         Ok(())
@@ -75,15 +80,12 @@ impl Order<'_> {
         if self.draft.ends_of(id).all(|(_, end)| end.role == EndRole::Root) {
             return Ok(());
         }
-        let switches = self.switches_of(id);
         let topology = self.topology();
-        for one in &switches {
-            for two in switches.range(..one) {
-                let carrier = topology.carrier(*one, *two);
-                if carrier.is_some_and(|(_, trunk)| trunk.kind == TrunkKind::STag) {
-                    let reason = reason::leaves_over_s_tags(two, one);
-                    return Err(Refusal::conflict(reason).field("connection"));
-                }
+        for (low, high) in self.pairs_of(id) {
+            let carrier = topology.carrier(high, low);
+            if carrier.is_some_and(|(_, trunk)| trunk.kind == TrunkKind::STag) {
+                let reason = reason::leaves_over_s_tags(low, high);
+                return Err(Refusal::conflict(reason).field("connection"));
             }
         }
         Ok(())
