@@ -2,6 +2,9 @@
 //!
 //! Retry packets validate addresses before a connection has any state here (RFC 9000, section 8.1); greasing of the QUIC bit is
 //! off (RFC 9287), since data packets have that bit clear.
+//!
+//! When all links are in use, a new peer takes the link of the oldest peer that is not authorized yet. Keys cost nothing, so a limit for
+//! each key does not stop a peer that makes a key for each connection.
 
 use crate::identity::{Identity, PublicKey};
 use crate::key_log::KeyLog;
@@ -12,8 +15,8 @@ use bytes::{Bytes, BytesMut};
 use millrace_transport::seal::PairwiseKey;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionEvent, ConnectionHandle, DatagramEvent, Dir,
-    Endpoint, EndpointConfig, Event, IdleTimeout, ReadError, ServerConfig, StreamEvent, StreamId, Transmit,
-    TransportConfig, VarInt,
+    Endpoint, EndpointConfig, EndpointEvent, Event, IdleTimeout, ReadError, ServerConfig, StreamEvent,
+    StreamId, Transmit, TransportConfig, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 use std::collections::{HashMap, VecDeque};
@@ -75,6 +78,8 @@ struct Link {
     inbound: HashMap<StreamId, Vec<u8>>,
     /// The connection has no datagram to send, and nothing has happened to it since it said so.
     quiet: bool,
+    /// The receiver accepts the key or the ticket of the peer: the link keeps its place when others dial.
+    authorized: bool,
     /// The peer may send more than its first stream.
     admitted: bool,
     /// Bytes that the peer sent before it was admitted.
@@ -182,7 +187,7 @@ impl Control {
                     if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.buffer) {
                         self.respond(&transmit);
                     }
-                } else if self.links.len() >= LINKS_MAX {
+                } else if self.links.len() >= LINKS_MAX && !self.evict(now) {
                     let transmit = self.endpoint.refuse(incoming, &mut self.buffer);
                     self.respond(&transmit);
                 } else {
@@ -208,6 +213,32 @@ impl Control {
             }
             None => {}
         }
+    }
+
+    /// Ends a link without authorization at once, to make room for another: one that is closing, or else the oldest. Returns false if
+    /// all links are authorized.
+    fn evict(&mut self, now: Instant) -> bool {
+        let unauthorized = self.links.iter().filter(|(_, link)| !link.authorized);
+        let Some((&id, _)) = unauthorized.min_by_key(|(_, link)| (!link.closing, link.handshake_until))
+        else {
+            return false;
+        };
+        let reason = "the receiver has too many connections; try again later";
+        self.close(now, id, CODE_ERROR, reason);
+        if let Some(link) = self.links.get_mut(&id) {
+            let mut datagram = Vec::new();
+            if let Some(transmit) = link.connection.poll_transmit(now, 1, &mut datagram) {
+                self.responses.push_back((transmit.destination, datagram));
+            }
+            // The peer gets no second CONNECTION_CLOSE if this one is lost: a link that drains would keep its place.
+            let _ = self.endpoint.handle_event(id, EndpointEvent::drained());
+            self.links.remove(&id);
+            // The next link gets the same number.
+            self.events.retain(|(link, _)| *link != id);
+            let (reason, end) = (reason.to_owned(), LinkEnd::Closed);
+            self.events.push_back((id, LinkEvent::Closed { reason, end }));
+        }
+        true
     }
 
     fn respond(&mut self, transmit: &Transmit) {
@@ -268,6 +299,13 @@ impl Control {
         }
         if drained {
             self.links.remove(&id);
+        }
+    }
+
+    /// Keeps a link whose key or ticket the receiver accepts, however many other peers dial.
+    pub(crate) fn authorize(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.authorized = true;
         }
     }
 
@@ -457,6 +495,7 @@ impl Link {
             out: Default::default(),
             inbound: HashMap::new(),
             quiet: false,
+            authorized: handshake_until.is_none(),
             admitted: handshake_until.is_none(),
             greeting_size: 0,
             closing: false,

@@ -167,6 +167,75 @@ fn a_peer_that_does_not_complete_its_handshake_in_time_is_closed() {
 }
 
 #[test]
+fn a_peer_that_dials_takes_the_link_of_the_oldest_one_without_authorization() {
+    let mut bed = Bed::new();
+    // Each peer has a key and an address of its own.
+    let dial = |bed: &mut Bed, port: u16| {
+        bed.now += Duration::from_millis(1);
+        let (mut client, first) = bed.dial();
+        bed.server.handle_datagram(bed.now, address(port), &first);
+        let (_, retry) = bed.server.poll_transmit(bed.now).unwrap();
+        client.handle_datagram(bed.now, address(7_800), &retry);
+        let (_, second) = client.poll_transmit(bed.now).unwrap();
+        bed.server.handle_datagram(bed.now, address(port), &second);
+        let mut answers: HashMap<u16, Vec<Vec<u8>>> = HashMap::new();
+        while let Some((to, answer)) = bed.server.poll_transmit(bed.now) {
+            answers.entry(to.port()).or_default().push(answer);
+        }
+        (client, answers)
+    };
+    let port_of = |server: &Control, id: LinkId| server.remote(id).map(|address| address.port());
+    let link_of = |server: &Control, port: u16| {
+        server
+            .links
+            .keys()
+            .copied()
+            .find(|id| port_of(server, *id) == Some(port))
+    };
+    let last = LINKS_MAX as u16;
+    let mut clients: Vec<Control> = (1..=last).map(|port| dial(&mut bed, port).0).collect();
+    assert_eq!(bed.server.len(), LINKS_MAX);
+    let first = link_of(&bed.server, 1).unwrap();
+    bed.server.authorize(first);
+    let second = link_of(&bed.server, 2).unwrap();
+
+    let (_, answers) = dial(&mut bed, last + 1);
+    assert_eq!(bed.server.len(), LINKS_MAX);
+    assert!(link_of(&bed.server, 1).is_some(), "an authorized peer stays");
+    assert!(
+        link_of(&bed.server, 2).is_none(),
+        "the oldest of the others leaves"
+    );
+    assert!(
+        link_of(&bed.server, last + 1).is_some(),
+        "the new peer has a link"
+    );
+    let closed = bed.server.poll_event();
+    assert!(
+        matches!(closed, Some((id, LinkEvent::Closed { end: LinkEnd::Closed, .. })) if id == second),
+        "{closed:?}"
+    );
+    // The peer that left learns so.
+    for answer in &answers[&2] {
+        clients[1].handle_datagram(bed.now, address(7_800), answer);
+    }
+    let closed = clients[1].poll_event();
+    assert!(
+        matches!(closed, Some((_, LinkEvent::Closed { .. }))),
+        "{closed:?}"
+    );
+
+    let all: Vec<LinkId> = bed.server.links.keys().copied().collect();
+    all.into_iter().for_each(|id| bed.server.authorize(id));
+    dial(&mut bed, last + 2);
+    assert!(
+        link_of(&bed.server, last + 2).is_none(),
+        "all links are authorized"
+    );
+    assert_eq!(bed.server.len(), LINKS_MAX);
+}
+
+#[test]
 fn datagrams_that_begin_no_connection_leave_no_state_whatever_they_are() {
     let mut bed = Bed::new();
     let (_, first) = bed.dial();

@@ -53,6 +53,7 @@ impl Server<'_, '_, '_> {
         };
         match self.admission(key, secret) {
             Ok(()) => {
+                self.control.authorize(link);
                 let until = self.offer_until();
                 if let Some(peer) = self.peers.get_mut(&link) {
                     peer.stage = Stage::Offered {
