@@ -6,7 +6,8 @@ import subprocess
 import requests
 
 import namespaces
-from switches import end, listens, run, wait_for
+from routing import bird_answers
+from switches import end, run, wait_for
 
 
 class Member:
@@ -67,7 +68,7 @@ def birds(*places):
             running.append(subprocess.Popen(
                 ["ip", "netns", "exec", namespace, "bird", "-f", "-c", folder / "bird.conf", "-s", folder / "ctl", "-P", folder / "pid"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            wait_for("BIRD answers", lambda folder=folder: listens(folder / "ctl"), 60)
+            wait_for("BIRD answers", lambda folder=folder: bird_answers(folder / "ctl"), 60)
         yield
     finally:
         for process in running:

@@ -9,7 +9,7 @@ import socketserver
 import subprocess
 import threading
 
-from switches import free_port, listens, run, wait_for
+from switches import free_port, run, wait_for
 
 ASN, EXCHANGE_ASN = 64501, 64500
 
@@ -68,6 +68,12 @@ class Speaker(Daemon):
         self.changed(prefix, False)
 
 
+def bird_answers(control):
+    """Returns true if the BIRD behind this control socket answers. BIRD listens before it reads its configuration, and answers after."""
+    command = ["birdc", "-s", control, "show", "status"]
+    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60).returncode == 0
+
+
 class Bird(Speaker):
     """BIRD 2."""
 
@@ -118,7 +124,7 @@ protocol bgp exchange {{
     def start(self):
         self.write()
         self.launch("bird", "-f", "-c", self.folder / "bird.conf", "-s", self.folder / "ctl", "-P", self.folder / "pid")
-        wait_for("bird answers", lambda: listens(self.folder / "ctl"))
+        wait_for("bird answers", lambda: bird_answers(self.folder / "ctl"))
 
     def changed(self, *_):
         self.write()

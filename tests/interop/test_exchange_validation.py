@@ -11,7 +11,7 @@ import pytest
 import bgp
 import routing
 from exchange import Exchange
-from switches import free_port, listens, run, wait_for
+from switches import free_port, run, wait_for
 
 LONG = bool(os.environ.get("MILLRACE_EXCHANGE_LONG"))
 WORLDS = 1000 if LONG else 150
@@ -41,7 +41,7 @@ flow4 table flows;
 {sessions}
 """)
         self.launch("bird", "-f", "-c", self.folder / "bird.conf", "-s", self.folder / "ctl", "-P", self.folder / "pid")
-        wait_for("bird answers", lambda: listens(self.folder / "ctl"))
+        wait_for("bird answers", lambda: routing.bird_answers(self.folder / "ctl"))
         assert self.process.poll() is None, self.log.read_text()
 
     def count(self, table):
