@@ -1,7 +1,7 @@
 //! Embeds the built web page, if there is one.
 //!
-//! `MILLRACE_PORTAL` names the folder of the built page; the default is `portal/dist`, which `make portal` fills.
-//! Without it the crate builds, too: the server then has the API only.
+//! `MILLRACE_PORTAL` names the folder of the built page; the default is `portal/dist`, which `make portal`
+//! fills. If there is no such folder, the crate builds too, and the server has only the API.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ fn main() -> io::Result<()> {
         PathBuf::from,
     );
     let mut files = Vec::new();
-    // A path that does not exist would make cargo run this at every build; `make portal` touches this file instead.
+    // cargo would run this script at every build if the path did not exist. `make portal` touches this file
+    // instead.
     println!("cargo::rerun-if-changed=build.rs");
     if folder.is_dir() {
         println!("cargo::rerun-if-changed={}", folder.display());
@@ -30,7 +31,7 @@ fn main() -> io::Result<()> {
     fs::write(Path::new(&out).join("page.rs"), table)
 }
 
-/// Collects the files below `folder` as pairs of the path in the page and the path on the disk.
+/// Collects the files below `folder` as pairs of path in the page and path on disk.
 fn collect(root: &Path, folder: &Path, files: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

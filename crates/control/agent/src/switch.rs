@@ -1,7 +1,8 @@
 //! The running switch: its bridges, and their reconciliation with a configuration.
 //!
-//! Reconciliation does what is possible and reports the rest: a port whose device is missing does not affect the others,
-//! and is tried again until the device exists or the configuration changes.
+//! Reconciliation applies as much of a configuration as possible and reports the differences. A missing
+//! device does not affect other ports. The switch tries to open it again until it exists or the configuration
+//! changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,13 +38,13 @@ pub struct Status {
 
 /// A bridge, its channels, and the configuration that was applied to them.
 struct Member<B: Backend> {
-    /// Declared first: it is dropped before the bridge that its connections use.
+    /// This field is declared first, so that it is dropped before the bridge, which its connections use.
     connector: Connector<B>,
     bridge: RunningBridge<B>,
     config: model::Bridge,
 }
 
-/// Access to a bridge for readers.
+/// A bridge's handle and connections, for readers.
 struct Entry<B: Backend> {
     handle: BridgeHandle<B>,
     channels: Arc<ChannelTable>,
@@ -169,7 +170,7 @@ impl<B: Backend> Switch<B> {
         Some(channel_table.read())
     }
 
-    /// Ends all bridges.
+    /// Stops and removes all bridges.
     pub fn clear(&self) {
         lock(&self.directory).clear();
         lock(&self.members).clear();
@@ -242,16 +243,16 @@ fn close_obsolete<B: Backend>(member: &Member<B>, wanted: &model::Bridge) {
         control.remove_chains(&chains);
     });
     if let Err(error) = closed {
-        // `apply_bridge` reports it.
+        // `apply_bridge` reports this error.
         tracing::debug!(bridge = %wanted.name, %error, "no port closed");
     }
 }
 
-/// Makes a running bridge equal to its configuration, as far as possible; its obsolete ports and chains are closed. Adds
-/// the differences to `problems`.
+/// Makes a running bridge equal to its configuration, as far as possible. The caller has closed obsolete
+/// ports and chains. Adds the differences to `problems`.
 fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, problems: &mut Vec<Problem>) {
     let bridge = wanted.clone();
-    // LOCAL is treated as the other ports are.
+    // The LOCAL port is configured like any other port.
     let ports: Vec<model::Port> = bridge.all_ports().collect();
     let outcome = member.bridge.handle().call_blocking(move |control| {
         control.configure(bridge.clone());

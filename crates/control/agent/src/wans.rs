@@ -1,4 +1,4 @@
-//! The emulated paths, made equal to a configuration.
+//! Applies a configuration to the emulated WAN paths.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use millrace_datapath::io::wan::{PathSpec, Wans};
 use millrace_model as model;
 use millrace_wan_emulator::Scenario;
 
-/// Configures the paths, before their ports are opened. Returns the names of those that are not as configured, each with
-/// the reason.
+/// Configures the paths; the caller opens their ports afterwards. Returns the name of each path that could
+/// not be configured, with the reason.
 pub(crate) fn apply(wans: &Arc<Wans>, config: &model::Config) -> Vec<(String, String)> {
     let configure = |wan: &model::Wan| {
         let configured = spec(wan).and_then(|spec| {
@@ -20,7 +20,7 @@ pub(crate) fn apply(wans: &Arc<Wans>, config: &model::Config) -> Vec<(String, St
     config.wans.iter().filter_map(configure).collect()
 }
 
-/// Removes the paths that are not configured, after their ports were closed.
+/// Removes the paths that the configuration does not contain. The caller has closed their ports.
 pub(crate) fn retain(wans: &Arc<Wans>, config: &model::Config) {
     let names: Vec<&str> = config.wans.iter().map(|wan| wan.name.as_str()).collect();
     wans.retain(&names);
@@ -35,7 +35,7 @@ fn spec(wan: &model::Wan) -> Result<PathSpec, String> {
     })
 }
 
-/// Reads a scenario.
+/// Reads a scenario file.
 fn scenario(path: &Path) -> Result<Scenario, String> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         format!(

@@ -8,21 +8,22 @@ use millrace_wire::{Builder, Dscp, Ecn, FlowLabel, IpProto, ipv4, ipv6};
 
 /// The UDP port of single-hop BFD (RFC 5881, section 4).
 pub const UDP_PORT: u16 = 3784;
-/// The TTL of packets that no router forwarded (RFC 5881, section 5; RFC 5082).
+/// The TTL of a packet that no router has forwarded (RFC 5881, section 5; RFC 5082).
 pub const TTL: u8 = 255;
 /// Size of a control packet without authentication, in bytes.
 pub const PACKET_SIZE: usize = 24;
-/// The least interval of packets while a session is not up (RFC 5880, section 6.8.3).
+/// The minimum transmit interval while a session is not up (RFC 5880, section 6.8.3).
 const SLOW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state of a session (RFC 5880, section 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
-    /// Taken down by the operator.
+    /// The operator has taken the session down.
     AdminDown = 0,
     /// No packets arrive, or the peer is down.
     Down = 1,
-    /// The peer's packets arrive; it does not say yet that ours do.
+    /// This side receives the peer's packets; the peer does not confirm yet that it receives packets from
+    /// this side.
     Init = 2,
     /// Packets arrive both ways.
     Up = 3,
@@ -50,7 +51,8 @@ impl core::fmt::Display for State {
     }
 }
 
-/// The reason of the last change to [`State::Down`] (RFC 5880, section 4.1); the values that this side sends.
+/// The reason of the last change to [`State::Down`] (RFC 5880, section 4.1). Only values that this side sends
+/// are listed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Diagnostic {
     /// The session is up, or has not gone down since it began.
@@ -84,21 +86,21 @@ pub struct Packet {
     pub is_final: bool,
     /// The sender is in demand mode.
     pub is_demand: bool,
-    /// The number of packets whose absence ends the session; at least 1.
+    /// The number of consecutive packets whose loss takes the session down; at least 1.
     pub multiplier: u8,
     /// The discriminator of the sender; not 0.
     pub my_discriminator: u32,
     /// The discriminator of the receiver; 0 if the sender does not know it.
     pub your_discriminator: u32,
-    /// The least interval in which the sender sends.
+    /// The minimum interval between packets that the sender wants to send.
     pub desired_min_tx: Duration,
-    /// The least interval in which the sender receives; 0 wants no periodic packets.
+    /// The minimum interval between packets that the sender can receive; 0 asks for no periodic packets.
     pub required_min_rx: Duration,
 }
 
 impl Packet {
-    /// Reads a control packet; `None` for one that RFC 5880, section 6.8.6, tells to discard without a look at the
-    /// session, and for one with authentication, which no session here uses.
+    /// Reads a control packet. Returns `None` if RFC 5880, section 6.8.6, requires the receiver to discard it
+    /// before session lookup, or if it has authentication, which no session here uses.
     pub fn parse(bytes: &[u8]) -> Option<Packet> {
         let packet = bytes.first_chunk::<PACKET_SIZE>()?;
         let word = |at: usize| {
@@ -131,7 +133,7 @@ impl Packet {
         })
     }
 
-    /// Returns the packet as it is sent.
+    /// Returns the wire format of the packet.
     pub fn emit(&self) -> [u8; PACKET_SIZE] {
         let mut packet = [0; PACKET_SIZE];
         packet[0] = 1 << 5 | self.diagnostic & 0x1f;
@@ -153,14 +155,14 @@ fn micros(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// The settings of a session.
+/// The settings of a session on this side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The interval in which this side wants to send while the session is up.
+    /// The transmit interval that this side wants while the session is up.
     pub min_tx: Duration,
-    /// The least interval in which this side receives.
+    /// The minimum interval between packets that this side can receive.
     pub min_rx: Duration,
-    /// The number of packets whose absence ends the session; at least 1.
+    /// The number of consecutive packets whose loss takes the session down; at least 1.
     pub multiplier: u8,
 }
 
@@ -177,8 +179,9 @@ pub struct Counters {
     pub flaps: u64,
 }
 
-/// The intervals by which a session sends and detects. Packets have those of the settings; a change that the peer has to
-/// know first takes effect when the poll sequence ends (RFC 5880, section 6.8.3).
+/// The intervals that are in force for sending and detection. A packet carries the intervals of the settings
+/// instead. A change that the peer must know first is in force when the poll sequence ends (RFC 5880, section
+/// 6.8.3).
 #[derive(Clone, Copy, Debug)]
 struct Intervals {
     min_tx: Duration,
@@ -212,13 +215,13 @@ pub struct Session {
     answers_poll: bool,
     last_received: Option<Time>,
     next_send: Time,
-    /// The state of the generator of jitter.
+    /// The state of the random number generator for jitter.
     random: u64,
     counters: Counters,
 }
 
 impl Session {
-    /// Returns a session that is down. `seed` gives its discriminator and the jitter of its packets.
+    /// Returns a session that is down. The discriminator and the jitter of the packets derive from `seed`.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Session {
         let mut random = seed;
         Session {
@@ -229,7 +232,8 @@ impl Session {
             local_discriminator: ((split_mix::next(&mut random) >> 32) as u32).max(1),
             remote_discriminator: 0,
             remote_state: State::Down,
-            // The peer accepts one microsecond until its first packet says more (RFC 5880, section 6.8.1).
+            // The peer accepts intervals of one microsecond until its first packet gives another value (RFC
+            // 5880, section 6.8.1).
             remote_min_rx: Duration::from_micros(1),
             remote_min_tx: Duration::ZERO,
             remote_multiplier: 0,
@@ -243,8 +247,9 @@ impl Session {
         }
     }
 
-    /// Changes the settings of a session. A session that is up tells its peer by a poll sequence; until that ends, a larger
-    /// `min_tx` and a smaller `min_rx` are not in force (RFC 5880, section 6.8.3).
+    /// Changes the settings of a session. A session that is up informs its peer by a poll sequence. Until the
+    /// poll sequence ends, a larger `min_tx` and a smaller `min_rx` are not in force (RFC 5880, section
+    /// 6.8.3).
     pub fn set_settings(&mut self, settings: Settings) {
         if settings == self.settings {
             return;
@@ -264,7 +269,7 @@ impl Session {
         self.state
     }
 
-    /// Returns the state of the peer, as it sent it last.
+    /// Returns the state of the peer, from its last packet.
     pub fn remote_state(&self) -> State {
         self.remote_state
     }
@@ -284,8 +289,8 @@ impl Session {
         (self.local_discriminator, self.remote_discriminator)
     }
 
-    /// Returns the interval in which this side sends, without jitter; `None` if the peer wants no periodic packets. A peer in
-    /// demand mode gets those of a poll sequence (RFC 5880, section 6.8.7).
+    /// Returns the transmit interval without jitter; `None` if the peer wants no periodic packets. A peer in
+    /// demand mode receives packets only during a poll sequence (RFC 5880, section 6.8.7).
     pub fn tx_interval(&self) -> Option<Duration> {
         let are_up = self.state == State::Up && self.remote_state == State::Up;
         if self.remote_min_rx.is_zero() || self.is_remote_demand && are_up && !self.is_polling {
@@ -300,7 +305,7 @@ impl Session {
         interval.saturating_mul(u32::from(self.remote_multiplier))
     }
 
-    /// Returns an interval of sending, at least [`SLOW_INTERVAL`] while the session is not up.
+    /// Returns `interval`, or [`SLOW_INTERVAL`] if that is longer and the session is not up.
     fn not_below_slow(&self, interval: Duration) -> Duration {
         match self.state {
             State::Up => interval,
@@ -342,7 +347,7 @@ impl Session {
             }
             (State::Down, _) | (State::Init, State::Down) | (State::Up, State::Init | State::Up) => {}
         }
-        // A changed interval of the peer takes effect with the next packet.
+        // A new interval of the peer applies from the next packet on.
         if let Some(interval) = self.tx_interval() {
             self.next_send = self.next_send.min(now + interval);
         }
@@ -359,17 +364,18 @@ impl Session {
         }
         self.state = state;
         self.in_force = Intervals::of(&self.settings);
-        // The interval differs from that of the state before, which a poll sequence tells (RFC 5880, section 6.8.3).
+        // The interval of the new state differs, and a poll sequence informs the peer (RFC 5880, section
+        // 6.8.3).
         self.is_polling = state == State::Up;
         if state == State::Up {
             self.diagnostic = Diagnostic::None;
         }
-        // The peer learns of the change at once.
+        // A packet is due now, so that the peer learns of the change at once.
         self.next_send = now;
     }
 
-    /// Ends the session if its detection time has passed at `now`, and returns a packet that is due. The caller repeats
-    /// the call until it returns `None`.
+    /// Ends the session if its detection time has passed at `now`. Returns a packet if one is due. The caller
+    /// repeats the call until it returns `None`.
     pub fn poll(&mut self, now: Time) -> Option<Packet> {
         if let Some(last) = self.last_received
             && now >= last + self.detection_time()

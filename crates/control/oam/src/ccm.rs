@@ -39,11 +39,12 @@ impl Interval {
     }
 }
 
-/// A maintenance association: its domain and its own name, which both ends share.
+/// The identifier of a maintenance association (MAID): the names of domain and association. Both ends have
+/// the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Maid([u8; MAID_SIZE]);
 
-/// The names of a maintenance association do not fit.
+/// The error for names that do not fit into the identifier of a maintenance association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error(
     "the names of domain and association have {size} bytes: expected at most 44 together, and each at least 1"
@@ -64,7 +65,7 @@ impl Maid {
             return Err(MaidError { size });
         }
         let mut maid = [0; MAID_SIZE];
-        // Formats: 4, a character string; 2, a character string.
+        // Name formats: 4 is a character string for the domain, 2 is a character string for the association.
         maid[0] = 4;
         maid[1] = domain.len() as u8;
         maid[2..2 + domain.len()].copy_from_slice(domain.as_bytes());
@@ -121,7 +122,7 @@ impl Message {
 pub struct Settings {
     /// The number of this end, 1 to 8191.
     pub mep: u16,
-    /// The number of the other end; `None` accepts any but the own one.
+    /// The number of the other end; `None` accepts any number except this end's.
     pub remote_mep: Option<u16>,
     /// The level of the domain, 0 to 7.
     pub level: u8,
@@ -146,11 +147,11 @@ pub struct Counters {
     pub flaps: u64,
 }
 
-/// A maintenance end point with one other end.
+/// A maintenance end point that monitors one other end.
 #[derive(Clone, Debug)]
 pub struct Mep {
     settings: Settings,
-    /// The time of the last valid message, and if it had RDI.
+    /// The time of the last valid message, and true if the message had the RDI bit.
     last: Option<(Time, bool)>,
     /// The time of the last message with a defect.
     last_defect: Option<Time>,
@@ -186,7 +187,7 @@ impl Mep {
         self.counters
     }
 
-    /// Returns the number of the other end, as it sent it last.
+    /// Returns the number of the other end, from its last message.
     pub fn remote(&self) -> Option<u16> {
         self.remote
     }
@@ -196,13 +197,14 @@ impl Mep {
         self.settings.interval.duration() * 7 / 2
     }
 
-    /// Returns true if messages of the other end arrive (no defect LOC) and none of a wrong one.
+    /// Returns true if messages arrive from the other end (no LOC defect) and no message with another defect
+    /// arrived recently.
     fn receives(&self, now: Time) -> bool {
         let is_recent = |at: Time| now < at + self.lifetime();
         self.last.is_some_and(|(at, _)| is_recent(at)) && !self.last_defect.is_some_and(is_recent)
     }
 
-    /// Returns true if messages arrive and the other end receives ours.
+    /// Returns true if messages arrive, and the other end reports that it receives messages from this end.
     pub fn is_up(&self, now: Time) -> bool {
         self.receives(now) && self.last.is_some_and(|(_, has_rdi)| !has_rdi)
     }
@@ -212,7 +214,7 @@ impl Mep {
         self.last.is_some_and(|(_, has_rdi)| has_rdi)
     }
 
-    /// Handles a received message: the bytes behind the EtherType.
+    /// Handles a received message. `bytes` begins after the EtherType.
     pub fn receive(&mut self, bytes: &[u8], now: Time) {
         let Some(message) = Message::parse(bytes).filter(|message| message.level == self.settings.level)
         else {
@@ -292,7 +294,7 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    /// Runs both ends from `from` to `to` in ms. `heard` says which end's messages arrive.
+    /// Runs both ends from `from` to `to` in ms. `heard[i]` is true if the messages of end `i` arrive.
     fn run(ends: &mut [Mep; 2], from: u64, to: u64, heard: [bool; 2]) {
         for at in from..to {
             for end in 0..2 {
@@ -347,7 +349,7 @@ mod tests {
         for other in wrong {
             let mut end = Mep::new(settings(1), ms(0));
             let mut good = Mep::new(settings(2), ms(0)).poll(ms(0)).unwrap();
-            // An end that has received nothing yet reports that.
+            // An end that has received nothing sets RDI, so the test clears it.
             good[2] &= !RDI;
             end.receive(&good, ms(0));
             assert!(end.is_up(ms(1)));

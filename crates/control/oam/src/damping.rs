@@ -7,7 +7,7 @@ use millrace_types::{Duration, Time};
 /// The settings of flap damping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DampingSettings {
-    /// The number of times that the link goes down within `window` until it is damped; at least 1.
+    /// The number of link-down events within `window` at which the link is damped; at least 1.
     pub flaps: u32,
     /// The time in which flaps are counted.
     pub window: Duration,
@@ -15,18 +15,18 @@ pub struct DampingSettings {
     pub hold_down: Duration,
 }
 
-/// The flaps of one link.
+/// The flap history and hold-down state of one link.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Damping {
     was_up: bool,
-    /// The times of the latest flaps, at most as many as the settings count.
+    /// The times of the latest flaps, at most [`DampingSettings::flaps`] of them.
     flaps: VecDeque<Time>,
     until: Option<Time>,
     damped: u64,
 }
 
 impl Damping {
-    /// Records the link at `now`. Returns true if it counts as up.
+    /// Records the state of the link at `now`. Returns true if the link counts as up.
     pub fn update(&mut self, settings: &DampingSettings, is_up: bool, now: Time) -> bool {
         if self.was_up && !is_up {
             self.flaps.push_back(now);
@@ -56,7 +56,7 @@ impl Damping {
         self.until
     }
 
-    /// Ends a hold-down time that is over at `now`. Returns true if there was one.
+    /// Ends the hold-down time if it is over at `now`. Returns true if a hold-down time ended.
     pub fn expire(&mut self, now: Time) -> bool {
         self.until.take_if(|until| now >= *until).is_some()
     }
@@ -77,7 +77,8 @@ mod tests {
         hold_down: Duration::from_secs(30),
     };
 
-    /// Returns the link at each of these times in milliseconds, at which it changes; it is down before.
+    /// Changes a link, down at first, at each of these times in milliseconds. Returns its damped state after
+    /// each change.
     fn run(times: &[u64]) -> (Damping, Vec<bool>) {
         let mut damping = Damping::default();
         let mut is_up = false;

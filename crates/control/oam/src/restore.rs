@@ -1,4 +1,4 @@
-//! Wait-to-restore: a path that failed is used again only after it worked for a while.
+//! Wait-to-restore: after a failure, a path is used again only when it has worked for a configured time.
 
 use millrace_types::{Duration, Time};
 
@@ -13,7 +13,7 @@ enum State {
     Waiting(Time),
 }
 
-/// Turns "works" and "fails" into "live". A path that works for the first time is live at once.
+/// Derives the state "live" from "works" and "fails". A path that works for the first time is live at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitToRestore {
     time: Duration,
@@ -34,7 +34,7 @@ impl WaitToRestore {
         self.time = time;
     }
 
-    /// Records at `now` if the path works. Returns true if it is live.
+    /// Records whether the path works at `now`. Returns true if the path is live.
     pub fn update(&mut self, works: bool, now: Time) -> bool {
         self.state = match (self.state, works) {
             (State::Never, false) => State::Never,
@@ -53,7 +53,7 @@ impl WaitToRestore {
         self.state == State::Live
     }
 
-    /// Returns the time at which the path becomes live if it works until then.
+    /// Returns the time at which the path becomes live if it does not fail before.
     pub fn deadline(&self) -> Option<Time> {
         match self.state {
             State::Waiting(since) => Some(since + self.time),

@@ -48,7 +48,7 @@ wire_enum! {
     }
 }
 
-/// `OFPAT_EXPERIMENTER`: the number of every action of an experimenter.
+/// `OFPAT_EXPERIMENTER`: the type of every experimenter action.
 pub(crate) const EXPERIMENTER: u16 = 0xffff;
 
 impl ActionType {
@@ -87,7 +87,7 @@ pub enum ActionError {
     /// `OFPBAC_BAD_LEN`.
     #[error("an action has length {length}, which does not match its type or the rest of the list")]
     Length {
-        /// The length in the message; 0 if the message ends before it.
+        /// The length in the message; 0 if the message ends before the length field.
         length: u16,
     },
     /// `OFPBAC_BAD_EXPERIMENTER`.
@@ -248,7 +248,7 @@ fn decode_body(type_: ActionType, body: &mut Reader<'_>) -> Result<Action, Actio
     })
 }
 
-/// Returns the output port: an ordinary port, or a reserved one other than `OFPP_ANY`.
+/// Returns the output port: an ordinary port, or any reserved port except `OFPP_ANY`.
 fn out_port(raw: u32) -> Result<PortNo, ActionError> {
     let port = PortNo::from_raw(raw);
     if port.is_ordinary() || (port.is_reserved() && port != PortNo::ANY) {
@@ -271,7 +271,7 @@ fn ethertype(
     }
 }
 
-/// Reads one OXM field without mask, and the padding behind it.
+/// Reads one OXM field without mask, and the padding after it.
 fn decode_set_field(body: &mut Reader<'_>) -> Result<SetField, ActionError> {
     let header = OxmHeader::decode(body)?;
     let unknown = ActionError::SetType {

@@ -18,7 +18,7 @@ pub struct AsyncMasks {
     pub flow_removed: u32,
 }
 
-/// `ofp_async_config`: masks for a controller that is equal or master, and for one that is a slave.
+/// `ofp_async_config`: one set of masks for the roles equal and master, and one for the role slave.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AsyncConfig {
     /// The masks while the role is equal or master.
@@ -28,8 +28,8 @@ pub struct AsyncConfig {
 }
 
 impl Default for AsyncConfig {
-    /// Returns the masks of a new connection (OpenFlow 1.3.5, sections 6.3.4 and 7.3.10): all messages but packet_in
-    /// for an invalid TTL; a slave gets port_status alone.
+    /// Returns the masks of a new connection (OpenFlow 1.3.5, sections 6.3.4 and 7.3.10). A master or equal
+    /// controller gets all messages except packet_in for an invalid TTL. A slave gets only port_status.
     fn default() -> AsyncConfig {
         let all_port_reasons = 0b111;
         AsyncConfig {

@@ -1,5 +1,5 @@
-//! Bundles: requests that are carried out together or not at all (ONF extension 230 to OpenFlow 1.3, which became
-//! section 7.3.9 of OpenFlow 1.4). Their messages are EXPERIMENTER messages of the ONF.
+//! Bundles: requests that are carried out together or not at all (ONF extension 230 to OpenFlow 1.3, which
+//! became section 7.3.9 of OpenFlow 1.4). The messages of bundles are EXPERIMENTER messages of the ONF.
 
 use millrace_types::Xid;
 
@@ -17,7 +17,7 @@ wire_enum! {
         Open = 0 "open",
         /// The bundle is open.
         OpenReply = 1 "open_reply",
-        /// Closes a bundle: no message is added from here on.
+        /// Closes a bundle, so that it takes no further message.
         Close = 2 "close",
         /// The bundle is closed.
         CloseReply = 3 "close_reply",
@@ -87,12 +87,13 @@ pub struct BundleAdd {
     pub bundle: u32,
     /// The flags that the bundle was opened with.
     pub flags: BundleFlags,
-    /// The message to carry out on commit. Its xid equals that of the message around it.
+    /// The message to carry out on commit. Its xid equals the xid of the bundle_add message that contains it.
     pub message: Box<Message>,
 }
 
 impl BundleAdd {
-    /// Reads the body behind the experimenter's header of a message with this xid.
+    /// Reads the part of a bundle_add message after the experimenter header. `xid` is the xid of the
+    /// bundle_add message.
     pub(crate) fn decode(xid: Xid, reader: &mut Reader<'_>) -> Result<BundleAdd, DecodeError> {
         let bundle = reader.u32()?;
         reader.skip(2)?;
@@ -106,7 +107,7 @@ impl BundleAdd {
         if inner.xid != xid {
             return Err(DecodeError::BundledXid { inner: inner.xid });
         }
-        // A message that cannot be bundled is refused unread, so that bundles do not nest.
+        // A message that cannot be in a bundle is refused before it is decoded, so bundles cannot nest.
         let can_be = inner.version == VERSION
             && inner
                 .message_type()
@@ -162,7 +163,7 @@ mod tests {
         decode(&bytes).unwrap_err().error_code()
     }
 
-    /// Offset of the message inside.
+    /// Offset of the bundled message in the bundle_add message, in bytes.
     const INNER: usize = 24;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use millrace_types::{Duration, Mac};
 
-/// The error of a value that extends beyond the end of the bytes. Each caller maps it to an OpenFlow error.
+/// The error for a read beyond the end of the bytes. Each caller maps it to an OpenFlow error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Truncated;
 
@@ -61,14 +61,14 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// Skips padding without a look at its value.
+    /// Skips padding without checking its value.
     #[inline]
     pub(crate) fn skip(&mut self, size: usize) -> Result<(), Truncated> {
         self.take(size).map(|_| ())
     }
 
-    /// Reads a text in a field of fixed size, whose last byte is taken for NUL. Bytes that are not UTF-8 are read as
-    /// ASCII, with `?` for those above 0x7f, so that no text is longer than its field.
+    /// Reads text from a field of `size` bytes. The last byte counts as NUL. Bytes that are not valid UTF-8
+    /// are read as ASCII, with `?` for each byte above 0x7f, so that the text is never longer than its field.
     pub(crate) fn text(&mut self, size: usize) -> Result<String, Truncated> {
         let field = self.take(size)?;
         let field = &field[..size.saturating_sub(1)];
@@ -109,12 +109,13 @@ pub(crate) trait PutBytes {
     fn bytes(&mut self, bytes: &[u8]);
     fn zeros(&mut self, size: usize);
     fn duration(&mut self, duration: Duration);
-    /// Appends a text in a field of `size` bytes, cut at a character so that at least one NUL follows it.
+    /// Appends text as a field of `size` bytes. Longer text is cut between characters, so that at least one
+    /// NUL follows.
     fn text(&mut self, text: &str, size: usize);
     /// Appends zeros up to a multiple of 8 bytes, counted from `start`.
     fn pad_from(&mut self, start: usize);
-    /// Writes the number of bytes since `start` at `at`. A length that does not fit is written as 0xffff; the message
-    /// around it is longer still, and is refused as a whole.
+    /// Writes the number of bytes since `start` into the two bytes at `at`. A length above 0xffff is written
+    /// as 0xffff: the message that contains it is then too long as well, and is refused.
     fn length_at(&mut self, at: usize, start: usize);
 }
 

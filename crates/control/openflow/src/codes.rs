@@ -1,5 +1,5 @@
-//! Macros that declare an enumeration, or a word of flags, of the specification as one list of names, numbers and
-//! meanings.
+//! Macros that declare an enumeration or a set of flags of the specification, as one list of names, numbers
+//! and meanings.
 
 /// Declares an enumeration whose values have the specification's numbers.
 macro_rules! wire_enum {
@@ -42,7 +42,7 @@ macro_rules! wire_enum {
     };
 }
 
-/// Declares a word of flags, of which only known ones are valid.
+/// Declares a set of flags in one word. Only flags of the specification are valid.
 macro_rules! wire_flags {
     ($(#[$doc:meta])* $name:ident($raw:ty) { $( $(#[$fdoc:meta])* $flag:ident = $value:literal $text:literal, )* }) => {
         $(#[$doc])*
@@ -68,7 +68,7 @@ macro_rules! wire_flags {
                 $name(raw & Self::ALL.0)
             }
 
-            /// Returns the word on the wire.
+            /// Returns the value of the word on the wire.
             #[inline]
             pub const fn raw(self) -> $raw {
                 self.0
@@ -80,7 +80,7 @@ macro_rules! wire_flags {
                 self.0 & flags.0 == flags.0
             }
 
-            /// Returns the flags of both.
+            /// Returns the flags that are in `self`, in `other`, or in both.
             #[must_use]
             pub const fn union(self, other: $name) -> $name {
                 $name(self.0 | other.0)

@@ -22,13 +22,14 @@ wire_enum! {
 pub struct SwitchConfig {
     /// The handling of IP fragments.
     pub fragments: FragmentHandling,
-    /// The maximum number of bytes of a packet in a packet_in that no output action causes, such as one for an invalid
-    /// TTL; 0xffff (`OFPCML_NO_BUFFER`) sends the whole packet, unbuffered.
+    /// The maximum number of packet bytes in a packet_in that no output action causes, for example for an
+    /// invalid TTL. The value 0xffff (`OFPCML_NO_BUFFER`) sends the whole packet, unbuffered.
     pub miss_send_len: u16,
 }
 
 impl SwitchConfig {
-    /// The configuration of a fresh connection: 128 bytes, fragments as they are.
+    /// The configuration of a new connection: `miss_send_len` is 128 bytes, and fragments are forwarded
+    /// unchanged.
     pub const DEFAULT: SwitchConfig = SwitchConfig {
         fragments: FragmentHandling::Normal,
         miss_send_len: 128,

@@ -18,7 +18,7 @@ pub enum DecodeError {
         /// The value in the message.
         version: u8,
     },
-    /// The message type is unknown, or a switch does not take it.
+    /// The message type is unknown, or a controller must not send it on this connection.
     #[error("message type {type_} is unknown, or not valid from a controller on this connection")]
     Type {
         /// The value in the message.
@@ -33,7 +33,7 @@ pub enum DecodeError {
         /// The value in the message.
         type_: u16,
     },
-    /// No port here can have this number.
+    /// The port number is not valid in this field.
     #[error("port {port} is not valid in this field")]
     Port {
         /// The value in the message.
@@ -60,7 +60,7 @@ pub enum DecodeError {
         /// The value in the message.
         flags: u16,
     },
-    /// No flow entry can be in this table.
+    /// The table cannot hold flow entries.
     #[error("table {table} holds no entries: expected 0 to 254, or 255 in a delete")]
     FlowModTable {
         /// The value in the message.
@@ -78,7 +78,7 @@ pub enum DecodeError {
         /// The value in the message.
         type_: u8,
     },
-    /// No group can have this number.
+    /// The group number is reserved.
     #[error("group identifier {group} is reserved: expected at most {}", GroupId::MAX)]
     GroupNumber {
         /// The value in the message.
@@ -102,7 +102,7 @@ pub enum DecodeError {
         /// The value in the message.
         flags: u16,
     },
-    /// No meter can have this number.
+    /// The meter number is reserved.
     #[error("meter identifier {meter:#x} is reserved: expected 1 to 0xffff0000, or a virtual meter")]
     MeterNumber {
         /// The value in the message.
@@ -132,16 +132,17 @@ pub enum DecodeError {
         /// The value in the message.
         flags: u16,
     },
-    /// A bundled message is longer than the message around it, or too short for its own header.
+    /// The length of a bundled message exceeds the bundle_add message that contains it, or is too short for a
+    /// header.
     #[error("the length of the bundled message does not match the bundle_add message that contains it")]
     BundledLength,
-    /// A bundled message and the message around it differ in xid.
+    /// A bundled message has another xid than the bundle_add message that contains it.
     #[error("the bundled message has xid {:#x}: expected the xid of the bundle_add message that contains it", .inner.0)]
     BundledXid {
         /// The value in the message.
         inner: Xid,
     },
-    /// The message cannot be in a bundle.
+    /// A message of this type cannot be in a bundle.
     #[error("a message of type {type_} cannot be in a bundle")]
     Bundled {
         /// The value in the message.
@@ -186,13 +187,13 @@ pub enum DecodeError {
     /// The length of a table feature property is wrong.
     #[error("the length of a table feature property does not match its type or contents")]
     TableFeatureLength,
-    /// A table feature property has a value that no table can have.
+    /// A table feature property has a value that is not valid for a table.
     #[error("a table feature property has an invalid value")]
     TableFeatureArgument,
 }
 
 impl DecodeError {
-    /// Returns the error that a switch answers.
+    /// Returns the error code of the switch's reply.
     pub const fn error_code(&self) -> ErrorCode {
         match self {
             DecodeError::Version { .. } => ErrorCode::OFPBRC_BAD_VERSION,

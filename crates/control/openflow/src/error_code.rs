@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// The answer to a request that fails: an error type, and a code within it.
+/// An error that answers a request: an error type, and a code within the type.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ErrorCode {
     /// `OFPET_*`.
@@ -203,8 +203,8 @@ errors! {
 }
 
 impl ErrorCode {
-    /// `OFPET_EXPERIMENTER`: the code is a type of the experimenter, whose identifier stands at the beginning of the
-    /// data.
+    /// `OFPET_EXPERIMENTER`: the code is a type that an experimenter defines. The error data begin with the
+    /// number of the experimenter.
     pub const EXPERIMENTER_TYPE: u16 = 0xffff;
 
     /// Every code of the specification, without those of extensions.
@@ -227,7 +227,7 @@ impl ErrorCode {
         self.row().map(|row| row.type_name)
     }
 
-    /// Returns the meaning in a few words.
+    /// Returns a short description of the code; `None` if the specification does not define it.
     pub fn meaning(self) -> Option<&'static str> {
         self.row().map(|row| row.meaning)
     }

@@ -5,8 +5,8 @@ use crate::decode_error::DecodeError;
 use crate::error_code::ErrorCode;
 use crate::experimenter::Experimenter;
 
-/// Bytes of the failed request that an error carries. The specification asks for at least 64, or for the whole request
-/// if it is shorter.
+/// The number of bytes of the failed request that an error carries. The specification asks for at least 64
+/// bytes, or for the whole request if it is shorter.
 pub const ERROR_DATA_SIZE: usize = 64;
 
 /// `ofp_error_msg`.
@@ -14,14 +14,14 @@ pub const ERROR_DATA_SIZE: usize = 64;
 pub struct ErrorMessage {
     /// Type and code of the error.
     pub code: ErrorCode,
-    /// The first bytes of the failed request. In `OFPET_HELLO_FAILED` it is a text for people; in `OFPET_EXPERIMENTER`
-    /// the experimenter's number precedes it.
+    /// The first bytes of the failed request. In `OFPET_HELLO_FAILED`, the data are human-readable text. In
+    /// `OFPET_EXPERIMENTER`, the number of the experimenter precedes the bytes of the request.
     pub data: Box<[u8]>,
 }
 
 impl ErrorMessage {
-    /// Returns the error that answers `request`, with the first bytes of the request. An experimenter error is one of
-    /// the ONF.
+    /// Returns the error that answers `request`, with the first bytes of the request. An experimenter error
+    /// has the number of the ONF.
     pub fn about(code: ErrorCode, request: &[u8]) -> ErrorMessage {
         let head = &request[..request.len().min(ERROR_DATA_SIZE)];
         let data = if code.type_ == ErrorCode::EXPERIMENTER_TYPE {

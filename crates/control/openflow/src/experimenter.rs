@@ -1,4 +1,5 @@
-//! EXPERIMENTER: messages that others define (OpenFlow 1.3.5, section 7.5.5). The body is not interpreted.
+//! EXPERIMENTER: messages that the ONF or a vendor defines (OpenFlow 1.3.5, section 7.5.5). The body is not
+//! interpreted.
 
 use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;

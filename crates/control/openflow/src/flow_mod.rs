@@ -12,13 +12,13 @@ use crate::oxm::{decode_match, encode_match};
 wire_enum! {
     /// `ofp_flow_mod_command`.
     FlowModCommand(u8) {
-        /// Adds an entry, in place of one with the same match and priority if there is one.
+        /// Adds an entry, or replaces the entry with the same match and priority.
         Add = 0 "add",
-        /// Sets the instructions of every entry whose match is this one or a narrower one.
+        /// Sets the instructions of every entry whose match equals this match or is narrower.
         Modify = 1 "modify",
         /// Sets the instructions of the entry with exactly this match and priority.
         ModifyStrict = 2 "modify_strict",
-        /// Deletes every entry whose match is this one or a narrower one.
+        /// Deletes every entry whose match equals this match or is narrower.
         Delete = 3 "delete",
         /// Deletes the entry with exactly this match and priority.
         DeleteStrict = 4 "delete_strict",
@@ -26,7 +26,7 @@ wire_enum! {
 }
 
 impl FlowModCommand {
-    /// Returns true for both deletes.
+    /// Returns true for the commands that delete entries.
     pub const fn is_delete(self) -> bool {
         matches!(self, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
     }
@@ -35,9 +35,9 @@ impl FlowModCommand {
 wire_flags! {
     /// `ofp_flow_mod_flags`.
     FlowModFlags(u16) {
-        /// Send flow_removed when the entry is gone.
+        /// Send flow_removed when the entry is removed.
         SEND_FLOW_REM = 1 "send_flow_rem",
-        /// Refuse an entry that overlaps one of the same priority.
+        /// Refuse an entry that overlaps an entry of the same priority.
         CHECK_OVERLAP = 2 "check_overlap",
         /// Reset the counters of an entry that is replaced or modified.
         RESET_COUNTS = 4 "reset_counts",
@@ -51,7 +51,7 @@ wire_flags! {
 /// `ofp_flow_mod`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowMod {
-    /// The cookie of a new entry. Other commands compare it under `cookie_mask`.
+    /// The cookie of a new entry. Other commands compare the cookies of entries with it under `cookie_mask`.
     pub cookie: Cookie,
     /// The bits of an existing entry's cookie that must be equal; zero compares none.
     pub cookie_mask: u64,
@@ -62,7 +62,7 @@ pub struct FlowMod {
     pub idle_timeout: u16,
     /// Seconds after which the entry is removed; 0 for never.
     pub hard_timeout: u16,
-    /// The priority; the entry with the highest one that matches applies.
+    /// The priority. Of the entries that match a packet, the entry with the highest priority applies.
     pub priority: Priority,
     /// A buffered packet to send through the new entry, or [`BufferId::NONE`].
     pub buffer: BufferId,
@@ -76,7 +76,7 @@ pub struct FlowMod {
 }
 
 impl FlowMod {
-    /// Returns an add of one entry with defaults for the rest.
+    /// Returns a flow_mod that adds an entry; the other fields have default values.
     pub fn add(table: TableId, priority: Priority, match_: Match, instructions: Instructions) -> FlowMod {
         FlowMod {
             cookie: Cookie(0),
@@ -95,7 +95,7 @@ impl FlowMod {
         }
     }
 
-    /// Returns a delete of every entry whose match is `match_` or a narrower one.
+    /// Returns a flow_mod that deletes every entry whose match equals `match_` or is narrower.
     pub fn delete(table: TableId, match_: Match) -> FlowMod {
         FlowMod {
             command: FlowModCommand::Delete,

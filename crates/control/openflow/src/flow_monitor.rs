@@ -1,6 +1,7 @@
-//! Flow monitors: a controller is told of every change of the flow entries that it selects (ONF extension 187 to OpenFlow
-//! 1.3, as Open vSwitch implements it). Requests and updates are multipart messages of the ONF; the end of a monitor, and
-//! pauses, are EXPERIMENTER messages.
+//! Flow monitors: the switch reports every change of the flow entries that a controller selects (ONF
+//! extension 187 to OpenFlow 1.3, as Open vSwitch implements it). Requests and updates are multipart messages
+//! of the ONF. The messages that end a monitor, and that pause and continue updates, are EXPERIMENTER
+//! messages.
 //!
 //! The text of the extension contradicts itself about matches. This module follows `ovs-ofctl monitor watch:`: the match
 //! is encoded as in flow_mod, and its length without padding precedes it.
@@ -19,7 +20,7 @@ use crate::instruction::{decode_instructions, encode_instructions};
 use crate::multipart::{MultipartType, ReplyPart, decode_list, sized};
 use crate::oxm::{decode_match, encode_match};
 
-/// `ONFMP_FLOW_MONITOR`: a request for monitors, and updates.
+/// `ONFMP_FLOW_MONITOR`: the type of requests for monitors, and of their updates.
 pub const FLOW_MONITOR: u32 = 1870;
 /// `ONFT_FLOW_MONITOR_CANCEL`: ends a monitor.
 pub const FLOW_MONITOR_CANCEL: u32 = 1870;
@@ -39,7 +40,7 @@ wire_flags! {
         MODIFY = 0x8 "modify",
         /// Report instructions.
         INSTRUCTIONS = 0x10 "instructions",
-        /// Report the connection's own changes in full.
+        /// Report the changes by this connection in full, and not abbreviated.
         OWN = 0x20 "own",
     }
 }
@@ -49,13 +50,13 @@ wire_flags! {
 pub struct FlowMonitorRequest {
     /// The number of the monitor, unique within the connection.
     pub id: u32,
-    /// The changes that it reports.
+    /// The changes that the monitor reports.
     pub flags: FlowMonitorFlags,
     /// Selects entries that output to this port; [`PortNo::ANY`] selects all.
     pub out_port: PortNo,
     /// Selects entries of this table; [`TableId::ALL`] selects all.
     pub table: TableId,
-    /// Selects entries whose match is this one or a narrower one.
+    /// Selects entries whose match equals this match or is narrower.
     pub match_: Match,
 }
 
@@ -130,24 +131,25 @@ pub struct FlowUpdateFull<M = Match, I = Instructions> {
     pub table: TableId,
     /// The priority of the entry.
     pub priority: Priority,
-    /// The time-out in the flow_mod, in seconds; 0 is none.
+    /// The idle time-out in the flow_mod, in seconds; 0 means none.
     pub idle_timeout: u16,
-    /// The time-out in the flow_mod, in seconds; 0 is none.
+    /// The hard time-out in the flow_mod, in seconds; 0 means none.
     pub hard_timeout: u16,
     /// The cookie of the entry.
     pub cookie: Cookie,
     /// The match of the entry.
     pub match_: M,
-    /// The instructions of the entry, if the monitor asks for them.
+    /// The instructions of the entry; `None` if the monitor does not ask for them.
     pub instructions: Option<I>,
 }
 
 /// One update.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FlowUpdate<M = Match, I = Instructions> {
-    /// A change, in full.
+    /// A full description of a change.
     Full(FlowUpdateFull<M, I>),
-    /// An abbreviated update: the request with this xid, of the same connection, was carried out.
+    /// An abbreviated update: the switch carried out the request with this xid, which the same connection
+    /// sent.
     Abbreviated(Xid),
 }
 
@@ -293,7 +295,8 @@ mod tests {
 
     #[test]
     fn what_ovs_ofctl_asks_is_read() {
-        // `ovs-ofctl -O OpenFlow13 monitor br0 watch:`, after header and experimenter.
+        // The request that `ovs-ofctl -O OpenFlow13 monitor br0 watch:` sends, without header and
+        // experimenter fields.
         let asked =
             FlowMonitorRequest::decode_all(&bytes("00000000003f0004ffffffffff0000000001000400000000"));
         let expected = FlowMonitorRequest {
@@ -330,7 +333,7 @@ mod tests {
         let mut out = Vec::new();
         writer.push(&update, &mut out);
         writer.finish(&mut out);
-        // Sent by Open vSwitch 3.1.
+        // The message that Open vSwitch 3.1 sends.
         let theirs = "0413006000000006ffff0000000000004f4e46000000074e0048000000000009000000000015030000000000000000050001\
                       001580000a020800800014010680001c0200500000000004001800000000000000100000000200000000000000000000";
         assert_eq!(out, bytes(&theirs[..192]));

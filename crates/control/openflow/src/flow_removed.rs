@@ -15,9 +15,9 @@ wire_enum! {
         IdleTimeout = 0 "idle_timeout",
         /// The hard time-out passed.
         HardTimeout = 1 "hard_timeout",
-        /// A flow_mod deleted it.
+        /// A flow_mod deleted the entry.
         Delete = 2 "delete",
-        /// A group_mod deleted its group.
+        /// A group_mod deleted a group that the entry uses.
         GroupDelete = 3 "group_delete",
     }
 }
@@ -33,17 +33,17 @@ pub struct FlowRemoved {
     pub reason: FlowRemovedReason,
     /// The table of the entry.
     pub table: TableId,
-    /// The time that the entry existed.
+    /// The time for which the entry existed.
     pub duration: Duration,
-    /// The time-out in the flow_mod, in seconds; 0 is none.
+    /// The idle time-out in the flow_mod, in seconds; 0 means none.
     pub idle_timeout: u16,
-    /// The time-out in the flow_mod, in seconds; 0 is none.
+    /// The hard time-out in the flow_mod, in seconds; 0 means none.
     pub hard_timeout: u16,
     /// The packets that matched the entry.
     pub packets: u64,
     /// The bytes of these packets.
     pub bytes: u64,
-    /// The value in the flow_mod.
+    /// The match in the flow_mod.
     pub match_: Match,
 }
 

@@ -23,7 +23,7 @@ wire_enum! {
 wire_enum! {
     /// `ofp_group_type`.
     GroupType(u8) {
-        /// Every bucket processes a copy.
+        /// Every bucket processes a copy of the packet.
         All = 0 "all",
         /// One bucket, which the switch chooses, processes the packet.
         Select = 1 "select",
@@ -80,7 +80,7 @@ pub struct GroupMod {
     pub command: GroupModCommand,
     /// The type of the group.
     pub type_: GroupType,
-    /// The group; [`GroupId::ALL`] is valid in a delete alone.
+    /// The group; [`GroupId::ALL`] is valid only in a delete.
     pub group: GroupId,
     /// The buckets of the group.
     pub buckets: Box<[Bucket]>,

@@ -8,7 +8,7 @@ use crate::codes::wire_enum;
 /// Size of `ofp_header`, in bytes.
 pub const HEADER_SIZE: usize = 8;
 
-/// The version of OpenFlow 1.3.x on the wire.
+/// The version number of OpenFlow 1.3.x on the wire.
 pub const VERSION: u8 = 4;
 
 /// Size of the largest message, in bytes: the length field has 16 bits.
@@ -23,12 +23,12 @@ pub struct Header {
     pub type_: u8,
     /// Size of the message with its header, in bytes.
     pub length: u16,
-    /// The transaction id; a reply carries that of its request.
+    /// The transaction id; a reply has the xid of its request.
     pub xid: Xid,
 }
 
 impl Header {
-    /// Reads a header; `None` if there are fewer than eight bytes. No value is checked.
+    /// Reads a header; `None` if there are fewer than eight bytes. The values are not checked.
     pub fn parse(bytes: &[u8]) -> Option<Header> {
         let mut reader = Reader::new(bytes);
         Some(Header {
@@ -88,9 +88,9 @@ wire_enum! {
         MultipartRequest = 18 "MULTIPART_REQUEST",
         /// Answers a multipart request, in as many messages as it takes.
         MultipartReply = 19 "MULTIPART_REPLY",
-        /// Asks for a BARRIER_REPLY when all earlier requests are carried out.
+        /// Asks for a BARRIER_REPLY after all earlier requests are carried out.
         BarrierRequest = 20 "BARRIER_REQUEST",
-        /// All requests before the barrier are carried out.
+        /// Reports that all requests before the barrier are carried out.
         BarrierReply = 21 "BARRIER_REPLY",
         /// Asks for the queues of a port.
         QueueGetConfigRequest = 22 "QUEUE_GET_CONFIG_REQUEST",
@@ -129,8 +129,8 @@ impl MessageType {
         )
     }
 
-    /// Returns true for messages that may be lost, and so may use auxiliary connections over UDP (OpenFlow 1.3.5,
-    /// section 6.3.5).
+    /// Returns true for messages that may be lost. Only such messages may use auxiliary connections over UDP
+    /// (OpenFlow 1.3.5, section 6.3.5).
     pub const fn may_be_lost(self) -> bool {
         matches!(
             self,
@@ -154,9 +154,9 @@ impl MessageType {
         )
     }
 
-    /// Returns true for messages that change the switch or send a packet, which a slave may not (OpenFlow 1.3.5,
-    /// section 6.3.4). A TABLE_FEATURES request with a body changes tables, too, but its message type does not show
-    /// that.
+    /// Returns true for messages that change the switch or send a packet. A slave must not send them
+    /// (OpenFlow 1.3.5, section 6.3.4). A TABLE_FEATURES request with a body also changes tables, but its
+    /// message type does not show that.
     pub const fn is_write(self) -> bool {
         matches!(
             self,

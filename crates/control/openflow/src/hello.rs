@@ -15,14 +15,14 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// The HELLO of this crate's switches, which support version 1.3 alone.
+    /// The HELLO of this crate's switches, which support only version 1.3.
     pub const OURS: Hello = Hello {
         versions: Some(1 << VERSION),
     };
 
-    /// Returns true if both sides support 1.3 (OpenFlow 1.3.5, section 6.3.1). `header_version` is the version in the
-    /// header of the peer's HELLO. If the HELLO has a bitmap, the bitmap decides; otherwise the lower version of both
-    /// sides does.
+    /// Returns true if both sides support version 1.3 (OpenFlow 1.3.5, section 6.3.1). `header_version` is
+    /// the version in the header of the peer's HELLO. If the HELLO has a bitmap, the bitmap decides.
+    /// Otherwise the lower version of the two sides decides.
     pub fn agrees(&self, header_version: u8) -> bool {
         match self.versions {
             Some(versions) => versions & 1 << VERSION != 0,
@@ -30,7 +30,7 @@ impl Hello {
         }
     }
 
-    /// Elements of other types, and padding, are skipped as the specification asks.
+    /// Reads a HELLO. Skips padding and elements of other types, as the specification asks.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Hello, DecodeError> {
         let mut hello = Hello::default();
         while !reader.is_empty() {

@@ -27,7 +27,7 @@ wire_enum! {
     }
 }
 
-/// `OFPIT_EXPERIMENTER`: the number of every instruction of an experimenter.
+/// `OFPIT_EXPERIMENTER`: the type of every experimenter instruction.
 pub(crate) const EXPERIMENTER: u16 = 0xffff;
 
 /// The reason why bytes are not a list of instructions.
@@ -39,8 +39,8 @@ pub enum InstructionError {
         /// The value in the message.
         type_: u16,
     },
-    /// `OFPBIC_UNSUP_INST`: a list has at most one instruction of each type (OpenFlow 1.3.5, section 5.9), and version
-    /// 1.3 has no code for this error.
+    /// `OFPBIC_UNSUP_INST`: a list has two instructions of one type. At most one is valid (OpenFlow 1.3.5,
+    /// section 5.9), and version 1.3 has no other code for this error.
     #[error("instruction {type_} appears twice: expected at most one of each type")]
     Twice {
         /// The value in the message.
@@ -49,7 +49,7 @@ pub enum InstructionError {
     /// `OFPBIC_BAD_LEN`.
     #[error("an instruction has length {length}, which does not match its type or the rest of the list")]
     Length {
-        /// The length in the message; 0 if the message ends before it.
+        /// The length in the message; 0 if the message ends before the length field.
         length: u16,
     },
     /// `OFPBIC_BAD_EXPERIMENTER`.

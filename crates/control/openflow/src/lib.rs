@@ -1,10 +1,12 @@
 //! OpenFlow 1.3.5: every message decoded and encoded, and the state machine of a connection, without IO
 //! and without a clock.
 //!
-//! - [`decode`] and [`encode`]: one whole message to and from a [`Message`], whose parts are valid.
+//! - [`decode`] and [`encode`]: convert one complete message to and from a [`Message`]. All parts of a
+//!   [`Message`] are valid.
 //! - [`DecodeError`]: the reason why bytes are not a message, and the [`ErrorCode`] to answer.
 //! - [`multipart::SegmentWriter`]: replies of any length, message by message.
-//! - [`connection::Connection`]: bytes in, requests out; versions, keep-alive and limits.
+//! - [`connection::Connection`]: turns received bytes into requests, with version negotiation, keep-alive and
+//!   limits.
 //! - [`Peer`]: role and configuration of one controller. [`roles`]: the master election among all controllers of a bridge.
 //!
 //! One file holds one family of messages.

@@ -43,7 +43,7 @@ pub enum Message {
     Experimenter(Experimenter),
     /// Opens, closes, commits or discards a bundle.
     BundleControl(BundleControl),
-    /// Adds to a bundle.
+    /// Adds a message to a bundle.
     BundleAdd(BundleAdd),
     /// Asks for identity and capabilities of the switch.
     FeaturesRequest,
@@ -75,13 +75,13 @@ pub enum Message {
     MultipartRequest(MultipartRequest),
     /// Answers a multipart request.
     MultipartReply(MultipartReply),
-    /// Asks for a BARRIER_REPLY when all earlier requests are carried out.
+    /// Asks for a BARRIER_REPLY after all earlier requests are carried out.
     BarrierRequest,
-    /// All requests before the barrier are carried out.
+    /// Reports that all requests before the barrier are carried out.
     BarrierReply,
     /// Asks for the queues of a port.
     QueueGetConfigRequest(QueueGetConfigRequest),
-    /// These.
+    /// Answers with the queues of a port.
     QueueGetConfigReply(QueueGetConfigReply),
     /// Asks for a role.
     RoleRequest(RoleMessage),
@@ -89,7 +89,7 @@ pub enum Message {
     RoleReply(RoleMessage),
     /// Asks for the masks of asynchronous messages.
     GetAsyncRequest,
-    /// These.
+    /// Answers with the masks of asynchronous messages.
     GetAsyncReply(AsyncConfig),
     /// Sets the masks of asynchronous messages.
     SetAsync(AsyncConfig),
@@ -137,12 +137,12 @@ impl Message {
     }
 }
 
-/// Reads one whole message: exactly as many bytes as its header says.
+/// Reads one complete message: exactly as many bytes as its header says.
 ///
-/// HELLO and ERROR are read whatever their version, because they negotiate the version.
+/// HELLO and ERROR are read with any version, because they are used to negotiate the version.
 ///
 /// # Errors
-/// [`DecodeError`], which maps to the error to answer.
+/// [`DecodeError`], which maps to the error of the reply.
 pub fn decode(bytes: &[u8]) -> Result<(Header, Message), DecodeError> {
     let header = Header::parse(bytes).ok_or(DecodeError::Length)?;
     let type_ = header.message_type();
@@ -228,15 +228,15 @@ fn decode_experimenter(xid: Xid, reader: &mut Reader<'_>) -> Result<Message, Dec
 pub struct EncodeError {
     /// The type of the message.
     pub type_: MessageType,
-    /// The size that it would have, in bytes.
+    /// The size of the message, in bytes.
     pub size: usize,
 }
 
 /// Appends one message to `out`.
 ///
 /// # Errors
-/// [`EncodeError`] if it would be longer than a message can be; `out` is then as before. Long multipart
-/// replies are written with a [`SegmentWriter`](crate::multipart::SegmentWriter) instead.
+/// [`EncodeError`] if the message is longer than [`MAX_MESSAGE_SIZE`]; `out` is then unchanged. Use a
+/// [`SegmentWriter`](crate::multipart::SegmentWriter) for long multipart replies.
 pub fn encode(message: &Message, xid: Xid, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     append(message, xid, out);
@@ -251,7 +251,7 @@ pub fn encode(message: &Message, xid: Xid, out: &mut Vec<u8>) -> Result<(), Enco
     Ok(())
 }
 
-/// Appends one message without a limit of its size.
+/// Appends one message without checking its size.
 pub(crate) fn append(message: &Message, xid: Xid, out: &mut Vec<u8>) {
     let start = out.len();
     out.u8(VERSION);

@@ -32,7 +32,7 @@ wire_flags! {
     }
 }
 
-/// `ofp_meter_band_header` and the fields behind it.
+/// `ofp_meter_band_header` and the fields after it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MeterBand {
     /// The band applies above this rate, in the unit of the meter's flags.
@@ -106,9 +106,9 @@ impl MeterBand {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MeterMod {
     pub command: MeterModCommand,
-    /// The units, and if the meter counts.
+    /// The unit of the rates, and whether bands have a burst size and the meter counts.
     pub flags: MeterFlags,
-    /// The meter; [`MeterId::ALL`] is valid in a delete alone.
+    /// The meter; [`MeterId::ALL`] is valid only in a delete.
     pub meter: MeterId,
     /// The bands of the meter.
     pub bands: Box<[MeterBand]>,

@@ -1,11 +1,11 @@
 //! OXM: matches as lists of type, length and value (OpenFlow 1.3.5, section 7.2.3). The table of fields in
-//! `millrace-flow` defines each field; nothing here names one.
+//! `millrace-flow` defines all fields; this module names none of them.
 //!
 //! ```text
 //!  31            16 15          9 8 7      0
 //! | class          | number      |M| length | experimenter, if class is 0xffff | value | mask, if M |
 //! ```
-//! `length` counts all bytes after the header, the experimenter's four among them.
+//! `length` counts all bytes after the header, including the four bytes of the experimenter.
 
 use millrace_flow::{Field, Match, MatchBuilder, MatchError, OxmId};
 use thiserror::Error;
@@ -31,12 +31,12 @@ pub enum OxmError {
     /// `OFPBMC_BAD_FIELD`.
     #[error("match field {number} of OXM class {class:#06x} is unknown")]
     Field {
-        /// OXM class; 0x8000 is that of the specification's fields.
+        /// OXM class; 0x8000 is the class of the fields in the specification.
         class: u16,
         /// Number within the class.
         number: u8,
     },
-    /// The fields are known, and the match is invalid.
+    /// The fields are known, but the match is invalid.
     #[error(transparent)]
     Match(#[from] MatchError),
 }
@@ -65,14 +65,14 @@ impl From<Truncated> for OxmError {
     }
 }
 
-/// The header of one field, with the number of the experimenter if it has one.
+/// The header of one field, with the number of the experimenter if the field belongs to one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OxmHeader {
     /// Class, number and experimenter.
     pub id: OxmId,
-    /// True if a mask as long as the value follows it.
+    /// True if a mask follows the value; value and mask have the same length.
     pub has_mask: bool,
-    /// Bytes of value and mask.
+    /// Size of value and mask together, in bytes.
     pub size: u8,
 }
 
@@ -87,7 +87,7 @@ impl OxmHeader {
         }
     }
 
-    /// Returns the field that this is the header of; `None` if no such field is known.
+    /// Returns the field with this header; `None` if the field is unknown.
     pub fn field(&self) -> Option<Field> {
         Field::from_oxm(self.id)
     }
@@ -138,7 +138,7 @@ pub(crate) fn integer(bytes: &[u8]) -> u128 {
     }
 }
 
-/// Appends the value of a field in its size on the wire.
+/// Appends the value of a field, in the field's size on the wire.
 #[inline]
 pub(crate) fn put_value(out: &mut Vec<u8>, field: Field, value: u128) {
     out.bytes(&value.to_be_bytes()[16 - field.wire_size()..]);
@@ -252,7 +252,7 @@ mod tests {
         );
     }
 
-    /// `ofp_match` of each text as ovs-ofctl 3.1.0 sends it with `-O OpenFlow13`, from its flow_mods.
+    /// The `ofp_match` of each text, from the flow_mods that ovs-ofctl 3.1.0 sends with `-O OpenFlow13`.
     #[test]
     fn what_ovs_ofctl_sends_is_read_and_written_byte_for_byte() {
         for (text, hex) in [

@@ -11,9 +11,9 @@ use crate::oxm::{decode_match, encode_match};
 wire_enum! {
     /// `ofp_packet_in_reason`.
     PacketInReason(u8) {
-        /// A table-miss entry sent it.
+        /// A table-miss entry sent the packet.
         NoMatch = 0 "no_match",
-        /// An action sent it.
+        /// An output action sent the packet.
         Action = 1 "action",
         /// The TTL of the packet expired.
         InvalidTtl = 2 "invalid_ttl",
@@ -28,11 +28,11 @@ pub struct PacketIn {
     /// Size of the whole packet, in bytes; `data` may hold fewer.
     pub total_len: u16,
     pub reason: PacketInReason,
-    /// The table that sent it.
+    /// The table that sent the packet.
     pub table: TableId,
-    /// The cookie of the entry that sent it; all ones if no entry did.
+    /// The cookie of the entry that sent the packet; all ones if no entry did.
     pub cookie: Cookie,
-    /// Those of in_port, in_phy_port, metadata and tunnel_id that are not zero.
+    /// The values of in_port, in_phy_port, metadata and tunnel_id; fields that are zero are left out.
     pub match_: Match,
     /// The packet, or its first bytes.
     pub data: Box<[u8]>,

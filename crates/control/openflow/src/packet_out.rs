@@ -12,7 +12,7 @@ use crate::decode_error::DecodeError;
 pub struct PacketOut {
     /// The buffered packet to send; [`BufferId::NONE`] sends `data`.
     pub buffer: BufferId,
-    /// The ingress port that the packet is processed with: an ordinary one, LOCAL, CONTROLLER or ANY.
+    /// The ingress port for the processing of the packet: an ordinary port, LOCAL, CONTROLLER or ANY.
     pub in_port: PortNo,
     /// The actions; an empty list drops the packet.
     pub actions: Box<[Action]>,

@@ -16,7 +16,7 @@ pub struct Peer {
     pub role: Role,
     /// The asynchronous messages that the controller gets.
     pub async_config: AsyncConfig,
-    /// The handling of fragments, and the size of packets in packet_in.
+    /// The handling of fragments, and the maximum number of packet bytes in packet_in.
     pub switch_config: SwitchConfig,
 }
 
@@ -39,7 +39,8 @@ impl Peer {
     pub fn admit(&self, request: &Message) -> Result<(), ErrorCode> {
         let is_write = match request {
             Message::MultipartRequest(request) => request.body.is_write(),
-            // Only the messages in a bundle change the switch; a slave, which may not send those, may not open one either.
+            // The messages in a bundle change the switch. A slave must not send them, and so must not open a
+            // bundle.
             Message::BundleControl(_) | Message::BundleAdd(_) => true,
             other => other.type_().is_write(),
         };

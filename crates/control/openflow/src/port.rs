@@ -76,7 +76,7 @@ pub struct Port {
     pub number: PortNo,
     /// The MAC address.
     pub mac: Mac,
-    /// The name; 15 bytes of it are sent.
+    /// The name, of which at most 15 bytes are sent.
     pub name: String,
     /// The administrative configuration.
     pub config: PortConfig,
@@ -150,7 +150,7 @@ wire_enum! {
 pub struct PortStatus {
     /// The change.
     pub reason: PortReason,
-    /// The port as it is now, or was before its removal.
+    /// The port as it is now; for a removed port, as it was before its removal.
     pub port: Port,
 }
 
@@ -182,7 +182,7 @@ pub struct PortMod {
     pub config: PortConfig,
     /// The bits of the configuration to change.
     pub mask: PortConfig,
-    /// Features to advertise; none leaves them unchanged.
+    /// The features to advertise; an empty set leaves them unchanged.
     pub advertise: PortFeatures,
 }
 

@@ -7,11 +7,11 @@ use crate::decode_error::DecodeError;
 wire_enum! {
     /// `ofp_controller_role` in a request.
     RequestedRole(u32) {
-        /// Asks for the role without a change.
+        /// Asks for the current role, without a change.
         NoChange = 0 "nochange",
         /// Full access, shared with other controllers.
         Equal = 1 "equal",
-        /// Full access; a master before it becomes a slave.
+        /// Full access; the previous master becomes a slave.
         Master = 2 "master",
         /// Read-only access.
         Slave = 3 "slave",

@@ -1,8 +1,8 @@
 //! The master election: the part of controller roles that is common to all connections (OpenFlow 1.3.5, section 6.3.4).
 //!
-//! At most one controller is master. A request to become master or slave carries a generation_id, and
-//! one that is older than the latest seen, in the circular order of 64-bit numbers, is refused: it comes
-//! from an election that is over.
+//! At most one controller is master. A request to become master or slave carries a generation_id. A
+//! generation_id that is older than the latest one, in the circular order of 64-bit numbers, belongs to an
+//! earlier election, and the request is refused.
 
 use crate::codes::wire_enum;
 use crate::role::{RequestedRole, RoleMessage};
@@ -10,7 +10,7 @@ use crate::role::{RequestedRole, RoleMessage};
 wire_enum! {
     /// The role of a controller.
     Role(u32) {
-        /// Full access, shared with other controllers; the role of a fresh connection.
+        /// Full access, shared with other controllers; the role of a new connection.
         Equal = 1 "equal",
         /// Full access; no other controller is master.
         Master = 2 "master",
@@ -69,7 +69,7 @@ impl<C: Copy + Eq> RoleArbiter<C> {
     /// Decides one request of `connection`, whose role is `current`.
     ///
     /// # Errors
-    /// [`StaleGeneration`] if it asks to be master or slave in an election that is over.
+    /// [`StaleGeneration`] if the request for the role master or slave has an outdated generation_id.
     pub fn request(
         &mut self,
         connection: C,

@@ -8,12 +8,12 @@ use crate::decode_error::DecodeError;
 /// `OFPTC_DEPRECATED_MASK`: bits of earlier versions, which switches ignore in version 1.3.
 const DEPRECATED_MASK: u32 = 3;
 
-/// `ofp_table_mod`. Version 1.3 defines no configuration bit, so only the table has a meaning.
+/// `ofp_table_mod`. Version 1.3 defines no configuration bit, so only the table number has a meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TableMod {
     /// The table, or [`TableId::ALL`].
     pub table: TableId,
-    /// The bits of earlier versions, 0 to 3.
+    /// The deprecated configuration bits of earlier versions, a value from 0 to 3.
     pub config: u32,
 }
 

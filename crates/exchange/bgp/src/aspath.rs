@@ -10,9 +10,9 @@ pub(crate) const AS_TRANS: u32 = 23_456;
 /// The type of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SegmentKind {
-    /// AS_SET: numbers without order.
+    /// AS_SET: AS numbers without order.
     Set,
-    /// AS_SEQUENCE: numbers in order, nearest first.
+    /// AS_SEQUENCE: AS numbers in order, nearest first.
     Sequence,
     /// AS_CONFED_SEQUENCE (RFC 5065).
     ConfedSequence,
@@ -24,7 +24,7 @@ pub enum SegmentKind {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Segment {
     pub kind: SegmentKind,
-    /// The numbers; at least one.
+    /// The AS numbers, at least one.
     pub asns: Box<[u32]>,
 }
 
@@ -33,7 +33,7 @@ pub struct Segment {
 pub struct AsPath(pub Box<[Segment]>);
 
 impl AsPath {
-    /// Returns a path of one sequence.
+    /// Returns a path that consists of one AS_SEQUENCE.
     pub fn sequence(asns: &[u32]) -> AsPath {
         if asns.is_empty() {
             return AsPath::default();
@@ -44,7 +44,7 @@ impl AsPath {
         }]))
     }
 
-    /// Reads a path; `Err` holds the error in words.
+    /// Reads a path. The error is a message for people.
     pub(crate) fn read(bytes: &[u8], has_four_octets: bool) -> Result<AsPath, String> {
         let mut reader = Reader(bytes);
         let mut segments = Vec::new();
@@ -97,8 +97,8 @@ impl AsPath {
         }
     }
 
-    /// Returns the AS number of the neighbour: the first of the first segment that is not of a confederation, if that is an
-    /// AS_SEQUENCE.
+    /// Returns the AS number of the neighbour: the first number of the first segment that is not a
+    /// confederation segment. Returns `None` if that segment is not an AS_SEQUENCE.
     pub fn first(&self) -> Option<u32> {
         match self.outside().next() {
             Some(segment) if segment.kind == SegmentKind::Sequence => segment.asns.first().copied(),
@@ -106,8 +106,8 @@ impl AsPath {
         }
     }
 
-    /// Returns the AS number of the origin: the last of the last segment. A path that ends with an AS_SET has no single origin
-    /// (RFC 6811, section 2).
+    /// Returns the AS number of the origin: the last number of the last segment that is not a confederation
+    /// segment. A path that ends with an AS_SET has no single origin (RFC 6811, section 2).
     pub fn origin(&self) -> Option<u32> {
         match self.outside().last() {
             Some(segment) if segment.kind == SegmentKind::Sequence => segment.asns.last().copied(),
@@ -115,7 +115,7 @@ impl AsPath {
         }
     }
 
-    /// Returns true if the path has a segment of a confederation (RFC 5065).
+    /// Returns true if the path has a confederation segment (RFC 5065).
     pub(crate) fn has_confederation(&self) -> bool {
         self.outside().count() != self.0.len()
     }
@@ -126,7 +126,7 @@ impl AsPath {
             .filter(|segment| matches!(segment.kind, SegmentKind::Set | SegmentKind::Sequence))
     }
 
-    /// Returns the length as RFC 4271, section 9.1.2.2 counts it: a set counts as one.
+    /// Returns the path length as defined by RFC 4271, section 9.1.2.2: an AS_SET counts as one.
     pub fn hops(&self) -> usize {
         self.outside()
             .map(|segment| match segment.kind {
@@ -136,8 +136,8 @@ impl AsPath {
             .sum()
     }
 
-    /// Returns the path with four-octet AS numbers: AS4_PATH, without its confederation segments, replaces the end of this path
-    /// (RFC 6793, sections 4.2.3 and 6).
+    /// Returns the path with four-octet AS numbers. AS4_PATH, without its confederation segments, replaces
+    /// the end of this path (RFC 6793, sections 4.2.3 and 6).
     pub(crate) fn merged(self, as4: &AsPath) -> AsPath {
         let (hops, hops4) = (self.hops(), as4.hops());
         if hops < hops4 {

@@ -32,16 +32,16 @@ pub(crate) const EXTENDED_LENGTH: u8 = 0x10;
 /// The ORIGIN attribute (RFC 4271, section 5.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Origin {
-    /// Interior to the originating AS.
+    /// The route is interior to the originating AS.
     #[default]
     Igp,
-    /// Learned by EGP.
+    /// The route was learned by EGP.
     Egp,
-    /// By other means.
+    /// The route was learned by other means.
     Incomplete,
 }
 
-/// The attributes of a route that the receiver keeps.
+/// The path attributes of a route, as far as the receiver keeps them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes {
     pub origin: Origin,
@@ -49,7 +49,7 @@ pub struct Attributes {
     pub as_path: AsPath,
     /// The next hop from NEXT_HOP or MP_REACH_NLRI, for IPv6 the global address; `None` for flow specifications.
     pub next_hop: Option<IpAddr>,
-    /// ORIGINATOR_ID, inside of an AS (RFC 4456).
+    /// ORIGINATOR_ID, which exists only within an AS (RFC 4456).
     pub originator_id: Option<Ipv4Addr>,
     pub communities: Box<[u32]>,
     /// Large communities.
@@ -97,7 +97,7 @@ pub enum Treatment {
 pub(crate) struct Collected {
     pub(crate) attributes: Attributes,
     pub(crate) as4_path: Option<AsPath>,
-    /// The AS number in an AGGREGATOR of two octets.
+    /// The AS number in an AGGREGATOR attribute with two-octet AS numbers.
     pub(crate) aggregator: Option<u16>,
     pub(crate) has_as4_aggregator: bool,
     pub(crate) next_hop: Option<IpAddr>,
@@ -111,7 +111,7 @@ pub(crate) struct Context {
     pub(crate) is_internal: bool,
 }
 
-/// The treatment of a malformed attribute, and the error in words.
+/// The treatment of a malformed attribute, and an error message.
 pub(crate) type Fault = (Treatment, String);
 
 const fn withdraw(text: String) -> Fault {
@@ -134,7 +134,7 @@ const fn expected_flags(kind: u8) -> Option<u8> {
     }
 }
 
-/// Returns true if the flags say "well-known" and the type is unknown.
+/// Returns true if the flags mark the attribute as well-known and its type is unknown.
 pub(crate) const fn is_unknown_well_known(flags: u8, kind: u8) -> bool {
     expected_flags(kind).is_none() && flags & OPTIONAL == 0
 }
@@ -150,9 +150,9 @@ pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), Fault> {
 }
 
 impl Collected {
-    /// Returns AS_PATH with the four-octet AS numbers of AS4_PATH. A speaker that does not know AS4_PATH and has aggregated the
-    /// route leaves its own number in AGGREGATOR: both AS4 attributes are then older than AS_PATH and are ignored (RFC 6793,
-    /// section 4.2.3).
+    /// Returns AS_PATH with the four-octet AS numbers of AS4_PATH. A speaker that has aggregated the route
+    /// without knowledge of AS4_PATH writes its own AS number into AGGREGATOR. AS_PATH is then newer than
+    /// AS4_PATH and AS4_AGGREGATOR, and both are ignored (RFC 6793, section 4.2.3).
     pub(crate) fn take_path(&mut self) -> AsPath {
         let path = core::mem::take(&mut self.attributes.as_path);
         let is_outdated = self.has_as4_aggregator
@@ -165,11 +165,11 @@ impl Collected {
         }
     }
 
-    /// Reads one attribute that has no routes. Each arm cites RFC 7606, section 7.
+    /// Reads an attribute other than MP_REACH_NLRI and MP_UNREACH_NLRI. The arms cite sections of RFC 7606.
     pub(crate) fn read(&mut self, kind: u8, value: &[u8], context: Context) -> Result<(), Fault> {
         let length = |expected: &str| format!("length {}: expected {expected}", value.len());
         match kind {
-            // 7.1
+            // RFC 7606, section 7.1
             ORIGIN => {
                 self.attributes.origin = match value {
                     [0] => Origin::Igp,
@@ -179,28 +179,28 @@ impl Collected {
                     _ => return Err(withdraw(length("1"))),
                 };
             }
-            // 7.2
+            // RFC 7606, section 7.2
             AS_PATH => {
                 self.attributes.as_path = AsPath::read(value, context.has_four_octets).map_err(withdraw)?;
             }
-            // 7.3
+            // RFC 7606, section 7.3
             NEXT_HOP => {
                 let octets: [u8; 4] = value.try_into().map_err(|_| withdraw(length("4")))?;
                 let address = IpAddr::from(octets);
                 check_next_hop(address).map_err(withdraw)?;
                 self.next_hop = Some(address);
             }
-            // 7.4
+            // RFC 7606, section 7.4
             MULTI_EXIT_DISC if value.len() != 4 => return Err(withdraw(length("4"))),
-            // 7.5
+            // RFC 7606, section 7.5
             LOCAL_PREF if !context.is_internal => {
                 return Err((Treatment::AttributeDiscard, "from another AS".to_owned()));
             }
             LOCAL_PREF if value.len() != 4 => return Err(withdraw(length("4"))),
             LOCAL_PREF => self.has_local_pref = true,
-            // 7.6
+            // RFC 7606, section 7.6
             ATOMIC_AGGREGATE if !value.is_empty() => return Err((Treatment::AttributeDiscard, length("0"))),
-            // 7.7
+            // RFC 7606, section 7.7
             AGGREGATOR if value.len() != if context.has_four_octets { 8 } else { 6 } => {
                 return Err((
                     Treatment::AttributeDiscard,
@@ -211,12 +211,12 @@ impl Collected {
                 let asn = value.first_chunk().copied().map(u16::from_be_bytes);
                 self.aggregator = asn.filter(|_| !context.has_four_octets);
             }
-            // 7.8
+            // RFC 7606, section 7.8
             COMMUNITIES => {
                 let chunks = chunks::<4>(value).ok_or_else(|| withdraw(length("a multiple of 4")))?;
                 self.attributes.communities = chunks.map(u32::from_be_bytes).collect();
             }
-            // 7.9, 7.10
+            // RFC 7606, sections 7.9 and 7.10
             ORIGINATOR_ID | CLUSTER_LIST if !context.is_internal => {
                 return Err((Treatment::AttributeDiscard, "from another AS".to_owned()));
             }
@@ -227,12 +227,12 @@ impl Collected {
             CLUSTER_LIST => {
                 let _ids = chunks::<4>(value).ok_or_else(|| withdraw(length("a multiple of 4")))?;
             }
-            // 7.14
+            // RFC 7606, section 7.14
             EXTENDED_COMMUNITIES => {
                 let chunks = chunks::<8>(value).ok_or_else(|| withdraw(length("a multiple of 8")))?;
                 self.attributes.extended = chunks.map(ExtendedCommunity).collect();
             }
-            // 7.15
+            // RFC 7606, section 7.15
             IPV6_EXTENDED_COMMUNITIES => {
                 let mut chunks = chunks::<20>(value).ok_or_else(|| withdraw(length("a multiple of 20")))?;
                 // Route target redirect (RFC 8956, section 6.1) and redirect to IPv6 (a draft).
@@ -268,7 +268,7 @@ impl Collected {
     }
 }
 
-/// Returns the value in pieces of `N` bytes; `None` if it is empty or no multiple of `N`.
+/// Returns the value in chunks of `N` bytes; `None` if it is empty or its length is not a multiple of `N`.
 fn chunks<const N: usize>(value: &[u8]) -> Option<impl Iterator<Item = [u8; N]> + '_> {
     if value.is_empty() || !value.len().is_multiple_of(N) {
         return None;
@@ -276,7 +276,7 @@ fn chunks<const N: usize>(value: &[u8]) -> Option<impl Iterator<Item = [u8; N]> 
     Some(value.chunks_exact(N).filter_map(|chunk| chunk.try_into().ok()))
 }
 
-/// Returns an error in words for an address that no router can have (RFC 4271, section 6.3).
+/// Checks that a router can have the address (RFC 4271, section 6.3). Returns an error message otherwise.
 pub(crate) fn check_next_hop(address: IpAddr) -> Result<(), String> {
     let is_class_e = matches!(address, IpAddr::V4(v4) if v4.octets()[0] >= 240);
     if address.is_unspecified() || address.is_multicast() || is_class_e {
@@ -290,7 +290,8 @@ pub(crate) fn mp_next_hop(bytes: &[u8], is_ipv6: bool) -> Option<IpAddr> {
     let mut reader = Reader(bytes);
     match (bytes.len(), is_ipv6) {
         (4, false) => reader.array::<4>().map(IpAddr::from),
-        // IPv4 routes with a next hop of IPv6 are not negotiated (RFC 8950). A second address is link-local.
+        // The receiver does not negotiate IPv6 next hops for IPv4 routes (RFC 8950). The second of two
+        // addresses is link-local.
         (16 | 32, true) => reader.array::<16>().map(IpAddr::from),
         _ => None,
     }

@@ -17,30 +17,30 @@ const ADD_PATH: u8 = 69;
 pub struct GracefulRestart {
     /// True if the speaker has restarted.
     pub has_restarted: bool,
-    /// The seconds after which its routes are to be removed; 12 bits.
+    /// The restart time in seconds, 12 bits. The speaker's stale routes are removed after it.
     pub restart_secs: u16,
-    /// The families; true if the forwarding state was preserved.
+    /// The families with graceful restart. The value is true if the speaker preserved the forwarding state.
     pub families: BTreeMap<Family, bool>,
 }
 
-/// The capabilities that the receiver knows.
+/// The capabilities in an OPEN that the receiver knows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Capabilities {
-    /// The families (RFC 4760).
+    /// The address families (RFC 4760).
     pub families: FamilySet,
     /// True if the speaker answers ROUTE-REFRESH (RFC 2918).
     pub route_refresh: bool,
-    /// True for messages of up to 65,535 bytes (RFC 8654).
+    /// True if the speaker accepts messages of up to 65,535 bytes (RFC 8654).
     pub extended_messages: bool,
     pub graceful_restart: Option<GracefulRestart>,
     /// The speaker's AS number in four octets (RFC 6793).
     pub four_octet_asn: Option<u32>,
-    /// Add-Path (RFC 7911): 1 receives, 2 sends, 3 both.
+    /// The Add-Path mode of each family (RFC 7911): 1 receives, 2 sends, 3 does both.
     pub add_path: BTreeMap<Family, u8>,
 }
 
 impl Capabilities {
-    /// Reads the capabilities of one parameter. Returns `None` if a length is wrong.
+    /// Reads the capabilities in one optional parameter. Returns `None` if a length is wrong.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Option<()> {
         let mut reader = Reader(bytes);
         while let Some(code) = reader.u8() {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// "Discard traffic to this prefix" (RFC 7999): 65535:666.
+/// BLACKHOLE, "discard traffic to this prefix" (RFC 7999): 65535:666.
 pub const BLACKHOLE: u32 = 0xffff_029a;
 
 /// A large community: the global administrator and two local data parts (RFC 8092, section 3).
@@ -27,12 +27,12 @@ impl fmt::Display for ExtendedCommunity {
     }
 }
 
-/// An action that a flow specification orders (RFC 8955, section 7).
+/// A traffic filtering action of a flow specification (RFC 8955, section 7).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum TrafficAction {
-    /// traffic-rate-bytes: bytes per second; 0 drops.
+    /// traffic-rate-bytes: the rate in bytes per second; 0 drops all packets.
     RateBytes(f32),
-    /// traffic-rate-packets: packets per second; 0 drops.
+    /// traffic-rate-packets: the rate in packets per second; 0 drops all packets.
     RatePackets(f32),
     /// traffic-action.
     Action {
@@ -41,14 +41,14 @@ pub enum TrafficAction {
         /// True if packets are to be sampled.
         sample: bool,
     },
-    /// Any of the redirections, to a routing instance or to an address.
+    /// Any redirection, to a routing instance or to an address.
     Redirect,
-    /// traffic-marking: the DSCP that packets get.
+    /// traffic-marking: the DSCP that is written into packets.
     Mark(u8),
 }
 
 impl ExtendedCommunity {
-    /// Returns the action of a flow specification that the community orders; `None` for other communities.
+    /// Returns the traffic filtering action that the community encodes; `None` for other communities.
     pub fn traffic_action(self) -> Option<TrafficAction> {
         let [kind, subtype, value @ ..] = self.0;
         let rate = f32::from_be_bytes([value[2], value[3], value[4], value[5]]);
@@ -59,7 +59,8 @@ impl ExtendedCommunity {
                 continues: value[5] & 1 != 0,
                 sample: value[5] & 2 != 0,
             }),
-            // rt-redirect in its three forms, its flavour for IPv6 (RFC 8956), and redirect to IP (two drafts).
+            // rt-redirect in its three formats and its IPv6 format (RFC 8956), and redirect to IP (two
+            // drafts).
             (0x80..=0x82, 0x08) | (0x80, 0x0b) | (0x01 | 0x08, 0x0c) | (0x08, 0x00) => {
                 Some(TrafficAction::Redirect)
             }

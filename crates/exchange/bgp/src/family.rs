@@ -1,8 +1,8 @@
-//! Address families (RFC 4760): the four that the receiver takes.
+//! Address families (RFC 4760): the four families that the receiver supports.
 
 use core::fmt;
 
-/// An address family and a subsequent address family.
+/// A pair of address family (AFI) and subsequent address family (SAFI).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Family {
     /// IPv4 unicast, 1/1.
@@ -24,7 +24,7 @@ impl Family {
         Family::Ipv6Flowspec,
     ];
 
-    /// Returns the numbers of the family: AFI and SAFI.
+    /// Returns the AFI and the SAFI of the family.
     pub const fn numbers(self) -> (u16, u8) {
         match self {
             Family::Ipv4Unicast => (1, 1),
@@ -34,7 +34,7 @@ impl Family {
         }
     }
 
-    /// Returns the family with these numbers, if the receiver knows it.
+    /// Returns the family with this AFI and SAFI; `None` if the receiver does not support it.
     pub fn from_numbers(afi: u16, safi: u8) -> Option<Family> {
         Family::ALL
             .into_iter()
@@ -88,13 +88,13 @@ impl FamilySet {
         self.0 & 1 << family as u8 != 0
     }
 
-    /// Returns the families that both sets have.
+    /// Returns the families that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: FamilySet) -> FamilySet {
         FamilySet(self.0 & other.0)
     }
 
-    /// Returns true for the set of no family.
+    /// Returns true if the set has no family.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

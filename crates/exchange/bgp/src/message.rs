@@ -6,9 +6,9 @@ use crate::reader::Reader;
 
 /// The size of the header in bytes.
 pub const HEADER_SIZE: usize = 19;
-/// The greatest size of a message without the capability of extended messages, in bytes.
+/// The maximum size of a message without the extended message capability, in bytes.
 pub(crate) const MESSAGE_SIZE_MAX: usize = 4096;
-/// The greatest size of a message with that capability (RFC 8654), in bytes.
+/// The maximum size of a message with the extended message capability (RFC 8654), in bytes.
 pub(crate) const EXTENDED_SIZE_MAX: usize = 65_535;
 
 /// The type of a BGP message (RFC 4271, section 4.1; RFC 2918), by its number on the wire.
@@ -35,7 +35,7 @@ impl MessageType {
         }
     }
 
-    /// Returns true if a message of this type may have the size.
+    /// Returns true if a message of this type may have this size.
     const fn permits(self, size: usize, is_extended: bool) -> bool {
         match self {
             MessageType::Open => size >= 29 && size <= MESSAGE_SIZE_MAX,
@@ -55,7 +55,7 @@ const fn max(is_extended: bool) -> usize {
     }
 }
 
-/// Returns type and size of the message at the beginning of the bytes; `None` while its header is not complete.
+/// Returns type and size of the first message in `bytes`; `None` while its header is not complete.
 ///
 /// # Errors
 /// The [`Notification`] that ends the session.
@@ -81,7 +81,7 @@ pub fn message_size(bytes: &[u8], is_extended: bool) -> Result<Option<(MessageTy
     Ok(Some((kind, size)))
 }
 
-/// Appends a message.
+/// Appends a message: the header and the body.
 pub fn header(kind: MessageType, body: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend([0xff; 16]);
     let size = (HEADER_SIZE + body.len()).min(EXTENDED_SIZE_MAX);
@@ -90,7 +90,7 @@ pub fn header(kind: MessageType, body: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend(body.iter().take(size - HEADER_SIZE));
 }
 
-/// Returns the body of a ROUTE-REFRESH, by which a peer is asked to announce all routes of a family again.
+/// Returns the body of a ROUTE-REFRESH, which asks the peer to announce all routes of a family again.
 pub fn route_refresh(family: Family) -> [u8; 4] {
     let (afi, safi) = family.numbers();
     let [high, low] = afi.to_be_bytes();

@@ -1,4 +1,4 @@
-//! Network layer reachability information: the routes that an UPDATE names.
+//! Network layer reachability information (NLRI): the routes in an UPDATE.
 
 use crate::family::Family;
 use crate::flowspec::FlowRule;
@@ -20,19 +20,19 @@ pub enum Nlri {
         path_id: u32,
         rule: FlowRule,
     },
-    /// A malformed flow specification with a known length, so that the routes behind it can be read.
+    /// A malformed flow specification. Its length is known, so the routes after it can be read.
     MalformedFlowspec {
         /// True for IPv6.
         is_ipv6: bool,
-        /// The bytes behind the length.
+        /// The bytes after the length.
         bytes: Box<[u8]>,
-        /// The error in words.
+        /// The error message.
         error: String,
     },
 }
 
-/// Reads all routes of a field. Returns `None` if the field is syntactically incorrect, so that the start of a route is not
-/// known (RFC 7606, section 5.3).
+/// Reads all routes of a field. Returns `None` if the syntax of the field is wrong, so that the start of a
+/// route is unknown (RFC 7606, section 5.3).
 pub(crate) fn read_all(bytes: &[u8], family: Family, has_path_ids: bool) -> Option<Vec<Nlri>> {
     let mut reader = Reader(bytes);
     let mut routes = Vec::new();
@@ -56,7 +56,8 @@ pub(crate) fn read_all(bytes: &[u8], family: Family, has_path_ids: bool) -> Opti
     Some(routes)
 }
 
-/// Reads a length (one byte below 240, else two; RFC 8955, section 4.1) and returns the flow specification behind it.
+/// Reads a length (one byte below 240, otherwise two; RFC 8955, section 4.1), and returns the flow
+/// specification after it.
 fn read_sized<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let first = reader.u8()?;
     let len = if first < 0xf0 {

@@ -1,25 +1,25 @@
-//! NOTIFICATION: the reason for which a session ends (RFC 4271, section 4.5).
+//! NOTIFICATION: the reason why a session ends (RFC 4271, section 4.5).
 
 use core::fmt;
 
-/// A reason for which a session ends, as sent or received.
+/// The contents of a NOTIFICATION that was sent or received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notification {
     /// The error code.
     pub code: u8,
-    /// The error subcode; 0 is unspecific.
+    /// The error subcode; 0 means unspecific.
     pub subcode: u8,
-    /// The data; code and subcode give its meaning.
+    /// The data; error code and subcode define their meaning.
     pub data: Vec<u8>,
 }
 
-/// The subcodes of Cease (RFC 4486, RFC 8538).
+/// The subcodes of the error Cease (RFC 4486, RFC 8538).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Cease {
-    /// More prefixes than permitted.
+    /// The peer has announced more prefixes than permitted.
     MaximumPrefixes = 1,
-    /// The end of the process.
+    /// The process ends.
     AdministrativeShutdown = 2,
     /// The peer is no longer configured.
     PeerDeconfigured = 3,
@@ -32,7 +32,7 @@ pub enum Cease {
 }
 
 impl Notification {
-    /// Returns a notification without data.
+    /// Returns a NOTIFICATION without data.
     pub const fn new(code: u8, subcode: u8) -> Notification {
         Notification {
             code,
@@ -41,14 +41,14 @@ impl Notification {
         }
     }
 
-    /// Returns the notification with data.
+    /// Returns the NOTIFICATION with these data.
     #[must_use]
     pub fn with_data(mut self, data: &[u8]) -> Notification {
         self.data = data.to_vec();
         self
     }
 
-    /// Returns a Cease.
+    /// Returns a "Cease".
     pub const fn cease(reason: Cease) -> Notification {
         Notification::new(6, reason as u8)
     }
@@ -73,7 +73,7 @@ impl Notification {
         Notification::new(4, 0)
     }
 
-    /// Returns a "Finite State Machine Error", whose subcodes are those of RFC 6608.
+    /// Returns a "Finite State Machine Error"; RFC 6608 defines its subcodes.
     pub(crate) const fn state_machine(subcode: u8) -> Notification {
         Notification::new(5, subcode)
     }
@@ -93,7 +93,8 @@ impl Notification {
         body
     }
 
-    /// Returns the text of a shutdown communication (RFC 9003), without control characters.
+    /// Returns the text of a shutdown communication (RFC 9003), without control characters; `None` if there
+    /// is none.
     pub fn communication(&self) -> Option<String> {
         if self.code != 6 || !matches!(self.subcode, 2 | 4) {
             return None;

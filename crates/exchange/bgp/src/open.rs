@@ -7,12 +7,12 @@ use crate::capability::Capabilities;
 use crate::notification::Notification;
 use crate::reader::Reader;
 
-/// The first message of a speaker.
+/// The contents of OPEN, the first message of a speaker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Open {
-    /// The speaker's AS number, taken from the four-octet AS capability if there is one.
+    /// The speaker's AS number; the four-octet AS number capability, if there is one, takes precedence.
     pub asn: u32,
-    /// The hold time in seconds; 0 for none.
+    /// The hold time in seconds; 0 means none.
     pub hold_secs: u16,
     /// The BGP Identifier.
     pub router_id: Ipv4Addr,
@@ -25,7 +25,7 @@ impl Open {
     /// # Errors
     /// The [`Notification`] that ends the session.
     pub fn decode(body: &[u8]) -> Result<Open, Notification> {
-        // The header's length was checked to be at least 29: the fixed part is there.
+        // The length in the header was checked to be at least 29, so the fixed part is complete.
         let unspecific = || Notification::open(0);
         let mut reader = Reader(body);
         let version = reader.u8().ok_or_else(unspecific)?;
@@ -77,9 +77,10 @@ impl Open {
     }
 }
 
-/// Reads all parameters as (type, value). Returns `None` if a length is wrong or bytes are left.
+/// Reads all optional parameters as (type, value). Returns `None` if a length is wrong or bytes follow the
+/// parameters.
 fn read_parameters<'a>(reader: &mut Reader<'a>, short: u8) -> Option<Vec<(u8, &'a [u8])>> {
-    // The length 255 with the type 255 behind it announces lengths of two bytes (RFC 9072).
+    // A length of 255, followed by the type 255, means that lengths have two bytes (RFC 9072).
     let is_extended = short == 255 && reader.0.first() == Some(&255);
     let len = if is_extended {
         reader.u8()?;

@@ -1,4 +1,4 @@
-//! A peer: its sessions one after the other, and its routes.
+//! A peer: its consecutive sessions, and its routes.
 
 use core::net::Ipv4Addr;
 
@@ -11,9 +11,9 @@ use crate::rib::{Change, Exceeded, Limits, Rib};
 use crate::session::{Event, Session, SessionSettings, State, keeps_new_connection};
 use crate::update::Problem;
 
-/// The time for which a peer that exceeded a limit is not accepted again.
+/// The time for which a peer is refused after it has exceeded a limit.
 const PENALTY: Duration = Duration::from_secs(60);
-/// The largest number of faults that are kept for display.
+/// The maximum number of faults that are kept for display.
 const PROBLEMS_MAX: usize = 20;
 
 /// The settings of a peer and of the connections that it opens.
@@ -21,7 +21,7 @@ const PROBLEMS_MAX: usize = 20;
 pub struct PeerSettings {
     /// The settings of its sessions.
     pub session: SessionSettings,
-    /// The bounds of its routes.
+    /// The maximum number and size of its routes.
     pub limits: Limits,
 }
 
@@ -40,7 +40,7 @@ pub struct PeerState {
     pub flowspec: usize,
     /// The peer's BGP Identifier.
     pub router_id: Option<Ipv4Addr>,
-    /// The reason for which the last session ended.
+    /// The reason why the last session ended.
     pub last_error: Option<String>,
     /// The newest faults that did not end the session, oldest first.
     pub problems: Vec<Problem>,
@@ -54,9 +54,10 @@ pub struct Peer {
     rib: Rib,
     changes: Vec<Change>,
     families: FamilySet,
-    /// The families whose End-of-RIB has arrived in this session.
+    /// The families whose End-of-RIB has arrived in the current session.
     ended: FamilySet,
-    /// The families with stale routes, which wait for the peer's announcements until `stale_deadline`.
+    /// The families with stale routes. Stale routes are kept until the peer announces them again, at most
+    /// until `stale_deadline`.
     stale: FamilySet,
     stale_deadline: Option<Time>,
     restart: Option<(FamilySet, Duration)>,
@@ -88,10 +89,12 @@ impl Peer {
         }
     }
 
-    /// Takes a new connection of the peer. Returns the bytes with which a connection before it ends, if there is one.
+    /// Accepts a new connection of the peer. Returns the last bytes to send on the previous connection, if
+    /// there is one.
     ///
     /// # Errors
-    /// The bytes with which the new connection ends: a collision, or the peer exceeded a limit a short time ago.
+    /// The last bytes to send on the new connection. It collides with the previous one, or the peer has
+    /// recently exceeded a limit.
     pub fn accept(&mut self, now: Time) -> Result<Option<Vec<u8>>, Vec<u8>> {
         let farewell = |reason: Cease| {
             let mut bytes = Vec::new();
@@ -128,7 +131,7 @@ impl Peer {
         Ok(last_words)
     }
 
-    /// Takes bytes of the connection.
+    /// Handles bytes that were received on the connection.
     pub fn receive(&mut self, bytes: &[u8], now: Time) {
         if let Some(session) = &mut self.session {
             session.receive(bytes, now);
@@ -136,7 +139,7 @@ impl Peer {
         self.drain(now);
     }
 
-    /// Notes that the connection is closed.
+    /// Records that the connection is closed.
     pub fn connection_lost(&mut self, now: Time) {
         if let Some(session) = &mut self.session {
             session.connection_lost();
@@ -189,19 +192,19 @@ impl Peer {
             .unwrap_or_default()
     }
 
-    /// Returns true if the connection is to be kept open.
+    /// Returns true if the owner should keep the connection open.
     pub fn is_open(&self) -> bool {
         self.session
             .as_ref()
             .is_some_and(|session| session.state() != State::Closed)
     }
 
-    /// Returns and removes the changes of routes since the last call.
+    /// Returns and removes the route changes since the last call.
     pub fn take_changes(&mut self) -> Vec<Change> {
         core::mem::take(&mut self.changes)
     }
 
-    /// Returns true once the peer has announced all routes of all families of the session.
+    /// Returns true if the peer has announced all routes of all families of the session.
     pub fn has_all_routes(&self) -> bool {
         !self.families.is_empty() && self.ended == self.families
     }
@@ -244,7 +247,8 @@ impl Peer {
                     self.families = negotiated.families;
                     self.router_id = Some(router_id);
                     let restart = graceful_restart.unwrap_or_default();
-                    // Without preserved state the stale routes go at once (RFC 4724, section 4.2).
+                    // Without preserved forwarding state, the stale routes are removed at once (RFC 4724,
+                    // section 4.2).
                     for family in self.stale.iter() {
                         if restart.families.get(&family) != Some(&true) {
                             self.rib.clear(family, true, &mut self.changes);
@@ -300,7 +304,7 @@ impl Peer {
             }
             self.closed(false, Some(&Notification::cease(reason)), now);
             self.last_error = Some(text);
-            // `closed` has handled the end of the session: the event that reports it is dropped.
+            // `closed` has handled the end of the session, so the event that reports it is dropped.
             while self.session.as_mut().and_then(Session::next_event).is_some() {}
         }
         let Some(family) = end_of_rib else { return };
@@ -322,8 +326,9 @@ impl Peer {
             Some(notification) => notification.to_string(),
             None => "the connection was closed".to_owned(),
         });
-        // A NOTIFICATION removes the routes of its session; the loss of the connection alone does not. Stale routes wait for a
-        // session that is established: a connection that ends before does not concern them (RFC 4724, section 4.2).
+        // A NOTIFICATION removes the routes of its session. The loss of a connection alone does not remove
+        // them. Stale routes stay until a new session is established, and a connection that ends earlier does
+        // not affect them (RFC 4724, section 4.2).
         let was_established = !self.families.is_empty();
         let is_reset = was_established && notification.is_some();
         let restart = self.restart.take().filter(|_| !is_reset);
@@ -331,7 +336,7 @@ impl Peer {
         let waiting = self.stale_deadline.is_some() && !is_reset;
         for family in Family::ALL {
             if kept.contains(family) {
-                // Routes that were stale before are not kept for a second restart.
+                // Routes that are stale already are not kept for a second restart.
                 if self.stale.contains(family) {
                     self.rib.clear(family, true, &mut self.changes);
                 }

@@ -1,11 +1,12 @@
-//! IP prefixes, and their form in messages: a length in bits, then as many bytes as the length needs.
+//! IP prefixes, and their wire format: a length in bits, then the minimum number of bytes for that length.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::reader::Reader;
 
-/// An IPv4 or IPv6 prefix. Bits behind the length are zero: what a message has there is ignored (RFC 4271, section 4.3).
+/// An IPv4 or IPv6 prefix. Bits after the length are zero; their value in a message is ignored (RFC 4271,
+/// section 4.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prefix {
     address: IpAddr,
@@ -13,7 +14,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Returns the prefix of an address, without the bits behind the length; `None` if the length is too great.
+    /// Returns the prefix of an address, with the bits after `len` cleared; `None` if `len` is too large.
     pub fn new(address: IpAddr, len: u8) -> Option<Prefix> {
         let address = match address {
             IpAddr::V4(v4) if len <= 32 => {
@@ -29,7 +30,7 @@ impl Prefix {
         Some(Prefix { address, len })
     }
 
-    /// Returns the first address.
+    /// Returns the first address of the prefix.
     pub const fn address(self) -> IpAddr {
         self.address
     }
@@ -39,7 +40,7 @@ impl Prefix {
         self.len
     }
 
-    /// Returns true for the prefix of all addresses of its family.
+    /// Returns true if the length is 0, so that the prefix contains all addresses of its family.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -49,7 +50,7 @@ impl Prefix {
         self.address.is_ipv6()
     }
 
-    /// Reads a prefix. Returns `None` if the length is too great for the family or bytes are missing.
+    /// Reads a prefix. Returns `None` if the length is too large for the family or bytes are missing.
     pub(crate) fn read(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<Prefix> {
         let len = reader.u8()?;
         let bytes = reader.take(usize::from(len).div_ceil(8))?;

@@ -1,11 +1,11 @@
 //! A cursor over received bytes.
 
-/// The bytes that are left.
+/// A cursor: the bytes that have not been read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Returns the next `len` bytes, or `None` if fewer are left.
+    /// Returns the next `len` bytes; `None` if fewer remain.
     pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -27,12 +27,12 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Returns the next bytes as an array.
+    /// Returns the next `N` bytes as an array.
     pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N).and_then(|bytes| bytes.try_into().ok())
     }
 
-    /// Returns true if nothing is left.
+    /// Returns true if no bytes remain.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The routes of one peer (Adj-RIB-In, RFC 4271, section 3.2), bounded in number and memory.
+//! The routes of one peer (Adj-RIB-In, RFC 4271, section 3.2), with limits of number and memory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::nlri::Nlri;
 use crate::prefix::Prefix;
 use crate::update::Update;
 
-/// The bounds of a peer's routes.
+/// The maximum number and size of a peer's routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The number of unicast routes of both families; each path to a prefix counts.
+    /// The maximum number of unicast routes of both families together; each path to a prefix counts.
     pub unicast: usize,
-    /// The number of flow specifications.
+    /// The maximum number of flow specifications.
     pub flowspec: usize,
-    /// The memory of all routes and attributes, in bytes, as estimated.
+    /// The maximum estimated memory of all routes and attributes, in bytes.
     pub bytes: usize,
 }
 
 impl Default for Limits {
-    /// Returns the limits of a member: 10,000 prefixes, 1,000 rules, 64 MiB.
+    /// Returns the limits for a member: 10,000 prefixes, 1,000 flow specifications, 64 MiB.
     fn default() -> Limits {
         Limits {
             unicast: 10_000,
@@ -46,31 +46,31 @@ pub enum RouteKey {
 pub struct Route {
     /// The attributes; routes with equal attributes share them.
     pub attributes: Arc<Attributes>,
-    /// True while the peer restarts and has not announced the route again.
+    /// True if the peer is restarting and has not announced the route again.
     pub is_stale: bool,
 }
 
-/// A change of the routes.
+/// A change of a peer's routes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// The route is new or has other attributes.
     Announced(RouteKey),
-    /// The route is gone.
+    /// The route was removed.
     Withdrawn(RouteKey),
     /// The peer has announced all routes of a family.
     EndOfRib(Family),
-    /// The peer sent a rule that is malformed inside.
+    /// The peer sent a flow specification with malformed contents.
     Malformed {
         /// True for IPv6.
         is_ipv6: bool,
-        /// The rule.
+        /// The flow specification in wire format.
         bytes: Box<[u8]>,
-        /// The error in words.
+        /// The error message.
         error: String,
     },
 }
 
-/// A bound that the routes of a peer exceed.
+/// A limit that the routes of a peer exceed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exceeded {
     Unicast,
@@ -78,7 +78,7 @@ pub(crate) enum Exceeded {
     Memory,
 }
 
-/// The memory of one entry of a map, in bytes, as estimated.
+/// The estimated memory of one entry of a map, in bytes.
 const ENTRY_SIZE: usize = 72;
 
 /// The routes of one peer.
@@ -121,7 +121,7 @@ impl Rib {
             .map(|(_, route)| route)
     }
 
-    /// Returns the prefixes inside of a prefix, itself excluded, with their routes.
+    /// Returns the prefixes inside a prefix, without the prefix itself, and their routes.
     pub fn more_specific(&self, prefix: Prefix) -> impl Iterator<Item = (Prefix, &Route)> {
         self.unicast
             .range((prefix, u32::MAX)..)
@@ -138,12 +138,12 @@ impl Rib {
         (self.unicast.len(), self.flowspec.len())
     }
 
-    /// Returns the memory of routes and attributes, in bytes, as estimated.
+    /// Returns the estimated memory of routes and attributes, in bytes.
     pub fn bytes(&self) -> usize {
         (self.unicast.len() + self.flowspec.len()) * ENTRY_SIZE + self.attribute_bytes + self.rule_bytes
     }
 
-    /// Applies an UPDATE and adds what has changed. An identical announcement changes nothing.
+    /// Applies an UPDATE, and appends the resulting changes. An identical announcement changes nothing.
     pub(crate) fn apply(
         &mut self,
         update: Update,
@@ -153,7 +153,7 @@ impl Rib {
         for (_, route) in update.withdrawn {
             match key(route) {
                 Ok(key) => self.remove(key, changes),
-                // A malformed rule was never stored.
+                // A malformed flow specification was never stored.
                 Err(malformed) => changes.push(malformed),
             }
         }
@@ -195,7 +195,7 @@ impl Rib {
         shared
     }
 
-    /// Removes attributes to which only the set and the caller still refer.
+    /// Removes the attributes from the set of shared attributes if no route refers to them any more.
     fn forget(&mut self, attributes: &Arc<Attributes>) {
         if Arc::strong_count(attributes) <= 2 && self.shared.remove(attributes) {
             self.attribute_bytes -= attributes.size();
@@ -255,7 +255,7 @@ impl Rib {
         }
     }
 
-    /// Removes the routes of a family; only the stale ones if asked to.
+    /// Removes the routes of a family; if `only_stale` is true, only its stale routes.
     pub(crate) fn clear(&mut self, family: Family, only_stale: bool, changes: &mut Vec<Change>) {
         let keys: Vec<RouteKey> = if family.is_flowspec() {
             self.flowspec
@@ -280,7 +280,7 @@ impl Rib {
     }
 }
 
-/// Returns the identity of a route, or the change that reports a malformed rule.
+/// Returns the identity of a route; for a malformed flow specification, the change that reports it.
 fn key(route: Nlri) -> Result<RouteKey, Change> {
     match route {
         Nlri::Unicast { path_id, prefix } => Ok(RouteKey::Unicast(prefix, path_id)),

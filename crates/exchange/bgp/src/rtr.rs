@@ -7,7 +7,7 @@
 //!          retry time ◄── Error Report "No Data Available": the set stays until it expires
 //! ```
 //!
-//! Prefixes count only from End of Data on: a response that breaks off changes nothing.
+//! Received prefixes take effect at End of Data: an incomplete response changes nothing.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -28,33 +28,35 @@ const CACHE_RESET: u8 = 8;
 const ROUTER_KEY: u8 = 9;
 const ERROR_REPORT: u8 = 10;
 
-/// The greatest size of a PDU that the client takes, in bytes.
+/// The maximum size of a PDU that the client accepts, in bytes.
 const PDU_SIZE_MAX: u32 = 8192;
-/// The error "No Data Available" (RFC 8210, section 12), the only one that leaves the connection as it is.
+/// The error "No Data Available" (RFC 8210, section 12). It is the only error after which the connection
+/// stays open.
 const NO_DATA: u16 = 2;
 /// The error "Unsupported Protocol Version".
 const UNSUPPORTED_VERSION: u16 = 4;
 
-/// The time until the next query to a cache that has no data and has not said how long to wait. RFC 8210, section 6, suggests
-/// 600 s; a cache that has just started is ready sooner.
+/// The time until the next query to a cache without data that has not given a retry interval. RFC 8210,
+/// section 6, suggests 600 s, but a cache that has just started is ready sooner.
 const RETRY_SECS: u32 = 60;
 /// The time within which a response must be complete.
 const RESPONSE_TIME: Duration = Duration::from_secs(120);
 
-/// A validated ROA payload: the origin may announce the prefix, and more specific prefixes up to `max_len`.
+/// A validated ROA payload: the origin AS may announce the prefix, and more specific prefixes up to
+/// `max_len`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Vrp {
     pub prefix: Prefix,
-    /// The greatest permitted length of an announced prefix, in bits.
+    /// The maximum permitted length of an announced prefix, in bits.
     pub max_len: u8,
     /// The AS number of the origin; 0 permits no origin (RFC 6483, section 4).
     pub asn: u32,
 }
 
-/// The reason for which a connection to a cache is to be closed.
+/// The reason why a connection to a cache must be closed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RtrError {
-    /// The cache sent something that the protocol does not permit.
+    /// The cache violated the protocol.
     #[error("the cache sent {0}")]
     Protocol(String),
     /// The cache reports an error.
@@ -67,12 +69,13 @@ pub enum RtrError {
     /// A response did not end in time.
     #[error("the cache did not finish its response within 120 seconds")]
     Late,
-    /// The set has more payloads than permitted.
+    /// The set has more payloads than the client's limit.
     #[error("the cache has more than {0} payloads")]
     TooMany(usize),
 }
 
-/// The state of the client towards one cache. It outlives connections, so that the next one asks for differences.
+/// The state of the client for one cache. The state outlives connections, so that the next connection asks
+/// only for differences.
 #[derive(Debug)]
 pub struct Client {
     version: u8,
@@ -80,9 +83,9 @@ pub struct Client {
     input: Vec<u8>,
     output: Vec<u8>,
     vrps: BTreeSet<Vrp>,
-    /// The set that the response in progress builds, and the session of the response.
+    /// The set that the current response builds, and the session of the response.
     pending: Option<(BTreeSet<Vrp>, u16)>,
-    /// Session and serial number of the set.
+    /// The session and serial number of the complete set.
     known: Option<(u16, u32)>,
     response_deadline: Option<Time>,
     refresh_at: Option<Time>,
@@ -90,14 +93,14 @@ pub struct Client {
     retry: Duration,
     expire: Duration,
     expires_at: Option<Time>,
-    /// True if a response has ended on this connection.
+    /// True if a response was completed on this connection.
     has_loaded: bool,
-    /// True if the cache has answered that it has no data, and has not sent a set since.
+    /// True if the cache has answered that it has no data, and has not sent a set since then.
     lacks_data: bool,
 }
 
 impl Client {
-    /// Returns a client without payloads that takes at most `limit` of them.
+    /// Returns a client without payloads, which accepts at most `limit` payloads.
     pub fn new(limit: usize) -> Client {
         Client {
             version: 1,
@@ -118,27 +121,27 @@ impl Client {
         }
     }
 
-    /// Returns the payloads, or `None` if there are none yet or they have expired.
+    /// Returns the payloads; `None` before the first set, and after a set has expired.
     pub fn vrps(&self, now: Time) -> Option<&BTreeSet<Vrp>> {
         self.expires_at.filter(|end| *end > now).map(|_| &self.vrps)
     }
 
-    /// Returns the serial number of the set.
+    /// Returns the serial number of the set; `None` if there is no set.
     pub fn serial(&self) -> Option<u32> {
         self.known.map(|(_, serial)| serial)
     }
 
-    /// Returns true if the newest connection has brought a set, or confirmed the set that there was.
+    /// Returns true if the newest connection has delivered a set, or has confirmed the existing set.
     pub const fn has_loaded(&self) -> bool {
         self.has_loaded
     }
 
-    /// Returns true if the cache has answered that it has no data, and has not sent a set since.
+    /// Returns true if the cache has answered that it has no data, and has not sent a set since then.
     pub const fn lacks_data(&self) -> bool {
         self.lacks_data
     }
 
-    /// Notes a new connection: the output begins with a query.
+    /// Records a new connection. The output then begins with a query.
     pub fn connected(&mut self, now: Time) {
         self.has_loaded = false;
         self.lacks_data = false;
@@ -148,7 +151,7 @@ impl Client {
         self.query(now);
     }
 
-    /// Notes that the connection is closed. The payloads stay until they expire.
+    /// Records that the connection is closed. The payloads stay until they expire.
     pub fn connection_lost(&mut self) {
         self.pending = None;
         self.response_deadline = None;
@@ -171,7 +174,7 @@ impl Client {
     /// Runs the timers that are due. Returns true if the payloads have expired.
     ///
     /// # Errors
-    /// [`RtrError::Late`]: close the connection.
+    /// [`RtrError::Late`]: the caller closes the connection.
     pub fn poll(&mut self, now: Time) -> Result<bool, RtrError> {
         if self.response_deadline.is_some_and(|deadline| deadline <= now) {
             return Err(RtrError::Late);
@@ -179,19 +182,21 @@ impl Client {
         if self.refresh_at.is_some_and(|time| time <= now) {
             self.query(now);
         }
-        // The expired set stays as the base of the differences that the cache may send.
+        // The expired set is kept, because the cache may send differences from it.
         Ok(self.expires_at.take_if(|end| *end <= now).is_some())
     }
 
-    /// Takes bytes of the connection. Returns true if the payloads have changed, or count again.
+    /// Handles received bytes. Returns true if the set of valid payloads has changed, or is valid again after
+    /// its expiry.
     ///
     /// # Errors
-    /// [`RtrError`]: close the connection.
+    /// [`RtrError`]: the caller closes the connection.
     pub fn receive(&mut self, bytes: &[u8], now: Time) -> Result<bool, RtrError> {
         let mut input = core::mem::take(&mut self.input);
         input.extend_from_slice(bytes);
         let mut has_changed = false;
-        // The input is drained once behind the last whole PDU, not behind each PDU: a set has up to a million.
+        // The input is drained once, after the last complete PDU. A set has up to a million PDUs, and a drain
+        // after each is slow.
         let mut rest = Reader(&input);
         loop {
             let mut reader = rest;
@@ -236,13 +241,15 @@ impl Client {
     fn pdu(&mut self, version: u8, kind: u8, field: u16, body: &[u8], now: Time) -> Result<bool, RtrError> {
         let protocol = |text: &str| RtrError::Protocol(text.to_owned());
         if kind == ERROR_REPORT {
-            // Error 4, Unsupported Protocol Version: the client tries the cache's older version (RFC 8210, section 7).
+            // Error 4, Unsupported Protocol Version: the client uses the cache's older version (RFC 8210,
+            // section 7).
             if field == UNSUPPORTED_VERSION && version < self.version {
                 self.version = version;
                 self.query(now);
                 return Ok(false);
             }
-            // The cache has lost its data or still collects it: Reset Queries follow until it has a set (RFC 8210, section 8.4).
+            // The cache has lost its data or still collects it. Reset Queries follow until the cache has a
+            // set (RFC 8210, section 8.4).
             if field == NO_DATA {
                 self.lacks_data = true;
                 self.known = None;
@@ -257,7 +264,7 @@ impl Client {
             });
         }
         if version < self.version && self.known.is_none() && self.pending.is_none() {
-            // A cache that knows only version 0 answers in version 0.
+            // A cache that supports only version 0 answers in version 0.
             self.version = version;
         }
         if version != self.version {
@@ -279,8 +286,8 @@ impl Client {
                 let start = match self.known {
                     Some((session, _)) if session == field => self.vrps.clone(),
                     Some(_) => {
-                        // The known set is of no use to the cache any more: the next connection begins with a Reset Query
-                        // (RFC 8210, section 5.1).
+                        // The cache cannot send differences from the known set, so the next connection begins
+                        // with a Reset Query (RFC 8210, section 5.1).
                         self.known = None;
                         return Err(protocol("a response of another session"));
                     }
@@ -325,7 +332,7 @@ impl Client {
             .u32()
             .filter(|_| session == begun)
             .ok_or_else(|| RtrError::Protocol("a malformed End of Data".to_owned()))?;
-        // Bounds of RFC 8210, section 6.
+        // The permitted range and the default of each interval (RFC 8210, section 6).
         let seconds = |value: Option<u32>, min: u32, max: u32, default: u32| {
             Duration::from_secs(u64::from(value.unwrap_or(default).clamp(min, max)))
         };
@@ -344,7 +351,7 @@ impl Client {
     }
 }
 
-/// Reads a prefix PDU. Returns true for an announcement and false for a withdrawal, and the payload.
+/// Reads a prefix PDU. Returns true for an announcement or false for a withdrawal, and the payload.
 fn read_vrp(body: &[u8], is_ipv6: bool) -> Option<(bool, Vrp)> {
     let mut reader = Reader(body);
     let (flags, len, max_len, _zero) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
@@ -426,7 +433,7 @@ mod tests {
         bytes.extend(prefix(true, 3));
         assert_eq!(client.receive(&bytes, now), Ok(false));
         assert_eq!(client.vrps(now), None);
-        // One byte after the other.
+        // The client receives the bytes one by one.
         let changes: Vec<_> = end(5)
             .iter()
             .map(|byte| client.receive(&[*byte], now).unwrap())
@@ -506,7 +513,7 @@ mod tests {
         let set = [pdu(1, CACHE_RESPONSE, 7, &[]), prefix(true, 2), end(5)].concat();
         assert_eq!(client.receive(&set, now), Ok(true));
         assert!(client.has_loaded() && !client.lacks_data());
-        // The query after the refresh time meets a cache that has lost its data, in the middle of a response.
+        // The cache loses its data in the middle of a response to the query after the refresh time.
         assert_eq!(client.poll(after(100)), Ok(false));
         assert_eq!(client.take_output(), pdu(1, SERIAL_QUERY, 7, &5u32.to_be_bytes()));
         let broken = [pdu(1, CACHE_RESPONSE, 7, &[]), prefix(false, 2), no_data.clone()].concat();

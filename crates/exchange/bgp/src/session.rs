@@ -1,4 +1,4 @@
-//! The session over one TCP connection (RFC 4271, section 8), from the moment at which the connection is open.
+//! The session over one TCP connection (RFC 4271, section 8), which begins when the connection is open.
 //!
 //! ```text
 //!   TCP open ──► OpenSent ── OPEN ──► OpenConfirm ── KEEPALIVE ──► Established
@@ -7,7 +7,8 @@
 //!                                              hold timer
 //! ```
 //!
-//! The receiver waits for connections and opens none, so that Idle, Connect and Active are the absence of a session.
+//! The receiver accepts connections and opens none. A peer without a session thus covers the states Idle,
+//! Connect and Active.
 
 use core::net::Ipv4Addr;
 use std::collections::VecDeque;
@@ -23,10 +24,10 @@ use crate::update::{Negotiated, Update};
 
 /// The hold time until the peer's OPEN arrives (RFC 4271, section 8.2.2, suggests 4 minutes).
 const OPEN_HOLD: Duration = Duration::from_secs(240);
-/// The largest input in bytes that is kept while a message is incomplete: one message.
+/// The maximum size of an incomplete message in the input, in bytes.
 const INPUT_MAX: usize = 65_535;
 
-/// The values of OPEN on our side, and those that the peer must have.
+/// The values of the local OPEN, and the values that the peer's OPEN must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionSettings {
     /// The AS number of the receiver.
@@ -40,22 +41,23 @@ pub struct SessionSettings {
     pub families: FamilySet,
     /// True to receive several paths to a prefix (Add-Path, RFC 7911), as route servers send them.
     pub add_path: bool,
-    /// True if AS_PATH must begin with the peer's AS number; false for a route server, which does not add its own.
+    /// True if AS_PATH must begin with the peer's AS number; false for a route server, which does not add its
+    /// AS number.
     pub enforce_first_as: bool,
-    /// The seconds for which routes are kept while the peer restarts.
+    /// The time for which routes are kept while the peer restarts, in seconds.
     pub restart_secs: u16,
 }
 
 /// The state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// OPEN is sent.
+    /// The local OPEN is sent.
     OpenSent,
     /// The peer's OPEN is accepted.
     OpenConfirm,
     /// Routes are received.
     Established,
-    /// The connection is to be closed once the output is sent.
+    /// The session has ended. The connection is to be closed after the output is sent.
     Closed,
 }
 
@@ -64,7 +66,7 @@ pub enum State {
 pub enum Event {
     /// The session is established.
     Established {
-        /// The properties that both sides agreed on.
+        /// The properties that both sides support.
         negotiated: Negotiated,
         /// The graceful restart of the peer.
         graceful_restart: Option<GracefulRestart>,
@@ -74,9 +76,9 @@ pub enum Event {
     Update(Box<Update>),
     /// The session has ended.
     Closed {
-        /// True if the peer sent the notification.
+        /// True if the peer sent the NOTIFICATION.
         is_remote: bool,
-        /// The notification; `None` if the connection was closed without one.
+        /// The NOTIFICATION; `None` if the connection was closed without one.
         notification: Option<Notification>,
     },
 }
@@ -97,7 +99,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Returns the session of a connection that is open now. Its output begins with OPEN.
+    /// Returns the session of a connection that was just opened. The output begins with OPEN.
     pub fn new(settings: SessionSettings, now: Time) -> Session {
         let families = settings.families;
         let restart = GracefulRestart {
@@ -144,7 +146,7 @@ impl Session {
         self.state
     }
 
-    /// Returns the peer's OPEN once it is accepted.
+    /// Returns the peer's OPEN; `None` before it is accepted.
     pub const fn peer_open(&self) -> Option<&Open> {
         self.peer_open.as_ref()
     }
@@ -159,7 +161,7 @@ impl Session {
         self.events.pop_front()
     }
 
-    /// Takes bytes of the connection.
+    /// Handles bytes that were received on the connection.
     pub fn receive(&mut self, bytes: &[u8], now: Time) {
         if self.state == State::Closed {
             return;
@@ -190,7 +192,7 @@ impl Session {
         debug_assert!(self.input.len() <= INPUT_MAX || self.state == State::Closed);
     }
 
-    /// Notes that the peer or the network has closed the connection.
+    /// Records that the peer or the network has closed the connection.
     pub fn connection_lost(&mut self) {
         if self.state != State::Closed {
             self.end(false, None);
@@ -204,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Asks the peer to announce all routes of a family again, if it can.
+    /// Asks the peer to announce all routes of a family again, if the peer supports ROUTE-REFRESH.
     pub fn refresh(&mut self, family: Family) {
         let can = self
             .peer_open
@@ -263,7 +265,7 @@ impl Session {
                 self.events.push_back(Event::Update(Box::new(update)));
                 Ok(())
             }
-            // A ROUTE-REFRESH is ignored: the receiver has no routes to announce again.
+            // A ROUTE-REFRESH is ignored, because the receiver announces no routes.
             (State::Established, MessageType::RouteRefresh) | (State::Closed, _) => Ok(()),
             (State::Established, MessageType::Open) => {
                 Err(Notification::state_machine(3).with_data(&[kind as u8]))
@@ -278,7 +280,8 @@ impl Session {
             return Err(Notification::open(2));
         }
         let is_internal = open.asn == settings.local_as;
-        // Two speakers may have the same BGP Identifier in different ASes (RFC 6286), but not in one AS.
+        // Two speakers in different ASes may have the same BGP Identifier (RFC 6286), but two speakers in one
+        // AS may not.
         if is_internal && open.router_id == settings.router_id {
             return Err(Notification::open(3));
         }
@@ -343,7 +346,7 @@ impl Session {
         self.keepalive_deadline = self.hold.map(|hold| now + hold / 3);
     }
 
-    /// Sends a notification and ends the session.
+    /// Sends a NOTIFICATION and ends the session.
     fn close(&mut self, notification: Notification) {
         header(MessageType::Notification, &notification.body(), &mut self.output);
         self.end(false, Some(notification));
@@ -359,8 +362,9 @@ impl Session {
     }
 }
 
-/// Returns true if a second connection of the same peer replaces the first (RFC 4271, section 6.8; RFC 4724, section 5).
-/// The peer opened both; while the first is in OpenConfirm, the second wins if the peer's BGP Identifier is the greater one.
+/// Returns true if a second connection of the same peer replaces the first (RFC 4271, section 6.8; RFC 4724,
+/// section 5). The peer opened both connections. While the first is in OpenConfirm, the second replaces it if
+/// the peer's BGP Identifier is greater than the local one.
 pub fn keeps_new_connection(
     first: State,
     peer_restarts_gracefully: bool,

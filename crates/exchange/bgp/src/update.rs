@@ -1,7 +1,7 @@
 //! UPDATE (RFC 4271, section 4.3; RFC 4760), with the error handling of RFC 7606.
 //!
-//! A session ends only if the routes of a message cannot be found. Every other fault costs the attribute or the routes of
-//! that message, and is reported as a [`Problem`].
+//! A session ends only if the routes of a message cannot be located. Any other fault affects only an
+//! attribute or the routes of the message, and is reported as a [`Problem`].
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -16,23 +16,24 @@ use crate::nlri::{Nlri, read_all, write};
 use crate::notification::Notification;
 use crate::reader::Reader;
 
-/// The properties of a session that both sides agreed on.
+/// The session properties that both sides support.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Negotiated {
     pub families: FamilySet,
-    /// The families in which the peer sends path identifiers.
+    /// The families for which the peer sends path identifiers.
     pub add_path: FamilySet,
-    /// True for four-octet AS numbers in AS_PATH.
+    /// True if AS_PATH has four-octet AS numbers.
     pub has_four_octets: bool,
-    /// True for messages of up to 65,535 bytes.
+    /// True if messages may have up to 65,535 bytes.
     pub has_extended_messages: bool,
-    /// True if the peer has the receiver's own AS number.
+    /// True if the peer and the receiver have the same AS number.
     pub is_internal: bool,
-    /// The AS number that AS_PATH must begin with; `None` for a route server, which does not add its own.
+    /// The AS number that AS_PATH must begin with; `None` for a route server, which does not add its AS
+    /// number.
     pub first_as: Option<u32>,
 }
 
-/// Routes of one family that are announced with one next hop.
+/// Routes of one family that are announced with the same next hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reach {
     pub family: Family,
@@ -41,29 +42,29 @@ pub struct Reach {
     pub routes: Vec<Nlri>,
 }
 
-/// A fault of a message that does not end the session.
+/// A fault in a message that does not end the session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The type of the attribute; 0 if the fault is in the list of attributes.
+    /// The type of the faulty attribute; 0 if the fault is in the list of attributes.
     pub attribute: u8,
-    /// The consequence.
+    /// The treatment of the attribute or of the routes.
     pub treatment: Treatment,
-    /// The fault in words.
+    /// The error message.
     pub text: String,
 }
 
 /// A decoded UPDATE.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Update {
-    /// The routes that are withdrawn, also by [`Treatment::TreatAsWithdraw`].
+    /// The routes that are withdrawn, including withdrawals by [`Treatment::TreatAsWithdraw`].
     pub withdrawn: Vec<(Family, Nlri)>,
     /// The routes that are announced.
     pub announced: Vec<Reach>,
     /// The attributes of the announced routes, without the next hop.
     pub attributes: Attributes,
-    /// The family whose End-of-RIB marker this UPDATE is (RFC 4724, section 2).
+    /// The family, if this UPDATE is an End-of-RIB marker (RFC 4724, section 2).
     pub end_of_rib: Option<Family>,
-    /// The faults.
+    /// The faults that were found.
     pub problems: Vec<Problem>,
 }
 
@@ -110,7 +111,7 @@ impl Update {
         vec![0, 0, 0, 6, 0x80, MP_UNREACH, 3, high, low, safi]
     }
 
-    /// Returns the bytes of routes as they stand in a message, for tests and tools.
+    /// Returns the wire format of routes, for tests and tools.
     pub fn encode_routes(routes: &[Nlri], has_path_ids: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         for route in routes {
@@ -155,7 +156,8 @@ impl Decoder<'_> {
         let mut reader = Reader(bytes);
         while !reader.is_empty() {
             let Some((flags, kind, value)) = read_attribute(&mut reader) else {
-                // The length of the list is right, so that the routes behind it are found (RFC 7606, section 4).
+                // The length of the attribute list is right, so the routes after it can be located (RFC 7606,
+                // section 4).
                 let text = "an attribute is longer than the list".to_owned();
                 self.problem(0, Treatment::TreatAsWithdraw, text);
                 break;
@@ -207,7 +209,7 @@ impl Decoder<'_> {
         let Some(family) = self.negotiated(afi, safi) else {
             return Ok(());
         };
-        // The next hop of flow specifications is without meaning (RFC 8955, section 4).
+        // The next hop of flow specifications has no meaning (RFC 8955, section 4).
         let next_hop = if family.is_flowspec() {
             None
         } else {
@@ -239,7 +241,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Returns the family if it was negotiated; routes of other families are ignored.
+    /// Returns the family if it was negotiated; `None` otherwise. Routes of other families are ignored.
     fn negotiated(&self, afi: u16, safi: u8) -> Option<Family> {
         Family::from_numbers(afi, safi).filter(|family| self.session.families.contains(*family))
     }
@@ -314,7 +316,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Reads flags, type and value. Returns `None` if the value is longer than what is left.
+/// Reads flags, type and value of an attribute. Returns `None` if the value is longer than the remaining
+/// bytes.
 fn read_attribute<'a>(reader: &mut Reader<'a>) -> Option<(u8, u8, &'a [u8])> {
     let (flags, kind) = (reader.u8()?, reader.u8()?);
     let len = if flags & EXTENDED_LENGTH == 0 {
@@ -360,7 +363,7 @@ mod tests {
         for aggregators in [[two_octets, as4], [as4, two_octets]] {
             assert_eq!(path(&aggregators), "64501 23456", "{aggregators:?}");
         }
-        // An AS4_AGGREGATOR with another length is discarded.
+        // An AS4_AGGREGATOR with an invalid length is discarded.
         assert_eq!(path(&[two_octets, &[0xc0, 18, 3, 0, 0, 0]]), "64501 4200000000");
     }
 }

@@ -1,4 +1,4 @@
-//! The causes of rejections, as route servers write them into communities.
+//! The reject causes that route servers write into communities.
 
 use core::fmt;
 use core::str::FromStr;
@@ -7,10 +7,11 @@ use crate::limits::CAUSES;
 
 /// The function number of "filtered" in the large communities that IXP Manager and Euro-IX use (`RS-ASN:1101:N`).
 const FILTERED: u32 = 1101;
-/// arouteserver's number for "the route must be treated as rejected", which every rejected route has beside its cause.
+/// The number in arouteserver for "the route must be treated as rejected". Each rejected route has it in
+/// addition to its cause.
 const REJECTED: u32 = 0;
 
-/// The numbering scheme that gives a cause's number its meaning.
+/// The numbering scheme that defines the meaning of a cause's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scheme {
     /// The numbers of arouteserver's `reject_cause`.
@@ -25,11 +26,12 @@ pub struct Cause {
     pub scheme: Scheme,
     /// The number of the cause.
     pub number: u32,
-    /// The numbers before the cause in the community: the global administrator of a large community, then the next number.
+    /// The numbers before the cause in the community. For a large community: the global administrator and the
+    /// first local data part. For a standard community: `None` and the first number.
     prefix: (Option<u32>, u32),
 }
 
-/// The community as text: `65520:2`, `64999:1101:3`.
+/// Formats the community, such as `65520:2` or `64999:1101:3`.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(administrator) = self.prefix.0 {
@@ -39,15 +41,16 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The communities whose last number is a cause: `65520:*`, or `64999:65520:*` for large ones.
+/// A pattern for communities that end with the number of a cause, such as `65520:*` or, for large
+/// communities, `64999:65520:*`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CausePattern {
-    /// The global administrator of a large community; `None` for a standard one.
+    /// The global administrator of a large community; `None` for a standard community.
     administrator: Option<u32>,
     number: u32,
 }
 
-/// A text that is no pattern of communities.
+/// The error for a text that is not a pattern of communities.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text:?}: expected the communities of reject causes, such as 65520:* or 64999:65520:*")]
 pub struct CauseParseError {
@@ -55,7 +58,7 @@ pub struct CauseParseError {
 }
 
 impl CausePattern {
-    /// Returns the standard communities with this first number.
+    /// Returns the pattern for standard communities with this first number.
     pub const fn standard(number: u16) -> CausePattern {
         CausePattern {
             administrator: None,
@@ -96,15 +99,15 @@ impl fmt::Display for CausePattern {
     }
 }
 
-/// The communities of a route server in which causes stand.
+/// The patterns of the communities in which a route server writes causes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Causes {
     patterns: [(Scheme, CausePattern); 2],
 }
 
 impl Causes {
-    /// Returns the communities of a route server with this autonomous system: those of arouteserver's `reject_cause`, and those
-    /// of Euro-IX.
+    /// Returns the patterns for a route server with this AS number: arouteserver's `reject_cause`, and the
+    /// communities of Euro-IX.
     pub(crate) fn new(asn: u32, reject_cause: CausePattern) -> Causes {
         let euro_ix = CausePattern {
             administrator: Some(asn),
@@ -115,7 +118,7 @@ impl Causes {
         }
     }
 
-    /// Returns the condition of BIRD's filter language that is true for a route with a cause.
+    /// Returns a condition in BIRD's filter language that is true for a route with a cause.
     pub(crate) fn condition(&self) -> String {
         let conditions = self.patterns.map(|(_, pattern)| match pattern.administrator {
             Some(administrator) => format!(
@@ -127,7 +130,8 @@ impl Causes {
         conditions.join(" || ")
     }
 
-    /// Adds the causes of a list of communities to `found`. BIRD writes `(65520,2)` and `(64999, 1101, 3)`.
+    /// Adds the causes in a list of communities to `found`. BIRD writes communities as `(65520,2)` and
+    /// `(64999, 1101, 3)`.
     pub(crate) fn read(&self, text: &str, found: &mut Vec<Cause>) {
         for community in text.split('(').skip(1) {
             let Some((numbers, _)) = community.split_once(')') else {
@@ -160,7 +164,7 @@ impl Causes {
     }
 }
 
-/// Removes the causes that only say that the route is rejected, and sorts the others.
+/// Removes the causes that say only that the route is rejected, and sorts the others.
 pub(crate) fn settle(causes: &mut Vec<Cause>) {
     causes.retain(|cause| (cause.scheme, cause.number) != (Scheme::Arouteserver, REJECTED));
     causes.sort_unstable();

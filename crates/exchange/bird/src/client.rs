@@ -1,4 +1,4 @@
-//! The client of one control socket: it reads sessions and rejected routes in rounds.
+//! The client of one control socket. In each round, it reads all sessions and rejected routes.
 //!
 //! ```text
 //!   connected ─► Greeting ─► Restrict ─► Sessions ─► Tagged ─► Filtered ─► Report
@@ -18,9 +18,9 @@ use crate::session::{Session, SessionParser};
 const READY: u16 = 1;
 /// The reply code of `restrict`.
 const RESTRICTED: u16 = 16;
-/// The first reply code of errors: 8xxx are those of commands, 9xxx those of their syntax.
+/// The lowest reply code of an error: 8xxx are errors of commands, 9xxx are syntax errors.
 const ERRORS: u16 = 8000;
-/// The reply codes for "no such route" and "no such protocol": the answer is empty.
+/// The reply codes for "no such route" and "no such protocol", which count as an empty answer.
 const NOTHING: [u16; 2] = [8001, 8003];
 
 /// The settings of a client.
@@ -28,27 +28,27 @@ const NOTHING: [u16; 2] = [8001, 8003];
 pub struct Settings {
     /// The autonomous system of the route server.
     pub asn: u32,
-    /// The communities in which causes stand, beside those of Euro-IX.
+    /// The communities in which causes are written, in addition to those of Euro-IX.
     pub reject_cause: CausePattern,
-    /// The time from the end of one round to the begin of the next.
+    /// The time from the end of one round to the start of the next.
     pub interval: Duration,
 }
 
 /// The state of a route server at the end of a round.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The version of BIRD: `BIRD 2.0.12`.
+    /// The version of BIRD, such as `BIRD 2.0.12`.
     pub version: String,
     /// The sessions in the order of BIRD's configuration.
     pub sessions: Vec<Session>,
-    /// True if the answers were longer than [`limits::ROUND_SIZE`](crate::limits::ROUND_SIZE), or there are more sessions than
-    /// are listed.
+    /// True if the answers exceeded [`limits::ROUND_SIZE`](crate::limits::ROUND_SIZE), or BIRD has more
+    /// sessions than `sessions` lists.
     pub is_truncated: bool,
-    /// The number of lines that were not understood.
+    /// The number of lines that could not be parsed.
     pub skipped_lines: u64,
 }
 
-/// The conversation cannot go on. The connection is to be closed.
+/// The error for a conversation that cannot continue. The connection must be closed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -71,7 +71,7 @@ pub enum Error {
     NoAnswer { command: String },
 }
 
-/// The part of the conversation that is going on.
+/// The current phase of the conversation.
 #[derive(Clone, Debug)]
 enum Phase {
     Disconnected,
@@ -79,25 +79,26 @@ enum Phase {
     Restrict,
     Sessions(SessionParser),
     Routes(RouteParser),
-    /// Until the next round.
+    /// The client waits for the next round.
     Waiting,
 }
 
-/// A client of the control socket of a BIRD.
+/// A client of a BIRD control socket.
 #[derive(Clone, Debug)]
 pub struct Client {
     settings: Settings,
     causes: Causes,
     lines: Lines,
     phase: Phase,
-    /// While the client waits, the time of the next round; otherwise the latest time for the answer.
+    /// The time of the next round while the client waits; otherwise the time by which the answer must be
+    /// complete.
     deadline: Time,
     output: Vec<u8>,
     version: String,
     round: Round,
 }
 
-/// The results of a round that is going on.
+/// The results of the current round.
 #[derive(Clone, Default, Debug)]
 struct Round {
     sessions: Vec<Session>,
@@ -123,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Begins a conversation: BIRD speaks first.
+    /// Starts a conversation, in which BIRD sends the first line.
     pub fn connected(&mut self, now: Time) {
         self.lines = Lines::default();
         self.output.clear();
@@ -139,17 +140,17 @@ impl Client {
         self.output.clear();
     }
 
-    /// Takes the bytes to send.
+    /// Returns and removes the bytes to send.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// Returns the time of the next call of [`poll`](Client::poll); `None` without a connection.
+    /// Returns the time at which the next call of [`poll`](Client::poll) is due; `None` without a connection.
     pub fn deadline(&self) -> Option<Time> {
         (!matches!(self.phase, Phase::Disconnected)).then_some(self.deadline)
     }
 
-    /// Begins a round if it is due.
+    /// Starts a round if it is due.
     ///
     /// # Errors
     /// [`Error::NoGreeting`] and [`Error::NoAnswer`] if an answer is overdue.
@@ -168,11 +169,12 @@ impl Client {
         }
     }
 
-    /// Takes bytes of the connection. Returns a report if they end a round. A round with too long answers also ends the
-    /// conversation: [`deadline`](Client::deadline) is `None` then, and the connection is to be closed.
+    /// Handles received bytes. Returns a report if they end a round. A round whose answers are too long also
+    /// ends the conversation: [`deadline`](Client::deadline) then returns `None`, and the connection must be
+    /// closed.
     ///
     /// # Errors
-    /// An [`Error`], if BIRD refuses a command or something else than BIRD answers.
+    /// An [`Error`] if BIRD refuses a command, or if the other side is not BIRD.
     pub fn receive(&mut self, bytes: &[u8], now: Time) -> Result<Option<Report>, Error> {
         self.round.size = self.round.size.saturating_add(bytes.len());
         let mut report = None;
@@ -195,7 +197,7 @@ impl Client {
         Ok(report)
     }
 
-    /// Returns the command that BIRD is to answer now.
+    /// Returns the command of the current phase.
     fn command(&self) -> String {
         match &self.phase {
             Phase::Disconnected | Phase::Greeting | Phase::Waiting => String::new(),
@@ -226,7 +228,7 @@ impl Client {
 
     fn line(&mut self, line: &Line, now: Time) -> Result<Option<Report>, Error> {
         match &mut self.phase {
-            // A line that belongs to no answer.
+            // The line belongs to no answer.
             Phase::Disconnected | Phase::Waiting => self.round.skipped += 1,
             Phase::Greeting => {
                 let version = line
@@ -278,7 +280,7 @@ impl Client {
         Ok(None)
     }
 
-    /// Adds the results of the present answer to the round.
+    /// Adds the results of the current answer to the round.
     fn end_answer(&mut self) {
         match std::mem::replace(&mut self.phase, Phase::Waiting) {
             Phase::Sessions(parser) => {
@@ -292,7 +294,7 @@ impl Client {
         }
     }
 
-    /// Ends a round whose answers are too long, with the results so far.
+    /// Ends a round whose answers are too long. Returns the results so far.
     fn cut_round(&mut self) -> Report {
         self.end_answer();
         self.round.is_truncated = true;

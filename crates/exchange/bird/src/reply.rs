@@ -16,26 +16,26 @@ pub(crate) struct Line {
     pub(crate) code: u16,
     /// True for the last line of an answer.
     pub(crate) is_last: bool,
-    /// The text behind the code.
+    /// The text after the code.
     pub(crate) text: String,
 }
 
 /// Splits the bytes of a connection into lines. Lines that break the protocol are skipped and counted.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Lines {
-    /// The bytes of a line whose end has not come.
+    /// The bytes of a line that is not yet complete.
     begun: Vec<u8>,
-    /// True if the line that has begun is too long.
+    /// True if the incomplete line is too long.
     is_too_long: bool,
-    /// The code of the line before, if its answer goes on.
+    /// The code of the previous line, if more lines of its answer follow.
     code: Option<u16>,
     skipped: u64,
-    /// The begin of the first line that was skipped.
+    /// The start of the first line that was skipped.
     first_skipped: Option<String>,
 }
 
 impl Lines {
-    /// Returns the lines that end in these bytes.
+    /// Returns the lines that these bytes complete.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Vec<Line> {
         let mut lines = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -66,17 +66,17 @@ impl Lines {
         lines
     }
 
-    /// Returns the begin of the first line that was skipped.
+    /// Returns the start of the first line that was skipped.
     pub(crate) fn first_skipped(&self) -> Option<&str> {
         self.first_skipped.as_deref()
     }
 
-    /// Returns the number of lines that were skipped, and sets it to zero.
+    /// Returns the number of lines that were skipped, and resets it to zero.
     pub(crate) fn take_skipped(&mut self) -> u64 {
         std::mem::take(&mut self.skipped)
     }
 
-    /// Returns a line of an answer, or no line for a log message; `None` if the bytes are neither.
+    /// Parses one line. Returns `Some(None)` for a log message, and `None` if the line breaks the protocol.
     fn line(&mut self, bytes: &[u8]) -> Option<Option<Line>> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match bytes {

@@ -22,20 +22,20 @@ use crate::cause::{Cause, Causes, settle};
 use crate::limits::{ROUTES, SESSION_ROUTES};
 use crate::reply::Line;
 
-/// The code of a route's first line.
+/// The reply code of the first line of a route.
 const ROUTE: u16 = 1007;
-/// The code of its attributes.
+/// The reply code of the attributes of a route.
 const ATTRIBUTES: u16 = 1012;
 
 /// A route that a route server rejects.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Route {
     pub prefix: Prefix,
-    /// The next hop; `None` if BIRD told none.
+    /// The next hop; `None` if BIRD gives none.
     pub next_hop: Option<IpAddr>,
-    /// The AS path as BIRD writes it: numbers, sets in braces.
+    /// The AS path as BIRD prints it: AS numbers, and sets in braces.
     pub as_path: String,
-    /// The causes, ordered; empty if the route server gives none.
+    /// The causes, sorted; empty if the route server gives none.
     pub causes: Vec<Cause>,
 }
 
@@ -43,11 +43,11 @@ pub struct Route {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct SessionRoutes {
     pub(crate) routes: BTreeSet<Route>,
-    /// True if there are more than are kept.
+    /// True if the session has more rejected routes than are kept.
     pub(crate) is_truncated: bool,
 }
 
-/// The rejected routes of the sessions of one route server, by the names of the sessions.
+/// The rejected routes of one route server, by the names of its sessions.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Rejected {
     sessions: BTreeMap<String, SessionRoutes>,
@@ -63,7 +63,8 @@ impl Rejected {
         }
     }
 
-    /// Adds a route of a known session. A pipe between tables shows the same route in both: it is added once.
+    /// Adds a route of a known session. BIRD shows a route that passes a pipe in both tables; it is added
+    /// once.
     fn add(&mut self, session: &str, route: Route) {
         let Some(found) = self.sessions.get_mut(session) else {
             return;
@@ -79,18 +80,18 @@ impl Rejected {
         }
     }
 
-    /// Takes the routes of a session.
+    /// Returns and removes the routes of a session.
     pub(crate) fn take(&mut self, session: &str) -> SessionRoutes {
         self.sessions.remove(session).unwrap_or_default()
     }
 }
 
-/// The form in which a route server holds rejected routes.
+/// The form in which a route server stores rejected routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// In its tables, with a cause in the communities.
+    /// Rejected routes are in the tables, with a cause in their communities.
     Tagged,
-    /// Filtered, with or without a cause.
+    /// Rejected routes are filtered, with or without a cause.
     Filtered,
 }
 
@@ -99,10 +100,11 @@ pub(crate) enum Form {
 pub(crate) struct RouteParser {
     causes: Causes,
     form: Form,
-    /// The prefix of the last route's line; the lines of further routes with it have none.
+    /// The prefix in the last line that has one. Further routes with the same prefix follow in lines without
+    /// a prefix.
     prefix: Option<Prefix>,
     begun: Option<(String, Route)>,
-    /// The lines that should have begun a route, and did not.
+    /// The number of lines that could not be parsed as the first line of a route.
     skipped: u64,
 }
 
@@ -121,7 +123,7 @@ impl RouteParser {
         self.form
     }
 
-    /// Reads a line, and adds the route that ends before it to `rejected`.
+    /// Reads a line. If it begins a new route, adds the previous route to `rejected`.
     pub(crate) fn read(&mut self, line: &Line, rejected: &mut Rejected) {
         match line.code {
             ROUTE if line.text.starts_with('\t') => {}
@@ -155,10 +157,10 @@ impl RouteParser {
         }
     }
 
-    /// Begins a route with its first line.
+    /// Starts a route from its first line.
     fn route(&mut self, text: &str) {
         let Some((before, after)) = text.split_once('[') else {
-            // An empty line, or the name of a table.
+            // The line is empty, or names a table.
             self.prefix = None;
             return;
         };
@@ -188,7 +190,7 @@ fn attribute(text: &str, causes: &Causes, route: &mut Route) {
     };
     match key {
         "BGP.as_path" => route.as_path = bounded(value),
-        // A link-local address may follow the global one.
+        // A link-local address may follow the global address.
         "BGP.next_hop" => {
             route.next_hop = value.split_whitespace().next().and_then(|text| text.parse().ok());
         }

@@ -18,12 +18,12 @@ use crate::limits::SESSIONS;
 use crate::reply::Line;
 use crate::route::Route;
 
-/// The code of a protocol's first line.
+/// The reply code of the first line of a protocol.
 const PROTOCOL: u16 = 1002;
-/// The code of its details.
+/// The reply code of the details of a protocol.
 const DETAILS: u16 = 1006;
 
-/// The state of a session, as BIRD's `BGP state` has it.
+/// The state of a session, from `BGP state` in BIRD's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionState {
     Idle,
@@ -38,12 +38,12 @@ pub enum SessionState {
     Down,
     /// The route server waits for the neighbor's connection.
     Passive,
-    /// BIRD told no state, or one that is not known here.
+    /// BIRD gave no state, or a state that is unknown here.
     Unknown,
 }
 
 impl SessionState {
-    /// Returns the state as a word of the API.
+    /// Returns the name of the state in the API.
     pub const fn name(self) -> &'static str {
         match self {
             SessionState::Idle => "idle",
@@ -85,18 +85,18 @@ pub struct Session {
     pub neighbor: IpAddr,
     /// The autonomous system of the neighbor; `None` if any is allowed.
     pub asn: Option<u32>,
-    /// The number of routes in the table; `None` while the session is down.
+    /// The number of imported routes in the table; `None` while the session is down.
     pub imported: Option<u64>,
-    /// The number of routes that BIRD filtered and kept; `None` without `import keep filtered`.
+    /// The number of routes that BIRD has filtered and kept; `None` without `import keep filtered`.
     pub filtered: Option<u64>,
     pub last_error: Option<String>,
     /// The rejected routes, ordered by prefix.
     pub rejected: Vec<Route>,
-    /// True if there are more rejected routes than are listed.
+    /// True if the session has more rejected routes than `rejected` lists.
     pub is_truncated: bool,
 }
 
-/// A session of which not all lines have come.
+/// A session with more lines to come.
 #[derive(Clone, Debug)]
 struct Begun {
     session: Session,
@@ -131,14 +131,14 @@ impl SessionParser {
         }
     }
 
-    /// Returns the sessions with a neighbor, and true if there were more than are kept.
+    /// Returns the sessions with a neighbor, and true if BIRD listed more sessions than are kept.
     pub(crate) fn finish(mut self) -> (Vec<Session>, bool) {
         self.end();
         (self.sessions, self.is_truncated)
     }
 
     fn end(&mut self) {
-        // A template of sessions with a range of neighbors has no address.
+        // A template for sessions with a range of neighbors has no neighbor address.
         let Some(begun) = self.begun.take().filter(|begun| begun.has_neighbor) else {
             return;
         };
@@ -177,7 +177,7 @@ impl Begun {
         match key {
             "BGP state" => session.state = SessionState::parse(value),
             "Neighbor address" => {
-                // A link-local address has its interface behind it: fe80::1%eth0.
+                // The interface follows a link-local address: fe80::1%eth0.
                 let address = value.split('%').next().and_then(|address| address.parse().ok());
                 if let Some(address) = address {
                     session.neighbor = address;
@@ -187,7 +187,7 @@ impl Begun {
             "Neighbor AS" => session.asn = value.parse().ok(),
             "Last error" => session.last_error = Some(bounded(value)),
             "Routes" => {
-                // Each channel has such a line.
+                // Each channel has its own line of route counts.
                 for (count, kind) in value.split(',').filter_map(|part| part.trim().split_once(' ')) {
                     let total = match kind {
                         "imported" => &mut session.imported,

@@ -1,8 +1,8 @@
-//! Multipart replies from their messages (OpenFlow 1.3.5, section 7.3.5).
+//! Reassembly of multipart replies from their messages (OpenFlow 1.3.5, section 7.3.5).
 //!
-//! A reply is complete when a message without `OFPMPF_REPLY_MORE` arrives. A reply that is cut off is never taken for a
-//! short one: the assembly is then not complete, and its owner has a deadline. OpenFlow numbers no messages of a reply, so
-//! that a switch that leaves out a message in the middle cannot be detected.
+//! A reply is complete when a message without `OFPMPF_REPLY_MORE` arrives. A truncated reply is never treated
+//! as a short one: its assembly stays incomplete, and the owner has a deadline. OpenFlow does not number the
+//! messages of a reply, so a missing message in the middle cannot be detected.
 
 use millrace_openflow::multipart::{MultipartReply, MultipartType, ReplyBody};
 use millrace_types::Xid;
@@ -11,7 +11,7 @@ use thiserror::Error;
 /// The reason why the messages of a reply do not belong together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum AssemblyError {
-    /// The multipart type differs from that of the request.
+    /// The multipart type of the reply differs from the type of the request.
     #[error("the switch answered a {expected} request with a {found} reply")]
     TypeChanged {
         /// The type of the request.
@@ -19,7 +19,7 @@ pub enum AssemblyError {
         /// The type in the reply.
         found: MultipartType,
     },
-    /// A reply has the xid of no request.
+    /// The xid of a reply belongs to no request.
     #[error("a {found} reply has xid {xid:#x}, which is the xid of no request")]
     UnexpectedXid {
         /// The xid of the reply.
@@ -37,7 +37,7 @@ pub enum AssemblyError {
     },
 }
 
-/// The items of a reply so far.
+/// The items of a reply that have arrived.
 #[derive(Debug)]
 pub struct Assembly {
     xid: Xid,
@@ -48,7 +48,7 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Begins the reply to a request with this xid and type, of `max_size` bytes at most.
+    /// Returns an empty assembly for the reply to a request. The reply may have at most `max_size` bytes.
     pub fn new(xid: Xid, type_: MultipartType, max_size: usize) -> Assembly {
         Assembly {
             xid,
@@ -64,10 +64,10 @@ impl Assembly {
         self.xid
     }
 
-    /// Adds a message of `size` bytes. Returns the items of all messages if it is the last one.
+    /// Adds a message of `size` bytes. Returns the items of all messages if this is the last one.
     ///
     /// # Errors
-    /// [`AssemblyError`]; the assembly is not to be used further.
+    /// [`AssemblyError`]; the assembly must not be used afterwards.
     pub fn add(
         &mut self,
         xid: Xid,
@@ -100,8 +100,8 @@ impl Assembly {
     }
 }
 
-/// Appends the items of a message to those of the messages before it. Both have the same type. If the type consists of one
-/// item, the last message replaces it.
+/// Appends the items in a message to the items in earlier messages; both have the same type. For a type
+/// without a list of items, the last message replaces the earlier ones.
 fn append(body: &mut ReplyBody, next: ReplyBody) {
     match (body, next) {
         (ReplyBody::Flow(all), ReplyBody::Flow(mut more)) => all.append(&mut more),

@@ -10,15 +10,15 @@ use millrace_openflow::multipart::meter::MeterConfig;
 use millrace_types::{Cookie, Priority, TableId};
 use thiserror::Error;
 
-/// The flow entries that a listing selects. Groups, meters and ports are always listed in full: OpenFlow 1.3 gives them no
-/// owner.
+/// The flow entries that a listing selects. Groups, meters and ports are always listed in full, because
+/// OpenFlow 1.3 has no cookies for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DumpFilter {
     /// The table; [`TableId::ALL`] selects all.
     pub table: TableId,
-    /// The value of the cookie's bits that `cookie_mask` selects.
+    /// The required value of the cookie bits in `cookie_mask`.
     pub cookie: Cookie,
-    /// The bits of the cookie that are compared; 0 selects all entries.
+    /// The cookie bits that are compared; 0 selects all entries.
     pub cookie_mask: u64,
 }
 
@@ -40,10 +40,10 @@ impl DumpFilter {
     }
 }
 
-/// The complete content of a switch. A listing of which a part is missing is an error and never a `Dump`.
+/// The complete contents of a switch. An incomplete listing is an error and never a `Dump`.
 ///
-/// The parts are listed one after another; a change that another controller makes meanwhile may be in one part and not in
-/// the other.
+/// The parts are listed one after another. A change that another controller makes meanwhile may be in one
+/// part and not in another.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Dump {
     pub ports: Vec<Port>,
@@ -54,7 +54,8 @@ pub struct Dump {
     pub flows: Vec<FlowStats>,
 }
 
-/// The identity of a flow entry (OpenFlow 1.3.5, section 5.2): two entries of a switch differ in one of these.
+/// The identity of a flow entry (OpenFlow 1.3.5, section 5.2). No two entries of a switch have the same
+/// identity.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowIdentity {
     pub table: TableId,
@@ -62,7 +63,7 @@ pub struct FlowIdentity {
     pub matching: Match,
 }
 
-/// A switch listed one flow entry twice.
+/// The error for a switch that lists the same flow entry twice.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error(
     "the switch lists two entries of table {} with priority {} and match {}: expected one",
@@ -71,7 +72,8 @@ pub struct FlowIdentity {
 pub struct DuplicateEntry(pub FlowIdentity);
 
 impl Dump {
-    /// Returns the flow entries by their identity. Cookies are no identity: two entries may have the same.
+    /// Returns the flow entries by identity. Cookies are not part of the identity, because two entries may
+    /// have the same cookie.
     ///
     /// # Errors
     /// [`DuplicateEntry`].
@@ -80,10 +82,10 @@ impl Dump {
     }
 }
 
-/// Returns flow entries by their identity.
+/// Returns flow entries by identity.
 ///
 /// # Errors
-/// [`DuplicateEntry`] if two have the same.
+/// [`DuplicateEntry`] if two entries have the same identity.
 pub(crate) fn index(flows: Vec<FlowStats>) -> Result<HashMap<FlowIdentity, FlowStats>, DuplicateEntry> {
     let mut entries = HashMap::with_capacity(flows.len());
     for flow in flows {

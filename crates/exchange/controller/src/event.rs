@@ -1,4 +1,4 @@
-//! Messages that a switch sends without a request, and the bounded queue in which they wait.
+//! Messages that a switch sends without a request, and the bounded queue for them.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,13 @@ use millrace_openflow::flow_monitor::FlowUpdate;
 use millrace_openflow::{ErrorMessage, FlowRemoved, PacketIn, Port, PortStatus};
 use millrace_types::Xid;
 
-/// Events that did not fit the queue.
+/// The number of events that were dropped because the queue was full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LostEvents {
     /// packet_in messages.
     pub packet_in: u64,
-    /// port_status, flow_removed and flow updates: the receiver has to list ports and entries again.
+    /// port_status, flow_removed and flow updates. After such a loss, the receiver must list ports and
+    /// entries again.
     pub state: u64,
 }
 
@@ -20,19 +21,20 @@ pub struct LostEvents {
 pub enum Event {
     /// A port was added, removed or modified.
     PortStatus(PortStatus),
-    /// All ports, from a listing. It comes in order with [`Event::PortStatus`]; the result of the listing follows later, and
-    /// its ports may be out of date.
+    /// All ports, from a listing. This event is ordered relative to [`Event::PortStatus`]. The result of the
+    /// listing comes later, and the ports in it may be outdated.
     PortsListed(Vec<Port>),
     /// A flow entry was removed.
     FlowRemoved(FlowRemoved),
     /// A packet for the controller.
     PacketIn(PacketIn),
-    /// Changes of flow entries that a flow monitor reports: the initial entries, and later changes.
+    /// Changes of flow entries from a flow monitor: first the initial entries, then later changes.
     FlowUpdates(Vec<FlowUpdate>),
-    /// True: flow updates pause, because this controller reads too slowly; false: they continue, and entries that changed
-    /// meanwhile have been reported.
+    /// True if flow updates pause because this controller reads too slowly. False if they continue; the
+    /// switch has then reported all entries that changed during the pause.
     MonitorPaused(bool),
-    /// An error whose xid is that of a message sent without an expected reply (a packet_out), or of none.
+    /// An error whose xid belongs to a message without an expected reply, such as a packet_out, or to no
+    /// known message.
     Error {
         /// The xid in the error.
         xid: Xid,
@@ -43,7 +45,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the approximate size in memory, in bytes; 0 for a listing of ports, of which the queue has one at most.
+    /// Returns the approximate size in memory, in bytes. The size of a listing of ports counts as 0, because
+    /// the queue holds at most one.
     fn size(&self) -> usize {
         let content = match self {
             Event::PortsListed(_) => return 0,
@@ -56,7 +59,7 @@ impl Event {
     }
 }
 
-/// The queue of a connection.
+/// The event queue of a connection.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     events: VecDeque<Event>,
@@ -75,9 +78,9 @@ impl EventQueue {
         }
     }
 
-    /// Appends an event; without room it is dropped and counted. Half of the queue is closed to packet_in, so that a flood
-    /// of packets does not displace changes of ports and entries. A listing of ports always has room, and replaces an older
-    /// one.
+    /// Appends an event. If the queue has no room for it, the event is dropped and counted. packet_in
+    /// messages may use only half of the queue, so that a flood of packets does not displace changes of ports
+    /// and entries. A listing of ports always has room, and replaces an older one.
     pub(crate) fn push(&mut self, event: Event) {
         if matches!(event, Event::PortsListed(_)) {
             self.events
@@ -104,12 +107,12 @@ impl EventQueue {
         self.events.push_back(event);
     }
 
-    /// Counts an event that cannot be represented, so that the receiver lists again.
+    /// Counts an event that could not be decoded, so that the receiver lists the switch again.
     pub(crate) fn push_lost_state(&mut self) {
         self.lost.state += 1;
     }
 
-    /// Returns the next event. The loss of events is reported after those that precede it.
+    /// Returns the next event. Lost events are reported after the events in the queue.
     pub(crate) fn pop(&mut self) -> Option<Event> {
         match self.events.pop_front() {
             Some(event) => {

@@ -1,9 +1,10 @@
-//! Bytes that wait for the socket, and transaction ids.
+//! Transaction ids, and the bytes that wait to be written to the socket.
 
 use millrace_openflow::{EncodeError, Message, encode};
 use millrace_types::Xid;
 
-/// Size of the output above which operations write no further requests, in bytes. One message may exceed it.
+/// The size of waiting output, in bytes, above which operations write no further requests. One message may
+/// exceed it.
 const ROOM_SIZE: usize = 64 * 1024;
 
 /// The output of a connection.
@@ -23,7 +24,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns a new xid. It is never 0, which switches use for asynchronous messages.
+    /// Returns a new xid. It is never 0, because switches use 0 for asynchronous messages.
     pub(crate) fn xid(&mut self) -> Xid {
         self.reserve(1)
     }
@@ -48,7 +49,7 @@ impl Outgoing {
         self.len() < ROOM_SIZE
     }
 
-    /// Returns the number of bytes that wait.
+    /// Returns the number of waiting bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.written
     }

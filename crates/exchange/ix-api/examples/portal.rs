@@ -1,8 +1,9 @@
-//! Serves the API and the page over an exchange in memory: `portal ADDRESS [FOLDER_OF_THE_PAGE]`.
+//! Serves the API and the page for an exchange in memory: `portal ADDRESS [FOLDER_OF_THE_PAGE]`.
 //!
-//! The users are those of `millrace_ix_api::fake::demo`, with its password; operators have the TOTP secret
-//! `GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ`. `POST /test/...` changes what an engine would find out by itself: tests of the
-//! page use it. `OIDC_ISSUER`, `OIDC_SECRET` and `OIDC_REDIRECT` in the environment make a provider for sign-ins.
+//! The users and their password are defined in `millrace_ix_api::fake::demo`; operators have the TOTP secret
+//! `GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ`. `POST /test/...` changes state that an engine would observe; the tests
+//! of the page use it. The environment variables `OIDC_ISSUER`, `OIDC_SECRET` and `OIDC_REDIRECT` configure a
+//! provider for sign-ins.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,7 +19,7 @@ use millrace_ix_api::session::{MemoryCredentials, Sealer, TotpSecret};
 use millrace_ix_api::{App, OidcSettings, Page, RouteServer, Settings, router};
 use millrace_ix_model::Role;
 
-/// Returns the provider that the environment names.
+/// Returns the provider that the environment configures; `None` if a variable is missing.
 fn provider() -> Option<OidcSettings> {
     Some(OidcSettings {
         issuer: std::env::var("OIDC_ISSUER").ok()?,
@@ -30,7 +31,7 @@ fn provider() -> Option<OidcSettings> {
     })
 }
 
-/// Returns the route server of the demonstration's LAN.
+/// Returns the route server of the peering LAN in the demonstration.
 fn route_server() -> Result<RouteServer, Box<dyn std::error::Error>> {
     Ok(RouteServer {
         lan: "Tokyo peering LAN".to_owned(),

@@ -1,8 +1,9 @@
 //! The sender of a request, and the objects that the request may reach.
 //!
-//! [`Principal`] is the user behind a session or an API key. [`Access`] is an object that the principal may read: only
-//! the permission table of the model makes one, so that a handler cannot forget to ask. An object that may not be read
-//! is answered as an absent one. Reads of members' data by the exchange's staff are noted in the audit chain here.
+//! [`Principal`] is the user behind a session or an API key. [`Access`] is an object that the principal may
+//! read. Only the permission table of the model creates one, so a handler cannot forget the check. The API
+//! gives the same answer for an object that may not be read as for one that does not exist. This module also
+//! records in the audit chain when the exchange's staff read members' data.
 
 use std::sync::Arc;
 
@@ -23,9 +24,9 @@ use crate::session::{ApiKeyRecord, KEY_PREFIX, KeyScope, TokenError, fingerprint
 #[derive(Debug, Clone)]
 pub(crate) struct Principal {
     pub(crate) actor: Actor,
-    /// The name with which the user signs in.
+    /// The name that the user signs in with.
     pub(crate) name: String,
-    /// The exchange at the time of the request.
+    /// The state of the exchange at the time of the request.
     pub(crate) snapshot: Arc<Snapshot>,
 }
 
@@ -42,8 +43,8 @@ impl Principal {
         self.snapshot.exchange.may_read(&self.actor, object.into())
     }
 
-    /// Returns true if the actor may know identifier and name of an account: one that wants to be found, one above or below the
-    /// actor's, and the exchange's.
+    /// Returns true if the actor may know the identifier and the name of an account. That holds for
+    /// discoverable accounts, accounts above or below the actor's own, and the exchange's account.
     pub(crate) fn knows(&self, account: AccountId) -> bool {
         let exchange = &self.snapshot.exchange;
         let is_above = |own: AccountId| exchange.descendants(account).contains(&own);
@@ -56,7 +57,8 @@ impl Principal {
         })
     }
 
-    /// Returns true if the actor reads an object of a circuit, whose parties know each other. The members of a peering LAN do not.
+    /// Returns true if the actor may read the object and it belongs to a circuit. The parties of a circuit
+    /// know each other; the members of a peering LAN do not.
     pub(crate) fn is_of_circuit(&self, object: ObjectId) -> bool {
         let exchange = &self.snapshot.exchange;
         let service = match object {
@@ -70,14 +72,15 @@ impl Principal {
         service.is_some_and(|service| service.kind != ServiceKind::ExchangeLan) && self.may_read(object)
     }
 
-    /// Returns the AS numbers of an account as its name among those who may not know it; `None` if it has none.
+    /// Returns the AS numbers of an account, which replace its name for principals that may not know the
+    /// name. Returns `None` if the account has no AS numbers.
     pub(crate) fn asns_as_name(&self, account: AccountId) -> Option<String> {
         let found = self.snapshot.exchange.accounts.get(&account)?;
         let asns: Vec<String> = found.asns.iter().map(|asn| format!("AS{asn}")).collect();
         (!asns.is_empty()).then(|| asns.join(", "))
     }
 
-    /// Returns true if the actor may do an operation to an object.
+    /// Returns true if the actor may perform an operation on an object.
     pub(crate) fn may(&self, kind: OperationKind, object: impl Into<ObjectId>) -> bool {
         is_permitted(
             &self.actor,
@@ -86,14 +89,14 @@ impl Principal {
         )
     }
 
-    /// Returns true if the actor's roles permit an operation on some object.
+    /// Returns true if the actor's roles permit the operation on at least some objects.
     pub(crate) fn may_somewhere(&self, kind: OperationKind) -> bool {
         Relation::ALL
             .into_iter()
             .any(|relation| is_permitted(&self.actor, kind, relation))
     }
 
-    /// Rejects a request for something of the exchange itself that the roles do not permit.
+    /// Rejects a request about the exchange itself that the actor's roles do not permit.
     pub(crate) fn require(&self, kind: OperationKind) -> Result<(), Problem> {
         if self.may_somewhere(kind) {
             return Ok(());
@@ -137,14 +140,15 @@ impl FromRequestParts<App> for Principal {
     }
 }
 
-/// Returns the API key or the token of a request.
+/// Returns the bearer token in the request: an API key, or an access token made from one.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, key) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
-/// Returns the user of an API key, or of a token made from one, if the scope of the key permits this method.
+/// Returns the user of an API key, or of an access token made from one. Fails if the scope of the key does
+/// not permit the method.
 pub(crate) fn key_user(
     app: &App,
     key: &str,
@@ -174,7 +178,8 @@ pub(crate) fn key_user(
         .last_used
         .is_none_or(|last| now.since(last).as_secs() >= 60)
     {
-        // The key is read again: a write without it would restore a key that was deleted meanwhile.
+        // The record is read again under the lock, because writing the old record would restore a key that
+        // was deleted meanwhile.
         let _changing = app.lock_credentials();
         let Some(mut record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored)? else {
             return Ok(None);
@@ -185,21 +190,22 @@ pub(crate) fn key_user(
     Ok(Some(record.user))
 }
 
-/// An object that the principal may read, or one for which an order is perhaps repeated.
+/// An object that the principal may read, or a hidden object whose order may be a repetition.
 #[derive(Debug, Clone)]
 pub(crate) struct Access<K> {
     principal: Principal,
     id: K,
-    /// True if the object is absent or may not be read, and the request has an idempotency key: the first order with the key
-    /// may have deleted the object. Only the stored answer, if there is one, is an answer then.
+    /// True if the request has an idempotency key, and the object does not exist or may not be read. The
+    /// first order with the key may have deleted the object. The request can then get only the stored answer
+    /// to that order.
     hidden: bool,
 }
 
 impl<K: Key> Access<K> {
-    /// Returns access to an object.
+    /// Returns access to an object that the principal may read.
     ///
     /// # Errors
-    /// The same problem for an object that is absent and for one that may not be read.
+    /// [`Problem::absent`], both for an object that does not exist and for one that may not be read.
     pub(crate) fn to(principal: Principal, id: K) -> Result<Access<K>, Problem> {
         let object: ObjectId = id.into();
         if principal.may_read(object) {
@@ -218,7 +224,8 @@ impl<K: Key> Access<K> {
         self.id
     }
 
-    /// Returns true if the principal cannot know that the object is there: a request may only get a stored answer.
+    /// Returns true if the principal must not learn whether the object exists. The request can then get only
+    /// a stored answer.
     pub(crate) fn is_hidden(&self) -> bool {
         self.hidden
     }
@@ -236,7 +243,7 @@ impl<K: Key> Access<K> {
             .ok_or_else(|| Problem::absent(self.id.into()))
     }
 
-    /// Rejects an operation that the permission table does not permit on this object.
+    /// Rejects an operation on this object that the permission table does not permit.
     pub(crate) fn require(&self, kind: OperationKind) -> Result<(), Problem> {
         if self.hidden || self.principal.may(kind, self.id) {
             return Ok(());
@@ -255,7 +262,7 @@ impl<K: Key + std::str::FromStr + Send> FromRequestParts<App> for Access<K> {
         let Path(text) = Path::<String>::from_request_parts(parts, app)
             .await
             .map_err(|error| Problem::new(ProblemKind::BadRequest, error.body_text()))?;
-        // Text that is no identifier names nothing, like an identifier that nobody has.
+        // Text that is not an identifier gets the same answer as an identifier without an object.
         let id = text
             .parse::<K>()
             .map_err(|_| Problem::absent(text.chars().take(40).collect::<String>()))?;

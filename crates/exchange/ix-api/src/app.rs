@@ -25,23 +25,25 @@ use crate::streams::Streams;
 use crate::v2::records::Records;
 use crate::webhooks::{Outgoing, Webhooks};
 
-/// The number of passwords that are hashed at once. Each takes 19 MiB and one core for some 30 ms.
+/// The maximum number of passwords that are hashed at the same time. Each takes 19 MiB and one core for some
+/// 30 ms.
 const HASHES_MAX: usize = 4;
-/// The number of searches for filters against an attack that run at once. Each takes a core for up to seconds.
+/// The maximum number of concurrent searches for filters against an attack. Each occupies a core for up to
+/// some seconds.
 const SEARCHES_MAX: usize = 2;
 
 /// The settings of the API.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The name of the exchange, for the page.
+    /// The name of the exchange, which the page shows.
     pub name: String,
     /// The page.
     pub page: Page,
     /// The route servers.
     pub route_servers: Vec<RouteServer>,
-    /// True if webhooks may go to private addresses, and without TLS.
+    /// True if webhooks may use private addresses and plain HTTP.
     pub webhooks_to_private: bool,
-    /// The provider by which people can sign in.
+    /// The OpenID Connect provider for sign-ins; `None` if there is none.
     pub oidc: Option<OidcSettings>,
 }
 
@@ -68,13 +70,15 @@ pub struct Inner {
     pub(crate) ix_document: utoipa::openapi::OpenApi,
     pub(crate) hashes: Semaphore,
     pub(crate) in_flight: InFlight,
-    /// Held while a stored credential is read, changed and written, so that no change is lost.
+    /// Held while a stored credential is read, changed and written back, so that no concurrent change is
+    /// lost.
     changing: Mutex<()>,
-    /// The number of API keys that were deleted since the start; streams look at their key again when it changes.
+    /// The number of API keys that were deleted since the start. When it changes, event streams check their
+    /// key again.
     pub(crate) deleted_keys: AtomicU64,
     pub(crate) streams: Arc<Streams>,
     pub(crate) searches: Arc<Semaphore>,
-    /// The time of each account's last check of its filters that somebody asked for.
+    /// The time of the last requested check of each account's filters.
     pub(crate) rechecked: Mutex<BTreeMap<AccountId, Time>>,
     started: Instant,
 }
@@ -87,7 +91,7 @@ impl std::ops::Deref for App {
     }
 }
 
-/// Credentials of a user could not be set.
+/// The error for credentials of a user that could not be set.
 #[derive(Debug, thiserror::Error)]
 pub enum SetCredentialError {
     /// The password is too short or too long.
@@ -102,8 +106,8 @@ pub enum SetCredentialError {
 }
 
 impl App {
-    /// Returns the state. It reads sessions and records from the store, and starts the webhooks: it must be called in a tokio
-    /// runtime.
+    /// Returns the state. Reads sessions and records from the store, and starts the webhooks. The caller must
+    /// be in a tokio runtime.
     ///
     /// # Errors
     /// [`CredentialError`].
@@ -159,9 +163,9 @@ impl App {
         Ok(())
     }
 
-    /// Sets the password of a user who lost it, on behalf of the exchange's staff. Ends the user's sessions and deletes the
-    /// user's API keys, because a person who knew the old password could have made keys. Returns the number of deleted keys.
-    /// Takes some 30 ms: call it on a blocking thread.
+    /// Sets the password of a user who has lost it, on behalf of the exchange's staff. Ends the user's
+    /// sessions and deletes the user's API keys, because a person who knew the old password may have created
+    /// keys. Returns the number of deleted keys. Takes some 30 ms: call it on a blocking thread.
     ///
     /// # Errors
     /// [`SetCredentialError`].
@@ -180,7 +184,7 @@ impl App {
         Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
     }
 
-    /// Gives a user a TOTP secret, which replaces an older one.
+    /// Sets the TOTP secret of a user, and replaces an existing one.
     ///
     /// # Errors
     /// [`SetCredentialError`].
@@ -194,12 +198,12 @@ impl App {
         Ok(())
     }
 
-    /// Locks the stored credentials for a change. The lock is not held across an `await`.
+    /// Locks the stored credentials for a change. Do not hold the lock across an `await`.
     pub(crate) fn lock_credentials(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the credentials of a user. The caller holds [`lock_credentials`](App::lock_credentials).
+    /// Changes the credentials of a user. The caller must hold [`lock_credentials`](App::lock_credentials).
     fn change_credentials(
         &self,
         user: UserId,
@@ -217,12 +221,13 @@ impl App {
         self.service.snapshot()
     }
 
-    /// Returns the time of the engine's clock, for every validity that begins or is compared here.
+    /// Returns the time of the engine's clock, which is used for every period of validity.
     pub(crate) fn now(&self) -> Timestamp {
         self.service.now()
     }
 
-    /// Returns the time of the system's clock, for what another party compares with its own: one-time codes, ID tokens, signatures.
+    /// Returns the time of the system's clock. It is used for times that another party compares with its
+    /// clock: one-time codes, ID tokens, signatures.
     pub(crate) fn wall(&self) -> Timestamp {
         let since = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -230,12 +235,12 @@ impl App {
         Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Returns the monotonic time since the start.
+    /// Returns the monotonic time since the start of the process.
     pub(crate) fn uptime(&self) -> Time {
         Time::ZERO + self.started.elapsed()
     }
 
-    /// Adds an entry to the audit chain. If the chain cannot be written, the act that the entry describes must fail.
+    /// Adds an entry to the audit chain. If that fails, the caller must not perform the action in the entry.
     pub(crate) async fn record(
         &self,
         actor: &str,
@@ -253,12 +258,12 @@ impl App {
     }
 }
 
-/// Returns the purpose under which a user's TOTP secret is sealed.
+/// Returns the purpose string for sealing a user's TOTP secret.
 pub(crate) fn totp_purpose(user: UserId) -> String {
     format!("totp {user}")
 }
 
-/// Returns the actor of a user, with the roles that the user has now; `None` if there is no such user any more.
+/// Returns the actor for a user, with the user's current roles; `None` if the user no longer exists.
 pub(crate) fn actor_of(snapshot: &Snapshot, user: UserId) -> Option<Actor> {
     let found = snapshot.exchange.users.get(&user)?;
     Some(Actor {

@@ -1,4 +1,4 @@
-//! The counters of active filters, added up over the switches.
+//! The counters of active filters, as sums over all switches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,26 +7,26 @@ use millrace_ix_model::{FilterId, SwitchId, Timestamp};
 
 use crate::observed::FilterCounter;
 
-/// The packets and bytes of a filter in one switch, as its entries count them.
+/// The packets and bytes that the flow entries of a filter have counted in one switch.
 pub type Count = (u64, u64);
 
-/// The counters of a filter in one switch.
+/// The last reading of a filter's counters in one switch.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     at: Timestamp,
     seen: Count,
-    /// The sums since the first reading; a reset of the switch's counters does not lower them.
+    /// The totals since the first reading. A reset of the switch's counters does not reduce them.
     total: Count,
     packets_per_s: u64,
     bits_per_s: u64,
 }
 
-/// The newest counters of filters. Clones share them: the task of a switch writes, the API reads.
+/// The newest counters of filters. Clones share them: the tasks of switches write, and the API reads.
 #[derive(Debug, Clone, Default)]
 pub struct FilterCounters(Arc<Mutex<BTreeMap<(SwitchId, FilterId), Reading>>>);
 
 impl FilterCounters {
-    /// Takes the counters of all filters that a switch has; filters that it no longer has are forgotten.
+    /// Records the counters of all filters in a switch, and removes filters that are no longer in the switch.
     pub fn record(&self, switch: SwitchId, at: Timestamp, seen: &BTreeMap<FilterId, Count>) {
         let mut readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         readings.retain(|(other, filter), _| *other != switch || seen.contains_key(filter));
@@ -46,7 +46,7 @@ impl FilterCounters {
         }
     }
 
-    /// Returns the counters of each filter, added up over the switches.
+    /// Returns the counters of each filter, as sums over all switches.
     pub fn sums(&self) -> BTreeMap<FilterId, FilterCounter> {
         let readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sums: BTreeMap<FilterId, FilterCounter> = BTreeMap::new();
@@ -62,7 +62,7 @@ impl FilterCounters {
 }
 
 impl Reading {
-    /// Returns the reading after this one. A counter that went back was reset: its value counts from the reset.
+    /// Returns the next reading. A counter that decreased was reset, so its new value counts from the reset.
     fn next(self, at: Timestamp, now: Count) -> Reading {
         let since = |before: u64, now: u64| now.checked_sub(before).unwrap_or(now);
         let (packets, bytes) = (since(self.seen.0, now.0), since(self.seen.1, now.1));

@@ -1,4 +1,4 @@
-//! The engine of `millrace-ix-service` behind this crate's traits.
+//! Implements the traits of this crate with the engine of `millrace-ix-service`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ use crate::service::{
 use crate::session::{CredentialError, CredentialStore};
 use crate::translate::translate;
 
-/// The largest number that SQLite compares as an integer.
+/// The greatest number that SQLite compares as an integer.
 const NO_BOUND: u64 = i64::MAX as u64;
 
 /// An exchange that runs in this process.
@@ -37,28 +37,29 @@ pub struct Engine {
     handle: Handle,
     filters: Option<millrace_ix_filter::Shared>,
     events: broadcast::Sender<Arc<Event>>,
-    /// The snapshot that was made last, with the one of the service that it shows.
+    /// The latest snapshot of this crate, and the service's snapshot from which it was made.
     cached: Mutex<Option<(Arc<millrace_ix_service::Snapshot>, Arc<Snapshot>)>>,
-    /// The states of the switches with the time since when they are in them.
+    /// The state of each switch, and the time since when the switch is in this state.
     since: Mutex<BTreeMap<SwitchId, (SwitchState, Timestamp)>>,
-    /// The number of an audit entry that exists; the newest is not far above.
+    /// The number of an existing audit entry, near the newest entry.
     audit_seen: AtomicU64,
-    /// sFlow of the switches, if it is received.
+    /// The sFlow data of the switches; unset if sFlow is not received.
     samples: OnceLock<Shared>,
-    /// The sessions and rejected routes of route servers, if they are read.
+    /// The statuses of the route servers; unset if they are not read.
     route_servers: OnceLock<RouteServers>,
-    /// The counters of filters, as the switches' tasks read them.
+    /// The counters of filters, which the tasks of the switches write.
     counters: FilterCounters,
 }
 
 impl Engine {
-    /// Returns the engine behind a handle. It must be called in a tokio runtime, where a task passes on the events.
+    /// Returns the engine behind a handle. The caller must be in a tokio runtime, where a task forwards the
+    /// events.
     pub fn new(handle: Handle) -> Arc<Engine> {
         Engine::with_filters(handle, None, FilterCounters::default())
     }
 
-    /// Returns the engine behind a handle, with the authority that says who may filter an address, and the counters that the
-    /// tasks of the switches write.
+    /// Returns the engine behind a handle. `filters` decides which account may filter an address. The tasks
+    /// of the switches write the counters.
     pub fn with_filters(
         handle: Handle,
         filters: Option<millrace_ix_filter::Shared>,
@@ -80,15 +81,16 @@ impl Engine {
         engine
     }
 
-    /// Gives the engine sFlow of the switches: rates of connections, and traffic under attack. Only the first call counts.
+    /// Sets the source of sFlow data: rates of connections, and traffic under attack. Only the first call has
+    /// an effect.
     pub fn set_samples(&self, samples: Shared) {
-        // The page has one collector as long as the process runs.
+        // The process has one sFlow collector for its whole life.
         let _later = self.samples.set(samples);
     }
 
-    /// Gives the engine the statuses of the route servers. Only the first call counts.
+    /// Sets the source of the statuses of route servers. Only the first call has an effect.
     pub fn set_route_servers(&self, route_servers: RouteServers) {
-        // The tasks that write them live as long as the process.
+        // The tasks that write the statuses run until the process ends.
         let _later = self.route_servers.set(route_servers);
     }
 
@@ -183,7 +185,7 @@ impl Engine {
     }
 }
 
-/// Passes on events until the engine ends.
+/// Forwards events until the engine ends.
 async fn forward(engine: std::sync::Weak<Engine>, mut receiver: broadcast::Receiver<Arc<ServiceEvent>>) {
     loop {
         let event = receiver.recv().await;
@@ -203,7 +205,7 @@ async fn forward(engine: std::sync::Weak<Engine>, mut receiver: broadcast::Recei
             }
             Err(broadcast::error::RecvError::Closed) => return,
         };
-        // Without a subscriber, `send` fails, and the event is not needed.
+        // Without a subscriber, `send` fails, and nobody needs the event.
         let _ = engine.events.send(Arc::new(event));
     }
 }
@@ -241,7 +243,7 @@ fn error(error: OrderError) -> ServiceError {
     }
 }
 
-/// Returns a step of the journal with the reason in its detail.
+/// Returns a step of the journal. The detail contains the reason.
 fn step(record: &JournalRecord) -> StepRecord {
     StepRecord {
         state: record.state.name().to_owned(),
@@ -346,7 +348,8 @@ impl ExchangeService for Engine {
     fn snapshot(&self) -> Arc<Snapshot> {
         let found = self.handle.snapshot();
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
-        // Checklists of a quarantine, and other states that no event tells, make a new snapshot of the service, too.
+        // The service makes a new snapshot also for changes without an event, such as checklists of
+        // quarantines.
         if let Some((of, snapshot)) = &*cached
             && Arc::ptr_eq(of, &found)
         {
@@ -520,17 +523,17 @@ impl ExchangeService for Engine {
     }
 }
 
-/// Credentials in the engine's database.
+/// The store for credentials in the engine's database.
 pub struct EngineCredentials(Handle);
 
 impl EngineCredentials {
-    /// Returns the credentials behind a handle.
+    /// Returns the credential store behind a handle.
     pub fn new(handle: Handle) -> EngineCredentials {
         EngineCredentials(handle)
     }
 
-    /// Runs a job on the database from any thread. A worker of a runtime must not block on a channel, so that inside a runtime
-    /// a new thread waits for the answer.
+    /// Runs a job on the database from any thread. A worker thread of a runtime must not block on a channel,
+    /// so inside a runtime a new thread waits for the answer.
     fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut dyn millrace_ix_store::Store) -> Result<T, millrace_ix_store::StoreError>

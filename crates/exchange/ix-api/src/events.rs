@@ -5,8 +5,8 @@
 //!                           |              (computed before the object can be gone)
 //!                           +--> stream of a session: events after Last-Event-ID, filtered, then new ones
 //! ```
-//! The id of an event is `BOOT-SERIAL`. A stream that asks for an event of another start, or for one that is no longer
-//! kept, gets `reset`: the client reads everything again.
+//! The id of an event is `BOOT-SERIAL`. A stream that asks for an event from an earlier start of the process,
+//! or for an event that is no longer kept, gets `reset`. The client then reads everything again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,26 +17,28 @@ use tokio::sync::{broadcast, watch};
 use crate::access::Principal;
 use crate::service::{Event, ExchangeService};
 
-/// The number of events that are kept for clients that reconnect.
+/// The maximum number of events that are kept for clients that reconnect.
 const KEPT: usize = 8192;
 
-/// An event with the accounts that may know of it.
+/// An event, and the accounts that may know of it.
 #[derive(Debug)]
 pub(crate) struct Logged {
     pub(crate) serial: u64,
     pub(crate) kind: &'static str,
     pub(crate) change: Option<u64>,
     pub(crate) at: Timestamp,
-    /// The objects, each with the accounts that may know of it.
+    /// The objects of the event, each with the accounts that may know of it.
     objects: Vec<(ObjectId, BTreeSet<AccountId>)>,
 }
 
 impl Logged {
-    /// Returns the objects that a principal may know of; if there are none, the principal does not get the event.
+    /// Returns the objects that a principal may know of. If there are none, the principal does not get the
+    /// event.
     pub(crate) fn visible_to(&self, principal: &Principal) -> Vec<ObjectId> {
         let account = principal.actor.account;
         let may = |object: ObjectId, audience: &BTreeSet<AccountId>| {
-            // The audience consists of accounts; a user of such an account may have no role that reads such objects.
+            // The audience consists of accounts. A user of such an account may lack a role that reads such
+            // objects.
             principal.may_somewhere(millrace_ix_model::permission::read_kind(object))
                 && (principal.actor.is_operator()
                     || account.is_some_and(|account| audience.contains(&account)))
@@ -49,17 +51,17 @@ impl Logged {
     }
 }
 
-/// The newest events.
+/// The log of the newest events.
 #[derive(Debug)]
 pub(crate) struct EventLog {
-    /// A number that differs at each start, so that ids of an earlier start are recognised.
+    /// A random number of this start of the process, by which ids from an earlier start are recognised.
     boot: u64,
     kept: Mutex<VecDeque<Arc<Logged>>>,
     newest: watch::Sender<u64>,
 }
 
 impl EventLog {
-    /// Returns a log that follows the engine for as long as the engine lives.
+    /// Starts and returns a log that follows the engine until the engine ends.
     pub(crate) fn start(service: Arc<dyn ExchangeService>) -> Arc<EventLog> {
         let boot = crate::session::random::<6>().unwrap_or_default();
         let boot = boot
@@ -75,17 +77,17 @@ impl EventLog {
         log
     }
 
-    /// Returns the id of the newest event.
+    /// Returns the serial number of the newest event.
     pub(crate) fn newest(&self) -> u64 {
         *self.newest.borrow()
     }
 
-    /// Returns the text of an id.
+    /// Returns the id of the event with this serial number.
     pub(crate) fn id(&self, serial: u64) -> String {
         format!("{:x}-{serial}", self.boot)
     }
 
-    /// Returns the serial of an id, or `None` if it belongs to another start.
+    /// Returns the serial number in an id; `None` if the id is from another start of the process.
     pub(crate) fn serial(&self, id: &str) -> Option<u64> {
         let (boot, serial) = id.split_once('-')?;
         (u64::from_str_radix(boot, 16).ok()? == self.boot)
@@ -93,12 +95,12 @@ impl EventLog {
             .flatten()
     }
 
-    /// Returns a receiver of the newest serial.
+    /// Returns a receiver that watches the newest serial number.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// Returns the events after a serial; `None` if some of them are no longer kept.
+    /// Returns the events after a serial number; `None` if some of them are no longer kept.
     pub(crate) fn after(&self, serial: u64) -> Option<Vec<Arc<Logged>>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = kept
@@ -111,7 +113,7 @@ impl EventLog {
         Some(kept.iter().skip(skip).cloned().collect())
     }
 
-    /// Returns the serial of the oldest event that is kept.
+    /// Returns the serial number of the oldest event that is kept.
     pub(crate) fn oldest(&self) -> u64 {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.front()
@@ -144,11 +146,11 @@ impl EventLog {
         if kept.len() > KEPT {
             kept.pop_front();
         }
-        // The lock is held: readers see the event and its serial together.
+        // The lock is still held, so that readers see the event and its serial number together.
         self.newest.send_replace(serial);
     }
 
-    /// Forgets all events, because some were missed. Clients read everything again.
+    /// Removes all events, because some were missed. Clients then read everything again.
     fn reset(&self) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clear();

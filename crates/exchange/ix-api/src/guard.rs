@@ -1,8 +1,9 @@
-//! Checks of every request before its handler, and headers of every answer.
+//! Checks every request before its handler, and adds headers to every answer.
 //!
-//! A page of another origin may not send requests to the API, whatever cookie the browser would add. The headers `Origin` and,
-//! where browsers send no `Origin`, `Sec-Fetch-Site` (W3C, "Fetch Metadata Request Headers") show where a request comes from.
-//! Navigation to the page itself may come from anywhere: a link in a mail must work.
+//! A page of another origin must not send requests to the API, even if the browser adds a cookie. The header
+//! `Origin` shows where a request comes from; where browsers send no `Origin`, `Sec-Fetch-Site` shows it
+//! (W3C, "Fetch Metadata Request Headers"). Navigation to the page itself may come from anywhere, because a
+//! link in a mail must work.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Version, header};
@@ -12,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use crate::page::CONTENT_SECURITY_POLICY;
 use crate::problem::{Problem, ProblemKind};
 
-/// Checks `Host` and the origin of a request, and adds the headers of every answer.
+/// Checks `Host` and origin of a request, and adds the headers to its answer.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let checked = check_host(request.version(), request.headers()).and_then(|()| {
@@ -41,7 +42,7 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
         headers.insert(name, HeaderValue::from_static(value));
     }
     if is_api && !headers.contains_key(header::CACHE_CONTROL) {
-        // Answers differ by user, and a shared cache must not keep them.
+        // Answers differ by user, so a shared cache must not store them.
         headers.insert(
             header::CACHE_CONTROL,
             HeaderValue::from_static("private, no-cache"),
@@ -50,8 +51,8 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
-/// Checks that a request has one `Host` header (RFC 9112, section 3.2); HTTP/1.0 may have none, and HTTP/2 has the
-/// authority instead.
+/// Checks that a request has exactly one `Host` header (RFC 9112, section 3.2). An HTTP/1.0 request may have
+/// none, and HTTP/2 uses the authority instead.
 fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get_all(header::HOST).iter().count() {
         1 => Ok(()),
@@ -63,7 +64,7 @@ fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Rejects a request that a page of another origin sends.
+/// Rejects a request from a page of another origin.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).map_or(&b""[..], HeaderValue::as_bytes);
     let is_own = |origin: &HeaderValue| {
@@ -78,7 +79,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
         .iter()
         .find(|origin| !is_own(origin))
         .or_else(|| {
-            // `none` means that the user typed or chose the address; no page is involved.
+            // `none` means that the user typed or chose the address, so no page sent the request.
             let mut sites = headers.get_all("sec-fetch-site").iter();
             sites.find(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
         });

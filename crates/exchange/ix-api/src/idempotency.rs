@@ -1,4 +1,5 @@
-//! Repeatable POSTs: a request with an `Idempotency-Key` is executed once in 24 hours, and its repetition gets the first answer.
+//! Repeatable POSTs: a request with an `Idempotency-Key` is executed once in 24 hours. A repetition gets the
+//! first answer.
 //!
 //! ```text
 //!  POST, key --> lock of (user, key) --> stored answer --- same request ---> the first answer
@@ -8,11 +9,11 @@
 //!                                       handler --- 2xx --> answer is sealed and stored for 24 hours
 //!                                              \--- other -> nothing is stored: a refused request can be sent again
 //! ```
-//! One layer in front of all handlers does this, so that no handler can forget it. A request that has begun is carried
-//! out to its end, also if its client goes away, because nobody would store the answer otherwise. What the engine does
-//! itself is executed once even if the process is killed between the work and the answer: an order and its key are one
-//! transaction ([`Order::idempotency`](crate::service::Order::idempotency)), and a record keeps the mark of the request
-//! that made it ([`Once`]).
+//! One layer before all handlers implements this, so that no handler can forget it. A request that has
+//! started is completed even if its client disconnects, because otherwise its answer would not be stored.
+//! Work of the engine is executed only once, even if the process is killed between the work and the answer.
+//! An order and its key are one transaction ([`Order::idempotency`](crate::service::Order::idempotency)), and
+//! a new record contains the mark of the request that created it ([`Once`]).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -42,11 +43,12 @@ use crate::session::fingerprint;
 
 /// The header that makes a request repeatable.
 const HEADER: &str = "idempotency-key";
-/// The purpose of sealed answers.
+/// The purpose string for sealing answers.
 const PURPOSE: &str = "answer";
-/// The largest answer in bytes that is stored.
+/// The maximum size of an answer that is stored, in bytes.
 const ANSWER_MAX: usize = 1024 * 1024;
-/// POSTs that begin or renew somebody's access: their answers have cookies and tokens, which are given once.
+/// The paths of POSTs that start or renew a session or token. Their answers contain cookies and tokens, which
+/// are issued only once.
 const NOT_REPEATABLE: [&str; 3] = ["/api/v1/session", "/api/v1/oidc", "/api/v2/auth/"];
 
 /// Returns the idempotency key of a request.
@@ -60,12 +62,12 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         .ok_or_else(|| Problem::new(ProblemKind::BadRequest, detail))
 }
 
-/// Returns true if a POST to a path can be repeated by key.
+/// Returns true if a POST to this path can be repeated by key.
 fn takes_key(path: &str) -> bool {
     !NOT_REPEATABLE.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Adds the header to the POSTs of a description that can be repeated by key.
+/// Adds the header to all POSTs in the OpenAPI document that can be repeated by key.
 pub(crate) fn describe(document: &mut OpenApi) {
     let posts = document
         .paths
@@ -95,12 +97,12 @@ fn describe_operation(operation: &mut Operation) {
     parameters.push(parameter.build());
 }
 
-/// The keys whose requests are executed at the moment.
+/// The keys of the requests that are being executed.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
 
 impl InFlight {
-    /// Waits until no other request of this user and key is executed.
+    /// Waits until no other request with this user and key is being executed, and locks the key.
     async fn lock(&self, name: String) -> OwnedMutexGuard<()> {
         let own = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,17 +113,19 @@ impl InFlight {
     }
 }
 
-/// An answer as it is sealed and stored.
+/// An answer in the form in which it is sealed and stored.
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    /// The hash of the request, which is sealed too: a body can have a password that is easy to guess.
+    /// The hash of the request. It is sealed as well, because a body can contain a password that is easy to
+    /// guess.
     request: String,
     status: u16,
     content_type: Option<String>,
     body: String,
 }
 
-/// The mark of a request that is executed once, for the record that it creates; `None` without a key.
+/// The mark of a request that is executed once. The request writes it into the record that it creates. `None`
+/// without a key.
 #[derive(Debug, Clone)]
 pub(crate) struct Once {
     pub(crate) mark: Option<String>,
@@ -138,11 +142,11 @@ impl FromRequestParts<App> for Once {
     }
 }
 
-/// The hash of user, key and request.
+/// The hash of user, key and request, which identifies a repeatable request.
 #[derive(Clone)]
 struct Mark(String);
 
-/// Executes a POST with an `Idempotency-Key` once, and answers its repetitions.
+/// Executes a POST with an `Idempotency-Key` once, and answers repetitions with the stored answer.
 pub(crate) async fn execute_once(State(app): State<App>, request: Request, next: Next) -> Response {
     let is_repeatable = request.method() == Method::POST
         && request.headers().contains_key(HEADER)
@@ -151,7 +155,7 @@ pub(crate) async fn execute_once(State(app): State<App>, request: Request, next:
     if !is_repeatable {
         return next.run(request).await;
     }
-    // A task of its own is not dropped with the connection of a client that goes away.
+    // A separate task is not dropped when the client disconnects.
     match tokio::spawn(async move { answer(&app, request, next).await }).await {
         Ok(Ok(response)) => response,
         Ok(Err(problem)) => problem.into_response(),
@@ -167,7 +171,7 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
     })?;
     let principal = Principal::from_request_parts(&mut parts, app).await;
     let Some(user) = principal.ok().and_then(|principal| principal.actor.user) else {
-        // The handler says why the sender is nobody.
+        // The handler reports why the request is not authenticated.
         return Ok(next.run(Request::from_parts(parts, Body::from(body))).await);
     };
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
@@ -175,7 +179,7 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
         .uri
         .query()
         .is_some_and(|query| query.split('&').any(|pair| pair == "dry_run=true"));
-    // A key of a session is not given to the holder of an API key, which may not make keys.
+    // The holder of an API key may not create keys, and must not get a key that was created in a session.
     let is_key_by_key = parts.uri.path() == "/api/v1/api-keys" && bearer(&parts.headers).is_some();
     let key = key(&parts.headers)?.filter(|_| !is_dry_run && !is_key_by_key);
     let Some(key) = key else {
@@ -208,13 +212,14 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
         body: String::from_utf8_lossy(&bytes).into_owned(),
     };
     if let Err(problem) = save(app, &scope, &key, &stored).await {
-        // The work is done: its answer is worth more to the client than the news that a repetition gets another one.
+        // The work is done. The client gets its answer, although a repetition will not get the same one.
         tracing::warn!(detail = %problem.detail, "the answer to a repeatable request was not stored");
     }
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
-/// Returns the text of a JSON body without differences of spaces and order, or the bytes as text.
+/// Returns the text of a JSON body without differences in white space and member order; otherwise the body as
+/// text.
 fn canonical(body: &[u8]) -> String {
     serde_json::from_slice::<Value>(body).map_or_else(
         |_| String::from_utf8_lossy(body).into_owned(),
@@ -230,7 +235,8 @@ async fn load(app: &App, scope: &str, key: &str) -> Result<Option<Stored>, Probl
         let opened = app.sealer.open(PURPOSE, &sealed).ok()?;
         serde_json::from_slice(&opened).ok()
     });
-    // An answer under another sealing key is lost: the engine's own marks still keep the work from being done twice.
+    // An answer under an old sealing key is lost. The marks of the engine still prevent a second execution of
+    // the work.
     Ok(opened)
 }
 

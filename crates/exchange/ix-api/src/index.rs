@@ -1,9 +1,10 @@
-//! An index of the ends of services and connections, and of the addresses of ends. The index of a snapshot is the previous index,
-//! updated with the objects that differ: a new index after each order would cost more than all requests.
+//! An index of the ends of services and connections, and of the addresses of ends. The index of a snapshot is
+//! the previous index, updated with the objects that differ. A complete new index after each order would cost
+//! more than all requests.
 
 use millrace_ix_model::{ConfigId, ConnectionId, Exchange, IpId, MacId, Numbered, PersistentMap, ServiceId};
 
-/// Objects by the object that they belong to, in the order of their identifiers.
+/// The objects that belong to an object, in the order of their identifiers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Index {
     /// The ends of each service.
@@ -17,12 +18,12 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Returns the index of an exchange.
+    /// Returns a new index of an exchange.
     pub(crate) fn of(exchange: &Exchange) -> Index {
         Index::default().updated(&Exchange::default(), exchange)
     }
 
-    /// Returns the index of `new`, where this is the index of `old`.
+    /// Returns the index of `new`, if `self` is the index of `old`.
     pub(crate) fn updated(&self, old: &Exchange, new: &Exchange) -> Index {
         let mut index = self.clone();
         renew(&mut index.by_service, &old.configs, &new.configs, |end| {
@@ -37,7 +38,7 @@ impl Index {
     }
 }
 
-/// Brings lists of the objects of each owner up to date with the objects that differ.
+/// Updates the list of each owner with the objects that differ between `old` and `new`.
 fn renew<Owner: Numbered, Id: Numbered, Object: PartialEq>(
     lists: &mut PersistentMap<Owner, Vec<Id>>,
     old: &PersistentMap<Id, Object>,

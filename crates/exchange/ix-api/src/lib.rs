@@ -5,7 +5,8 @@
 //!                                                                                     |
 //!   page <-- files built from portal/                      view <-- render <-- Snapshot    orders --> ExchangeService
 //! ```
-//! Nothing here decides what is permitted: that is one table of `millrace-ix-model`. [`ExchangeService`] is the engine.
+//! This crate contains no permissions: a table in `millrace-ix-model` defines all of them.
+//! [`ExchangeService`] is the engine.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -1,7 +1,9 @@
-//! The web page: the files that `make portal` built, embedded in this crate or read from a folder at start.
+//! The web page: the files that `make portal` has built, embedded in this crate or read from a folder at
+//! start.
 //!
-//! Every address that is no file and not below `/api` gives `index.html`, because the page has addresses of its own.
-//! Files whose names carry a digest never change; the others are validated by their ETag at each use.
+//! Each path that is not a file and not below `/api` gets `index.html`, because the page itself interprets
+//! such paths.
+//! Files with a digest in their name never change. Clients revalidate other files by ETag at each use.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 static EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-/// The policy of every answer: nothing inline, nothing from another host, no frames.
+/// The Content-Security-Policy of every answer: nothing inline, nothing from other hosts, no frames.
 pub(crate) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self'; font-src 'self'; connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; \
     form-action 'self'; frame-ancestors 'none'";
@@ -33,7 +35,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Returns the page that was built before this crate. It is empty if none was.
+    /// Returns the page that was built before this crate; an empty page if there is none.
     pub fn embedded() -> Page {
         Page::new(
             EMBEDDED
@@ -43,7 +45,7 @@ impl Page {
         )
     }
 
-    /// Returns the page in a folder.
+    /// Returns the page from the files in a folder.
     ///
     /// # Errors
     /// An error of the file system.
@@ -78,18 +80,19 @@ impl Page {
         Page { files }
     }
 
-    /// Returns true if there is no page.
+    /// Returns true if the page has no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Returns the answer to a request for a file or for an address of the page.
+    /// Returns the answer to a request for a file, or for a path of the page.
     pub(crate) fn answer(&self, uri: &Uri, headers: &HeaderMap) -> Response {
         let path = uri.path().trim_start_matches('/');
         if let Some(file) = self.files.get(path) {
             return respond(path, file, headers);
         }
-        // A missing file stays missing: an old page asks for scripts of its own build.
+        // A missing file below `assets/` gets an error, because an old page may ask for scripts of its own
+        // build.
         let is_address = !path.starts_with("assets/");
         match self.files.get("index.html").filter(|_| is_address) {
             Some(file) => respond("index.html", file, headers),

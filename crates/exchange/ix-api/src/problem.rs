@@ -22,13 +22,13 @@ pub enum ProblemKind {
     Forbidden,
     /// A page of another origin sent the request.
     ForeignOrigin,
-    /// There is no such object, or it belongs to somebody else.
+    /// The object does not exist, or it belongs to another account.
     NotFound,
-    /// The resource does not have this method.
+    /// The resource does not support this method.
     MethodNotAllowed,
     /// The state of the object does not allow the change, or an idempotency key was used for another request.
     Conflict,
-    /// The object has changed since the revision in `If-Match`.
+    /// The object has a newer revision than the one in `If-Match`.
     Stale,
     /// The body is too large.
     TooLarge,
@@ -40,7 +40,7 @@ pub enum ProblemKind {
     ConditionRequired,
     /// Too many requests.
     Busy,
-    /// A mistake of this program.
+    /// An error in this program.
     Internal,
     /// The engine or its database does not answer.
     Unavailable,
@@ -119,7 +119,7 @@ pub struct InvalidValue {
     pub code: String,
     /// The reason in words.
     pub detail: String,
-    /// The sentences of the reason, for words in other languages; none if it has no code.
+    /// The translatable sentences of the reason; empty if the reason has no code.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub coded: Vec<Coded>,
@@ -128,23 +128,23 @@ pub struct InvalidValue {
 /// A problem document (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Problem {
-    /// The kind as a URI reference.
+    /// The URI reference of the kind.
     #[serde(rename = "type")]
     #[schema(rename = "type", value_type = String)]
     pub kind: Box<str>,
-    /// The kind in words.
+    /// The title of the kind.
     #[schema(value_type = String)]
     pub title: &'static str,
     /// The HTTP status.
     pub status: u16,
-    /// The case in words.
+    /// The description of this occurrence.
     #[schema(value_type = String)]
     pub detail: Box<str>,
     /// The reason as a word, for programs and translations.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = Option<String>)]
     pub code: Option<&'static str>,
-    /// The sentences of `detail`, for words in other languages; none if it has no code.
+    /// The translatable sentences of `detail`; empty if the reason has no code.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub coded: Vec<Coded>,
@@ -178,19 +178,20 @@ impl Problem {
         }
     }
 
-    /// Returns the problem of an object that does not exist, or that the actor may not see. Both are the same answer.
+    /// Returns the problem for an object that does not exist or that the actor may not see. Both cases get
+    /// the same answer.
     pub fn absent(id: impl std::fmt::Display) -> Problem {
         Problem::because(ProblemKind::NotFound, reason::not_found(id))
     }
 
-    /// Returns a problem of a kind with a reason that the page has words for.
+    /// Returns a problem of a kind, with a reason that the page can translate.
     pub fn because(kind: ProblemKind, reason: Reason) -> Problem {
         let mut problem = Problem::new(kind, reason.text);
         problem.coded = coded(&reason.coded);
         problem
     }
 
-    /// Adds the reason as a word.
+    /// Adds the code of the reason.
     #[must_use]
     pub fn with_code(mut self, code: &'static str) -> Problem {
         self.code = Some(code);
@@ -217,7 +218,7 @@ impl Problem {
         self
     }
 
-    /// Adds the time after which the request may be repeated.
+    /// Adds the time in seconds after which the request may be repeated.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Problem {
         self.retry_after = Some(seconds);
@@ -230,7 +231,7 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let retry_after = self.retry_after;
         let mut response = (status, Json(&self)).into_response();
-        // IX-API clients get the same problem in another form.
+        // The IX-API layer converts this problem into the format of IX-API.
         response.extensions_mut().insert(self);
         let headers = response.headers_mut();
         headers.insert(
@@ -252,7 +253,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Returns the text at a problem's `type`, or `None` if no kind has this name.
+/// Returns the text for the URI in a problem's `type`; `None` if no kind has this name.
 pub(crate) fn describe(name: &str) -> Option<String> {
     let kind = ProblemKind::ALL.into_iter().find(|kind| kind.name() == name)?;
     Some(format!("{} (HTTP {}).\n", kind.title(), kind.status()))

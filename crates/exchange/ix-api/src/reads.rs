@@ -1,5 +1,6 @@
-//! Reads of members' data by the exchange's staff, for the audit chain: one entry an hour for each person and object, and
-//! for each person and collection. The page reads lists every few seconds; an entry for each would bury the others.
+//! Records in the audit chain when the exchange's staff read members' data. Each person gets at most one
+//! entry an hour for each object and for each collection. The page reads lists every few seconds; one entry
+//! for each read would hide the others.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,12 +13,13 @@ use serde_json::json;
 use crate::access::Principal;
 use crate::app::App;
 
-/// The time for which further reads of the same object by the same person add no entry.
+/// The time in which further reads of the same object by the same person add no entry.
 const REPEATED: Duration = Duration::from_secs(3600);
-/// The number of reads that are remembered. Beyond it, all are forgotten, and noted again.
+/// The maximum number of reads that are remembered. If more are recent, all are forgotten, and later reads
+/// are recorded again.
 const REMEMBERED: usize = 10_000;
 
-/// The collections of members' data, in both versions of the API.
+/// The collections that contain members' data, in both versions of the API.
 const COLLECTIONS: [&str; 23] = [
     "accounts",
     "bgp-sessions",
@@ -44,12 +46,12 @@ const COLLECTIONS: [&str; 23] = [
     "webhooks",
 ];
 
-/// The reads of the last hour.
+/// The reads in the last hour, with their times.
 #[derive(Debug, Default)]
 pub(crate) struct Reads(Mutex<HashMap<(UserId, String), Time>>);
 
 impl Reads {
-    /// Returns true if a read is to be noted, and remembers it.
+    /// Returns true if a read must be recorded, and remembers it.
     fn is_new(&self, user: UserId, object: &str, now: Time) -> bool {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (user, object.to_owned());
@@ -72,9 +74,11 @@ impl Reads {
     }
 }
 
-/// Adds an entry to the audit chain if the path names data of a member and the reader is one of the exchange's staff.
+/// Adds an entry to the audit chain if the path names data of a member and a user of the exchange's staff
+/// reads it.
 ///
-/// While the database cannot be written, reading goes on; the next read tries to add the entry again.
+/// If the entry cannot be written, the read itself still succeeds, and the next read tries to add the entry
+/// again.
 pub(crate) async fn note(app: &App, principal: &Principal, path: &str) {
     let Some(user) = principal.actor.user.filter(|_| principal.actor.is_operator()) else {
         return;

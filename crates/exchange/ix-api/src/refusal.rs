@@ -1,10 +1,10 @@
-//! The model's refusals as problem documents.
+//! Converts refusals of the model into problem documents.
 
 use millrace_ix_model::{Reason, Refusal, RefusalCode};
 
 use crate::problem::{Problem, ProblemKind};
 
-/// Returns the problem of a refused order, with the field as a JSON pointer.
+/// Returns the problem for a refused order. The refused field becomes a JSON pointer.
 pub(crate) fn problem(refusal: &Refusal) -> Problem {
     let kind = match refusal.code {
         RefusalCode::NotFound => ProblemKind::NotFound,
@@ -12,7 +12,8 @@ pub(crate) fn problem(refusal: &Refusal) -> Problem {
         RefusalCode::Invalid => ProblemKind::Invalid,
         RefusalCode::Conflict | RefusalCode::Exhausted | RefusalCode::Locked => ProblemKind::Conflict,
     };
-    // A foreign object is answered as an absent one, byte for byte: the object alone makes the answer.
+    // An object of another account gets the same answer as a missing one, byte for byte, so the answer
+    // contains only the object.
     if let (RefusalCode::NotFound, Some(object)) = (refusal.code, refusal.object) {
         return Problem::absent(object);
     }

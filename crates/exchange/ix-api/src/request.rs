@@ -1,4 +1,5 @@
-//! Parts of requests that many handlers read: JSON bodies, conditions, keys, pages of collections.
+//! Parts of requests that many handlers read: JSON bodies, conditions, idempotency keys, pages of
+//! collections.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
 use crate::view::List;
 
-/// The largest body of a request in bytes.
+/// The maximum size of a request body, in bytes.
 pub(crate) const BODY_LIMIT: usize = 256 * 1024;
 
 /// The JSON object in the body of a request.
@@ -49,7 +50,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             };
             Problem::new(kind, format!("the body is not as expected: {error}"))
         })?;
-        // serde reads a list as a struct, too, element by element.
+        // serde also reads a struct from a JSON array, element by element; only an object is accepted.
         if bytes.trim_ascii_start().first() == Some(&b'{') {
             Ok(Body(value))
         } else {
@@ -61,7 +62,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     }
 }
 
-/// The parameters in the query.
+/// The parameters in the query of a request.
 pub(crate) struct Query<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Query<T> {
@@ -81,12 +82,12 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Query<T
 pub(crate) struct PageParams {
     /// The number of objects, 1 to 500; the default is 100.
     limit: Option<usize>,
-    /// The cursor: `next` of the page before.
+    /// The cursor: the value of `next` on the previous page.
     after: Option<String>,
 }
 
 impl PageParams {
-    /// Returns the limit.
+    /// Returns the maximum number of objects on the page.
     pub(crate) fn limit(&self) -> Result<usize, Problem> {
         match self.limit.unwrap_or(100) {
             limit @ 1..=500 => Ok(limit),
@@ -111,7 +112,7 @@ impl PageParams {
         })
     }
 
-    /// Returns the page of objects that are ordered by their identifiers.
+    /// Returns one page of objects, which must be sorted by identifier.
     pub(crate) fn page<K, V, T>(
         &self,
         objects: &[(K, V)],
@@ -145,10 +146,10 @@ impl PageParams {
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OrderParams {
-    /// Only return what the order would do.
+    /// True to return the effect of the order without executing it.
     dry_run: Option<bool>,
-    /// The seconds, 1 to 86,400, after which the order is undone unless somebody confirms it. Only drains, shut-downs and
-    /// policies can be undone at any time.
+    /// The seconds, 1 to 86,400, after which the order is undone unless somebody confirms it. Only orders for
+    /// drains, shut-downs and policies can have this parameter.
     confirm_within: Option<u32>,
 }
 
@@ -185,7 +186,8 @@ impl FromRequestParts<App> for Conditions {
 }
 
 impl Conditions {
-    /// Returns the revision that the object must have. An order to an existing object needs one: `If-Match`.
+    /// Returns the object and the revision that it must have. `If-Match` is required for an order about an
+    /// existing object.
     pub(crate) fn expected(
         &self,
         object: ObjectId,
@@ -202,8 +204,8 @@ impl Conditions {
             return Ok(Some((object, revision)));
         }
         if let (Some(_), Some(read), false) = (&self.key, tags.first(), self.dry_run) {
-            // A repeated order has the revision from before its first execution: the engine looks for the stored answer first, and
-            // compares revisions after that.
+            // A repeated order contains the revision from before its first execution. The engine first looks
+            // for the stored answer, and compares revisions only if there is none.
             return Ok(Some((object, *read)));
         }
         let detail = format!("{object} is at revision {revision}: expected the one in If-Match");
@@ -211,12 +213,12 @@ impl Conditions {
             .with_next_step("read the object again, and order with its new ETag in If-Match"))
     }
 
-    /// Returns true if the method is POST, which alone answers with 201.
+    /// Returns true if the method is POST. Only a POST is answered with 201.
     pub(crate) fn is_post(&self) -> bool {
         self.request.starts_with("POST ")
     }
 
-    /// Returns the idempotency key, in the scope of a user, with the hash of the request.
+    /// Returns the idempotency key with the user as its scope, and the hash of the request.
     pub(crate) fn idempotency(&self, user: &str, body: &impl serde::Serialize) -> Option<(String, String)> {
         let key = self.key.as_ref().filter(|_| !self.dry_run)?;
         let body = serde_json::to_string(body).unwrap_or_default();
@@ -227,7 +229,7 @@ impl Conditions {
     }
 }
 
-/// Returns the revisions that `If-Match` lists, and true if it has `*`.
+/// Returns the revisions in `If-Match`, and true if the header contains `*`.
 fn parse_if_match(headers: &HeaderMap) -> Result<(Option<Vec<u64>>, bool), Problem> {
     let bad = || {
         let detail = "If-Match is malformed: expected an entity tag as \"7\", a list of them, or *";
@@ -243,7 +245,7 @@ fn parse_if_match(headers: &HeaderMap) -> Result<(Option<Vec<u64>>, bool), Probl
                 any = true;
                 continue;
             }
-            // `If-Match` compares strongly (RFC 9110, section 13.1.1): a weak tag matches nothing.
+            // `If-Match` uses strong comparison (RFC 9110, section 13.1.1), so a weak tag matches nothing.
             let (tag, is_weak) = tag.strip_prefix("W/").map_or((tag, false), |tag| (tag, true));
             let inner = tag
                 .strip_prefix('"')
@@ -293,7 +295,7 @@ mod tests {
             }
         }
         assert_eq!(seen, objects.iter().map(|(id, _)| *id).collect::<Vec<_>>());
-        // The object of the cursor may be gone meanwhile.
+        // The object that the cursor names may have been deleted meanwhile.
         params.after = Some("3".to_owned());
         assert_eq!(params.page(&objects, |id, _| id).unwrap().items[0], 4);
         params.limit = Some(0);

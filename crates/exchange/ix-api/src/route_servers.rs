@@ -1,4 +1,5 @@
-//! The route servers of the exchange: their settings, and their sessions and rejected routes as they were read last.
+//! The route servers of the exchange: their settings, and the last reading of their sessions and rejected
+//! routes.
 //!
 //! ```text
 //!   task of each route server ── reported, failed ──► RouteServers ── statuses ──► lists of the API
@@ -17,15 +18,15 @@ use serde::{Deserialize, Deserializer};
 /// The number of intervals without an answer after which a report is stale.
 const STALE_INTERVALS: u32 = 3;
 
-/// A route server of the exchange, as the settings of the process name it.
+/// A route server of the exchange, from the settings of the process.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteServer {
     /// The name of the peering LAN.
     pub lan: String,
-    /// The name in the DNS.
+    /// The DNS name.
     pub fqdn: String,
-    /// The autonomous system.
+    /// The AS number.
     pub asn: u32,
     /// The IPv4 address.
     pub ip_v4: Ipv4Addr,
@@ -34,13 +35,13 @@ pub struct RouteServer {
     /// The address of a looking glass.
     #[serde(default)]
     pub looking_glass_url: Option<String>,
-    /// The control socket of its BIRD; without it, sessions and rejected routes are not read.
+    /// The path of BIRD's control socket. Without it, sessions and rejected routes are not read.
     #[serde(default)]
     pub control: Option<PathBuf>,
-    /// The communities whose last number is the cause of a rejection: arouteserver's `reject_cause`.
+    /// The pattern of the communities whose last number is a reject cause: arouteserver's `reject_cause`.
     #[serde(default = "usual_reject_cause", deserialize_with = "cause_pattern")]
     pub reject_cause: CausePattern,
-    /// The seconds from one reading of the control socket to the next.
+    /// The interval between two readings of the control socket, in seconds.
     #[serde(default = "usual_poll_secs")]
     pub poll_secs: u32,
 }
@@ -57,7 +58,7 @@ impl RouteServer {
     }
 }
 
-/// Returns the communities of arouteserver's examples: `65520:*`.
+/// Returns the communities in arouteserver's examples: `65520:*`.
 pub fn usual_reject_cause() -> CausePattern {
     CausePattern::standard(65_520)
 }
@@ -73,38 +74,38 @@ fn cause_pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CausePatt
         .map_err(serde::de::Error::custom)
 }
 
-/// A route server could not be read.
+/// The failure to read a route server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The time of the first attempt that failed after the last report.
+    /// The time of the first failed attempt since the last report.
     pub since: Timestamp,
     /// The error of the newest attempt.
     pub error: String,
 }
 
-/// The newest facts about a route server.
+/// The newest information about a route server.
 #[derive(Debug, Clone, Default)]
 pub struct RouteServerStatus {
-    /// The newest report, with its time.
+    /// The newest report and its time; `None` before the first.
     pub report: Option<(Timestamp, Arc<Report>)>,
-    /// The failure, if the attempts since the report failed.
+    /// The failure; `None` if no attempt has failed since the report.
     pub failure: Option<Failure>,
 }
 
 /// The freshness of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// Nothing was read yet, and no attempt has failed.
+    /// There is no report yet, and no attempt has failed.
     Pending,
     Fresh,
     /// The report is older than three intervals.
     Stale,
-    /// Nothing was read, because no attempt succeeded.
+    /// There is no report, and all attempts failed.
     Unreachable,
 }
 
 impl Freshness {
-    /// Returns the freshness as a word of the API.
+    /// Returns the name of the freshness in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Freshness::Pending => "pending",
@@ -127,12 +128,13 @@ impl RouteServerStatus {
     }
 }
 
-/// The statuses of route servers by name. Clones share them: the task of a route server writes, the API reads.
+/// The statuses of route servers by DNS name. Clones share them: the tasks of route servers write, and the
+/// API reads.
 #[derive(Debug, Clone, Default)]
 pub struct RouteServers(Arc<Mutex<BTreeMap<String, RouteServerStatus>>>);
 
 impl RouteServers {
-    /// Stores a report.
+    /// Stores a report, and clears a failure.
     pub fn reported(&self, fqdn: &str, at: Timestamp, report: Report) {
         self.change(fqdn, |status| {
             status.report = Some((at, Arc::new(report)));
@@ -140,7 +142,7 @@ impl RouteServers {
         });
     }
 
-    /// Stores a failure; the report before it stays. Returns true for the first failure after a report.
+    /// Stores a failure, and keeps the last report. Returns true for the first failure after a report.
     pub fn failed(&self, fqdn: &str, at: Timestamp, error: String) -> bool {
         self.change(fqdn, |status| {
             let since = status.failure.as_ref().map(|failure| failure.since);

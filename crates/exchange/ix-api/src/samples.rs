@@ -1,4 +1,4 @@
-//! sFlow of the switches as the observations that pages show: the values of `millrace-ix-samples` in this crate's types.
+//! Conversion of the traffic figures of `millrace-ix-samples`, measured by sFlow, to the types of this crate.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) fn loads(samples: &Shared, exchange: &Exchange, now: Timestamp) -> BT
         .collect()
 }
 
-/// Returns the destinations of an account by their excess, the greatest first.
+/// Returns the destinations of an account in descending order of their excess.
 pub(crate) fn targets(
     samples: &Shared,
     exchange: &Exchange,

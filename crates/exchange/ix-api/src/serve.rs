@@ -1,4 +1,4 @@
-//! The service as a router, and its connections.
+//! The HTTP router of the service, and the server for its connections.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -18,7 +18,8 @@ use crate::request::BODY_LIMIT;
 use crate::routes;
 use crate::v2;
 
-/// Returns the whole service. Requests need the extension `ConnectInfo<SocketAddr>`, which [`serve`] adds.
+/// Returns the router with all routes. Requests need the extension `ConnectInfo<SocketAddr>`, which [`serve`]
+/// adds.
 pub fn router(app: App) -> Router {
     let page = app.settings.page.clone();
     let (native, _) = routes::routes().split_for_parts();

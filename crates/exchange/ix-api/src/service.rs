@@ -1,7 +1,7 @@
 //! The engine as this crate uses it: a snapshot to read from, orders, the journal, the audit chain, events.
 //!
-//! A trait, so that tests run the whole API over an exchange in memory, and so that this crate knows neither the
-//! database nor the switches.
+//! [`ExchangeService`] is a trait. Tests can therefore run the whole API over an exchange in memory, and this
+//! crate depends on neither the database nor the switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -25,9 +25,9 @@ use crate::route_servers::{RouteServer, RouteServerStatus};
 /// The state of a switch relative to the plan, as the fabric page shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchState {
-    /// The switch holds what the plan says.
+    /// The switch has exactly the entries of the plan.
     InSync,
-    /// Changes are on the way to the switch.
+    /// Changes are being sent to the switch.
     Syncing,
     /// The switch differs from the plan, and the engine may not repair it.
     Drifted,
@@ -51,7 +51,7 @@ impl SwitchState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchHealth {
     pub state: SwitchState,
-    /// The time since when it is in this state, if it is known.
+    /// The time at which the switch entered this state, if known.
     pub since: Option<Timestamp>,
     /// The last error of the switch, in words.
     pub error: Option<String>,
@@ -61,22 +61,24 @@ pub struct SwitchHealth {
     pub ports_down: Option<BTreeSet<u32>>,
 }
 
-/// The exchange at one revision, with what the engine knows about its realisation.
+/// The exchange at one revision, with the engine's knowledge of its state in the switches.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     /// The objects.
     pub exchange: Arc<Exchange>,
     pub revision: u64,
-    /// The revision at which each object was last written; the snapshot's own for objects that are not listed.
+    /// The revision at which each object was last written. Objects that are not listed have the snapshot's
+    /// revision.
     pub(crate) revisions: BTreeMap<ObjectId, u64>,
-    /// The realisation of services; planned if a service is not listed.
+    /// The state of each service in the switches. A service that is not listed is planned.
     pub(crate) realisations: BTreeMap<ServiceId, Realisation>,
-    /// The switches; unknown if one is not listed.
+    /// The state of each switch. The state of a switch that is not listed is unknown.
     pub switches: BTreeMap<SwitchId, SwitchHealth>,
     /// The checklists of the ends in quarantine.
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
-    /// The engine's snapshot. If it is there, it replaces `revisions` and `realisations`, which are read when they are needed:
-    /// collecting them for 10,000 services at every event would cost more than all requests.
+    /// The engine's snapshot. If present, it replaces `revisions` and `realisations`, whose values are then
+    /// looked up on demand. To collect them for 10,000 services at every event would cost more than all
+    /// requests.
     source: Option<Arc<millrace_ix_service::Snapshot>>,
     index: Arc<OnceLock<Index>>,
 }
@@ -91,7 +93,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the engine's snapshot for the API. The index of `before` is kept, and brought up to date.
+    /// Returns the engine's snapshot for the API. The index of `before` is reused and updated.
     pub(crate) fn of_engine(
         source: Arc<millrace_ix_service::Snapshot>,
         before: Option<&Snapshot>,
@@ -151,26 +153,26 @@ impl Snapshot {
     }
 }
 
-/// Operations of one actor, which are done all or none.
+/// Operations of one actor, which are executed all or none.
 #[derive(Debug, Clone)]
 pub struct Order {
     /// The person or program that orders.
     pub actor: Actor,
-    /// The operations, which are done in order, all or none. [`CREATED_SERVICE`] in a later one is the service that an
-    /// earlier one created.
+    /// The operations, which are executed in order, all or none. [`CREATED_SERVICE`] in an operation stands
+    /// for the service that an earlier operation created.
     pub operations: Vec<Operation>,
-    /// The object, and the revision at which the orderer has read it.
+    /// The object that must be unchanged, and the revision at which the orderer has read it.
     pub expected: Option<(ObjectId, u64)>,
     /// The key under which the orderer may repeat the order, and the hash of the request.
     pub idempotency: Option<(String, String)>,
-    /// True if nothing is to be done.
+    /// True to compute the outcome without a change of the exchange.
     pub dry_run: bool,
     /// The time after which the change is undone unless somebody confirms it.
     pub confirm_within: Option<Duration>,
 }
 
 impl Order {
-    /// Returns an order of the engine itself.
+    /// Returns an order whose actor is the engine itself.
     pub fn of_system(operations: Vec<Operation>) -> Order {
         Order {
             actor: Actor::system(),
@@ -197,11 +199,11 @@ pub struct PlannedEntries {
 /// The outcome of an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The change that makes the switches follow.
+    /// The number of the change that updates the switches.
     pub change: Option<u64>,
     /// The objects.
     pub applied: Applied,
-    /// The work of each switch.
+    /// The number of entries to add, change and remove in each switch.
     pub plan: BTreeMap<SwitchId, PlannedEntries>,
     /// The exchange as it would be, for a dry run.
     pub preview: Option<Arc<Exchange>>,
@@ -283,7 +285,7 @@ pub struct AuditRecord {
     pub hash: String,
 }
 
-/// An act that the audit chain is to hold.
+/// An act to be recorded in the audit chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditNote {
     pub actor: String,
@@ -306,12 +308,12 @@ pub struct Event {
     pub change: Option<u64>,
 }
 
-/// The answer of a call that may wait.
+/// The future that a call returns if it may wait.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, ServiceError>> + Send + 'a>>;
 
 /// The engine.
 pub trait ExchangeService: Send + Sync {
-    /// Returns the time of the engine's clock, which a jump of the system's clock does not move.
+    /// Returns the time of the engine's clock. Jumps of the system's clock do not affect it.
     fn now(&self) -> Timestamp;
     /// Returns the newest snapshot.
     fn snapshot(&self) -> Arc<Snapshot>;
@@ -325,7 +327,7 @@ pub trait ExchangeService: Send + Sync {
     fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>>;
     /// Confirms a change, which then stays.
     fn confirm(&self, change: u64, actor: Actor) -> Reply<'_, ()>;
-    /// Undoes a change that waits for its confirmation; returns the change that does so.
+    /// Undoes a change that waits for its confirmation. Returns the number of the change that undoes it.
     fn revert(&self, change: u64, actor: Actor) -> Reply<'_, Option<u64>>;
     /// Returns up to `limit` entries of the audit chain below `before`, newest first.
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>>;
@@ -337,8 +339,8 @@ pub trait ExchangeService: Send + Sync {
     fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()>;
     /// Returns the events from now on.
     fn subscribe(&self) -> broadcast::Receiver<Arc<Event>>;
-    /// Returns the verdict on a filter of an account, for frames of all members or of `peers`. An engine that knows no routes
-    /// permits none.
+    /// Returns the verdict on a filter of an account, for frames of all members or of `peers`. An engine
+    /// without routes permits no filter.
     fn check_filter(
         &self,
         _account: AccountId,
@@ -350,7 +352,7 @@ pub trait ExchangeService: Send + Sync {
             ..Verdict::default()
         }
     }
-    /// Asks for the routes and objects of an account again, and checks its filters again.
+    /// Queries the routes and registry objects of an account again, and checks its filters again.
     fn recheck_filters(&self, _account: AccountId) {}
     /// Returns the counters of active filters, as far as they are known.
     fn filter_counters(&self) -> BTreeMap<FilterId, FilterCounter> {
@@ -364,7 +366,7 @@ pub trait ExchangeService: Send + Sync {
     fn traffic(&self, _account: AccountId) -> Option<Traffic> {
         None
     }
-    /// Returns the destinations of an account by their excess, the greatest first.
+    /// Returns the destinations of an account in descending order of their excess.
     fn targets(&self, _account: AccountId) -> Vec<Target> {
         Vec::new()
     }
@@ -376,7 +378,7 @@ pub trait ExchangeService: Send + Sync {
     fn bgp_sessions(&self) -> Vec<Session> {
         Vec::new()
     }
-    /// Returns the newest facts about a route server.
+    /// Returns the latest status of a route server.
     fn route_server_status(&self, _server: &RouteServer) -> RouteServerStatus {
         RouteServerStatus::default()
     }

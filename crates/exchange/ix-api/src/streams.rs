@@ -1,4 +1,5 @@
-//! Limits on open event streams: 1,024 in all, and 64 of one person, so that one member cannot take the streams of all others.
+//! Limits on open event streams: 1,024 in total, and 64 for one person, so that one member cannot use up the
+//! streams of all others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The events of the engine as those of this crate.
+//! Conversion of the engine's events to the events of this crate.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use millrace_ix_service::{EventKind, ServiceEvent};
 
 use crate::service::Event;
 
-/// Returns an event of the engine as one of this crate.
+/// Converts an event of the engine to an event of this crate.
 pub(crate) fn translate(event: &ServiceEvent, exchange: &Exchange) -> Event {
     let (kind, objects, change) = match &event.kind {
         EventKind::Object { id, .. } => ("object", vec![*id], None),
@@ -28,8 +28,8 @@ pub(crate) fn translate(event: &ServiceEvent, exchange: &Exchange) -> Event {
     }
 }
 
-/// Returns the objects whose state a port decides: its switch, connections and trunks with the port, and circuits over these
-/// connections, which both parties see degraded.
+/// Returns the objects that may change their state with a port: its switch, connections and trunks with the
+/// port, and circuits over these connections, which both parties see degraded.
 pub(crate) fn concerned_by_port(exchange: &Exchange, port: PortId) -> Vec<ObjectId> {
     let mut objects = vec![ObjectId::from(port.switch)];
     let connections = exchange.connections.iter();

@@ -1,4 +1,4 @@
-//! A change: its phases, and the changes that it has to wait for.
+//! A change: its phases, and the earlier changes for which it waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +13,13 @@ pub type ChangeId = u64;
 /// The phase that a change is in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Phase {
-    /// Durable, not begun: it waits for earlier changes.
+    /// The change is durable and has not begun: it waits for earlier changes.
     Accepted,
-    /// The new entries go in beside the old ones.
+    /// The new entries are installed beside the old entries.
     Planned,
-    /// The ingress switches turn to the new entries.
+    /// The ingress switches move frames to the new entries.
     Staged,
-    /// Frames that follow the old entries leave the fabric.
+    /// The engine waits until frames that follow the old entries have left the fabric.
     Flipped,
     /// The old entries are removed.
     Drained,
@@ -29,10 +29,10 @@ pub enum Phase {
     RolledBack,
 }
 
-/// The point at which a change enters the engine.
+/// The point at which the engine begins or, after a restart, resumes a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resume {
-    /// The change is new, or nothing of it may have flipped.
+    /// The change is new, or it certainly had not begun to flip.
     Start,
     /// The flip may have begun.
     Flip,
@@ -42,7 +42,7 @@ pub enum Resume {
     Clean,
 }
 
-/// A change, as it is ordered.
+/// An ordered change: the entries of each phase, and the objects concerned.
 #[derive(Debug)]
 pub struct Order<E: Entries> {
     /// The number.
@@ -53,16 +53,16 @@ pub struct Order<E: Entries> {
     pub objects: BTreeSet<String>,
     /// The identifiers of the objects that the written objects refer to.
     pub references: BTreeSet<String>,
-    /// The entries of each switch that go in before the flip.
+    /// The entries of each switch that are installed before the flip.
     pub stage: BTreeMap<SwitchId, Delta<E>>,
-    /// The entries that make ingress switches use the new ones, or stop using the old ones.
+    /// The entries that make ingress switches use the new entries, or stop using the old entries.
     pub flip: BTreeMap<SwitchId, Delta<E>>,
     /// The entries that are removed after the old frames have left.
     pub clean: BTreeMap<SwitchId, Delta<E>>,
 }
 
 impl<E: Entries> Order<E> {
-    /// Returns true if no switch is concerned.
+    /// Returns true if the order changes no switch.
     pub fn is_empty(&self) -> bool {
         self.phases().all(BTreeMap::is_empty)
     }
@@ -73,7 +73,7 @@ impl<E: Entries> Order<E> {
     }
 }
 
-/// A thing that two changes must not change at the same time.
+/// A resource that two changes must not write at the same time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Resource<K> {
     /// An entry of a switch.
@@ -82,12 +82,12 @@ pub(crate) enum Resource<K> {
     Object(String),
 }
 
-/// A change under way.
+/// A change in progress.
 #[derive(Debug)]
 pub(crate) struct Change<E: Entries> {
     pub(crate) order: Order<E>,
     pub(crate) phase: Phase,
-    /// The earlier changes that are not finished and touch the same things.
+    /// The unfinished earlier changes that use the same resources.
     pub(crate) predecessors: BTreeSet<ChangeId>,
     /// The switches that have not confirmed the current phase.
     pub(crate) waiting: BTreeSet<SwitchId>,
@@ -95,12 +95,13 @@ pub(crate) struct Change<E: Entries> {
     pub(crate) drain_until: Option<Time>,
     /// The time at which the current phase began.
     pub(crate) since: Time,
-    /// True after the switches' silence was reported for this phase.
+    /// True after the engine has reported, for this phase, that switches do not answer.
     pub(crate) silence_reported: bool,
 }
 
 impl<E: Entries> Change<E> {
-    /// Returns the deltas that the current phase applies; a rollback applies the stage's in reverse.
+    /// Returns the deltas that the current phase applies. A rollback applies the deltas of the stage in
+    /// reverse.
     pub(crate) fn deltas(&self) -> Option<&BTreeMap<SwitchId, Delta<E>>> {
         match self.phase {
             Phase::Planned | Phase::RolledBack => Some(&self.order.stage),
@@ -110,14 +111,14 @@ impl<E: Entries> Change<E> {
         }
     }
 
-    /// Returns the deltas that switches must have confirmed before the next phase. The flip needs the stage as well: a
-    /// switch may have lost it in between.
+    /// Returns the deltas that switches must have confirmed before the next phase. The flip needs the deltas
+    /// of the stage as well, because a switch may have lost them in between.
     pub(crate) fn needed(&self) -> impl Iterator<Item = &BTreeMap<SwitchId, Delta<E>>> {
         let stage = (self.phase == Phase::Staged).then_some(&self.order.stage);
         stage.into_iter().chain(self.deltas())
     }
 
-    /// Returns the things that the change writes.
+    /// Returns the resources that the change writes.
     pub(crate) fn writes(&self) -> BTreeSet<Resource<E::Key>> {
         let entries = self
             .order

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// The kinds of entries that a fabric has. The engine needs identity and equality of entries, and nothing of their meaning.
+/// The types of a fabric's entries. The engine compares the identity and the value of entries, and does not
+/// interpret them.
 pub trait Entries {
     /// The identity of an entry: (table, priority, match) of a flow entry, number of a group or meter. It is never the
     /// cookie.
     type Key: Ord + Clone + Debug;
-    /// Everything else of an entry.
+    /// All other properties of an entry.
     type Value: Clone + Eq + Debug;
 
-    /// Returns the marker entry, by which a switch remembers the newest revision of the database that changed it. The
-    /// entry matches no packet.
+    /// Returns the marker entry. It records in a switch the newest revision of the database that changed the
+    /// switch. The entry matches no packet.
     fn marker(revision: u64) -> (Self::Key, Self::Value);
 
     /// Returns the revision of a marker entry, or `None` for other entries.
@@ -25,11 +26,11 @@ pub trait Entries {
 /// The entries of a switch.
 pub type Content<E> = BTreeMap<<E as Entries>::Key, <E as Entries>::Value>;
 
-/// For each key that differs: the values before and after; `None` is an absent entry.
+/// The values before and after, for each key that differs; `None` stands for an absent entry.
 pub type Delta<E> =
     BTreeMap<<E as Entries>::Key, (Option<<E as Entries>::Value>, Option<<E as Entries>::Value>)>;
 
-/// A modification of one entry: from the value that the switch has to the one that it should have.
+/// A modification of one entry: the value that the switch has, and the value that it should have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Modification<K, V> {
     /// The identity.
@@ -40,7 +41,7 @@ pub struct Modification<K, V> {
     pub to: Option<V>,
 }
 
-/// Returns the keys whose values differ between two contents, with both values.
+/// Returns the keys that differ between two contents, with both values.
 pub fn difference<E: Entries>(have: &Content<E>, want: &Content<E>) -> Delta<E> {
     let mut delta = Delta::<E>::new();
     for (key, value) in have {

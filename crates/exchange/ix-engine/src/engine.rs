@@ -11,7 +11,7 @@ use crate::event::{Action, ChangeStatus, Event, Mode, Notice, Resolution, Switch
 use crate::settings::{ForeignPolicy, Settings};
 use crate::switch::{Dumping, Session, Switch};
 
-/// Changes and reconciliation of all switches of an exchange.
+/// The engine: the changes in progress, and the reconciliation of all switches of an exchange.
 #[derive(Debug)]
 pub struct Engine<E: Entries> {
     pub(crate) settings: Settings,
@@ -27,8 +27,9 @@ pub struct Engine<E: Entries> {
 }
 
 impl<E: Entries> Engine<E> {
-    /// Returns an engine for switches that should have `plan`, which contains no change under way. `revision` is the
-    /// database's newest; `adopted` is true if an operator chose [`Resolution::Adopt`] earlier.
+    /// Returns an engine for switches whose content should be `plan`. The plan contains no change in
+    /// progress. `revision` is the database's newest; `adopted` is true if an operator chose
+    /// [`Resolution::Adopt`] earlier.
     pub fn new(
         settings: Settings,
         plan: BTreeMap<SwitchId, Content<E>>,
@@ -53,7 +54,7 @@ impl<E: Entries> Engine<E> {
         }
     }
 
-    /// Reacts to an event; returns what to do, in order.
+    /// Handles an event. Returns the actions to execute, in order.
     pub fn handle(&mut self, event: Event<E>, now: Time) -> Vec<Action<E>> {
         let mut actions = Vec::new();
         match event {
@@ -152,7 +153,7 @@ impl<E: Entries> Engine<E> {
         actions
     }
 
-    /// Returns the time at which [`Event::Tick`] must come, if nothing else comes earlier.
+    /// Returns the time at which [`Event::Tick`] is due, unless another event arrives earlier.
     pub fn deadline(&self) -> Option<Time> {
         let mut earliest: Option<Time> = None;
         let mut consider = |time: Time| earliest = Some(earliest.map_or(time, |earliest| earliest.min(time)));
@@ -185,12 +186,13 @@ impl<E: Entries> Engine<E> {
         self.mode
     }
 
-    /// Returns the revision of the newest change, at least that of the newest marker that an operator has resolved.
+    /// Returns the revision of the newest change, or of the newest marker that an operator has resolved if it
+    /// is higher.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Returns the changes under way, oldest first.
+    /// Returns the changes in progress, oldest first.
     pub fn changes(&self) -> impl Iterator<Item = ChangeStatus> + '_ {
         self.changes.iter().map(|(id, change)| ChangeStatus {
             change: *id,
@@ -213,7 +215,7 @@ impl<E: Entries> Engine<E> {
         })
     }
 
-    /// Returns the content that a switch should have now, changes under way included.
+    /// Returns the content that a switch should have now, including changes in progress.
     pub fn intended(&self, switch: SwitchId) -> Option<&Content<E>> {
         self.switches.get(&switch).map(|switch| &switch.intended)
     }
@@ -240,8 +242,8 @@ impl<E: Entries> Engine<E> {
             .filter(|entry| entry.session == Some(session))
     }
 
-    /// Enters a change, behind the earlier ones that touch the same things. The next event begins it: callers enter all
-    /// changes of a group before that.
+    /// Adds a change, behind earlier changes that use the same resources. The next event begins the change,
+    /// so that callers add all changes of a group before that event.
     pub fn accept(&mut self, order: Order<E>, resume: Resume, now: Time) {
         self.revision = self.revision.max(order.revision);
         let id = order.change;
@@ -269,7 +271,8 @@ impl<E: Entries> Engine<E> {
         }
     }
 
-    /// Brings a change that was flipped before a restart to its phase: the phases that are over are intended at once.
+    /// Restores the phase of a change that may have flipped before a restart. The entries of its completed
+    /// phases become intended at once.
     fn resume(&mut self, id: ChangeId, resume: Resume, now: Time) {
         let last = match resume {
             Resume::Start => return,
@@ -284,7 +287,7 @@ impl<E: Entries> Engine<E> {
         }
     }
 
-    /// Puts a change into a phase and intends its entries.
+    /// Moves a change to a phase. The entries of the phase become intended.
     pub(crate) fn enter(&mut self, id: ChangeId, phase: Phase, now: Time) {
         let Some(change) = self.changes.get_mut(&id) else {
             return;
@@ -330,7 +333,7 @@ impl<E: Entries> Engine<E> {
         change.waiting = waiting;
     }
 
-    /// Compares a dump with what is intended.
+    /// Compares a dump with the intended content.
     fn dumped(
         &mut self,
         switch: SwitchId,
@@ -348,7 +351,7 @@ impl<E: Entries> Engine<E> {
         };
         entry.heard = now;
         if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_void) {
-            // Another dump is wanted.
+            // A new dump is needed.
             entry.dumping = None;
             return;
         }
@@ -407,7 +410,7 @@ impl<E: Entries> Engine<E> {
         }
     }
 
-    /// Removes a change; those that waited for it wait no more.
+    /// Removes a change, also from the lists of the changes that waited for it.
     pub(crate) fn forget(&mut self, id: ChangeId) {
         let Some(change) = self.changes.remove(&id) else {
             return;

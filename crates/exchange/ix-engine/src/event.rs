@@ -1,4 +1,4 @@
-//! Events of the engine, its actions, and what it tells people.
+//! Events of the engine, its actions, and its notices for people.
 
 use millrace_types::{Duration, Time};
 
@@ -24,7 +24,7 @@ pub enum Event<E: Entries> {
         /// The number of the connection.
         session: Session,
     },
-    /// A dump is complete, or has failed; a part of a dump is a failure.
+    /// A dump is complete, or has failed. An incomplete dump counts as failed.
     Dumped {
         switch: SwitchId,
         /// The number of the connection.
@@ -32,7 +32,7 @@ pub enum Event<E: Entries> {
         /// All entries, or the reason why they are not known.
         content: Result<Content<E>, String>,
     },
-    /// The switch has taken a commit: the barrier behind it was answered.
+    /// The switch has executed a commit: it has answered the barrier after the commit.
     Committed {
         switch: SwitchId,
         /// The number of the connection.
@@ -49,7 +49,7 @@ pub enum Event<E: Entries> {
         commit: u64,
         /// The switch's error in words.
         reason: String,
-        /// True if a part of the commit may have happened, at a switch without atomic bundles.
+        /// True if a part of the commit may have been executed, at a switch without atomic bundles.
         partly: bool,
     },
     /// A flow monitor has reported a change that the engine did not make.
@@ -71,7 +71,7 @@ pub enum Event<E: Entries> {
 /// An operator's decision about content that is newer than the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// The switches' entries that the database does not know stay; everything else follows the database.
+    /// Entries of the switches that the database does not know remain. All other entries follow the database.
     Adopt,
     /// The switches become equal to the database.
     Enforce,
@@ -82,7 +82,7 @@ pub enum Resolution {
 pub enum Mode {
     /// The switches follow the plan.
     Normal,
-    /// Nothing is sent: a switch has content of a later revision than the database has.
+    /// The engine sends nothing, because a switch has content of a later revision than the database.
     ReadOnly {
         switch: SwitchId,
         /// The revision that the switch remembers.
@@ -92,7 +92,7 @@ pub enum Mode {
     },
 }
 
-/// Something to do, in this order.
+/// An action for the caller. Actions are executed in the order of the list.
 #[derive(Debug)]
 pub enum Action<E: Entries> {
     /// Write the phase of a change to the journal. It must be durable before later actions run.
@@ -125,16 +125,18 @@ pub enum Action<E: Entries> {
         /// The modifications, by key.
         modifications: Vec<Modification<E::Key, E::Value>>,
     },
-    /// The entries of a finished change are confirmed gone: the numbers that it freed may rest and be used again.
+    /// The switches have confirmed the removal of a finished change's entries. The numbers that the change
+    /// freed rest from now on, and may then be used again.
     Release(ChangeId),
-    /// All switches have been compared with the plan since the start, and have no entries of changes that were finished before
-    /// it: the numbers that those changes freed may rest and be used again.
+    /// All switches have been compared with the plan since the start, and have no entries of changes that
+    /// were finished before the start. The numbers that those changes freed rest from now on, and may then be
+    /// used again.
     Swept,
-    /// Tell people.
+    /// Report a notice to people.
     Notify(Notice<E::Key>),
 }
 
-/// News for people and logs.
+/// A notice for people and logs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice<K> {
     /// A dump had entries that the exchange did not install.
@@ -147,12 +149,12 @@ pub enum Notice<K> {
     /// A reconciliation has found differences.
     Drift {
         switch: SwitchId,
-        /// The number of entries that are mended.
+        /// The number of entries that are repaired.
         entries: usize,
     },
     /// The switch equals the plan.
     InSync { switch: SwitchId },
-    /// A dump has failed; nothing is concluded from it.
+    /// A dump has failed. The engine draws no conclusion from it.
     DumpFailed { switch: SwitchId, reason: String },
     /// A change waits for switches that do not answer.
     Waiting {
@@ -177,7 +179,7 @@ pub enum Notice<K> {
     },
 }
 
-/// A change under way, for people.
+/// The status of a change in progress, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangeStatus {
     /// The number.
@@ -189,7 +191,7 @@ pub struct ChangeStatus {
     pub changes: Vec<ChangeId>,
 }
 
-/// A switch, for people.
+/// The status of a switch, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchStatus {
     /// The engine's knowledge.

@@ -7,25 +7,27 @@
 //!                      +-- Engine::deadline(): the time of the next Tick
 //! ```
 //!
-//! **Whole states.** For each switch the engine holds the content that the switch should have now: the plan, with the
-//! phases of changes under way applied. It also holds where the switch is known to differ. Changes and reconciliation only
-//! move these two; a commit is always "make what differs equal". There is no list of operations to undo or replay.
+//! **Whole states.** For each switch the engine holds the content that the switch should have now: the plan,
+//! with the phases of changes in progress applied. It also holds the entries at which the switch is known to
+//! differ. Changes and reconciliation modify only these two; a commit always makes the differing entries
+//! equal. There is no list of operations to undo or replay.
 //!
-//! **Phases.** Between switches the wire id is the version, so a change is one of these at a time:
+//! **Phases.** On trunks, the wire id identifies the version of a service's entries. A change passes through
+//! these phases:
 //!
 //! ```text
 //! accepted --> planned ------> staged ------> flipped -----> drained ------> cleaned
 //!              new entries     ingress uses   frames of the  old entries
-//!              go in           the new ones   old way end    are removed
+//!              go in           the new ones   old path end   are removed
 //!    ^            |                (from here only forward)
 //!    +--restart---+--refused--> rolled_back
 //! ```
 //!
-//! A state is journalled before the engine sends what it stands for. After a crash, a change before `staged` starts
-//! again from `accepted`, and one from `staged` on goes forward.
+//! The engine journals a phase before it sends the entries of the phase. After a crash, a change that had not
+//! reached `staged` starts again from `accepted`; a change that had reached `staged` continues forward.
 //!
-//! **Independence.** A change waits only for earlier changes that touch the same entries or objects, and for the
-//! switches that it touches itself.
+//! **Independence.** A change waits only for earlier changes that use the same entries or objects, and for
+//! the switches that it changes.
 
 #![forbid(unsafe_code)]
 

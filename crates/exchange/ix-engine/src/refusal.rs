@@ -1,4 +1,4 @@
-//! Commits that a switch refuses: the part to blame is found, and undone or tried again.
+//! Commits that a switch refuses: the engine finds the refused part, and undoes it or tries it again.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use crate::switch::Session;
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
 impl<E: Entries> Engine<E> {
-    /// Finds the part of a refused commit that is to blame: sends the parts one by one; rolls back, or tries again later,
-    /// a part that is refused alone.
+    /// Finds the part that caused the refusal of a commit, by sending the parts one by one. A part that is
+    /// refused alone is rolled back, or tried again later.
     pub(crate) fn refused(
         &mut self,
         switch: SwitchId,
@@ -70,8 +70,8 @@ impl<E: Entries> Engine<E> {
         }
     }
 
-    /// Undoes a change that has not flipped, and the later ones that depend on its objects; those that only share
-    /// entries with it are planned again.
+    /// Undoes a change that has not flipped, and the later changes that depend on its objects. Later changes
+    /// that only share entries with it are planned again.
     fn roll_back(
         &mut self,
         id: ChangeId,

@@ -8,7 +8,7 @@ pub enum ForeignPolicy {
     /// Foreign entries are reported, then removed.
     #[default]
     Exclusive,
-    /// Foreign entries are reported and left.
+    /// Foreign entries are reported and kept.
     Leave,
 }
 
@@ -28,7 +28,7 @@ pub struct Settings {
     pub silence: Duration,
     /// The first delay before a refused repair is tried again; it doubles up to a minute.
     pub retry: Duration,
-    /// The time for which a freed number is not reused after its entries are confirmed gone.
+    /// The time for which a freed number is not reused after the removal of its entries is confirmed.
     pub rest: Duration,
     /// The treatment of foreign entries.
     pub foreign: ForeignPolicy,

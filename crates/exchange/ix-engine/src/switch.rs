@@ -30,18 +30,20 @@ pub(crate) struct InFlight<E: Entries> {
     pub(crate) number: u64,
     /// The value of each key after the commit.
     pub(crate) to: BTreeMap<E::Key, Option<E::Value>>,
-    /// The changes whose entries the commit has; `None` is the repair of differences that belong to no change.
+    /// The changes whose entries the commit contains; `None` stands for the repair of differences that belong
+    /// to no change.
     pub(crate) parts: BTreeSet<Option<ChangeId>>,
 }
 
 /// A dump that the switch has not answered.
 #[derive(Debug)]
 pub(crate) struct Dumping<E: Entries> {
-    /// The keys that commits have changed since the dump began; the dump says nothing about them.
+    /// The keys that commits have changed since the dump began. The dump does not give their values.
     pub(crate) overtaken: BTreeSet<E::Key>,
-    /// True if a commit has happened in part meanwhile: neither the commit's answer nor the dump tells the overtaken keys.
+    /// True if a commit was executed in part during the dump. Neither the commit's answer nor the dump then
+    /// gives the values of the overtaken keys.
     pub(crate) is_void: bool,
-    /// True if others have changed entries meanwhile: the dump may be older than that.
+    /// True if others have changed entries during the dump. The dump may be older than their changes.
     pub(crate) is_outdated: bool,
 }
 
@@ -50,21 +52,21 @@ pub(crate) struct Dumping<E: Entries> {
 pub(crate) struct Switch<E: Entries> {
     /// The content that the switch should have now.
     pub(crate) intended: Content<E>,
-    /// For each key where the switch is known to differ: the value that it has. `None`: no such entry.
+    /// The value at the switch, for each key that is known to differ; `None` if the switch has no such entry.
     pub(crate) differs: BTreeMap<E::Key, Option<E::Value>>,
-    /// The change whose current phase sets the key.
+    /// The change that sets a key in its current phase, by key.
     pub(crate) claims: BTreeMap<E::Key, ChangeId>,
     pub(crate) session: Option<Session>,
     /// False until the first complete dump of a session.
     pub(crate) known: bool,
     pub(crate) in_flight: Option<InFlight<E>>,
     pub(crate) dumping: Option<Dumping<E>>,
-    /// True if a dump must follow at once.
+    /// True if a dump is needed at once.
     pub(crate) dump_wanted: bool,
     pub(crate) next_dump: Time,
     pub(crate) last_dump: Option<Time>,
     pub(crate) next_commit: Time,
-    /// After a refusal: the parts to send one by one.
+    /// The parts of a refused commit that are to be sent one by one.
     pub(crate) isolated: VecDeque<Option<ChangeId>>,
     /// The parts that the switch refused alone, and the time at which each is tried again.
     pub(crate) refused: BTreeMap<Option<ChangeId>, (Time, Duration)>,
@@ -108,12 +110,12 @@ impl<E: Entries> Switch<E> {
         }
     }
 
-    /// Returns true if the switch is known to have nothing but the plan and changes under way.
+    /// Returns true if the switch is known to have only entries of the plan and of changes in progress.
     pub(crate) fn is_swept(&self) -> bool {
         self.known && self.differs.keys().all(|key| self.claims.contains_key(key))
     }
 
-    /// Forgets everything about the content; the next dump tells it.
+    /// Discards all knowledge of the content. The next dump gives it again.
     pub(crate) fn forget(&mut self) {
         self.known = false;
         self.differs.clear();
@@ -132,7 +134,7 @@ impl<E: Entries> Switch<E> {
         if !self.known {
             return;
         }
-        // A key of the commit in flight stays in `differs` until the answer tells its value.
+        // A key of the commit in flight stays in `differs` until the answer gives its value.
         let in_flight = self
             .in_flight
             .as_ref()
@@ -143,7 +145,7 @@ impl<E: Entries> Switch<E> {
         }
     }
 
-    /// Notes the value that a key has at the switch.
+    /// Records the value that a key has at the switch.
     fn confirm(&mut self, key: E::Key, value: Option<E::Value>) {
         if self.intended.get(&key) == value.as_ref() {
             self.differs.remove(&key);
@@ -157,8 +159,8 @@ impl<E: Entries> Switch<E> {
         self.known && delta.keys().all(|key| !self.differs.contains_key(key))
     }
 
-    /// Compares a complete dump with the intended content. Entries that `keep` selects are left even though the exchange
-    /// does not know them. Returns the entries that the exchange did not intend.
+    /// Compares a complete dump with the intended content. Entries that `keep` selects stay, although the
+    /// exchange does not know them. Returns the entries that the exchange did not intend.
     pub(crate) fn compare(
         &mut self,
         have: &Content<E>,
@@ -176,7 +178,8 @@ impl<E: Entries> Switch<E> {
                 None => self.intended.remove(&marker),
             };
         }
-        // Keys that a commit changed during the dump keep what the commit's answer said, or will say.
+        // Keys that a commit changed during the dump get their values from the commit's answer, not from the
+        // dump.
         let mut differs: BTreeMap<_, _> = std::mem::take(&mut self.differs)
             .into_iter()
             .filter(|(key, _)| overtaken.contains(key))
@@ -199,12 +202,12 @@ impl<E: Entries> Switch<E> {
         unexpected
     }
 
-    /// Returns the part that a key belongs to.
+    /// Returns the part to which a key belongs: a change, or `None` for the repair.
     fn part(&self, key: &E::Key) -> Option<ChangeId> {
         self.claims.get(key).copied()
     }
 
-    /// Returns the earliest time at which a part that differs may be sent, if all of them are held back.
+    /// Returns the earliest time at which a differing part may be sent, if all differing parts are held back.
     pub(crate) fn sendable_from(&self) -> Option<Time> {
         let parts: BTreeSet<_> = self.differs.keys().map(|key| self.part(key)).collect();
         let times = parts
@@ -213,7 +216,8 @@ impl<E: Entries> Switch<E> {
         times.min().flatten()
     }
 
-    /// Takes what differs into a commit with this number; `None` if nothing may be sent now.
+    /// Begins a commit with this number from the differing entries. Returns `None` if nothing may be sent
+    /// now.
     pub(crate) fn begin_commit(
         &mut self,
         number: u64,
@@ -274,7 +278,7 @@ impl<E: Entries> Switch<E> {
         Some(modifications)
     }
 
-    /// Notes that the commit in flight was refused as a whole. Returns its parts.
+    /// Records that the commit in flight was refused as a whole. Returns its parts.
     pub(crate) fn refused(&mut self) -> BTreeSet<Option<ChangeId>> {
         let Some(InFlight { to, parts, .. }) = self.in_flight.take() else {
             return BTreeSet::new();
@@ -287,7 +291,7 @@ impl<E: Entries> Switch<E> {
         parts
     }
 
-    /// Notes that the commit in flight has taken place.
+    /// Records that the commit in flight was executed.
     pub(crate) fn committed(&mut self) {
         let Some(InFlight { to, parts, .. }) = self.in_flight.take() else {
             return;

@@ -13,7 +13,8 @@ use crate::reference::reference;
 
 /// The largest number of malformed rules of a peer that are kept for display.
 const MALFORMED_MAX: usize = 20;
-/// The number of changed prefixes from which all filters are checked again, instead of those that overlap.
+/// If at least this number of prefixes have changed, all filters are checked again, and not only filters that
+/// overlap the prefixes.
 const CHANGED_MAX: usize = 64;
 
 /// The settings of filters.
@@ -21,11 +22,11 @@ const CHANGED_MAX: usize = 64;
 pub struct Settings {
     /// True if every switch has the match extensions of Open vSwitch.
     pub extensions: bool,
-    /// The communities by which a route asks for a drop, beside 65535:666.
+    /// The communities with which a route requests a drop, in addition to BLACKHOLE (65535:666).
     pub blackhole_communities: BTreeSet<u32>,
-    /// The large communities with the same meaning.
+    /// The large communities with which a route requests a drop.
     pub blackhole_large: BTreeSet<LargeCommunity>,
-    /// The next hops with the same meaning.
+    /// The next hops with which a route requests a drop.
     pub blackhole_next_hops: BTreeSet<IpAddr>,
     /// The largest number of changes of BGP rules of one account in a second; further changes are delayed.
     pub changes_per_sec: u32,
@@ -52,23 +53,23 @@ impl Default for Settings {
 /// The type of a BGP session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionKind {
-    /// The peer is a router of one account: its routes are that account's.
+    /// The peer is a router of one account. Its routes belong to that account.
     Member,
     /// The peer is a route server: a route belongs to the account that has its first AS and its next hop.
     RouteServer,
 }
 
-/// A peer, as the exchange knows it.
+/// The data of the exchange about a BGP peer.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     pub kind: SessionKind,
-    /// The account of a member's router.
+    /// The account to which a member's router belongs.
     pub account: Option<AccountId>,
     /// The AS number.
     pub asn: u32,
 }
 
-/// The state of a session, for people.
+/// The state of a session, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionStatus {
     pub peer: IpAddr,
@@ -76,7 +77,7 @@ pub struct SessionStatus {
     pub asn: u32,
     /// The type of the session.
     pub kind: SessionKind,
-    /// The account of a member's router.
+    /// The account to which a member's router belongs.
     pub account: Option<AccountId>,
     /// `idle`, `open_sent`, `open_confirm` or `established`.
     pub state: &'static str,
@@ -88,7 +89,7 @@ pub struct SessionStatus {
     pub routes: usize,
     /// The number of flow specifications that the peer announces.
     pub flowspec: usize,
-    /// The reason for which the last session ended.
+    /// The reason why the last session ended.
     pub last_error: Option<String>,
     /// The newest malformed attributes and rules, in words.
     pub problems: Vec<String>,
@@ -117,11 +118,11 @@ pub(crate) struct Dirty {
     pub(crate) rules: BTreeSet<String>,
     /// Prefixes whose routes changed.
     pub(crate) prefixes: BTreeSet<Prefix>,
-    /// True if everything is to be compared.
+    /// True if all filters and rules are to be compared.
     pub(crate) all: bool,
 }
 
-/// The changes that an account may still make.
+/// The token bucket that limits the changes of an account's BGP rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     pub(crate) tokens: f64,
@@ -139,7 +140,7 @@ pub struct Authority {
     pub(crate) vrps: VrpState,
     /// `None` if no registry is configured.
     pub(crate) registry: Option<BTreeMap<AccountId, RouteObjects>>,
-    /// Filters whose owner lost the prefix, and since when.
+    /// The filters whose owner lost the prefix, each with the time of the loss.
     pub(crate) lost: BTreeMap<FilterId, Timestamp>,
     pub(crate) budgets: BTreeMap<AccountId, Budget>,
     /// The entries that each filter needs.
@@ -170,7 +171,7 @@ impl Authority {
         }
     }
 
-    /// Adds a peer, or replaces the one with its address and drops its routes.
+    /// Adds a peer. A peer with the same address is replaced, and its routes are dropped.
     pub fn put_peer(&mut self, address: IpAddr, info: PeerInfo, settings: PeerSettings, now: Time) {
         self.neighbours.insert(
             address,
@@ -184,7 +185,8 @@ impl Authority {
         self.dirty.all = true;
     }
 
-    /// Sets the account of a member's router, which may come and go while the peer stays.
+    /// Sets or clears the account of a member's router. The account may appear and disappear while the peer
+    /// remains.
     pub fn set_account(&mut self, address: IpAddr, account: Option<AccountId>) {
         if let Some(neighbour) = self.neighbours.get_mut(&address)
             && neighbour.info.account != account
@@ -205,14 +207,15 @@ impl Authority {
         }
     }
 
-    /// Returns the peer with an address, for its connection. [`Authority::collect`] takes its changes.
+    /// Returns the peer with an address, for the task of its connection. [`Authority::collect`] processes the
+    /// peer's route changes.
     pub fn peer(&mut self, address: IpAddr) -> Option<&mut Peer> {
         self.neighbours
             .get_mut(&address)
             .map(|neighbour| &mut neighbour.peer)
     }
 
-    /// Takes the changes of a peer's routes. Returns true if filters may have to change.
+    /// Processes the changes of a peer's routes. Returns true if filters may have to change.
     pub fn collect(&mut self, address: IpAddr) -> bool {
         let Some(neighbour) = self.neighbours.get_mut(&address) else {
             return false;
@@ -275,7 +278,7 @@ impl Authority {
         }
     }
 
-    /// Notes that a peer no longer announces a rule.
+    /// Records that a peer no longer announces a rule.
     fn forget(&mut self, reference: String) {
         if self.rules.remove(&reference).is_some() {
             self.withdrawn.insert(reference.clone());
@@ -283,7 +286,8 @@ impl Authority {
         }
     }
 
-    /// Returns true if the route asks for a drop (RFC 7999, or the exchange's own signs).
+    /// Returns true if the route requests a drop: by BLACKHOLE (RFC 7999), or by a community or next hop in
+    /// the settings.
     fn is_blackhole(&self, address: IpAddr, route: &RouteKey) -> bool {
         let neighbour = self.neighbours.get(&address);
         let route = neighbour.and_then(|neighbour| neighbour.peer.rib().route(route));
@@ -345,7 +349,7 @@ impl Authority {
         core::mem::take(&mut self.recheck)
     }
 
-    /// Notes that an order from elsewhere has changed accounts, addresses or filters of the exchange.
+    /// Records that an order from another source has changed accounts, addresses or filters of the exchange.
     pub fn exchange_changed(&mut self) {
         self.dirty.all = true;
     }
@@ -355,8 +359,8 @@ impl Authority {
         self.dirty.all || !self.dirty.rules.is_empty() || !self.dirty.prefixes.is_empty()
     }
 
-    /// Returns true while the rules of a peer are kept although the peer does not announce them: after a start of the engine,
-    /// until the peer has announced all routes or [`Settings::restart`] is over.
+    /// Returns true while the rules of a peer are kept although the peer does not announce them: after a
+    /// start of the engine, until the peer has announced all routes or [`Settings::restart`] has elapsed.
     pub(crate) fn may_come_back(&self, address: IpAddr, now: Timestamp) -> bool {
         now < self.started.1.after(self.settings.restart)
             && self

@@ -1,4 +1,5 @@
-//! Evidence of ownership that others give: validated ROA payloads, and objects of an Internet Routing Registry.
+//! Evidence of ownership from outside the exchange: validated ROA payloads, and objects of an Internet
+//! Routing Registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +20,13 @@ pub struct VrpTable {
 pub enum Validity {
     /// A payload permits prefix and origin.
     Valid,
-    /// Payloads cover the prefix, and none permits it.
+    /// Payloads cover the prefix, and no payload permits prefix and origin.
     Invalid,
     /// No payload covers the prefix.
     NotFound,
 }
 
-/// The payloads, as far as they are known.
+/// The state of the validated ROA payloads.
 #[derive(Clone, Debug, Default)]
 pub enum VrpState {
     /// No cache is configured: nothing is invalid, and no ROA is evidence.
@@ -53,7 +54,7 @@ impl FromIterator<Vrp> for VrpTable {
     }
 }
 
-/// Returns the prefixes that cover a prefix, itself included, longest first.
+/// Returns the prefixes that cover a prefix, including the prefix itself, longest first.
 pub(crate) fn covering(prefix: Prefix) -> impl Iterator<Item = Prefix> {
     (0..=prefix.len()).rev().filter_map(move |len| {
         let bgp = millrace_bgp::Prefix::new(prefix.address(), len)?;
@@ -72,7 +73,7 @@ impl VrpTable {
         self.len == 0
     }
 
-    /// Returns the payloads that cover a prefix: prefix, greatest length, origin.
+    /// Returns the payloads that cover a prefix, as (prefix, maximum length, origin AS).
     pub fn covering(&self, prefix: Prefix) -> impl Iterator<Item = (Prefix, u8, u32)> + '_ {
         covering(prefix).flat_map(|wider| {
             let payloads = self.by_prefix.get(&wider).into_iter().flatten();
@@ -104,7 +105,7 @@ pub struct RouteObjects {
     pub asns: BTreeSet<u32>,
     /// The origins of each prefix with a route or route6 object.
     pub origins: BTreeMap<Prefix, BTreeSet<u32>>,
-    /// The end of validity: afterwards the objects grant nothing new.
+    /// The end of validity. After it, the objects permit no new filter.
     pub expires: Timestamp,
 }
 

@@ -33,12 +33,12 @@ pub struct Step {
     pub filter: FilterId,
     /// True if the packet matches the filter.
     pub matches: bool,
-    /// True for the one filter that decides.
+    /// True if this filter decides about the packet.
     pub applies: bool,
     pub why: Reason,
 }
 
-/// Returns the reason for a mismatch from the packet's value and the expected value.
+/// A function that returns the reason for a mismatch between the packet's value and the expected value.
 type Compared = fn(u8, u8) -> Reason;
 
 /// Returns the first field that does not match, with the reason; `None` if the packet matches.

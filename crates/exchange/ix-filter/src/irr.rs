@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use millrace_ix_model::Prefix;
 
-/// The greatest answer that is taken, in bytes.
+/// The largest answer that is accepted, in bytes.
 pub const ANSWER_MAX: usize = 64 << 20;
 /// The largest number of AS numbers of one AS-SET.
 pub const ASNS_MAX: usize = 50_000;
@@ -30,7 +30,7 @@ pub enum Head {
     Refused(String),
 }
 
-/// Parses the first line of an answer; `None` if it is none.
+/// Parses the first line of an answer. Returns `None` if the line is not valid.
 pub fn head(line: &str) -> Option<Head> {
     let line = line.trim_end();
     let mut letters = line.chars();
@@ -56,7 +56,7 @@ pub fn head(line: &str) -> Option<Head> {
     }
 }
 
-/// Returns the AS numbers of an answer to `!i`. Words that are no numbers are ignored.
+/// Returns the AS numbers of an answer to `!i`. Words that are not AS numbers are ignored.
 pub fn asns(text: &str) -> BTreeSet<u32> {
     let number = |word: &str| {
         let digits = word.strip_prefix("AS").or_else(|| word.strip_prefix("as"))?;
@@ -68,12 +68,13 @@ pub fn asns(text: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Returns the prefixes of an answer to `!g` or `!6`. Words that are no prefixes are ignored.
+/// Returns the prefixes of an answer to `!g` or `!6`. Words that are not prefixes are ignored.
 pub fn prefixes(text: &str) -> impl Iterator<Item = Prefix> + '_ {
     text.split_whitespace().filter_map(|word| word.parse().ok())
 }
 
-/// Returns true for the name of an AS-SET that may be sent: letters, digits, hyphens, colons, underscores, a source in front.
+/// Returns true if the name of an AS-SET may be sent in a query: it has only letters, digits, hyphens, colons
+/// and underscores. A source in front, as in `RIPE::AS-FOO`, is permitted.
 pub fn is_as_set(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | ':');
     let bare = name.rsplit("::").next().unwrap_or(name);

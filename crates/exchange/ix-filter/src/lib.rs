@@ -9,11 +9,12 @@
 //!   page and API ──► Filter objects ──────────────────────┘
 //! ```
 //!
-//! [`Authority`] holds the peers and the evidence, and compares what the peers announce with the filters of the exchange. It
-//! makes both equal by ordinary orders, as people give them. [`translate`] turns a Flowspec rule into matches, exactly or not
-//! at all. [`explain`] says which filter applies to a packet, and why.
+//! [`Authority`] holds the peers and the evidence, and compares what the peers announce with the filters of
+//! the exchange. It makes the filters equal to the announcements, by the same orders that people give.
+//! [`translate`] converts a Flowspec rule to matches that are exactly equivalent, or refuses it. [`explain`]
+//! says which filter applies to a packet, and why.
 //!
-//! Pure: no IO, no clock, no randomness.
+//! The crate is pure: it has no IO, no clock and no randomness.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +40,7 @@ pub use translate::{Translated, Untranslatable, translate};
 
 use millrace_ix_model::Prefix;
 
-/// Returns a prefix of BGP as one of the exchange.
+/// Converts a BGP prefix to the prefix type of the exchange.
 fn prefix(prefix: millrace_bgp::Prefix) -> Option<Prefix> {
     Prefix::new(prefix.address(), prefix.len()).ok()
 }

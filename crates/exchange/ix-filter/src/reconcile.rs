@@ -1,4 +1,5 @@
-//! The comparison of what peers announce, and of what accounts own, with the filters of the exchange.
+//! Comparison of the filters of the exchange with the rules that peers announce and the prefixes that
+//! accounts own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,7 @@ const ENTRIES_MAX: usize = 20_000;
 pub struct Round {
     /// The orders; each depends only on earlier orders for the same filter.
     pub operations: Vec<Operation>,
-    /// The time of the next comparison, if nothing happens before.
+    /// The time of the next comparison, unless an event causes an earlier one.
     pub again_at: Option<Timestamp>,
 }
 
@@ -38,18 +39,18 @@ impl Round {
     }
 }
 
-/// The filters of one account, counted.
+/// The counts of an account's filters and entries.
 #[derive(Default)]
 struct Load {
-    /// The live filters.
+    /// The number of live filters.
     live: usize,
-    /// The refused rules of BGP.
+    /// The number of refused BGP rules.
     refused: usize,
-    /// The entries that the live filters need in one switch.
+    /// The number of entries that the live filters need in one switch.
     entries: usize,
 }
 
-/// One comparison.
+/// The state of one comparison.
 struct Comparison {
     index: Index,
     loads: BTreeMap<AccountId, Load>,
@@ -68,7 +69,7 @@ const fn is_of_bgp(origin: FilterOrigin) -> bool {
     matches!(origin, FilterOrigin::Rtbh | FilterOrigin::Flowspec)
 }
 
-/// Returns the entries of a filter in one switch, or the reason why switches cannot have it.
+/// Returns the number of entries of a filter in one switch, or the reason why switches cannot implement it.
 fn entries<'a>(
     matches: impl Iterator<Item = &'a millrace_ix_model::FilterMatch>,
     extensions: bool,
@@ -77,7 +78,8 @@ fn entries<'a>(
 }
 
 impl Authority {
-    /// Compares what has changed since the last call with the filters, and returns the orders that are due.
+    /// Compares the rules and prefixes that have changed since the last call with the filters. Returns the
+    /// orders that are due.
     pub fn reconcile(&mut self, exchange: &Exchange, now: Timestamp) -> Round {
         let mut comparison = Comparison {
             index: Index::new(exchange),
@@ -128,7 +130,7 @@ impl Authority {
                     .map(|(reference, _)| (*reference).to_owned()),
             );
         }
-        // Filters in their hold are compared each time, so that the end of the hold is found.
+        // Filters in their hold time are compared in every call, so that the end of the hold time is noticed.
         let held: BTreeSet<FilterId> = self.lost.keys().copied().collect();
         references.extend(
             by_reference
@@ -148,12 +150,13 @@ impl Authority {
         comparison.round
     }
 
-    /// Returns the entries that a live filter of BGP, which names no peers, needs: as counted for the load of its account.
+    /// Returns the number of entries that a live BGP filter needs, as counted for its account. A BGP filter
+    /// names no peers.
     fn entries_of(&self, id: FilterId) -> usize {
         self.entries.get(&id).copied().unwrap_or(0)
     }
 
-    /// Returns the reason why an account may not have another live filter that needs these entries.
+    /// Returns the reason why an account may not have another live filter that needs `needed` entries.
     pub(crate) fn excess(
         &self,
         exchange: &Exchange,
@@ -174,7 +177,7 @@ impl Authority {
         load.excess(account, needed)
     }
 
-    /// Takes a change from the account's budget; delays the rule if there is none left.
+    /// Takes one change from the account's budget. Delays the rule if the budget is empty.
     fn spend(&mut self, account: AccountId, reference: &str, comparison: &mut Comparison) -> bool {
         let rate = f64::from(self.settings.changes_per_sec);
         let now = comparison.now;
@@ -297,7 +300,7 @@ impl Authority {
         FilterState::Active
     }
 
-    /// Compares the owner of a filter of page or API.
+    /// Checks the ownership of a filter that was ordered on the page or over the API.
     fn compare_owner(&mut self, id: FilterId, filter: &Filter, comparison: &mut Comparison) {
         let is_over = filter.valid_until.is_some_and(|end| end <= comparison.now);
         if matches!(filter.state, FilterState::Active | FilterState::Suspended(_)) && !is_over {

@@ -5,12 +5,12 @@ use core::net::IpAddr;
 
 use millrace_bgp::RouteKey;
 
-/// The largest number of bytes of a rule in its reference; the length and a hash stand for the rest.
+/// The largest number of bytes of a rule in its reference. The length and a hash replace further bytes.
 const SHOWN_MAX: usize = 64;
 /// The beginning of every reference of a BGP rule.
 pub(crate) const PREFIX: &str = "bgp:";
 
-/// Returns the external reference of a rule: unique for its peer, and the same in every run.
+/// Returns the external reference of a rule. It is unique for the peer, and the same in every run.
 pub(crate) fn reference(peer: IpAddr, route: &RouteKey) -> String {
     match route {
         RouteKey::Unicast(prefix, path) => format!("{PREFIX}{peer}|{prefix}|{path}"),
@@ -29,7 +29,7 @@ pub(crate) fn reference(peer: IpAddr, route: &RouteKey) -> String {
     }
 }
 
-/// Returns the peer of a reference.
+/// Returns the address of the peer in a reference.
 pub(crate) fn peer_of(reference: &str) -> Option<IpAddr> {
     let (peer, _) = reference.strip_prefix(PREFIX)?.split_once('|')?;
     peer.parse().ok()

@@ -1,4 +1,4 @@
-//! A rule of a peer as the filter that the exchange should have.
+//! Conversion of a peer's rule to the filter that the exchange should have.
 
 use core::net::IpAddr;
 
@@ -21,12 +21,12 @@ pub(crate) struct Desired {
     pub(crate) origin: FilterOrigin,
     pub(crate) order: String,
     pub(crate) comment: String,
-    /// The reason why switches cannot have it.
+    /// The reason why switches cannot implement the filter.
     pub(crate) untranslatable: Option<Reason>,
 }
 
 impl Desired {
-    /// Returns true if the filter is this one, whatever its state.
+    /// Returns true if `filter` equals this filter, apart from its state.
     pub(crate) fn is(&self, filter: &Filter) -> bool {
         self.account == filter.account
             && self.matching == filter.matching
@@ -57,7 +57,7 @@ impl Authority {
 }
 
 fn rtbh(account: AccountId, destination: millrace_bgp::Prefix) -> Option<Desired> {
-    // The order is that of the Flowspec rule with this destination alone.
+    // The filter has the same order as a Flowspec rule with only this destination.
     let component = Component::Destination(Pattern::from(destination));
     let rule = FlowRule::new(destination.is_ipv6(), &[component]).ok()?;
     Some(Desired {

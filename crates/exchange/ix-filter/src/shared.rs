@@ -23,7 +23,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the verdict if an account may have a filter, with the evidence or the missing object.
+    /// Returns the verdict on whether an account may have a filter, with the evidence or the missing object.
     pub fn check(
         &self,
         exchange: &Exchange,
@@ -40,7 +40,7 @@ impl Shared {
         self.lock().sessions()
     }
 
-    /// Asks the registry again for an account, and checks its filters again.
+    /// Queries the registry again for an account, and checks its filters again.
     pub fn recheck(&self, account: AccountId) {
         self.lock().recheck(account);
     }

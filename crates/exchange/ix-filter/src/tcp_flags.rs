@@ -10,7 +10,8 @@ const BITS: u64 = 0xfff;
 /// The largest number of pairs of one expression.
 const PAIRS_MAX: usize = 512;
 
-/// Returns pairs that together match exactly the flags for which the expression is true. A mask of 0 matches all flags.
+/// Returns pairs that together match exactly those flags that make the expression true. A mask of 0 matches
+/// all flags.
 ///
 /// # Errors
 /// The reason in words.

@@ -1,10 +1,11 @@
-//! Flow specifications as filters: exactly, or not at all.
+//! Translation of flow specifications to filters. The translation is exact, or the rule is refused.
 //!
 //! A rule becomes several matches, which together match the same packets: OpenFlow has one value, one prefix or one mask
 //! for each field, and a component may have several values.
 //!
-//! Fragments after the first have no ports, flags and ICMP types. Open vSwitch's data model, which the switches follow,
-//! gives those fields the value 0 there. A match on the value 0 therefore also has to exclude these fragments.
+//! Fragments after the first have no ports, flags or ICMP types. Open vSwitch's data model, which the
+//! switches follow, gives those fields the value 0 there. A match on the value 0 therefore also has to
+//! exclude these fragments.
 
 use millrace_bgp::flowspec::{
     BitmaskField, BitmaskOperator, Component, NumericField, NumericOperator, matches_bits, ranges,
@@ -20,11 +21,11 @@ const UDP: u8 = 17;
 
 /// The largest number of matches of one rule.
 const MATCHES_MAX: usize = 2_000;
-/// The largest number of operators of a component. A rule has room for 2,000, and the cost of a translation grows with their
-/// square, for each of a thousand rules of a peer.
+/// The largest number of operators of a component. A rule can carry 2,000. The cost of a translation grows
+/// with the square of their number, and a peer may announce a thousand rules.
 const OPERATORS_MAX: usize = 256;
 
-/// A rule as a filter.
+/// The filter into which a rule is translated.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Translated {
     /// Matches that together match the packets of the rule; at least one.
@@ -32,14 +33,14 @@ pub struct Translated {
     pub action: FilterAction,
 }
 
-/// The reason why a rule cannot be a filter.
+/// The reason why a rule cannot be translated to a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Untranslatable(pub Reason);
 
-/// Returns the filter of a rule with the actions of its attributes.
+/// Translates a rule, with the actions in its attributes, to a filter.
 ///
 /// # Errors
-/// [`Untranslatable`] with the component or action that switches do not have.
+/// [`Untranslatable`] with the component or action that switches do not support.
 pub fn translate(
     rule: &FlowRule,
     attributes: &Attributes,
@@ -58,7 +59,8 @@ fn refuse<T>(reason: Reason) -> Result<T, Untranslatable> {
     Err(Untranslatable(reason))
 }
 
-/// Returns the action of the communities: pass and count without one (RFC 8955, section 7).
+/// Returns the action of the communities (RFC 8955, section 7). Without an action, packets pass and are
+/// counted.
 fn action(attributes: &Attributes) -> Result<FilterAction, Untranslatable> {
     let mut result = None;
     let mut continues = false;
@@ -95,7 +97,7 @@ fn action(attributes: &Attributes) -> Result<FilterAction, Untranslatable> {
                 if kbps < 1.0 {
                     return refuse(reason::flowspec_rate_low(rate));
                 }
-                // An infinite rate and one above the range of meters limit nothing.
+                // An infinite rate, or a rate above the range of meters, limits nothing.
                 if kbps >= f64::from(u32::MAX) {
                     FilterAction::Count
                 } else {
@@ -139,7 +141,7 @@ struct Parts {
     icmp_codes: Option<Ranges>,
     dscps: Ranges,
     tcp_flags: Option<Vec<TcpFlagsMatch>>,
-    /// Whole packets, first fragments, later fragments.
+    /// True for each type of packet that matches: whole packets, first fragments, later fragments.
     fragments: [bool; 3],
 }
 
@@ -300,7 +302,8 @@ impl Parts {
             one.destination_ports = self.destination_ports.clone();
             let with_ports = match &self.ports {
                 None => vec![one],
-                // "Port" is source or destination; a packet with both is in both.
+                // The component "port" matches the source port or the destination port. A packet may match by
+                // both.
                 Some(ports) => {
                     let mut by_source = one.clone();
                     by_source.source_ports = Some(intersection(ports, one.source_ports.as_ref()));
@@ -321,7 +324,7 @@ impl Parts {
                 }));
             }
         }
-        // A set of ports without members matches nothing.
+        // An empty set of ports matches no packet.
         transports.retain(|one| {
             let has_member = |ports: &Option<Ranges>| ports.as_ref().is_none_or(|ranges| !ranges.is_empty());
             has_member(&one.source_ports) && has_member(&one.destination_ports)
@@ -357,7 +360,7 @@ struct Transport {
     icmp_type: Option<u8>,
     icmp_code: Option<u8>,
     tcp_flags: Option<TcpFlagsMatch>,
-    /// True if the packet must have the header of its transport protocol: it is no later fragment.
+    /// True if the packet must have the header of its transport protocol, so that it is not a later fragment.
     needs_header: bool,
 }
 
@@ -381,7 +384,7 @@ impl Transport {
         filter.tcp_flags = self.tcp_flags.filter(|flags| flags.mask != 0);
     }
 
-    /// Returns true if a later fragment, whose fields are 0, would match.
+    /// Returns true if a later fragment would match. Its transport fields are 0.
     fn matches_zeros(&self) -> bool {
         let has_zero = |set: &Option<Ranges>| {
             set.as_ref()
@@ -394,14 +397,14 @@ impl Transport {
             && self.tcp_flags.is_none_or(|flags| flags.value == 0)
     }
 
-    /// Returns the parts of fragmented packets that match, one for each entry.
+    /// Returns the types of packets (whole, first fragment, later fragment) that match, one for each entry.
     fn fragments(
         &self,
         [whole, first, later]: [bool; 3],
         extensions: bool,
     ) -> Result<Vec<Option<FragmentMatch>>, Untranslatable> {
         let later = later && !self.needs_header;
-        // A match on other values than 0 excludes later fragments by itself.
+        // A match that requires a value other than 0 already excludes later fragments.
         if self.needs_header && whole && first && !self.matches_zeros() {
             return Ok(vec![None]);
         }
@@ -439,7 +442,7 @@ fn intersection(ones: &Ranges, others: Option<&Ranges>) -> Ranges {
     common
 }
 
-/// Returns the values of ranges one by one, or `None` alone for all values of the field.
+/// Returns each value of the ranges. Returns a single `None` if the ranges contain all values of the field.
 fn values(ranges: &Ranges, all: (u64, u64)) -> Vec<Option<u64>> {
     if *ranges == [all] {
         return vec![None];
@@ -451,7 +454,7 @@ fn values(ranges: &Ranges, all: (u64, u64)) -> Vec<Option<u64>> {
         .collect()
 }
 
-/// Returns the parts of fragmented packets for which the expression is true: whole packets, first fragments, later ones.
+/// Returns true or false for whole packets, first fragments and later fragments: the value of the expression.
 fn fragments(operators: &[BitmaskOperator], is_ipv6: bool) -> Result<[bool; 3], Untranslatable> {
     const DF: u64 = 1;
     const IS_FRAGMENT: u64 = 2;

@@ -38,7 +38,8 @@ pub struct Account {
     /// The AS-SET that describes the member's customers in an IRR.
     #[serde(default)]
     pub as_set: Option<String>,
-    /// The reference of the orderer, unique among the accounts below one parent: the key by which IX-API clients retry.
+    /// The reference of the orderer, unique among the accounts below one parent. IX-API clients use it as the
+    /// key for retries.
     #[serde(default)]
     pub external_ref: Option<String>,
     /// The largest numbers of objects, which the exchange's staff sets.
@@ -46,8 +47,8 @@ pub struct Account {
     pub limits: Limits,
 }
 
-/// The largest numbers of objects of an account and the accounts below it. They bound what members order, not what the exchange's
-/// staff orders.
+/// The largest numbers of objects of an account and the accounts below it. They limit the orders of members,
+/// and not the orders of the exchange's staff.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -70,7 +71,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns true for the limits that nobody changed.
+    /// Returns true if the limits have their default values.
     pub fn is_default(&self) -> bool {
         *self == Limits::default()
     }
@@ -117,7 +118,7 @@ impl Role {
         Role::ApiClient,
     ];
 
-    /// Returns true for the roles of the exchange's own people.
+    /// Returns true for the roles of the exchange's staff.
     pub const fn is_operator(self) -> bool {
         matches!(
             self,
@@ -163,7 +164,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// A user. Passwords and keys are not here: the store keeps them apart.
+/// A user. Passwords and keys are not part of it: the store of credentials keeps them separately.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct User {
     /// The name with which the user signs in, unique in the exchange.
@@ -189,8 +190,8 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Returns the engine itself. Everything is permitted to it, and it alone gives the `Report…` operations and
-    /// `Expire`.
+    /// Returns the engine itself. Every operation is permitted to it, and only the engine may give the
+    /// `Report…` operations and `Expire`.
     pub fn system() -> Actor {
         Actor {
             user: None,

@@ -1,7 +1,7 @@
-//! Allocation of numbers: a pure function of what is taken, what rests and what is asked for.
+//! Allocation of numbers: a pure function of the numbers in use, the resting numbers and the requested range.
 //!
-//! A number that was given back rests until the engine has confirmed that no switch has a rule with it, and for
-//! [`REST`] more: late packets carry it still.
+//! A released number rests until the engine has confirmed that no switch has a rule with it, and for [`REST`]
+//! after that, because late packets may still carry it.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ impl Taken {
         self.uses.is_empty()
     }
 
-    /// Notes one more use of a number.
+    /// Adds one use of a number.
     pub fn add(&mut self, number: u32) {
         match self.uses.get_mut(&number) {
             Some(uses) => *uses += 1,
@@ -35,7 +35,7 @@ impl Taken {
         }
     }
 
-    /// Notes the end of one use of a number.
+    /// Removes one use of a number.
     pub fn remove(&mut self, number: u32) {
         match self.uses.get_mut(&number) {
             Some(uses) if *uses > 1 => *uses -= 1,
@@ -56,7 +56,7 @@ impl FromIterator<u32> for Taken {
     }
 }
 
-/// A set of numbers with a bit for each up to the highest one.
+/// A set of numbers as a bit vector, up to the highest number.
 #[derive(Clone, Debug, Default)]
 struct Bits(Vec<u64>);
 
@@ -78,10 +78,10 @@ impl Bits {
         word.is_some_and(|word| word & (1 << (number % 64)) != 0)
     }
 
-    /// Returns the lowest number from `first` that is not in the set.
+    /// Returns the lowest number that is at least `first` and not in the set.
     fn first_free(&self, first: u32) -> u64 {
         let begin = first as usize / 64;
-        // The numbers below the first one count as taken.
+        // The numbers below `first` count as taken.
         let below = (1_u64 << (first % 64)) - 1;
         let words = self.0.iter().skip(begin).enumerate();
         let mut masked = words.map(|(number, word)| (number, if number == 0 { word | below } else { *word }));
@@ -92,7 +92,7 @@ impl Bits {
     }
 }
 
-/// Sets are equal if they have the same numbers, with however many zeros behind them.
+/// Sets are equal if they have the same numbers. Trailing words of zeros do not matter.
 impl PartialEq for Bits {
     fn eq(&self, other: &Bits) -> bool {
         let shared = self.0.len().min(other.0.len());
@@ -105,7 +105,7 @@ impl PartialEq for Bits {
 
 impl Eq for Bits {}
 
-/// The time from the end of a number's rules to its next use.
+/// The shortest time from the removal of a number's rules to the next use of the number.
 pub const REST: Duration = Duration::from_secs(60);
 
 /// Returns the lowest number from `first` to `last` that is neither taken nor resting, or `None`.
@@ -120,7 +120,7 @@ pub fn lowest_free(
         .filter(|free| *free <= last)
 }
 
-/// Returns the number of numbers from `first` to `last` that are neither taken nor resting.
+/// Returns how many numbers from `first` to `last` are neither taken nor resting.
 pub fn free(
     (first, last): (u32, u32),
     taken: &Taken,
@@ -131,7 +131,7 @@ pub fn free(
     (first..=last).filter(|number| !busy.has(*number)).count()
 }
 
-/// Returns the numbers that are taken or rest.
+/// Returns the numbers that are in use or resting.
 fn busy(taken: &Taken, released: &BTreeMap<u32, Released>, now: Timestamp) -> Bits {
     let mut busy = taken.bits.clone();
     for (number, rest) in released {
@@ -142,7 +142,7 @@ fn busy(taken: &Taken, released: &BTreeMap<u32, Released>, now: Timestamp) -> Bi
     busy
 }
 
-/// Returns true if a number that was given back cannot be used yet.
+/// Returns true if a released number cannot be used yet.
 pub fn rests(released: Released, now: Timestamp) -> bool {
     match released {
         Released::InSwitches => true,

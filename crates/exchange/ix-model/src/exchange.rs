@@ -1,8 +1,8 @@
-//! The exchange as one value, and changes of it as lists of objects.
+//! The exchange as one value, and its changes as lists of objects.
 //!
-//! An order never edits an [`Exchange`]. It fills a [`Draft`], which sees the exchange with its own changes on top; a
-//! draft that is complete is committed as a whole, and one that ends in a refusal is dropped. So an order is done
-//! entirely or not at all, and a dry run is a draft that nobody commits.
+//! An order never edits an [`Exchange`]. It fills a [`Draft`], which shows the exchange with the changes of
+//! the order on top. A complete draft is committed as a whole; a draft that ends in a refusal is dropped. An
+//! order is therefore executed completely or not at all, and a dry run is a draft that is not committed.
 
 use core::fmt;
 use core::str::FromStr;
@@ -27,15 +27,15 @@ use crate::service::{
 /// Defines the collections of an exchange, and the types that hold one object of any of them.
 macro_rules! collections {
     ($($(#[$meta:meta])* $field:ident: $kind:ident = $object:ty, $id:ident;)*) => {
-        /// The desired state of an exchange. `Default` is an exchange without objects. A copy is cheap: it shares all objects
-        /// that neither writes.
+        /// The desired state of an exchange. `Default` is an exchange without objects. A copy is cheap:
+        /// original and copy share all objects that neither of them writes.
         #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
         pub struct Exchange {
             $($(#[$meta])* #[serde(default)] pub $field: PersistentMap<$id, $object>,)*
             /// The numbers that rest, by their type.
             #[serde(default)]
             pub pools: BTreeMap<PoolKind, Pool>,
-            /// The number of the last identifier that was given.
+            /// The number of the last identifier that was assigned.
             #[serde(default)]
             pub last_id: u32,
             #[serde(skip)]
@@ -123,7 +123,7 @@ macro_rules! collections {
         )*
 
         impl Exchange {
-            /// Puts one object, or removes it; pairs of different types change nothing.
+            /// Stores or removes one object. Does nothing if identifier and object differ in type.
             pub(crate) fn put(&mut self, id: ObjectId, object: Option<Object>) {
                 match (id, object) {
                     $(
@@ -199,7 +199,7 @@ pub trait Key: Numbered + Into<ObjectId> + 'static {
     fn stored(self, exchange: &Exchange) -> Option<&Self::Object>;
     /// Returns the collection of an exchange.
     fn all(exchange: &Exchange) -> &PersistentMap<Self, Self::Object>;
-    /// Returns the object as one of any type.
+    /// Returns the object as an [`Object`].
     fn wrap(object: Self::Object) -> Object;
     /// Returns the object if it has this type.
     fn unwrap(object: &Object) -> Option<&Self::Object>;
@@ -239,11 +239,11 @@ pub struct Draft<'a> {
 /// The changes of a draft, apart from the exchange that it was made for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ChangeSet {
-    /// The new contents of each object; `None` for one that is deleted.
+    /// The new contents of each object; `None` for a deleted object.
     pub objects: BTreeMap<ObjectId, Option<Object>>,
-    /// The numbers that were given back (`Some`) or may be used again (`None`).
+    /// The numbers that were released (`Some`) or may be used again (`None`).
     pub released: Vec<(PoolKind, u32, Option<Released>)>,
-    /// The number of the last identifier that was given.
+    /// The number of the last identifier that was assigned.
     pub last_id: u32,
 }
 
@@ -271,7 +271,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns all objects of a type; those that the draft changed come last.
+    /// Returns all objects of a type. Objects that the draft changed come last.
     pub fn all<K: Key>(&self) -> impl Iterator<Item = (K, &K::Object)> {
         let kept = K::all(self.base)
             .iter()
@@ -286,7 +286,7 @@ impl<'a> Draft<'a> {
         changed.filter_map(|(id, object)| Some((K::key(*id)?, K::unwrap(object.as_ref()?)?)))
     }
 
-    /// Returns the new contents of each object; `None` for one that is deleted.
+    /// Returns the new contents of each object; `None` for a deleted object.
     pub(crate) fn changes(&self) -> &BTreeMap<ObjectId, Option<Object>> {
         &self.changes
     }
@@ -309,12 +309,12 @@ impl<'a> Draft<'a> {
         self.changes.insert(id.into(), None);
     }
 
-    /// Notes that a number was given back, or may be used again.
+    /// Records that a number was released, or may be used again.
     pub fn set_released(&mut self, kind: PoolKind, number: u32, released: Option<Released>) {
         self.released.insert((kind, number), released);
     }
 
-    /// Returns the numbers of a type that were given back.
+    /// Returns the released numbers of a type.
     pub fn released(&self, kind: PoolKind) -> BTreeMap<u32, Released> {
         let mut released = self
             .base
@@ -357,8 +357,8 @@ impl<'a> Draft<'a> {
 }
 
 impl Exchange {
-    /// Makes the changes of a draft and returns the names of the objects concerned. Changes that change nothing are
-    /// left out.
+    /// Makes the changes of a draft and returns the names of the objects concerned. Objects that stay equal
+    /// are left out.
     pub fn commit(&mut self, changes: ChangeSet) -> Applied {
         let mut applied = Applied::default();
         let mut written = Vec::with_capacity(changes.objects.len());
@@ -392,7 +392,7 @@ impl Exchange {
             .filter_map(|id| Some((id, self.configs.get(&id)?)))
     }
 
-    /// Returns the accounts below one account, itself included.
+    /// Returns an account and all accounts below it.
     pub fn descendants(&self, account: AccountId) -> BTreeSet<AccountId> {
         let mut found = BTreeSet::from([account]);
         loop {

@@ -17,7 +17,7 @@ pub struct Site {
     pub name: String,
 }
 
-/// A switch of the exchange: its site, datapath id, and place in the fabric.
+/// A switch of the exchange: its site, datapath id, group and ports.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Switch {
     /// The name, unique in the exchange.
@@ -26,7 +26,7 @@ pub struct Switch {
     /// The datapath id, unique in the exchange.
     #[serde(with = "serde_text")]
     pub dpid: Dpid,
-    /// The group, in every other switch, that leads to this switch over the trunks.
+    /// The group that leads to this switch over the trunks. Every other switch has a group with this number.
     pub group: GroupNumber,
     /// The ports that connections and trunks may use, in the order of their numbers.
     pub ports: Vec<SwitchPort>,
@@ -39,7 +39,7 @@ impl Switch {
     }
 }
 
-/// A port of a switch, as the inventory has it.
+/// A port of a switch in the inventory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SwitchPort {
     /// The OpenFlow port number.
@@ -126,7 +126,7 @@ pub struct Trunk {
     /// The shared-risk group: trunks of one group fail together.
     #[serde(default)]
     pub risk_group: Option<String>,
-    /// True if no traffic is to use the trunk while another one is there.
+    /// True if the trunk is drained: traffic uses it only if no other trunk is available.
     #[serde(default)]
     pub drained: bool,
     /// The share of the capacity that contracted rates may fill, in percent; more than 100 sells capacity more than once.
@@ -134,7 +134,7 @@ pub struct Trunk {
     pub contract_percent: u32,
 }
 
-/// Returns the share of a trunk's rate that contracts may fill, in percent, for a trunk that names none.
+/// Returns the default of [`Trunk::contract_percent`], in percent.
 pub(crate) const fn contract_percent() -> u32 {
     100
 }

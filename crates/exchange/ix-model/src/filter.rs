@@ -90,7 +90,7 @@ impl FilterMatch {
         }
     }
 
-    /// Returns the first part that cannot be true of any packet, as (field, reason).
+    /// Returns the first condition that no packet can meet, as (field, reason).
     pub fn contradiction(&self) -> Option<(&'static str, Reason)> {
         let ports = [
             ("source_ports", &self.source_ports),
@@ -163,17 +163,17 @@ pub enum FilterOrigin {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "name")]
 pub enum FilterState {
-    /// The filter is written down and nothing else.
+    /// The filter is stored, but neither checked nor installed.
     Draft,
-    /// The owner is entitled to it, and the switches can do it.
+    /// The owner is entitled to the filter, and the switches can implement it.
     Checked,
-    /// The filter is to be in the switches.
+    /// The filter should be installed in the switches.
     Active,
     /// The filter ended at its time, or with its route.
     Expired,
     /// The filter was not accepted.
     Refused(Reason),
-    /// The filter is out of the switches and may come back.
+    /// The filter is removed from the switches and may become active again.
     Suspended(Reason),
 }
 
@@ -194,17 +194,19 @@ pub struct Filter {
     pub action: FilterAction,
     /// The source of the filter.
     pub origin: FilterOrigin,
-    /// The order among the filters of an account: of two filters that match a packet the one with the lower rank
-    /// applies. Filters of equal rank apply in the order of `order`, then of their identifiers. See [`filter_rank`].
+    /// The order among the filters of an account. If two filters match a packet, the filter with the lower
+    /// rank applies. Filters of equal rank apply in the order of `order`, then of their identifiers. See
+    /// [`filter_rank`].
     pub rank: u32,
-    /// The order among filters of one rank, compared byte by byte: of Flowspec rules that of RFC 8955, section 5.1.
+    /// The sort key among filters of equal rank, compared byte by byte. Flowspec rules have the order of RFC
+    /// 8955, section 5.1.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub order: String,
     pub state: FilterState,
-    /// The end of validity; `None` for as long as the route lives.
+    /// The end of validity; `None` if the filter lasts as long as its route.
     #[serde(default)]
     pub valid_until: Option<Timestamp>,
-    /// The end of an operator's exception: until then the ownership of the destination is not checked.
+    /// The end of an operator's exception. The ownership of the destination is not checked until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exempt_until: Option<Timestamp>,
     /// The reason for the filter, in the words of its owner.
@@ -221,15 +223,15 @@ impl Filter {
         core::iter::once(&self.matching).chain(&self.alternatives)
     }
 
-    /// Returns the place in the order of an account's filters: of two filters that match a packet the one with the lesser
-    /// place applies.
+    /// Returns the sort key among an account's filters. If two filters match a packet, the filter with the
+    /// lower key applies.
     pub fn precedence(&self, id: FilterId) -> (u32, &str, FilterId) {
         (self.rank, &self.order, id)
     }
 }
 
-/// Returns the rank of a filter by its origin and action: drops and limits that people order apply before rules of BGP, and
-/// these before filters that only count.
+/// Returns the rank of a filter by its origin and action: drops and limits that people order come first, then
+/// rules of BGP, then filters that only count.
 pub const fn filter_rank(origin: FilterOrigin, action: FilterAction) -> u32 {
     match (origin, action) {
         (FilterOrigin::Rtbh | FilterOrigin::Flowspec, _) => 300,

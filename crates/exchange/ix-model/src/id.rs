@@ -1,7 +1,7 @@
 //! Identifiers of objects, and the bounded numbers that the switches carry.
 //!
-//! An identifier is a number with a prefix for its type: `cn-5`, `sv-77`. One counter gives all of them, so that a
-//! number is never used twice, whatever its type. The numbers at the end of this file are allocated from pools
+//! An identifier is a number with a prefix for its type: `cn-5`, `sv-77`. One counter assigns the numbers of
+//! all types, so that no number is used twice. The numbers at the end of this file are allocated from pools
 //! ([`crate::allocate`]) and appear in metadata, tunnel keys, meters and groups.
 
 use core::fmt;
@@ -177,16 +177,19 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// The number of an end in the metadata of packets: 19 bits, not zero. An end has the index of its connection; a
-    /// second end of the same connection in one service has an index of its own from the same pool.
+    /// The number of an end in the metadata of packets: 19 bits, not zero. An end usually has the index of
+    /// its connection; a second end of the same connection in one service has a separate index from the same
+    /// pool.
     ConnectionIndex, "connection index", 1 ..= 0x7_ffff;
     /// The number of a service in the metadata of packets: 24 bits, not zero.
     ServiceIndex, "service index", 1 ..= 0xff_ffff;
-    /// The version of a service on trunks: the tunnel key of VXLAN (24 bits), or the VID of an S-tag (12 bits).
+    /// The identifier of one generation of a service on trunks: the tunnel key of VXLAN (24 bits), or the VID
+    /// of an S-tag (12 bits).
     WireId, "wire id", 1 ..= 0xff_ffff;
     /// The number of the meter of an end. The planner uses numbers above this range for its other meters.
     MeterNumber, "meter number", 1 ..= 0xf_ffff;
-    /// The number of a group: of a LAG, of the path to a site, or of the copies of a multipoint service.
+    /// The number of a group: of a LAG, of the trunks to a switch, or of the copies of an end of a multipoint
+    /// service.
     GroupNumber, "group number", 1 ..= 0xf_ffff;
 }
 

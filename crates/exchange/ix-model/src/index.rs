@@ -1,5 +1,5 @@
-//! The index of an exchange, as data: the ends of a service and of a connection, the numbers in use, and the contracted
-//! rates. `lookup` makes it of the objects of an exchange, and answers from it.
+//! The index of an exchange: the ends of each service and connection, the numbers in use, and the contracted
+//! rates. The module `lookup` builds the index from the objects of an exchange, and answers queries from it.
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,10 +10,10 @@ use crate::id::{ConfigId, ConnectionId, ServiceId, SwitchId};
 use crate::persistent::{Numbered, PersistentMap};
 use crate::service::{Config, PoolKind};
 
-/// The contracted rate in Mbit/s from one switch to another one that is joined with it.
+/// The contracted rates in Mbit/s, by (from, to): two switches that a trunk joins.
 pub type Contracts = BTreeMap<(SwitchId, SwitchId), u64>;
 
-/// The answers for one version of an exchange. A copy shares most of it.
+/// The index of one version of an exchange. A copy shares most of the data.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Index {
     ends_of: PersistentMap<ServiceId, BTreeSet<ConfigId>>,
@@ -51,24 +51,24 @@ impl Index {
         &self.total
     }
 
-    /// Notes an end.
+    /// Adds an end.
     pub(crate) fn add_end(&mut self, id: ConfigId, config: &Config) {
         note(&mut self.ends_of, config.service, id);
         note(&mut self.ends_on, config.connection, id);
     }
 
-    /// Forgets an end.
+    /// Removes an end.
     pub(crate) fn remove_end(&mut self, id: ConfigId, config: &Config) {
         forget(&mut self.ends_of, config.service, id);
         forget(&mut self.ends_on, config.connection, id);
     }
 
-    /// Notes one more use of a number.
+    /// Adds one use of a number.
     pub(crate) fn add_number(&mut self, kind: PoolKind, number: u32) {
         self.taken.entry(kind).or_default().add(number);
     }
 
-    /// Notes the end of one use of a number.
+    /// Removes one use of a number.
     pub(crate) fn remove_number(&mut self, kind: PoolKind, number: u32) {
         if let Some(pool) = self.taken.get_mut(&kind) {
             pool.remove(number);
@@ -109,7 +109,8 @@ fn forget<K: Numbered>(ends: &mut PersistentMap<K, BTreeSet<ConfigId>>, at: K, i
     }
 }
 
-/// Takes the rates `before` out of a sum, and those `after` in. A sum has no pair of switches without a rate.
+/// Replaces the rates `before` by the rates `after` in a sum. The sum keeps no pair of switches without a
+/// rate.
 pub(crate) fn adjust(total: &mut Contracts, before: &Contracts, after: &Contracts) {
     for (pair, rate) in after {
         *total.entry(*pair).or_default() += rate;
@@ -124,20 +125,21 @@ pub(crate) fn adjust(total: &mut Contracts, before: &Contracts, after: &Contract
     }
 }
 
-/// The stamps of the collections that an index is made of.
+/// The stamps of the collections from which an index was built.
 pub(crate) type Stamps = [u64; 4];
 
-/// The cache of an exchange's index. It is no part of the exchange's value: all caches compare equal.
+/// The cache of an exchange's index. The cache is not part of the exchange's value, so that all caches
+/// compare equal.
 #[derive(Default)]
 pub(crate) struct IndexCell(Mutex<Option<(Stamps, Arc<Index>)>>);
 
 impl IndexCell {
-    /// Returns the index, and the stamps that the collections had.
+    /// Returns the index, and the stamps of the collections from which it was built.
     pub(crate) fn get(&self) -> Option<(Stamps, Arc<Index>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the index, and returns the one before.
+    /// Replaces the index, and returns the previous index.
     pub(crate) fn set(&self, index: Option<(Stamps, Arc<Index>)>) -> Option<(Stamps, Arc<Index>)> {
         core::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), index)
     }

@@ -1,12 +1,13 @@
-//! Operations that undo others: an order that waits for a confirmation must be able to go back at any time.
+//! Operations that undo other operations. While an order waits for its confirmation, it must be possible to
+//! undo it at any time.
 
 use crate::exchange::{Exchange, ObjectId};
 use crate::operation::Operation;
 
 impl Operation {
-    /// Returns the operation that restores what this one changes, and its object; `exchange` is the state before. `None` for
-    /// operations that cannot be undone at any time: a deleted object is gone, and somebody else may use numbers, VLANs or
-    /// capacity that were given back.
+    /// Returns the operation that undoes this operation, and the object that it changes. `exchange` is the
+    /// state before this operation. Returns `None` for operations that cannot be undone at any time: a
+    /// deleted object is gone, and somebody else may use numbers, VLANs or capacity that were released.
     pub fn inverse(&self, exchange: &Exchange) -> Option<(Operation, ObjectId)> {
         match self {
             Operation::DrainTrunk { trunk, .. } => {

@@ -1,11 +1,12 @@
 //! The desired state of an exchange point as one value, and the orders that change it.
 //!
 //! [`Exchange`] holds every object. [`Exchange::apply`] is the only way in which people change it: it checks
-//! permission, validity and uniqueness, allocates numbers, and does an [`Operation`] entirely or not at all.
-//! [`Exchange::draft`] is the same without the last step, and so the dry run. [`state::shown`] gives the state that
-//! people see, [`permission`] decides who may do what, [`path`] finds paths over trunks and adds up contracts.
+//! permission, validity and uniqueness, allocates numbers, and executes an [`Operation`] completely or not at
+//! all. [`Exchange::draft`] does the same without the last step: it is the dry run. [`state::shown`] returns
+//! the displayed state, [`permission`] decides who may execute which operation, [`path`] finds paths over
+//! trunks and adds up contracts.
 //!
-//! Pure: no clock ([`Timestamp`] is an argument), no randomness, no IO.
+//! The crate is pure: it has no clock ([`Timestamp`] is an argument), no randomness and no IO.
 
 #![forbid(unsafe_code)]
 

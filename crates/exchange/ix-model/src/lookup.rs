@@ -1,11 +1,13 @@
-//! Answers to what orders look up in an exchange, from an index that is kept beside its objects.
+//! Lookups of orders in an exchange, answered from an index that is kept beside the objects.
 //!
-//! Each order asks several times for the ends of a service, free numbers, and contracted rates. Answers from a scan of all
-//! objects would make the import of an exchange quadratic in its circuits. A [`Draft`] therefore answers from the index of its
-//! exchange, corrected by its own changes; [`Exchange::commit`] brings the index up to date with the objects that it writes.
+//! Each order looks up the ends of a service, free numbers and contracted rates several times. If each lookup
+//! scanned all objects, the time to import an exchange would be quadratic in the number of circuits. A
+//! [`Draft`] therefore answers from the index of its exchange, corrected by its own changes;
+//! [`Exchange::commit`] brings the index up to date with the objects that it writes.
 //!
-//! The collections of an exchange are public, so that a program may write them without an order. Each version of a
-//! collection has a stamp, and the index has the stamps of what it was made of: if they differ, it is made anew.
+//! The collections of an exchange are public, so that a program may write them without an order. Each version
+//! of a collection has a stamp, and the index has the stamps of the collections from which it was built. If
+//! the stamps differ, the index is rebuilt.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use crate::index::{Contracts, Index, Stamps, adjust};
 use crate::path::service_contracts;
 use crate::service::{Config, Connection, PoolKind};
 
-/// Returns the index of an exchange, from all of its objects.
+/// Builds the index of an exchange from all of its objects.
 fn index_of(exchange: &Exchange) -> Index {
     let mut index = Index::default();
     for id in exchange.ids() {
@@ -47,7 +49,8 @@ fn replace(index: &mut Index, id: ObjectId, before: Option<&Object>, after: Opti
     }
 }
 
-/// Replaces the contracts of a service by those that it has in `exchange`, whose ends the index knows.
+/// Replaces the contracts of a service by its contracts in `exchange`. The index already contains the ends of
+/// `exchange`.
 fn renew_contracts(index: &mut Index, id: ServiceId, exchange: &Exchange) {
     let ends = index.ends_of(id).filter_map(|end| exchange.configs.get(&end));
     let of_connection = |connection| exchange.connections.get(&connection).and_then(Connection::switch);
@@ -82,8 +85,8 @@ fn numbers(object: &Object) -> impl Iterator<Item = (PoolKind, u32)> {
     found.into_iter().flatten()
 }
 
-/// Returns the service whose contracts depend on a service or an end; `None` for other objects. Connections, which several
-/// services may use, are handled in `write`.
+/// Returns the service whose contracts depend on a service or an end; `None` for other objects. `write`
+/// handles connections, because several services may use one connection.
 fn service_of(id: ObjectId, object: Option<&Object>) -> Option<ServiceId> {
     match (id, object) {
         (ObjectId::Service(id), _) => Some(id),
@@ -115,7 +118,8 @@ impl Exchange {
         }
     }
 
-    /// Writes objects, each given with the one that it replaces, and brings the index up to date if there is one.
+    /// Writes objects, and updates the index if there is one. Each entry of `changed` has the identifier, the
+    /// old object and the new object.
     pub(crate) fn write(&mut self, changed: Vec<(ObjectId, Option<Object>, Option<Object>)>) {
         let current = self.index.set(None).filter(|(of, _)| *of == self.stamps());
         let Some((_, mut shared)) = current else {
@@ -140,7 +144,7 @@ impl Exchange {
             renew_contracts(index, id, self);
         }
         self.index.set(Some((self.stamps(), shared)));
-        // The scenarios of this crate's tests check each of their orders.
+        // In the tests of this crate, every order checks the updated index.
         #[cfg(test)]
         assert_eq!(*self.index(), index_of(self));
     }
@@ -156,14 +160,14 @@ impl Draft<'_> {
         kept.chain(self.changed::<K>())
     }
 
-    /// Returns the ends of a service; those that the draft changed come last.
+    /// Returns the ends of a service. Ends that the draft changed come last.
     pub(crate) fn ends_of(&self, service: ServiceId) -> impl Iterator<Item = (ConfigId, &Config)> {
         let kept = self.base().index().ends_of(service).collect();
         self.corrected(kept)
             .filter(move |(_, config)| config.service == service)
     }
 
-    /// Returns the ends on a connection; those that the draft changed come last.
+    /// Returns the ends on a connection. Ends that the draft changed come last.
     pub(crate) fn ends_on(&self, connection: ConnectionId) -> impl Iterator<Item = (ConfigId, &Config)> {
         let index = self.base().index();
         let kept = index.ends_on(connection).collect();

@@ -1,4 +1,4 @@
-//! Orders: every change of the exchange that anybody can ask for.
+//! Orders: every change of the exchange that anybody can request.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -20,8 +20,8 @@ use crate::service::{ConnectionKind, EndRole, LanPolicy, PoolKind, ServiceKind};
 use crate::time::Timestamp;
 use crate::vlan::VlanRequest;
 
-/// An order. The fields have the meaning of the object's fields of the same name; `account` is the account that the new
-/// object belongs to, the actor's own if it is absent.
+/// An order. The fields have the meaning of the object's fields of the same name; `account` is the account of
+/// the new object, which is the actor's account if absent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "operation", rename_all = "snake_case")]
 #[allow(
@@ -58,7 +58,7 @@ pub enum Operation {
         #[serde(default = "crate::fabric::contract_percent")]
         contract_percent: u32,
     },
-    /// Takes the traffic from a trunk, or lets it come back.
+    /// Drains a trunk, or ends the drain.
     DrainTrunk { trunk: TrunkId, drained: bool },
     /// Adds an account.
     CreateAccount {
@@ -86,7 +86,7 @@ pub enum Operation {
         discoverable: Option<bool>,
         #[serde(default)]
         as_set: Option<String>,
-        /// The exchange's staff alone sets limits.
+        /// Only the exchange's staff may set limits.
         #[serde(default)]
         limits: Option<Limits>,
     },
@@ -173,9 +173,9 @@ pub enum Operation {
         config: ConfigId,
         capacity_mbps: Option<u32>,
     },
-    /// Shuts an end down, as for a failover test, or opens it again.
+    /// Shuts an end down, for example for a failover test, or enables it again.
     ShutDown { config: ConfigId, shut_down: bool },
-    /// Ends the quarantine of an end without the clean minutes.
+    /// Ends the quarantine of an end before the clean minutes are over.
     WaiveQuarantine { config: ConfigId, reason: String },
     /// Locks a service, an end or a connection against deletion.
     Lock { target: ObjectId },
@@ -185,7 +185,7 @@ pub enum Operation {
     Delete { target: ObjectId },
     /// Executes an order that waits for a second person.
     Approve { approval: ApprovalId },
-    /// Makes a service key. `secret` is drawn by the caller.
+    /// Creates a service key. The caller generates `secret`.
     CreateServiceKey {
         service: ServiceId,
         secret: String,
@@ -229,13 +229,13 @@ pub enum Operation {
         #[serde(default)]
         valid_until: Option<Timestamp>,
     },
-    /// Takes an IP address back.
+    /// Removes an IP address from its end.
     RemoveIp { ip: IpId },
     /// Adds a policy of peering LANs.
     CreatePolicy { policy: LanPolicy },
     /// Replaces a policy of peering LANs.
     UpdatePolicy { id: PolicyId, policy: LanPolicy },
-    /// Adds a filter. Ownership is checked by the caller, which gives the state.
+    /// Adds a filter. The caller checks the ownership and sets the state.
     CreateFilter {
         #[serde(default)]
         account: Option<AccountId>,
@@ -253,7 +253,7 @@ pub enum Operation {
         state: FilterState,
         #[serde(default)]
         valid_until: Option<Timestamp>,
-        /// An operator's exception: until then ownership is not checked.
+        /// The end of an operator's exception. Ownership is not checked until then.
         #[serde(default)]
         exempt_until: Option<Timestamp>,
         #[serde(default)]
@@ -275,22 +275,22 @@ pub enum Operation {
     DeleteFilter { filter: FilterId },
     /// Withdraws a service key.
     RevokeServiceKey { key: ServiceKeyId },
-    /// Reports that a service is in the switches (the engine only).
+    /// Reports that a service is installed in the switches (the engine only).
     ReportInPlace { service: ServiceId, generation: u32 },
-    /// Reports that no switch has a rule of a service whose deletion was ordered (the engine only).
+    /// Reports that no switch has a rule of a service after its deletion was ordered (the engine only).
     ReportRemoved { service: ServiceId },
     /// Reports an offending frame, or that the clean minutes are over (the engine only).
     ReportQuarantine { config: ConfigId, clean: bool },
     /// Reports that no switch has a rule with these numbers (the engine only).
     ReportRulesGone { numbers: Vec<(PoolKind, u32)> },
-    /// Reports the trunks that pass no frames: circuits that have no other trunk there take another path, if there is one (the
-    /// engine only).
+    /// Reports the trunks that pass no frames. Circuits without another trunk between the same switches take
+    /// another path, if there is one (the engine only).
     ReportTrunksDown { trunks: Vec<TrunkId> },
-    /// Removes the addresses and keys, and ends the filters, whose time is over (the engine only).
+    /// Removes expired addresses and keys, and ends expired filters (the engine only).
     Expire,
 }
 
-/// Returns the cost of a trunk that names none.
+/// Returns the default cost of a trunk.
 const fn default_cost() -> u32 {
     10
 }

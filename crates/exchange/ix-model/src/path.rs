@@ -1,8 +1,9 @@
 //! Paths over trunks between switches, and the contracted rates that they carry.
 //!
-//! Two switches are *joined* if a trunk has an end at each. Joined switches may have several trunks: one of them, the
-//! carrier, has the traffic, and the others replace it without a change of the path. A circuit between switches that are
-//! not joined goes through others (*transit*); the switches of its path are in [`Service::via`].
+//! Two switches are *joined* if a trunk has an end at each. Joined switches may have several trunks: one of
+//! them, the carrier, carries the traffic. If it fails, another trunk replaces it without a change of the
+//! path. A circuit between switches that are not joined crosses other switches (*transit*); the switches of
+//! its path are in [`Service::via`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ pub use crate::index::Contracts;
 /// The trunks of an exchange by the switches that they join.
 #[derive(Clone, Debug, Default)]
 pub struct Topology<'a> {
-    /// The lower switch comes first.
+    /// The trunks of each pair of joined switches. The lower switch comes first.
     joined: BTreeMap<(SwitchId, SwitchId), Vec<(TrunkId, &'a Trunk)>>,
 }
 
@@ -54,16 +55,18 @@ impl<'a> Topology<'a> {
         self.joined.keys().copied()
     }
 
-    /// Returns the cheapest path between two switches, both included, over pairs that `accepts` admits. A drained pair is
-    /// dearer than any other. Of two paths with one cost, the one with fewer switches is taken, then the one with the lower
-    /// numbers, so that the same topology always gives the same path.
+    /// Returns the cheapest path between two switches, both included, over pairs that `accepts` admits. A
+    /// drained pair costs more than any other pair. Among paths of equal cost, the path with fewer switches
+    /// is chosen, then the path with the lower switch numbers, so that the same topology always gives the
+    /// same path.
     pub fn path(
         &self,
         from: SwitchId,
         to: SwitchId,
         accepts: impl Fn(SwitchId, SwitchId) -> bool,
     ) -> Option<Vec<SwitchId>> {
-        // Dijkstra's algorithm: the first path that is taken out for a switch is its cheapest one.
+        // Dijkstra's algorithm: the first path to a switch that is removed from `open` is the cheapest path
+        // to it.
         let mut open = BTreeSet::from([(0_usize, 0_u64, vec![from])]);
         let mut done = BTreeSet::new();
         while let Some((drained, cost, path)) = open.pop_first() {
@@ -121,8 +124,8 @@ impl Service {
         path
     }
 
-    /// Returns true if the contracted rates of the ends are reserved on trunks: the service is a circuit that frames may
-    /// use. A peering LAN has no contract between two of its members.
+    /// Returns true if the contracted rates of the ends are reserved on trunks. This holds for a circuit that
+    /// switches carry. A peering LAN has no contract between two of its members.
     fn has_contracts(&self) -> bool {
         let is_refused = matches!(self.consent, Consent::Refused { .. });
         self.kind != ServiceKind::ExchangeLan && self.state.is_carried() && !is_refused

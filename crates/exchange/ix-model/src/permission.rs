@@ -1,7 +1,7 @@
 //! The permission table: operation x role x relation. Nothing else decides.
 //!
-//! A row lists, for each relation of the actor to the object, the roles that may do it. Foreign objects that an actor
-//! may not even read are answered as absent ones.
+//! A row lists, for each relation of the actor to the object, the roles that may execute the operation.
+//! Foreign objects that an actor may not even read are reported as absent.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub enum Relation {
     Child,
     /// The object is a service to which the actor's account is invited or has an end, or an end of the actor's service.
     Counterpart,
-    /// Anything else, and things of the exchange itself.
+    /// Any other object, and objects of the exchange itself.
     Foreign,
 }
 
@@ -65,7 +65,7 @@ impl Roles {
 }
 
 const ADMIN: Roles = Roles::of(&[Role::MemberAdmin]);
-/// The roles of a member's people and programs that order.
+/// The roles of a member's people and programs that give orders.
 const TECH: Roles = Roles::of(&[Role::MemberAdmin, Role::MemberTech, Role::ApiClient]);
 /// The roles of a member that act in an incident.
 const NOC: Roles = TECH.and(Roles::of(&[Role::MemberNoc]));
@@ -79,7 +79,8 @@ const OPERATORS: Roles = OPERATOR_NOC.and(PROVISIONING);
 const REGULATOR: Roles = Roles::of(&[Role::Regulator]);
 const EVERYBODY: Roles = MEMBER.and(RESELLER).and(OPERATORS).and(REGULATOR);
 
-/// Returns the roles that may do an operation to an object of a relation: the table.
+/// Returns the roles that may execute an operation on an object with this relation. This function is the
+/// permission table.
 const fn permitted(kind: OperationKind, relation: Relation) -> Roles {
     use OperationKind as K;
     // Columns: own, child, counterpart, foreign.
@@ -92,18 +93,19 @@ const fn permitted(kind: OperationKind, relation: Relation) -> Roles {
         K::Approve => (Roles::NONE, Roles::NONE, Roles::NONE, OPERATORS),
         K::WritePolicy | K::CreateLan => (Roles::NONE, Roles::NONE, Roles::NONE, OPERATOR_ADMIN),
         K::AddIp | K::RemoveIp => (Roles::NONE, Roles::NONE, Roles::NONE, PROVISIONING),
-        // Accounts and people. A reseller makes accounts below its own.
+        // Accounts and users. A reseller creates accounts below its account.
         K::CreateAccount => (Roles::NONE, RESELLER, Roles::NONE, PROVISIONING),
         K::UpdateAccount => (ADMIN, RESELLER, Roles::NONE, PROVISIONING),
         K::DeleteAccount => (Roles::NONE, RESELLER, Roles::NONE, PROVISIONING),
         K::CreateUser | K::UpdateUser | K::DeleteUser => {
             (ADMIN.and(OPERATOR_ADMIN), RESELLER, Roles::NONE, OPERATOR_ADMIN)
         }
-        // Connections are patched by the exchange.
+        // The exchange patches connections.
         K::CreateConnection | K::SetConnectionPorts | K::DeleteConnection => {
             (Roles::NONE, Roles::NONE, Roles::NONE, PROVISIONING)
         }
-        // Services and ends. An end is configured on a connection of one's own, which the operation checks besides.
+        // Services and ends. An end needs a connection of the actor's account, which the operation checks in
+        // addition.
         K::CreateService
         | K::RenameService
         | K::DeleteService
@@ -119,7 +121,7 @@ const fn permitted(kind: OperationKind, relation: Relation) -> Roles {
         K::Lock => (TECH, RESELLER, Roles::NONE, OPERATORS),
         K::Unlock => (TECH, RESELLER, Roles::NONE, OPERATORS),
         K::WriteFilter => (NOC, RESELLER, Roles::NONE, OPERATOR_NOC),
-        // The engine alone.
+        // Only the engine.
         K::Report => (Roles::NONE, Roles::NONE, Roles::NONE, Roles::NONE),
         // Reading.
         K::ReadPresence => (EVERYBODY, EVERYBODY, EVERYBODY, EVERYBODY),
@@ -152,14 +154,15 @@ const fn permitted(kind: OperationKind, relation: Relation) -> Roles {
     }
 }
 
-/// Returns true if a role may do an operation to an object of a relation. Operators act on members' objects by the
-/// column `foreign`, whatever the relation: the exchange is nobody's parent.
+/// Returns true if a role may execute an operation on an object with this relation. An operator also has the
+/// permissions of the column `foreign` for every relation, because the exchange's account is not the parent
+/// of members.
 pub const fn allows(kind: OperationKind, role: Role, relation: Relation) -> bool {
     let by_relation = permitted(kind, relation).contains(role);
     by_relation || role.is_operator() && permitted(kind, Relation::Foreign).contains(role)
 }
 
-/// Returns true if one of the actor's roles may do an operation to an object of a relation.
+/// Returns true if one of the actor's roles may execute an operation on an object with this relation.
 pub fn is_permitted(actor: &Actor, kind: OperationKind, relation: Relation) -> bool {
     actor.is_system() || actor.roles.iter().any(|role| allows(kind, *role, relation))
 }
@@ -181,7 +184,8 @@ pub const fn read_kind(object: ObjectId) -> OperationKind {
 }
 
 impl Draft<'_> {
-    /// Returns the account that an object belongs to; `None` for an absent object and for those of the exchange.
+    /// Returns the account that an object belongs to; `None` for an absent object and for objects of the
+    /// exchange itself.
     pub fn owner(&self, object: ObjectId) -> Option<AccountId> {
         match object {
             ObjectId::Account(id) => self.find(id).map(|_| id),
@@ -212,7 +216,7 @@ impl Draft<'_> {
 
     /// Returns true if `account` is `ancestor` or below it.
     pub fn is_below(&self, account: AccountId, ancestor: AccountId) -> bool {
-        // Orders make no cycle of parents; `seen` ends the loop for any contents.
+        // Orders create no cycle of parents. `seen` ends the loop even if the data contain a cycle.
         let mut seen = BTreeSet::new();
         let mut at = Some(account);
         while let Some(id) = at {
@@ -268,7 +272,7 @@ impl Draft<'_> {
         self.ends_of(service).any(|(_, config)| config.account == account)
     }
 
-    /// Checks that the actor may do an operation to an object.
+    /// Checks that the actor may execute an operation on an object.
     ///
     /// # Errors
     /// A [`Refusal`]: `not_found` if the object is absent or the actor must not know of it, else `forbidden`.
@@ -292,7 +296,7 @@ impl Draft<'_> {
         Err(Refusal::new(RefusalCode::Forbidden, reason).object(object))
     }
 
-    /// Checks that the actor may do an operation for an account.
+    /// Checks that the actor may execute an operation for an account.
     ///
     /// # Errors
     /// As [`Draft::check`].

@@ -1,8 +1,8 @@
-//! An ordered map whose copies share everything that they have in common.
+//! An ordered map whose copies share their common blocks.
 //!
-//! Every order works on a copy of the exchange, and readers keep the copies of earlier moments. A copy of this map is one
-//! counted reference; a write copies the block of its key and the list of blocks, so that its cost hardly grows with the
-//! map, and two versions are compared without looking at the blocks that they share.
+//! Every order works on a copy of the exchange, and readers keep earlier copies. A copy of this map is one
+//! counted reference. A write copies the block of its key and the list of blocks, so that its cost hardly
+//! grows with the size of the map. The comparison of two versions skips the blocks that they share.
 //!
 //! ```text
 //! version 1 --> root --> block 0 (identifiers 0 to 63), block 1 (64 to 127)
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The number of identifiers of a block, as a power of two: a block is copied as a whole.
+/// The binary logarithm of the number of identifiers in a block. A write copies a whole block.
 const BLOCK_BITS: u32 = 6;
 
 /// The stamp of the last write to any map of this process.
@@ -36,7 +36,7 @@ impl Numbered for u32 {
     }
 }
 
-/// An ordered map from identifiers to objects, whose copies share what they have in common.
+/// An ordered map from identifiers to objects. Copies share their common blocks.
 pub struct PersistentMap<K, V> {
     root: Arc<Root<K, V>>,
 }
@@ -44,7 +44,7 @@ pub struct PersistentMap<K, V> {
 type Block<K, V> = Arc<BTreeMap<K, V>>;
 
 struct Root<K, V> {
-    /// The stamp of the last write: two maps of one type with one stamp are equal.
+    /// The stamp of the last write. Two maps of the same type with the same stamp are equal.
     stamp: u64,
     /// The blocks by the upper bits of their identifiers. No block is empty.
     blocks: BTreeMap<u32, Block<K, V>>,
@@ -70,7 +70,8 @@ impl<K, V> PersistentMap<K, V> {
         }
     }
 
-    /// Returns a number that changes with each write: two maps of one type with one stamp are equal.
+    /// Returns a number that changes with each write. Two maps of the same type with the same stamp are
+    /// equal.
     pub(crate) fn stamp(&self) -> u64 {
         self.root.stamp
     }
@@ -125,22 +126,22 @@ impl<K: Numbered, V> PersistentMap<K, V> {
 }
 
 impl<K: Numbered, V: Clone> PersistentMap<K, V> {
-    /// Returns the root of this version alone, under a new stamp.
+    /// Returns the root for a write: this version no longer shares it, and it has a new stamp.
     fn write(&mut self) -> &mut Root<K, V> {
         let root = Arc::make_mut(&mut self.root);
         root.stamp = LAST_STAMP.fetch_add(1, Ordering::Relaxed) + 1;
         root
     }
 
-    /// Returns an object to be written.
+    /// Returns an object for writing.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        // A map without the object stays shared.
+        // If the object is absent, the map stays shared.
         self.get(key)?;
         let block = self.write().blocks.get_mut(&(key.raw() >> BLOCK_BITS))?;
         Arc::make_mut(block).get_mut(key)
     }
 
-    /// Puts an object in. Returns the object that it replaces.
+    /// Inserts an object. Returns the object that it replaces.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let root = self.write();
         let block = root.blocks.entry(key.raw() >> BLOCK_BITS).or_default();
@@ -163,7 +164,7 @@ impl<K: Numbered, V: Clone> PersistentMap<K, V> {
         removed
     }
 
-    /// Returns an iterator over all objects, to be written.
+    /// Returns an iterator over all objects, for writing.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         let root = self.write();
         root.blocks

@@ -7,7 +7,7 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// An IPv4 or IPv6 prefix without bits behind its length. The text form is `192.0.2.0/24`.
+/// An IPv4 or IPv6 prefix. All bits after the prefix length are 0. The text form is `192.0.2.0/24`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
@@ -28,13 +28,13 @@ pub enum PrefixError {
         /// The length in bits.
         len: u8,
     },
-    /// Bits behind the length are set.
+    /// Bits after the prefix length are set.
     #[error("{address}/{len} has bits behind its length: expected {expected}/{len}")]
     HostBits {
         address: IpAddr,
         /// The length in bits.
         len: u8,
-        /// The address without those bits.
+        /// The address with these bits set to 0.
         expected: IpAddr,
     },
 }
@@ -65,7 +65,8 @@ impl Prefix {
     /// Returns the prefix.
     ///
     /// # Errors
-    /// [`PrefixError`] if the length is greater than that of the address, or bits behind it are set.
+    /// [`PrefixError`] if the length is greater than that of the address, or bits after the prefix length are
+    /// set.
     pub fn new(address: IpAddr, len: u8) -> Result<Prefix, PrefixError> {
         if len > bits(address) {
             return Err(PrefixError::Length { address, len });
@@ -99,7 +100,7 @@ impl Prefix {
         self.len
     }
 
-    /// Returns the prefix of this length that covers this one; itself if `len` is not shorter.
+    /// Returns the prefix of length `len` that covers this prefix; this prefix if `len` is not shorter.
     #[must_use]
     pub fn truncated(self, len: u8) -> Prefix {
         let len = len.min(self.len);

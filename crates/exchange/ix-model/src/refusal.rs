@@ -1,4 +1,4 @@
-//! The refusal of an order: a code for programs, words for people, and the field and object concerned.
+//! The refusal of an order: a code for programs, a message for people, and the field and object concerned.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ use crate::reason::{self, Coded, Reason};
 pub enum RefusalCode {
     /// The object is absent, or the actor must not know that it is there (404).
     NotFound,
-    /// The actor sees the object and may not do this (403).
+    /// The actor may see the object, but may not execute the operation (403).
     Forbidden,
     /// A field has a value that cannot be used (422).
     Invalid,
@@ -34,12 +34,12 @@ pub struct Refusal {
     pub code: RefusalCode,
     /// The reason in words: the thing, what was expected, the next step.
     pub message: String,
-    /// The codes of the reason, for words in other languages.
+    /// The codes of the reason, for translation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub coded: Vec<Coded>,
     /// The field of the order.
     pub field: Option<String>,
-    /// The object that is in the way, or that was not found.
+    /// The object that prevents the order, or that was not found.
     pub object: Option<ObjectId>,
 }
 

@@ -1,5 +1,5 @@
-//! The life of a service: the state that people see, as a total function of what was ordered, what the switches have,
-//! what the invited account answered, and what the quarantine found.
+//! The life of a service. The displayed state is a total function of the order, the state of the switches,
+//! the answer of the invited account, and the result of the quarantine.
 //!
 //! ```text
 //!  ordered   consent given   rules in switches   15 clean minutes
@@ -15,7 +15,7 @@ use crate::reason::{self, Coded, Reason};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommercialState {
-    /// The order is there; something is missing before resources can be used.
+    /// The order exists; something is missing before resources can be used.
     #[default]
     Requested,
     /// Resources are reserved.
@@ -24,11 +24,11 @@ pub enum CommercialState {
     Testing,
     /// Frames flow.
     Production,
-    /// Frames flow, and a change is under way.
+    /// Frames flow, and a change is in progress.
     ProductionChangePending,
-    /// Deletion is ordered and under way.
+    /// Deletion is ordered and in progress.
     DecommissionRequested,
-    /// The service is out of the switches.
+    /// The service is removed from the switches.
     Decommissioned,
     /// The service is kept for the record.
     Archived,
@@ -59,7 +59,7 @@ impl CommercialState {
         CommercialState::Cancelled,
     ];
 
-    /// Returns true if the switches are to carry the service.
+    /// Returns true if the switches should carry the service.
     pub const fn is_carried(self) -> bool {
         matches!(
             self,
@@ -78,24 +78,24 @@ impl CommercialState {
 pub enum Realisation {
     /// Nothing is in the switches yet.
     Planned,
-    /// A generation is being put in.
+    /// A generation is being installed.
     Installing { generation: u32 },
-    /// A generation is in all switches.
+    /// A generation is installed in all switches.
     InPlace { generation: u32 },
-    /// Frames flow not at all, or not as contracted.
+    /// Frames do not flow, or do not flow as contracted.
     Degraded(Reason),
-    /// The rules are being taken out.
+    /// The rules are being removed.
     Removing,
     /// The rules are confirmed gone.
     Gone,
 }
 
-/// The answer of the invited account, without its words.
+/// The answer of the invited account, without its reason.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ConsentState {
     /// The account has not answered, or has not configured its end.
     Pending,
-    /// The account has consented, or nobody has to.
+    /// The account has consented, or no consent is needed.
     Given,
     /// The account has refused.
     Refused,
@@ -109,7 +109,7 @@ pub enum Checklist {
     NotNeeded,
     /// No offending frame was seen so far.
     Running {
-        /// The seconds that are left.
+        /// The remaining time in seconds.
         remaining_secs: u32,
     },
     /// Offending frames are seen.
@@ -126,7 +126,7 @@ pub enum Severity {
     Error,
     /// Something is not as contracted.
     Warning,
-    /// Something is under way.
+    /// An operation is in progress.
     Info,
 }
 
@@ -138,17 +138,18 @@ pub struct Status {
     pub tag: &'static str,
     /// The message in words.
     pub message: String,
-    /// The codes of the message; empty where the tag says all.
+    /// The codes of the message, for translation; empty if the tag says everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub coded: Vec<Coded>,
 }
 
-/// The state that people see.
+/// The displayed state of a service.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ServiceState {
     /// The commercial state.
     pub state: CommercialState,
-    /// The things that are missing to move on; empty in production without complaint.
+    /// The reasons why the service is not in production, or not as contracted; empty in production without
+    /// faults.
     pub status: Vec<Status>,
 }
 
@@ -179,10 +180,11 @@ impl ServiceState {
     }
 }
 
-/// Returns the state that people see.
+/// Returns the displayed state of a service.
 ///
-/// Every combination has an answer. An order outranks what the switches do: a service whose deletion was ordered is in
-/// `decommission_requested` until its rules are confirmed gone, whatever else is true of it.
+/// Every combination has an answer. The order has precedence over the state of the switches: a service whose
+/// deletion was ordered is in `decommission_requested` until its rules are confirmed gone, whatever the other
+/// inputs are.
 pub fn shown(
     ordered: CommercialState,
     realisation: &Realisation,
@@ -195,7 +197,7 @@ pub fn shown(
         .unwrap_or_else(|| shown_by_switches(ordered, realisation, checklist))
 }
 
-/// Returns the state of a service that no longer runs or does not run yet, by the order alone.
+/// Returns the state that follows from the order alone, if the service no longer runs or does not run yet.
 fn shown_by_order(ordered: CommercialState, is_gone: bool) -> Option<ServiceState> {
     use CommercialState as C;
     use Severity::{Error, Info, Warning};
@@ -246,7 +248,7 @@ fn shown_by_consent(consent: ConsentState) -> Option<ServiceState> {
     }
 }
 
-/// Returns the state of a service that is to run, by what the switches have.
+/// Returns the state of a service that should run, from the state of the switches.
 fn shown_by_switches(
     ordered: CommercialState,
     realisation: &Realisation,
@@ -393,7 +395,8 @@ mod tests {
             };
             let case = format!("{ordered:?} {realisation:?} {consent:?} {checklist:?}");
             assert_eq!(seen.state, expected, "{case}");
-            // A state that is no end says in words what is missing, unless all is well.
+            // A state that is not final has a message about the missing step, unless the service runs without
+            // faults.
             let is_well = matches!(seen.state, C::Decommissioned | C::Archived)
                 || seen.state == C::Production && matches!(realisation, Realisation::InPlace { .. });
             assert_eq!(seen.status.is_empty(), is_well, "{case}");

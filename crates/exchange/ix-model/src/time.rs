@@ -1,7 +1,7 @@
 //! Times that are stored: milliseconds of the wall clock since the Unix epoch.
 //!
-//! [`millrace_types::Time`] is monotonic and has an origin of its own for each process; ends of validity outlive a
-//! process, so that they need this type.
+//! [`millrace_types::Time`] is monotonic and has a different origin in each process. Ends of validity outlive
+//! a process, and therefore need this type.
 
 use core::fmt;
 use core::str::FromStr;
@@ -106,7 +106,7 @@ fn parse(text: &str) -> Option<Timestamp> {
     {
         return None;
     }
-    // The day is found by search: the calendar has only the direction from days to dates.
+    // The day is found by binary search, because the calendar converts only from days to dates.
     let (mut low, mut high) = (0, DAYS_END);
     while low < high {
         let middle = (low + high) / 2;

@@ -81,8 +81,8 @@ impl TagType {
     }
 }
 
-/// The tags of the frames at an end, as IX-API names them. OpenFlow 1.3 matches no EtherType of a tag, so that an outer
-/// VID belongs to one end whatever its tag type.
+/// The tags of the frames at an end, as IX-API names them. OpenFlow 1.3 cannot match the EtherType of a tag,
+/// so that an outer VID belongs to one end, whatever its tag type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum VlanConfig {
@@ -155,11 +155,11 @@ impl fmt::Display for VlanConfig {
     }
 }
 
-/// The tags that an order asks for; a VID that is absent is selected automatically.
+/// The tags that an order requests. An absent VID is selected automatically.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum VlanRequest {
-    /// The whole connection.
+    /// The whole connection: untagged frames, or every frame if the other end has the same type.
     Port,
     /// One tag.
     Dot1q {
@@ -172,7 +172,7 @@ pub enum VlanRequest {
     },
     /// Two tags.
     Qinq {
-        /// The VID of the outer tag; if absent, the lowest for which an inner VID is free.
+        /// The VID of the outer tag; if absent, the lowest VID with a free inner VID.
         #[serde(default)]
         outer: Option<VlanId>,
         /// The VID of the inner tag; the lowest free one if absent.
@@ -206,8 +206,8 @@ impl From<VlanConfig> for VlanRequest {
 }
 
 impl VlanRequest {
-    /// Returns the tags: those of the request, and where it leaves them open the lowest that conflict with none of
-    /// `taken`; `None` if there is none.
+    /// Returns the requested tags. An absent VID becomes the lowest VID that causes no conflict with `taken`.
+    /// Returns `None` if every choice conflicts.
     pub fn select(self, taken: &[VlanConfig]) -> Option<VlanConfig> {
         let is_free = |config: &VlanConfig| !taken.iter().any(|other| other.conflicts(*config));
         let vids = |vid: Option<VlanId>| {

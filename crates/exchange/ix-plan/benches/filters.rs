@@ -1,5 +1,6 @@
-//! The cost of filters in a switch: in one run, a worker in turn forwards packets without rules, with 10,000 rules, and with
-//! 10,000 rules of which 1,000 change in a second. The run fails if a forwarding rate is below 80 % of that without rules.
+//! Benchmark of the cost of filters in a switch. In one run, a worker forwards packets in turn without rules,
+//! with 10,000 rules, and with 10,000 rules while 1,000 rules change each second. The run fails if a
+//! forwarding rate is below 80 % of the rate without rules.
 //!
 //! ```text
 //! cargo bench -p millrace-ix-plan --bench filters
@@ -50,9 +51,10 @@ const ACCOUNTS: u32 = 20;
 const RULES: u32 = 10_000;
 /// The ports of a circuit whose ends have no filters.
 const OTHER: [u32; 2] = [100, 101];
-/// Packets of one measurement: less than a millisecond, so that a change before each is at least 1,000 changes a second.
+/// The packets of one measurement. A measurement takes less than a millisecond, so that one change before
+/// each measurement makes at least 1,000 changes a second.
 const PACKETS: usize = 4_000;
-/// Measurements of each kind.
+/// The number of measurements of each kind.
 const ROUNDS: usize = 1_500;
 /// The flows of a capture file.
 const FLOWS: u16 = 256;
@@ -131,7 +133,7 @@ fn flow_mod(id: &millrace_ix_plan::FlowId, to: Option<&Entry>) -> FlowMod {
 
 /// A switch of the exchange, run by this program.
 struct Switch {
-    // Dropped first: a bridge that is dropped waits for its workers.
+    // The stepper is dropped first, because a bridge waits for its workers when it is dropped.
     stepper: Stepper<Frame>,
     bridge: Bridge<HeapBackend>,
     control: Control,
@@ -180,7 +182,7 @@ impl Switch {
         }
     }
 
-    /// Makes the modifications from one exchange to another. Returns the time to compute them.
+    /// Applies the modifications from one exchange to another. Returns the time to compute them.
     fn change(&mut self, old: &Exchange, new: &Exchange) -> Duration {
         let began = Instant::now();
         let phases = phases(old, new, &SETTINGS);
@@ -215,7 +217,7 @@ impl Switch {
                         .meter_mod(&MeterMod::Add(meter), now, &mut self.ops)
                         .unwrap();
                 }
-                // One switch has no trunks, and so no groups; rules that go have no meters.
+                // One switch has no trunks, and therefore no groups. The removed rules have no meters.
                 (EntryId::Meter(_) | EntryId::Group(_), _) => {}
             }
         }
@@ -226,7 +228,7 @@ impl Switch {
         took
     }
 
-    /// Forwards packets, and returns the time that each took, in nanoseconds.
+    /// Forwards packets, and returns the mean time for one packet in nanoseconds.
     fn forward(&mut self) -> f64 {
         let begin = Instant::now();
         let mut done = 0;
@@ -267,7 +269,7 @@ fn exchange() -> (World, Vec<AccountId>) {
     (world, accounts)
 }
 
-/// Measures one stream of packets, and prints the result. Returns the least ratio.
+/// Measures one stream of packets, and prints the result. Returns the lowest ratio to the rate without rules.
 fn measure(name: &str, ports: [u32; 2], to: [u8; 3]) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("in.pcap");
@@ -324,7 +326,7 @@ fn main() {
         return;
     }
     let other = measure("traffic of others", OTHER, [203, 0, 113]);
-    // Past 500 rules of the destination's account, none of which matches.
+    // The packets are compared with 500 rules of the destination's account, and match none of them.
     let victim = measure(
         "other traffic of an account with 500 rules",
         [21, 1],

@@ -1,4 +1,4 @@
-//! The parts of which entries are made, and the states of all switches while a plan is made.
+//! Functions that make parts of entries, and the states of all switches during the construction of a plan.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use millrace_wire::EtherType;
 use crate::entry::{Entry, EntryId, Flow, FlowId, Group, GroupKind, Matching, Meter, RateUnit, SwitchState};
 use crate::layout::{CookieFields, Metadata};
 
-/// The shortest burst in milliseconds that a contracted rate admits at once.
+/// The burst that a meter admits, as a duration at the contracted rate in milliseconds.
 const BURST_MILLIS: u64 = 20;
 /// The smallest burst in kilobits: two frames of 1,522 bytes.
 const BURST_KBIT_MIN: u32 = 25;
@@ -18,7 +18,7 @@ const BURST_KBIT_MIN: u32 = 25;
 /// The priority of entries of table 0 for all ports.
 pub(crate) const RESERVED_PRIORITY: u16 = 60_000;
 
-/// A thing that cannot be put into the switches as it was ordered.
+/// An object that cannot be installed in the switches as ordered.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Problem {
     pub object: ObjectId,
@@ -60,7 +60,7 @@ impl Builder {
             .insert(EntryId::Group(group), entry);
     }
 
-    /// Adds a meter for a rate in kbit/s that admits 20 ms of it at once.
+    /// Adds a meter for a rate in kbit/s, with a burst of 20 ms at that rate.
     pub(crate) fn rate_meter(&mut self, switch: SwitchId, meter: MeterId, rate_kbps: u32) {
         let burst = u64::from(rate_kbps) * BURST_MILLIS / 1000;
         let entry = Meter {
@@ -74,7 +74,7 @@ impl Builder {
             .insert(EntryId::Meter(meter), Entry::Meter(entry));
     }
 
-    /// Adds a meter for packets a second that admits one second of them at once.
+    /// Adds a meter for a rate in packets per second, with a burst of one second at that rate.
     pub(crate) fn packet_meter(&mut self, switch: SwitchId, meter: MeterId, rate: u32) {
         let entry = Meter {
             unit: RateUnit::Pktps,
@@ -128,13 +128,13 @@ impl Line {
         self
     }
 
-    /// Writes all metadata.
+    /// Writes all bits of the metadata.
     pub(crate) fn metadata(mut self, metadata: Metadata) -> Line {
         self.instructions.write_metadata = Some((metadata.word(), u64::MAX));
         self
     }
 
-    /// Writes the end by which the frame leaves.
+    /// Writes the index of the end by which the frame leaves to the metadata.
     pub(crate) fn leaves(mut self, end: u32) -> Line {
         self.instructions.write_metadata = Some((u64::from(end), Metadata::LEAVES));
         self
@@ -151,14 +151,15 @@ pub(crate) fn metadata(fields: Metadata, mask: u64) -> Matching {
     Matching::any().masked(Field::Metadata, fields.word(), mask)
 }
 
-/// Returns the action that sets a field. Values of the model fit their fields, so that there always is one.
+/// Returns the action that sets a field. Values of the model fit their fields, so that the result is never
+/// `None`.
 pub(crate) fn set(field: Field, value: impl Into<u128>) -> Option<Action> {
     SetField::new(field, value.into() & field.max_value())
         .ok()
         .map(Action::SetField)
 }
 
-/// Returns the value of a match on a VID.
+/// Returns the value that matches a VID: the VID with the bit OFPVID_PRESENT.
 pub(crate) const fn present(vid: u16) -> u16 {
     vid | 0x1000
 }
@@ -176,7 +177,7 @@ pub(crate) const fn push_tag(ethertype: u16) -> Option<Action> {
     Some(Action::PushVlan(EtherType(ethertype)))
 }
 
-/// Returns a list of actions.
+/// Returns the list of the actions that are present.
 pub(crate) fn actions<const N: usize>(list: [Option<Action>; N]) -> Vec<Action> {
     list.into_iter().flatten().collect()
 }
@@ -186,7 +187,7 @@ pub(crate) fn bucket(actions: Vec<Action>) -> Bucket {
     Bucket::new(actions)
 }
 
-/// Returns a bucket that is live while its port is.
+/// Returns a bucket that is live while its port is live.
 pub(crate) fn watching(port: PortNo, weight: u16, actions: Vec<Action>) -> Bucket {
     Bucket {
         weight,

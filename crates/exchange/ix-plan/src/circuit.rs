@@ -34,8 +34,8 @@ pub(crate) fn plan_p2p(context: &ServiceContext<'_>, builder: &mut Builder) {
     }
 }
 
-/// Adds the entries of the direction from `end` to `other`, and of frames by trunk that leave at `end`. A circuit passes every
-/// source address and has one path, so that its frames skip tables 2 and 4.
+/// Adds the entries for the direction from `end` to `other`, and for frames from trunks that leave at `end`.
+/// A circuit passes every source address and has one path, so that its frames skip tables 2 and 4.
 fn plan_end(context: &ServiceContext<'_>, end: &End<'_>, other: &End<'_>, builder: &mut Builder) {
     tags::plan_ingress(context, end, POLICE, builder);
     tags::plan_police(context, end, Some(other), builder);

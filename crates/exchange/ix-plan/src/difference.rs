@@ -8,8 +8,8 @@ use millrace_types::GroupId;
 
 use crate::entry::{Entry, EntryId, Group, SwitchState};
 
-/// A modification of one entry. Without `to` the entry is deleted; with both, the entry is replaced in place, and keeps
-/// its counters.
+/// A modification of one entry. Without `to`, the entry is deleted. With `from` and `to`, the entry is
+/// replaced in place, and keeps its counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Modification {
     /// The identity.
@@ -20,9 +20,9 @@ pub struct Modification {
     pub to: Option<Entry>,
 }
 
-/// Returns the modifications from `have` to `want` in a safe order: meters and groups before the flow entries that use
-/// them, groups before the groups that forward to them, and deletions last, in the opposite order. Equal entries are not
-/// touched.
+/// Returns the modifications from `have` to `want` in a safe order: meters and groups before the flow entries
+/// that use them, groups before the groups that forward to them, and deletions last, in the opposite order.
+/// Equal entries are left out.
 pub fn difference(have: &SwitchState, want: &SwitchState) -> Vec<Modification> {
     let mut modifications: Vec<_> = have
         .iter()
@@ -42,7 +42,7 @@ pub fn difference(have: &SwitchState, want: &SwitchState) -> Vec<Modification> {
     in_safe_order(modifications)
 }
 
-/// Returns modifications of one switch in a safe order, as [`difference`] has it.
+/// Returns modifications of one switch in the safe order that [`difference`] describes.
 pub fn in_safe_order(mut modifications: Vec<Modification>) -> Vec<Modification> {
     let (before, after) = (
         depths(&modifications, |change| change.from.as_ref()),
@@ -50,7 +50,8 @@ pub fn in_safe_order(mut modifications: Vec<Modification>) -> Vec<Modification> 
     );
     let stage = |change: &Modification| -> (bool, Reverse<u32>, u32, u32) {
         let is_deletion = change.to.is_none();
-        // (deletions last, flow entries before groups before meters in deletions, and the other way round else).
+        // The order has deletions last. Deletions have the order flow entries, groups, meters; all other
+        // modifications have the order meters, groups, flow entries.
         match &change.id {
             EntryId::Meter(_) if is_deletion => (true, Reverse(0), 0, 0),
             EntryId::Group(group) if is_deletion => (

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use millrace_flow::{Bucket, Field, Instructions, Match, MatchError, MatchField};
 use millrace_types::{Cookie, GroupId, MeterId, Priority, TableId};
 
-/// A match in a canonical order of its fields, so that matches that mean the same are equal: switches may list fields in
-/// an order of their own.
+/// A match with its fields in a canonical order, so that equivalent matches are equal. Switches may list
+/// fields in any order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Matching(Vec<(Field, u128, Option<u128>)>);
 
@@ -16,13 +16,13 @@ impl Matching {
         Matching(Vec::new())
     }
 
-    /// Returns this match and one field more; a field that is there already is replaced.
+    /// Returns this match with one more field. An existing field of the same type is replaced.
     #[must_use]
     pub fn with(self, field: Field, value: impl Into<u128>) -> Matching {
         self.insert(field, value.into(), None)
     }
 
-    /// Returns this match and one field more, of which the bits of `mask` are compared.
+    /// Returns this match with one more field. Only the bits of `mask` are compared.
     #[must_use]
     pub fn masked(self, field: Field, value: impl Into<u128>, mask: impl Into<u128>) -> Matching {
         let mask = mask.into();
@@ -61,7 +61,7 @@ impl Matching {
     /// Returns the match for a message.
     ///
     /// # Errors
-    /// [`MatchError`] if a value or prerequisite is wrong; the planner makes no such match.
+    /// [`MatchError`] if a value or prerequisite is wrong. The planner never makes a wrong match.
     pub fn to_match(&self) -> Result<Match, MatchError> {
         let mut builder = Match::builder();
         for (field, value, mask) in &self.0 {
@@ -89,7 +89,8 @@ pub struct FlowId {
     pub matching: Matching,
 }
 
-/// The identity of any entry. The order is one in which entries can be added: what is referred to comes first.
+/// The identity of any entry. The order is a valid order for adding entries: an entry comes after the entries
+/// to which it refers.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EntryId {
     Meter(MeterId),
@@ -98,7 +99,7 @@ pub enum EntryId {
     Flow(FlowId),
 }
 
-/// A flow entry but for its identity.
+/// A flow entry without its identity.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Flow {
     pub cookie: Cookie,
@@ -122,7 +123,7 @@ pub enum GroupKind {
     FastFailover,
 }
 
-/// A group but for its number.
+/// A group without its number.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
     pub kind: GroupKind,
@@ -138,7 +139,7 @@ pub enum RateUnit {
     Pktps,
 }
 
-/// A meter but for its number: one band that drops.
+/// A meter without its number. It has one band, which drops.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Meter {
     pub unit: RateUnit,
@@ -147,7 +148,7 @@ pub struct Meter {
     pub burst: u32,
 }
 
-/// Any entry but for its identity.
+/// Any entry without its identity.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Entry {
     Meter(Meter),

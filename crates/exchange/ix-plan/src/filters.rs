@@ -1,9 +1,10 @@
-//! Filters: table 5. A rule is bound to the end by which a frame leaves, so that it touches traffic to its owner only, and
-//! is in every switch, so that the drop happens where the frame enters the exchange.
+//! Filters: table 5. A rule is bound to the end by which a frame leaves, so that it affects only traffic to
+//! its owner. Every switch has the rule, so that a frame is dropped where it enters the exchange.
 //!
-//! OpenFlow 1.3 matches ports exactly or not at all, and has no fields for fragments and TCP flags. With the extensions of
-//! Open vSwitch a range of ports is at most 30 masks; without, a filter with a range over [`EXACT_PORTS_MAX`] ports, with
-//! fragments or flags is left out and named as a problem, and never approximated.
+//! OpenFlow 1.3 matches ports exactly or not at all, and has no fields for fragments and TCP flags. With the
+//! extensions of Open vSwitch, a range of ports needs at most 30 masks. Without the extensions, a filter with
+//! a range of more than [`EXACT_PORTS_MAX`] ports, with fragments or with flags is left out and reported as a
+//! problem; it is never approximated.
 
 mod scope;
 
@@ -23,7 +24,7 @@ use crate::lan::{ICMPV6, IPV4, IPV6};
 use crate::layout::{CookieFields, CookieKind, EGRESS, Metadata, PROTECT, filter_meter};
 use crate::service::Settings;
 
-/// The longest range of ports that is written as exact ports, without masks.
+/// The largest number of ports in a range that is written as exact ports, without masks.
 pub const EXACT_PORTS_MAX: u32 = 64;
 /// The largest number of entries of all filters of one account, for one end and in one switch.
 pub(crate) const ENTRIES_MAX: usize = 20_000;
@@ -34,13 +35,14 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
 
-/// The filters of one account that have a priority, by destination: only those whose destinations overlap can overlap.
+/// The filters of one account that have a priority, by destination. Two filters can overlap only if their
+/// destinations overlap.
 #[derive(Default)]
 struct Placed(BTreeMap<Prefix, Vec<(Vec<Matching>, u16)>>);
 
 impl Placed {
-    /// Returns the level of a filter, 0 for the highest priority: the first level below all earlier filters that it overlaps.
-    /// Filters that are added or removed elsewhere do not move it.
+    /// Returns the level of a filter, 0 for the highest priority: the first level below all earlier filters
+    /// that it overlaps. Filters for other destinations do not change the level.
     fn level(&self, destination: Prefix, matchings: &[Matching]) -> u16 {
         let wider = (0..destination.len()).filter_map(|len| self.0.get(&destination.truncated(len)));
         let within = self
@@ -57,7 +59,7 @@ impl Placed {
     }
 }
 
-/// Adds active filters: all, or those in a scope.
+/// Adds the active filters in a scope.
 pub(crate) fn plan_filters(
     exchange: &Exchange,
     scope: &FilterScope,
@@ -77,7 +79,7 @@ pub(crate) fn plan_filters(
     }
 }
 
-/// Returns true if a filter is to be in the switches.
+/// Returns true if a filter should be in the switches.
 pub(crate) fn is_planned(filter: &Filter, settings: &Settings) -> bool {
     filter.state == FilterState::Active && filter.valid_until.is_none_or(|end| end > settings.now)
 }
@@ -87,7 +89,7 @@ pub(crate) fn is_planned(filter: &Filter, settings: &Settings) -> bool {
 struct EndIndexes(BTreeMap<AccountId, Vec<u32>>);
 
 impl EndIndexes {
-    /// Returns the indexes of the ends of an account, each once.
+    /// Returns the indexes of the ends of an account without duplicates.
     fn of(&mut self, exchange: &Exchange, account: AccountId) -> &[u32] {
         self.0.entry(account).or_insert_with(|| {
             let configs = exchange.configs.values();
@@ -98,7 +100,7 @@ impl EndIndexes {
     }
 }
 
-/// Returns the indexes of the ends from which a filter takes frames; `None` stands for every end.
+/// Returns the indexes of the ends whose frames a filter matches; `None` stands for every end.
 fn sources_of(filter: &Filter, exchange: &Exchange, ends: &mut EndIndexes) -> Vec<Option<u32>> {
     if filter.peers.is_empty() {
         return vec![None];
@@ -108,7 +110,7 @@ fn sources_of(filter: &Filter, exchange: &Exchange, ends: &mut EndIndexes) -> Ve
     found.into_iter().map(Some).collect()
 }
 
-/// A filter with everything that its entries need: one for each match, victim and source.
+/// A filter with the data for its entries. It has one entry for each match, victim and source.
 struct PlannedFilter<'a> {
     id: FilterId,
     action: FilterAction,
@@ -167,7 +169,7 @@ impl PlannedFilter<'_> {
     }
 }
 
-/// Plans the filters of an account, as far as the number of its entries permits.
+/// Plans the filters of an account. A filter that would exceed [`ENTRIES_MAX`] becomes a problem.
 fn plan_account(
     exchange: &Exchange,
     account: AccountId,
@@ -214,7 +216,8 @@ fn plan_account(
     }
 }
 
-/// Returns the matches of a filter, each once: those of its alternatives overlap, and have the same action.
+/// Returns the matches of a filter without duplicates. The matches of its alternatives may overlap, and have
+/// the same action.
 fn expand_all(filter: &Filter, extensions: bool) -> Result<Vec<Matching>, Reason> {
     let mut all = BTreeSet::new();
     for matching in filter.matches() {
@@ -226,12 +229,12 @@ fn expand_all(filter: &Filter, extensions: bool) -> Result<Vec<Matching>, Reason
 /// Returns the number of entries that a match needs in one switch.
 ///
 /// # Errors
-/// The reason why switches cannot have it, in words.
+/// The reason why switches cannot implement the match.
 pub fn filter_entries(filter: &FilterMatch, extensions: bool) -> Result<usize, Reason> {
     expand(filter, extensions).map(|matchings| matchings.len())
 }
 
-/// Returns the matches of a filter's packets, or the reason why switches cannot have it.
+/// Returns the matches of a filter's packets, or the reason why switches cannot implement them.
 pub(crate) fn expand(filter: &FilterMatch, extensions: bool) -> Result<Vec<Matching>, Reason> {
     if let Some((_, reason)) = filter.contradiction() {
         return Err(reason);

@@ -39,8 +39,8 @@ pub const INSIDE_VID: u16 = 1;
 /// The VID, on trunks, of copies that a leaf of a `p2mp_vc` sent: they go to roots only.
 pub const LEAF_COPY_VID: u16 = 2;
 
-/// The destination of the engine's probes on trunks. It is no reserved address, because bridges in the underlay of a
-/// trunk would drop those.
+/// The destination of the engine's probes on trunks. It is not a reserved address, because bridges in the
+/// underlay of a trunk would drop such addresses.
 pub const PROBE_MAC: Mac = Mac([0x02, 0x4d, 0x49, 0x58, 0x00, 0x02]);
 /// The EtherType of LLDP, which the probes have.
 pub const LLDP: u16 = 0x88cc;
@@ -67,7 +67,7 @@ impl Metadata {
     pub const ENTERED: u64 = 0x7_ffff << 20;
     /// The mask of the end by which a frame leaves.
     pub const LEAVES: u64 = 0xf_ffff;
-    /// The bit of the end that says that a frame leaves by several ends.
+    /// The bit in the index of the end that marks a frame that leaves by several ends.
     pub const COPIES: u32 = 1 << 19;
 
     /// Returns the word. Values that are too wide lose their high bits.
@@ -101,18 +101,19 @@ pub enum CookieKind {
     Service = 1,
     /// Entries of an end: ingress; the object is the number of its identifier.
     End = 2,
-    /// The policing of an end: its counter less the drops of its meter is ingress accounting.
+    /// The policing of an end. Its counter less the drops of its meter gives the ingress accounting.
     Police = 3,
-    /// The egress of an end: its counter is egress accounting.
+    /// The egress of an end. Its counter gives the egress accounting.
     Egress = 4,
     /// Filters; the object is the number of the identifier.
     Filter = 5,
-    /// Drops that are counted by their name; the object is the service's index.
+    /// Entries that drop frames of a service and count them; the object is the service's index.
     Drop = 6,
     /// Frames of a connection with an end in quarantine that belong to no end; the object is the number of the
     /// connection's identifier.
     Stray = 7,
-    /// Probes of a trunk; the object is the number of the trunk's identifier, the generation the place of the end.
+    /// Probes of a trunk; the object is the number of the trunk's identifier, the generation field is the
+    /// position of the end in the trunk.
     Probe = 8,
 }
 
@@ -130,7 +131,7 @@ impl CookieKind {
     ];
 }
 
-/// The fields of a cookie. A cookie narrows listings and deletions; it is no identity of an entry.
+/// The fields of a cookie. A cookie narrows listings and deletions; it is not the identity of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CookieFields {
     /// The type of the object.
@@ -173,7 +174,7 @@ pub(crate) const fn parity(service: &Service) -> u32 {
     service.generation & 1
 }
 
-/// The packets of an end that have a meter of their own besides the contracted rate.
+/// The type of an end's packets that a separate meter limits, in addition to the contracted rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Storm {
     Broadcast,
@@ -196,18 +197,18 @@ pub(crate) const fn probe_meter(trunk: TrunkId) -> MeterId {
     MeterId(0x2000_0000 | trunk.0 & 0x0fff_ffff)
 }
 
-/// Returns the group of the copies, to all local ends, of frames that came by trunk.
+/// Returns the group that copies frames from trunks to all local ends.
 pub(crate) const fn copies_group(service: ServiceIndex) -> GroupId {
     GroupId(0x0100_0000 | service.raw())
 }
 
-/// Returns the group of the copies, to local roots, of frames that came by trunk from a leaf.
+/// Returns the group that copies frames that a leaf sent, and that came by trunk, to the local roots.
 pub(crate) const fn root_copies_group(service: ServiceIndex) -> GroupId {
     GroupId(0x0200_0000 | service.raw())
 }
 
-/// Returns the group that pushes the outer tag of copies to an end with two tags; `is_hairpin` for copies that go back to
-/// the ports where they came from.
+/// Returns the group that pushes the outer tag of copies to an end with two tags; `is_hairpin` is true for
+/// copies that leave by the ports by which they came.
 pub(crate) const fn outer_tag_group(config: &Config, is_hairpin: bool) -> GroupId {
     GroupId(0x0300_0000 | (is_hairpin as u32) << 20 | config.meter.raw())
 }

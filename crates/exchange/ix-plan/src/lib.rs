@@ -1,4 +1,4 @@
-//! From the model of an exchange to the content of its switches.
+//! Computation of the content of all switches from the model of an exchange.
 //!
 //! ```text
 //!  Exchange --plan()--> Plan: for each switch a SwitchState, the entries by identity
@@ -9,10 +9,10 @@
 //!  trunk ---> 0 port -------------------------------------> 4 forward -----------------> 6 egress --> member
 //! ```
 //!
-//! The plan of a change is the plan of the whole exchange after it, or of the services that it touches; there are no undo
-//! lists. An entry's identity is (table, priority, match), never the cookie.
+//! For a change, the whole exchange after the change is planned, or only the services that the change
+//! touches. There are no undo lists. An entry's identity is (table, priority, match), never the cookie.
 //!
-//! Pure: no clock, no IO.
+//! The crate is pure: it has no clock and no IO.
 
 #![forbid(unsafe_code)]
 

@@ -22,7 +22,8 @@ use crate::layout::{
 use crate::service::{End, ServiceContext};
 use crate::tags::{self, PRIORITY};
 
-/// The copies a second that an end may cause.
+/// The maximum rate of frames from an end to group addresses, in frames per second. Each such frame is copied
+/// to other ends.
 const COPIES_PPS: u32 = 100;
 /// The priority of frames to registered addresses.
 const KNOWN_PRIORITY: u16 = 100;
@@ -117,7 +118,7 @@ fn plan_known(context: &ServiceContext<'_>, end: &End<'_>, ends: &[End<'_>], bui
             let line = Line::new(FORWARD, KNOWN_PRIORITY, to_mac(Metadata::default(), 0), cookie);
             builder.flow(switch, line.leaves(end.index()).goto(PROTECT));
         }
-        // The sender itself, and leaves if this is one.
+        // The sender itself and, if this end is a leaf, all other leaves.
         for from in ends.iter().filter(|from| !reaches(from, end)) {
             let refused = to_mac(context.entered_by(from), Metadata::ENTERED | Metadata::TRUNK);
             builder.flow(from.switch, Line::new(FORWARD, REFUSED_PRIORITY, refused, cookie));
@@ -236,8 +237,8 @@ fn trunk_bucket(context: &ServiceContext<'_>, from: &End<'_>, to: SwitchId) -> O
     Some(bucket(list))
 }
 
-/// Returns the bucket that gives an end its copy. An action set has one action that sets a VID, so that the outer of two
-/// tags is pushed by a group of its own.
+/// Returns the bucket that sends a copy to an end. An action set can set only one VID. A separate group
+/// therefore pushes the outer of two tags.
 fn copy_bucket(end: &End<'_>, is_hairpin: bool) -> Bucket {
     let out = tags::output(end, is_hairpin);
     bucket(match end.config.vlan {

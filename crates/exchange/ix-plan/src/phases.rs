@@ -1,4 +1,5 @@
-//! A change in phases, so that frames of the old and of the new path never meet each other's entries.
+//! Division of a change into phases, so that frames of the old path never match entries of the new path, and
+//! vice versa.
 //!
 //! ```text
 //! stage   entries that no frame can reach yet: egress and forwarding of new ends, trunk entries under a new wire id
@@ -6,8 +7,8 @@
 //! (drain) frames that are on the old path leave the fabric
 //! clean   entries that no frame can reach any more
 //! ```
-//! A change that only adds entries stages the far end first, and then admits frames; one that only removes entries stops
-//! frames at the ingress first.
+//! A change that only adds entries stages the far end first, and then admits frames. A change that only
+//! removes entries stops frames at the ingress first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ use crate::service::Settings;
 pub struct Phases {
     /// The modifications before the flip.
     pub stage: BTreeMap<SwitchId, Vec<Modification>>,
-    /// The modifications at which frames take the new path.
+    /// The modifications that move frames to the new path.
     pub flip: BTreeMap<SwitchId, Vec<Modification>>,
     /// The modifications after the drain.
     pub clean: BTreeMap<SwitchId, Vec<Modification>>,
@@ -39,13 +40,14 @@ impl Phases {
     }
 }
 
-/// Returns the phases from one exchange to another at the same time. Only services and filters that differ are planned.
+/// Returns the phases from one exchange to another at the same time. It plans only services and filters that
+/// differ.
 pub fn phases(old: &Exchange, new: &Exchange, settings: &Settings) -> Phases {
     phases_between((old, settings), (new, settings))
 }
 
-/// Returns the phases from one exchange to another at a later time. Only services and filters that differ, or whose validity
-/// begins or ends between the two times, are planned.
+/// Returns the phases from one exchange to another at a later time. It plans only services and filters that
+/// differ, or whose validity begins or ends between the two times.
 pub fn phases_between((old, then): (&Exchange, &Settings), (new, now): (&Exchange, &Settings)) -> Phases {
     let mut services = changed_services(old, new);
     if then.now != now.now {
@@ -66,7 +68,8 @@ pub fn phases_between((old, then): (&Exchange, &Settings), (new, now): (&Exchang
     phases_of_plans(&before, &after)
 }
 
-/// Returns the services with an address whose validity begins or ends after `then` and not after `now`.
+/// Returns the services with an address whose validity begins or ends later than `then`, and at the latest at
+/// `now`.
 pub fn services_at_boundary(
     exchange: &Exchange,
     then: Timestamp,

@@ -20,7 +20,7 @@ use crate::{circuit, filters, lan, multipoint, tags};
 pub struct Plan {
     /// The content of each switch.
     pub switches: BTreeMap<SwitchId, SwitchState>,
-    /// The things that are left out.
+    /// The objects that are left out of the plan, with the reasons.
     pub problems: Vec<Problem>,
 }
 
@@ -39,8 +39,9 @@ pub fn plan(exchange: &Exchange, settings: &Settings) -> Plan {
     }
 }
 
-/// Returns the plan of some services alone, without the entries of the switches themselves and without filters. Plans of
-/// different services have no entry in common, so that a change of one service needs no other.
+/// Returns the plan of some services alone, without the entries of the switches themselves and without
+/// filters. Plans of different services have no entry in common, so that a change of one service needs no
+/// plan of other services.
 pub fn plan_services(exchange: &Exchange, services: &BTreeSet<ServiceId>, settings: &Settings) -> Plan {
     let mut builder = Builder::default();
     if !services.is_empty() {
@@ -65,7 +66,7 @@ pub(crate) fn plan_filters_of(exchange: &Exchange, scope: &FilterScope, settings
     }
 }
 
-/// Returns the plan of the switches themselves.
+/// Returns the plan of the entries that belong to the switches themselves.
 pub(crate) fn plan_switches(exchange: &Exchange) -> Plan {
     let mut builder = Builder::default();
     plan_base(exchange, &mut builder);
@@ -75,9 +76,9 @@ pub(crate) fn plan_switches(exchange: &Exchange) -> Plan {
     }
 }
 
-/// Returns true if the entries of the switches themselves, as [`plan_switches`] returns them, may differ between two exchanges.
-/// They depend on peering LANs and their ends, by the stray frames of the quarantine, and on ends with two tags; on no other
-/// service and end.
+/// Returns true if the entries of the switches themselves, as [`plan_switches`] returns them, may differ
+/// between two exchanges. They depend on peering LANs and their ends, because of the entries for stray frames
+/// in quarantine, and on ends with two tags. They depend on no other service or end.
 pub(crate) fn switches_differ(old: &Exchange, new: &Exchange) -> bool {
     let is_lan = |exchange: &Exchange, id: &ServiceId| {
         let service = exchange.services.get(id);

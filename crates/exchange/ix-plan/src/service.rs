@@ -13,10 +13,10 @@ use crate::builder::metadata;
 use crate::entry::Matching;
 use crate::layout::{CookieFields, CookieKind, Metadata};
 
-/// The circumstances of a plan besides the exchange.
+/// The inputs of a plan in addition to the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
-    /// The time, which decides if a MAC address is valid yet.
+    /// The time for which it is decided which MAC addresses are valid.
     pub now: Timestamp,
     /// True if every switch has the match extensions of Open vSwitch: masks on ports, TCP flags, fragments.
     pub extensions: bool,
@@ -38,7 +38,7 @@ pub(crate) fn switch_of(connection: &Connection) -> Option<SwitchId> {
     connection.ports.first().map(|port| port.switch)
 }
 
-/// An end with everything that its entries need.
+/// An end with the data for its entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End<'a> {
     pub(crate) id: ConfigId,
@@ -74,7 +74,8 @@ impl End<'_> {
     }
 }
 
-/// The ends of some services, and the addresses of each end: one pass over the exchange instead of one for each service.
+/// The ends of some services, and the addresses of each end. They are collected in one pass over the
+/// exchange, instead of one pass for each service.
 #[derive(Debug)]
 pub(crate) struct Index<'a> {
     ends: BTreeMap<ServiceId, Vec<(ConfigId, &'a Config)>>,
@@ -102,7 +103,7 @@ impl<'a> Index<'a> {
         Index::with_addresses(exchange, ends.collect(), is_of_these)
     }
 
-    /// Returns the index of these ends, with the addresses of those that are asked for.
+    /// Returns the index of these ends, with the addresses of the ends that `is_asked` selects.
     fn with_addresses(
         exchange: &'a Exchange,
         ends: BTreeMap<ServiceId, Vec<(ConfigId, &'a Config)>>,
@@ -133,7 +134,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// A service with its ends that take part.
+/// A service with its participating ends.
 #[derive(Debug)]
 pub(crate) struct ServiceContext<'a> {
     pub(crate) exchange: &'a Exchange,

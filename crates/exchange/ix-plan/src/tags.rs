@@ -1,9 +1,10 @@
-//! Entries that do not depend on the kind of a service: how frames of an end get into the inside form, how they leave
-//! it, how they get from switch to switch, and the contracted rate.
+//! Entries that do not depend on the kind of a service: conversion of an end's frames to the inside form and
+//! back, forwarding between switches, and policing of the contracted rate.
 //!
-//! Inside, between table 0 and table 6, a frame has exactly one tag of the exchange: a C-tag with VID 1, whose priority is
-//! the frame's. OpenFlow has no action that copies a field; where a tag must be replaced by one of another EtherType, or a
-//! second one is pushed, there is one entry for each of the eight priorities.
+//! Inside, between table 0 and table 6, a frame has exactly one tag of the exchange: a C-tag with VID 1 and
+//! the priority of the frame. OpenFlow 1.3 has no action that copies a field. One entry for each of the eight
+//! priorities is therefore needed where a tag is replaced by a tag of another EtherType, or a second tag is
+//! pushed.
 
 use millrace_flow::{Action, Field};
 use millrace_ix_model::{
@@ -25,7 +26,7 @@ pub(crate) const PRIORITY: u16 = 100;
 const TRUNK_PRIORITY: u16 = 200;
 /// The priority of the engine's probes on trunks.
 const PROBE_PRIORITY: u16 = 61_000;
-/// The probes a second that the controller gets from a trunk.
+/// The maximum rate of probes that the controller gets from a trunk, in packets per second.
 const PROBE_PPS: u32 = 5;
 /// The priority of entries for frames that go back to the ports where they came from.
 const HAIRPIN_PRIORITY: u16 = 110;
@@ -36,7 +37,8 @@ const PCPS: core::ops::RangeInclusive<u8> = 0..=7;
 const C_TAG: u16 = 0x8100;
 const S_TAG: u16 = 0x88a8;
 
-/// Adds the entries that take an end's frames in: table 0, and table 1 for two tags. They go to table `next`.
+/// Adds the entries that admit an end's frames: table 0, and table 1 for two tags. The frames continue in
+/// table `next`.
 pub(crate) fn plan_ingress(
     context: &ServiceContext<'_>,
     end: &End<'_>,
@@ -95,8 +97,9 @@ pub(crate) fn plan_ingress(
     }
 }
 
-/// Adds the entries that take an end's frames in without any tag, so that table 2 sees if there is one tag too many. The
-/// priority is in the metadata, where the end by which a frame leaves is written later; table 3 pushes the inside tag.
+/// Adds the entries that admit an end's frames and pop all of their tags, so that table 2 can detect a tag
+/// too many. The priority is kept in the metadata, in the field where a later table writes the end by which
+/// the frame leaves. Table 3 pushes the inside tag.
 pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
     let cookie = end.cookie(CookieKind::End);
     let with_pcp = |pcp: u8| Metadata {
@@ -233,7 +236,8 @@ pub(crate) fn plan_police(
 /// Returns the action that sends a frame to an end's ports.
 pub(crate) fn output(end: &End<'_>, is_hairpin: bool) -> Option<Action> {
     match (is_hairpin, end.connection.group, end.connection.ports.first()) {
-        // A frame never leaves by the port it came by unless IN_PORT says so; a LAG's member that brought it is live.
+        // A frame leaves by its ingress port only if the output is IN_PORT. In a LAG, the ingress port is a
+        // live member.
         (true, ..) => Some(Action::output(PortNo::IN_PORT)),
         (false, Some(group), _) => Some(Action::Group(GroupId(group.raw()))),
         (false, None, Some(port)) => Some(Action::output(port.port)),
@@ -241,7 +245,8 @@ pub(crate) fn output(end: &End<'_>, is_hairpin: bool) -> Option<Action> {
     }
 }
 
-/// Adds the entries by which frames leave at an end: table 6. `from` limits them to frames of an end on the same ports.
+/// Adds the entries that send frames out of an end: table 6. `from` limits them to frames of an end on the
+/// same ports.
 pub(crate) fn plan_egress(
     context: &ServiceContext<'_>,
     end: &End<'_>,
@@ -315,8 +320,8 @@ pub(crate) fn plan_egress(
     }
 }
 
-/// Adds the entries, at the switches of all other ends, that send frames for an end over the trunks to its switch. They
-/// match frames that did not come by a trunk, so that no frame is on two trunks.
+/// Adds the entries, at the switches of all other ends, that send frames for an end over the trunks to its
+/// switch. They match frames that did not come by a trunk, so that no frame crosses two trunks.
 pub(crate) fn plan_to_trunk(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
     let Some(wire_id) = context.service.wire_id else {
         return;
@@ -353,9 +358,10 @@ pub(crate) fn plan_to_trunk(context: &ServiceContext<'_>, end: &End<'_>, builder
     }
 }
 
-/// Adds the entries, at every switch of the service, that take frames from trunks in: table 0. The frames of a circuit
-/// leave by the only end at the switch, and need no table 4. A VXLAN key is on frames of trunks only, so that one entry
-/// serves all of them; the VID of an S-tag may be that of a member's tag, and needs the port.
+/// Adds the entries, at every switch of the service, that admit frames from trunks: table 0. The frames of a
+/// circuit leave by the only end at the switch, and need no table 4. Only frames of trunks have a VXLAN key,
+/// so that one entry serves all trunks. The VID of an S-tag may also be the VID of a member's tag, so that
+/// such an entry matches the port, too.
 pub(crate) fn plan_from_trunks(context: &ServiceContext<'_>, builder: &mut Builder) {
     let Some(wire_id) = context.service.wire_id else {
         return;
@@ -398,8 +404,8 @@ pub(crate) fn plan_from_trunks(context: &ServiceContext<'_>, builder: &mut Build
     }
 }
 
-/// Adds the entries of a transit switch for frames of a circuit from one joined switch to another one: table 0. The frames
-/// keep their wire id, and meet no other table.
+/// Adds the entries of a transit switch for frames of a circuit from one joined switch to another one: table
+/// 0. The frames keep their wire id, and skip all other tables.
 pub(crate) fn plan_transit(
     context: &ServiceContext<'_>,
     [from, here, to]: [SwitchId; 3],
@@ -441,8 +447,8 @@ pub(crate) fn plan_transit(
     }
 }
 
-/// Adds the entries of table 0 that give the engine its probes on trunks. Frames of services have a wire id there, so that
-/// no member can send a frame that these entries match.
+/// Adds the entries of table 0 that send the probes on trunks to the engine. Frames of services have a wire
+/// id on trunks, so that no member can send a frame that these entries match.
 pub(crate) fn plan_probes(exchange: &Exchange, builder: &mut Builder) {
     for (id, trunk) in &exchange.trunks {
         for (side, end) in (0..).zip(&trunk.ends) {

@@ -22,14 +22,14 @@ pub struct Share {
     pub bits_per_s: f64,
 }
 
-/// The mean rates of one minute of an attack; of the minute that is not over, of its part so far.
+/// The mean rates of one minute of an attack. The rates of the current minute cover only its part so far.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Minute {
-    /// The begin.
+    /// The start of the minute.
     pub at: Timestamp,
     /// The rate of packets that passed, in bit/s.
     pub passed_bits_per_s: f64,
-    /// The rate of packets that switches dropped, as filters do, in bit/s.
+    /// The rate of packets that switches dropped, for example by filters, in bit/s.
     pub dropped_bits_per_s: f64,
 }
 
@@ -38,9 +38,9 @@ pub struct Minute {
 pub struct Attack {
     /// The rate in bit/s over the last half minute.
     pub bits_per_s: f64,
-    /// The part of the rate that switches drop, as filters do, in bit/s.
+    /// The part of the rate that switches drop, for example by filters, in bit/s.
     pub dropped_bits_per_s: f64,
-    /// The rate in bit/s before; `None` while the traffic of its ends is not known for long enough.
+    /// The usual rate in bit/s before the attack; `None` while the history of its ends is too short.
     pub usual_bits_per_s: Option<f64>,
     /// The rate in packets per second.
     pub packets_per_s: f64,
@@ -60,13 +60,13 @@ pub struct Attack {
     pub by_peer: Vec<Share>,
     /// The rates of whole packets and of fragments.
     pub by_fragment: Vec<Share>,
-    /// The suggested rules, the most effective first; none if there is no attack, no rules keep to the bounds, or the traffic
-    /// before is not known.
+    /// The suggested rules, the most effective first; empty if there is no attack, no rules satisfy the
+    /// bounds, or the usual traffic is not known.
     pub suggestions: Vec<Suggestion>,
 }
 
-/// Returns the traffic of the current window to a target; `None` if it has none. `before` is `None` if the traffic before is
-/// not known.
+/// Returns the traffic of the current window to a target; `None` if it has none. `before` is the usual
+/// traffic, and `None` if it is not known.
 pub(crate) fn analyse<'a>(
     current: Window<'_>,
     before: Option<Window<'_>>,

@@ -1,4 +1,5 @@
-//! The collector: datagrams become observations, and observations sums, sketches and windows, all in bounded memory.
+//! The collector: it turns datagrams into observations, and observations into sums, sketches and windows, in
+//! bounded memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -16,24 +17,25 @@ use crate::{Ends, Observation, Window};
 
 /// The largest number of recent observations in the ring: 16 MB.
 const RECENT_MAX: usize = 131_072;
-/// The largest number of ends whose traffic before an attack is kept: they take 250 MB when all are full.
+/// The largest number of ends with a history of their traffic before an attack. Full histories of all ends
+/// take 250 MB.
 const BEFORE_ENDS_MAX: usize = 256;
-/// The time without traffic after which an end leaves its place to another one, in milliseconds: ends in turn must not evict
-/// each other before their traffic is known.
+/// The idle time after which the history of an end may be replaced by the history of another end, in
+/// milliseconds. It is long, so that ends do not evict each other before their usual traffic is known.
 const IDLE_MS: u64 = 600_000;
 /// The age at which an observation counts as traffic before an attack, in milliseconds.
 const BEFORE_AGE_MS: u64 = 120_000;
-/// The window in which an attack is looked for, in milliseconds.
+/// The window in which an attack is searched, in milliseconds.
 const ATTACK_MS: u64 = 30_000;
 /// The number of counters of the sketch of flows.
 const FLOWS_MAX: usize = 8_192;
-/// The largest number of destinations with minutes.
+/// The largest number of destinations with rates by minute.
 const DESTINATIONS_MAX: usize = 4_096;
 /// The largest number of top flows, and of targets, of an account.
 const TOP_LEN: usize = 15;
 /// The duration of a window of the sketch of flows, in milliseconds.
 const FLOWS_MS: u64 = 30_000;
-/// The largest number of sources of samples whose losses are counted.
+/// The largest number of sFlow sources with a count of lost samples.
 const SOURCES_MAX: usize = 65_536;
 
 /// A flow to an end.
@@ -58,7 +60,7 @@ pub struct Collector {
     flows_since: Timestamp,
     destinations: SpaceSaving<(u32, IpAddr)>,
     minutes: HashMap<(u32, IpAddr), Minutes>,
-    /// The samples that each source of each switch lost, by (agent, sub-agent, source).
+    /// The last value of the drop counter and the number of lost samples, by (agent, sub-agent, source).
     lost: BTreeMap<(IpAddr, u32, u32), (u32, u64)>,
     samples: u64,
     random: Random,
@@ -82,7 +84,7 @@ impl Collector {
         }
     }
 
-    /// Takes a datagram of a switch.
+    /// Processes a datagram of a switch.
     pub fn take(&mut self, datagram: &Datagram, now: Timestamp) {
         for sample in &datagram.samples {
             let Sample::Flow(flow) = sample else { continue };
@@ -94,19 +96,20 @@ impl Collector {
         }
     }
 
-    /// Adds the growth of a switch's counter of lost samples, which wraps at 32 bits and begins again with the switch.
+    /// Adds the growth of a switch's counter of lost samples, which wraps at 32 bits and restarts with the
+    /// switch.
     fn count_lost(&mut self, source: (IpAddr, u32, u32), drops: u32) {
         if self.lost.len() >= SOURCES_MAX && !self.lost.contains_key(&source) {
             return;
         }
         let (last, sum) = self.lost.entry(source).or_insert((drops, 0));
         let growth = drops.wrapping_sub(*last);
-        // A counter that went back is one that began again.
+        // A counter that went back has restarted.
         *sum += u64::from(if growth > u32::MAX / 2 { drops } else { growth });
         *last = drops;
     }
 
-    /// Takes an observation. They come in the order of time.
+    /// Processes an observation. Observations arrive in the order of time.
     pub fn observe(&mut self, observation: Observation) {
         let at = observation.at;
         self.rates.add(
@@ -149,8 +152,8 @@ impl Collector {
         }
     }
 
-    /// Adds an observation to the history of its end. If too many ends have one, that of the end that is idle longest makes
-    /// room; without an idle end, the new one gets none.
+    /// Adds an observation to the history of its end. If too many ends have a history, the history of the end
+    /// that is idle longest is removed. If no end is idle, the new end gets no history.
     fn keep(&mut self, observation: Observation) {
         let end = (observation.ends.service, observation.ends.leaves);
         if self.before.len() >= BEFORE_ENDS_MAX && !self.before.contains_key(&end) {
@@ -258,8 +261,8 @@ impl Collector {
         flows.into_iter().take(TOP_LEN).map(flow).collect()
     }
 
-    /// Returns the heaviest destinations of an account, by their rate over the last half minute less their rate before if that
-    /// is known.
+    /// Returns the heaviest destinations of an account, by their rate over the last half minute less their
+    /// usual rate, if it is known.
     pub fn targets(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Vec<TargetRate> {
         let parties = Parties::of(exchange);
         let is_own = |ends: Ends| parties.ends.get(&(ends.service, ends.leaves)) == Some(&account);
@@ -288,21 +291,21 @@ impl Collector {
         targets
     }
 
-    /// Returns true if the history of the end by which packets leave says which traffic is usual.
+    /// Returns true if the usual traffic of the end by which packets leave is known from its history.
     fn is_known(&self, ends: Ends) -> bool {
         let history = self.before.get(&(ends.service, ends.leaves));
         history.is_some_and(History::is_known)
     }
 
-    /// Returns the histories of ends that stand for some time.
+    /// Returns the histories of the ends that `is_own` selects, without histories of zero duration.
     fn histories(&self, is_own: impl Fn((u32, u32)) -> bool) -> impl Iterator<Item = &History> {
         let own = self.before.iter().filter(move |(end, _)| is_own(**end));
         own.map(|(_, history)| history)
             .filter(|history| history.seconds() > 0.0)
     }
 
-    /// Returns the duration in seconds and the observations of the window in which an attack is looked for. At high rates the
-    /// ring may hold less than the window.
+    /// Returns the duration in seconds and the observations of the window in which an attack is searched. At
+    /// high rates the ring may hold less than the window.
     fn attack_window(&self, now: Timestamp) -> (f64, impl Iterator<Item = &Observation>) {
         let age = move |observation: &Observation| now.millis().saturating_sub(observation.at.millis());
         let oldest = self.recent.front().map_or(0, age).min(ATTACK_MS);
@@ -322,7 +325,7 @@ impl Collector {
         self.gather(Parties::of(exchange), account, target, now).attack()
     }
 
-    /// Copies what is known of the traffic to a target of an account.
+    /// Copies the data about the traffic to a target of an account.
     pub(crate) fn gather(
         &self,
         parties: Parties,
@@ -349,7 +352,8 @@ impl Collector {
             .filter(|(_, owner)| **owner == account)
             .map(|(end, _)| *end)
             .collect();
-        // Histories stand for different times: each observation becomes the traffic of one second.
+        // Histories represent different durations. Each observation is therefore scaled to the traffic of one
+        // second.
         let mut before = Vec::new();
         for history in self.histories(|end| own_ends.contains(&end)) {
             let known = history.observations();
@@ -388,7 +392,7 @@ impl Collector {
 #[derive(Clone, Copy, Default)]
 struct Present {
     bytes: f64,
-    /// The part that leaves by ends whose history says which traffic is usual.
+    /// The bytes that leave by ends with known usual traffic.
     known: f64,
 }
 
@@ -398,17 +402,19 @@ impl Present {
         self.known += if is_known { observation.bytes } else { 0.0 };
     }
 
-    /// Returns true if histories say which traffic to the destination is usual: the ends of most of it have one.
+    /// Returns true if the usual traffic to the destination is known: most of the traffic leaves by ends with
+    /// known usual traffic.
     fn is_known(&self) -> bool {
         self.known * 2.0 > self.bytes
     }
 }
 
-/// The traffic to a target of an account, apart from the collector: the search for rules takes seconds.
+/// A copy of the data about the traffic to a target of an account. The search for rules takes seconds, and
+/// works on this copy instead of the collector.
 pub(crate) struct Gathered {
     current: Vec<Observation>,
     current_seconds: f64,
-    /// The traffic of one second before; `None` if it is not known.
+    /// The usual traffic of one second; `None` if it is not known.
     before: Option<Vec<Observation>>,
     minutes: Vec<Minutes>,
     parties: Parties,

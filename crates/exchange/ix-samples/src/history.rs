@@ -1,8 +1,8 @@
-//! The traffic of an end before an attack: a random choice of its observations, which leaves out bursts.
+//! The traffic of an end before an attack: a random selection of its observations, without bursts.
 //!
-//! Observations come in buckets of 10 s. A bucket with more than twice the mean rate of the buckets before is left out, or an
-//! attack would become the traffic that later attacks are compared with. After an hour of such buckets the traffic has changed
-//! for good, and the choice begins again.
+//! Observations come in buckets of 10 s. A bucket with more than twice the mean rate of the earlier buckets
+//! is left out. Otherwise an attack would become part of the traffic with which later attacks are compared.
+//! After an hour of such buckets the change counts as permanent, and the selection starts again.
 
 use millrace_ix_model::Timestamp;
 
@@ -11,27 +11,28 @@ use crate::random::Random;
 
 /// The duration of a bucket, in milliseconds.
 const BUCKET_MS: u64 = 10_000;
-/// The time for which the observations must stand to say which traffic is usual, in milliseconds.
+/// The duration that the observations must represent before the usual traffic is known, in milliseconds.
 const KNOWN_MS: u64 = 120_000;
 /// The largest number of observations of an end that are kept.
 const KEPT_MAX: usize = 4_096;
-/// The largest number of observations of a bucket that are looked at.
+/// The largest number of observations of a bucket that are examined.
 const STAGED_MAX: usize = 4_096;
 /// The ratio to the mean rate above which a bucket is left out.
 const BURST_RATIO: f64 = 2.0;
-/// The number of buckets that the mean needs.
+/// The minimum number of buckets for a mean.
 const MEAN_MIN: u64 = 3;
-/// The number of buckets left out in a row after which the traffic has changed for good: an hour.
+/// The number of consecutive left-out buckets after which a change of the traffic counts as permanent: an
+/// hour.
 const LEFT_OUT_MAX: u64 = 360;
 
-/// The traffic of an end.
+/// The history of an end's traffic.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     kept: Vec<Observation>,
-    /// The number of observations from which those were chosen, each with the same probability (Vitter, "Random Sampling with
-    /// a Reservoir", ACM TOMS 1985, algorithm R).
+    /// The number of observations from which `kept` was chosen, each with the same probability (Vitter,
+    /// "Random Sampling with a Reservoir", ACM TOMS 1985, algorithm R).
     seen: u64,
-    /// The number of buckets, and of bytes, that the choice stands for.
+    /// The number of buckets, and of bytes, that `kept` represents.
     buckets: u64,
     bytes: f64,
     /// The bucket that is being filled.
@@ -57,7 +58,7 @@ impl History {
         }
     }
 
-    /// Takes an observation. They come in the order of time.
+    /// Adds an observation. Observations arrive in the order of time.
     pub(crate) fn take(&mut self, observation: Observation, random: &mut Random) {
         let bucket = observation.at.millis() / BUCKET_MS;
         if bucket != self.bucket {
@@ -86,7 +87,7 @@ impl History {
         self.left_out = 0;
         self.buckets += buckets;
         self.bytes += bytes;
-        // A bucket with more observations than were looked at counts for all of them.
+        // If only some observations of the bucket were examined, each of them counts `scale` times.
         let scale = len.div_ceil(staged.len().max(1) as u64);
         for observation in staged {
             self.seen += scale;
@@ -94,7 +95,7 @@ impl History {
         }
     }
 
-    /// Returns the observations, each with the traffic that it stands for.
+    /// Returns the observations, each with the traffic that it represents.
     pub(crate) fn observations(&self) -> impl Iterator<Item = Observation> + '_ {
         let kept: f64 = self.kept.iter().map(|observation| observation.bytes).sum();
         let scale = if kept > 0.0 { self.bytes / kept } else { 0.0 };
@@ -105,12 +106,12 @@ impl History {
         })
     }
 
-    /// Returns the time in seconds that the observations stand for.
+    /// Returns the duration in seconds that the observations represent.
     pub(crate) fn seconds(&self) -> f64 {
         (self.buckets * BUCKET_MS) as f64 / 1000.0
     }
 
-    /// Returns true if the observations stand for enough time to say which traffic is usual.
+    /// Returns true if the observations represent enough time for the usual traffic to be known.
     pub(crate) fn is_known(&self) -> bool {
         self.buckets * BUCKET_MS >= KNOWN_MS
     }
@@ -121,7 +122,7 @@ impl History {
     }
 }
 
-/// Adds the `seen`-th observation to a choice of `max`.
+/// Offers the `seen`-th observation to a random selection of at most `max` observations.
 fn choose(
     chosen: &mut Vec<Observation>,
     max: usize,

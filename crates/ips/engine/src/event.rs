@@ -1,4 +1,4 @@
-//! Records that leave the engine.
+//! Events that the engine reports.
 
 use core::net::IpAddr;
 use std::borrow::Cow;
@@ -25,13 +25,13 @@ pub struct Subject {
     pub src: IpAddr,
     /// Destination of the packet.
     pub dst: IpAddr,
-    /// Source and destination port; for ICMP none.
+    /// Source and destination port; `None` for ICMP.
     pub ports: Option<(u16, u16)>,
     /// IP protocol.
     pub protocol: u8,
 }
 
-/// IP protocols and their names in EVE, which are those of the IANA registry.
+/// IP protocols and their names in EVE. The names are those of the IANA registry.
 const PROTOCOLS: &[(u8, &str)] = &[
     (0, "HOPOPT"),
     (1, "ICMP"),
@@ -59,7 +59,7 @@ impl Subject {
     }
 }
 
-/// A rule matched.
+/// An alert: a rule matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alert {
     /// Packet and flow.
@@ -72,22 +72,22 @@ pub struct Alert {
     pub rev: u32,
     /// Index of the rule in the rule set.
     pub rule: u32,
-    /// The action that the rule takes. A rule of the action `drop` takes none in mode `ids`.
+    /// The action of the rule. In mode `ids`, a rule with the action `drop` takes no action.
     pub action: Action,
-    /// The action that was taken for the packet, by all its rules and policies.
+    /// The action for the packet after all rules and policies.
     pub packet_action: Action,
     /// Application protocol of the flow.
     pub app: Option<AppProtocol>,
     /// Number of the transaction in the flow.
     pub transaction: Option<u64>,
-    /// Flow and transaction, if [`Settings::records`](crate::Settings::records) is set.
+    /// Flow and transaction of the alert, if [`Settings::records`](crate::Settings::records) is set.
     pub context: Option<Box<AlertContext>>,
 }
 
-/// The flow and the transaction of an alert.
+/// The flow and the transaction to which an alert belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertContext {
-    /// The flow so far.
+    /// The state of the flow at the alert.
     pub flow: FlowSummary,
     /// The direction of the packet.
     pub direction: Direction,
@@ -95,7 +95,7 @@ pub struct AlertContext {
     pub record: Record,
     /// The files of the transaction.
     pub files: Vec<FileSummary>,
-    /// The bits of the flow that are set, by the numbers of the rule set; at most [`ALERT_BITS`].
+    /// Numbers of the set bits of the flow, as the rule set assigns them; at most [`ALERT_BITS`].
     pub bits: Vec<u32>,
 }
 
@@ -136,18 +136,18 @@ pub struct FileSummary {
     pub state: FileState,
     /// True if bytes in the middle are lost.
     pub has_gaps: bool,
-    /// Kind by the first bytes.
+    /// File type, detected from the first bytes.
     pub magic: Option<&'static str>,
     /// Hashes, if they were computed and all bytes were seen.
     pub hashes: Option<FileHashes>,
 }
 
-/// A transaction that is complete, or whose flow ended.
+/// A complete transaction, or an incomplete one of a flow that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionEvent {
-    /// The packet that completed it, with the endpoints of the flow.
+    /// The packet that completed the transaction, with the endpoints of the flow.
     pub subject: Subject,
-    /// Number in the flow.
+    /// Number of the transaction in the flow.
     pub id: u64,
     /// The protocol.
     pub app: AppProtocol,
@@ -160,16 +160,16 @@ pub struct TransactionEvent {
 /// The reason why a flow ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowEnd {
-    /// It was idle, or its endpoints began another connection.
+    /// The flow was idle, or its endpoints began another connection.
     Timeout,
-    /// The table had no room for it.
+    /// The flow table had no room for the flow.
     Evicted,
-    /// The engine ended.
+    /// The engine was shut down.
     Shutdown,
 }
 
-/// A record that leaves the engine. All but alerts are written only if [`Settings::records`](crate::Settings::records) is
-/// set.
+/// An event that the engine reports. Events other than alerts are written only if
+/// [`Settings::records`](crate::Settings::records) is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A rule matched.
@@ -182,7 +182,8 @@ pub enum Event {
     Drop(Subject, DropReason),
     /// The parser found anomalies that belong to no transaction.
     Anomaly(Subject, AppProtocol, Vec<AppEvent>),
-    /// A packet could not be inspected as it should be, and a policy decided: for the first time in its flow.
+    /// A policy decided about a packet that could not be inspected as it should be. Reported once for each
+    /// flow and cause.
     Exception(Subject, Cause, Policy),
 }
 

@@ -1,4 +1,4 @@
-//! The keyed hash of the engine's tables: senders cannot choose keys that collide without knowing the seed.
+//! The keyed hash of the engine's tables. Senders who do not know the seed cannot choose keys that collide.
 
 use core::hash::BuildHasher;
 
@@ -17,7 +17,8 @@ impl BuildHasher for Seed {
 }
 
 impl Seed {
-    /// Returns SipHash-1-3 of two words, as a hasher of this seed computes it, without its buffer for words of other sizes.
+    /// Returns SipHash-1-3 of two words, as a hasher with this seed computes it. This function needs no
+    /// buffer for words of other sizes.
     #[inline]
     pub(crate) fn of_two_words(self, words: [u64; 2]) -> u64 {
         let [k0, k1] = self.0;

@@ -1,4 +1,4 @@
-//! Events about flows and transactions, from the state that the engine keeps.
+//! Events about flows and transactions, made from the state that the engine keeps.
 
 use millrace_types::Time;
 
@@ -75,7 +75,8 @@ pub(crate) fn complete_alerts(alerts: &mut [Event], flow: &Flow, direction: Dire
     }
 }
 
-/// Notes in the alerts of a frame that it is not forwarded. Other alerts are those of flows that ended.
+/// Sets the packet action of the alerts about frame `number` to the frame's verdict. Other alerts are those
+/// of flows that ended.
 pub(crate) fn decide_alerts(alerts: &mut [Event], number: u64, verdict: Verdict) {
     for event in alerts {
         let Event::Alert(alert) = event else { continue };
@@ -85,7 +86,7 @@ pub(crate) fn decide_alerts(alerts: &mut [Event], number: u64, verdict: Verdict)
     }
 }
 
-/// Reports the transactions that will be forgotten: those that are complete and inspected.
+/// Reports the transactions that are complete and inspected, before the flow forgets them.
 pub(crate) fn report_complete(flow: &Flow, packet: &Packet<'_>, out: &mut Events) {
     let is_over =
         |transaction: &&Transaction| transaction.is_complete() && transaction.is_inspected == [true; 2];
@@ -94,7 +95,7 @@ pub(crate) fn report_complete(flow: &Flow, packet: &Packet<'_>, out: &mut Events
     }
 }
 
-/// Reports a packet of a flow that is not forwarded.
+/// Reports a packet of a flow, unless the packet is forwarded.
 pub(crate) fn report_drop(flow: &Flow, packet: &Packet<'_>, verdict: Verdict, out: &mut Events) {
     let reason = match verdict {
         Verdict::Pass | Verdict::Rewritten => return,
@@ -117,14 +118,14 @@ pub(crate) fn subject_of(packet: &Packet<'_>, flow: u64) -> Subject {
     }
 }
 
-/// Reports the transactions of a flow that will be forgotten unfinished.
+/// Reports the unfinished transactions of a flow, before the flow forgets them.
 pub(crate) fn report_unfinished(flow: &Flow, now: Time, out: &mut Events) {
     for transaction in &flow.app.transactions.list {
         report(transaction, subject(flow, 0, now), out);
     }
 }
 
-/// Reports what is left of a flow, and its end.
+/// Reports the remaining transactions of a flow, and its end.
 pub(crate) fn report_end(flow: &Flow, now: Time, reason: FlowEnd, out: &mut Events) {
     let subject = subject(flow, 0, now);
     report_unfinished(flow, now, out);

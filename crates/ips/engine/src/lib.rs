@@ -7,8 +7,9 @@
 //!                                                  detect: packet ── stream ──────── buffers ──▶ events, Verdict
 //! ```
 //!
-//! An [`Engine`] is one lane: no lock, no clock, no randomness. Time, packet numbers and the seed of its hash are
-//! arguments. It is written from RFCs, the documentation of the rule languages and observed behaviour.
+//! An [`Engine`] serves one lane and has no lock, clock or randomness: time, packet numbers and the hash seed
+//! are arguments. The engine is written from RFCs, the documentation of the rule languages and observed
+//! behaviour.
 
 #![forbid(unsafe_code)]
 

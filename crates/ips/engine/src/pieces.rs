@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   offset  0        8        16       24
-//!           |--------|        |--------|        kept pieces do not overlap; each knows the extent that it had
-//!               |--------------|                a new piece: the policy says who keeps the bytes that both have
+//!           |--------|        |--------|        stored pieces do not overlap; each keeps its original extent
+//!               |--------------|                a new piece: the policy decides which copy is kept
 //! ```
 
 use std::collections::BTreeMap;
 
-/// The bytes that a host keeps where two pieces overlap. From Novak and Sturges, "Target-Based TCP Stream Reassembly",
-/// 2007, and Novak, "Target-Based Fragmentation Reassembly", 2005.
+/// The policy for overlapping pieces: which copy of the bytes a host keeps. From Novak and Sturges,
+/// "Target-Based TCP Stream Reassembly", 2007, and Novak, "Target-Based Fragmentation Reassembly", 2005.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverlapPolicy {
     /// The earlier copy.
@@ -28,7 +28,7 @@ pub enum OverlapPolicy {
 }
 
 impl OverlapPolicy {
-    /// Returns true if the piece that arrives keeps the bytes, not the piece that is there.
+    /// Returns true if the overlapping bytes are taken from the new piece, false if from the old one.
     fn prefers_new(self, new: (u64, u64), old: (u64, u64)) -> bool {
         match self {
             OverlapPolicy::First => false,
@@ -44,9 +44,9 @@ impl OverlapPolicy {
 /// The result of an insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Insertion {
-    /// True if bytes arrived that were there already.
+    /// True if some of the bytes had already arrived.
     pub overlaps: bool,
-    /// True if bytes arrived that differ from those that were there.
+    /// True if some of the bytes differ from those that had already arrived.
     pub conflicts: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The memory that a piece takes beside its bytes, in bytes: an estimate that is charged to the pools.
+    /// Memory of a piece in addition to its bytes, in bytes: an estimate that is charged to the pools.
     pub const OVERHEAD: usize = 96;
 
     /// Returns the memory that the pieces take, in bytes.
@@ -101,7 +101,7 @@ impl Pieces {
         next >= size
     }
 
-    /// Inserts `bytes` at `offset`; `policy` decides about bytes that are there already.
+    /// Inserts `bytes` at `offset`; `policy` decides about bytes that had already arrived.
     pub fn insert(&mut self, offset: u64, bytes: &[u8], policy: OverlapPolicy) -> Insertion {
         let mut result = Insertion::default();
         let new = (offset, offset + bytes.len() as u64);
@@ -121,7 +121,7 @@ impl Pieces {
             if policy.prefers_new(new, piece.arrived) {
                 self.cut(start, shared);
             } else if let Some(last) = parts.pop() {
-                // Pieces come in ascending order: what is left before this one meets no further piece.
+                // Pieces come in ascending order, so the part before this piece overlaps no further piece.
                 parts.extend(without(last, shared));
             }
         }
@@ -228,7 +228,7 @@ impl Pieces {
             .collect()
     }
 
-    /// Removes `range` from the piece at `start`, of which it is a part.
+    /// Removes `range`, which lies in the piece at `start`.
     fn cut(&mut self, start: u64, range: (u64, u64)) {
         let Some(piece) = self.list.remove(&start) else {
             return;
@@ -244,12 +244,12 @@ impl Pieces {
     }
 }
 
-/// Returns the bytes of `range` of a piece that begins at `start` and covers it.
+/// Returns the bytes of `range`, which lies in the piece that begins at `start`.
 fn part(bytes: &[u8], start: u64, range: (u64, u64)) -> &[u8] {
     &bytes[(range.0 - start) as usize..(range.1 - start) as usize]
 }
 
-/// Returns `range` without `hole`: none, one or two ranges.
+/// Returns `range` without `hole`: zero, one or two ranges.
 fn without(range: (u64, u64), hole: (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
     let left = (range.0, range.1.min(hole.0));
     let right = (range.0.max(hole.1), range.1);
@@ -348,14 +348,14 @@ mod tests {
         }
         let start = std::time::Instant::now();
         pieces.insert(0, &[b'n'; 65_000], OverlapPolicy::First);
-        // In quadratic time these are 5 x 10^8 steps.
+        // An algorithm in quadratic time would need 5 x 10^8 steps.
         assert!(start.elapsed() < std::time::Duration::from_secs(3));
         assert_eq!(pieces.list.len(), 65_000);
         assert_eq!(all(&mut pieces), b"on".repeat(32_500));
     }
 
     proptest! {
-        /// Each byte is the one that a slow model, which decides byte by byte in order of arrival, keeps.
+        /// The kept bytes equal those of a slow model, which decides about each byte in order of arrival.
         #[test]
         fn the_first_or_last_copy_of_each_byte_is_kept(
             arrivals in prop::collection::vec((0u64..40, 1usize..20, any::<u8>()), 0..12), first: bool,

@@ -30,7 +30,7 @@ macro_rules! names {
 names! {
     /// The cause for which a packet cannot be inspected as it should be.
     Cause {
-        /// The flow table is full of established flows, and a packet begins another.
+        /// The flow table is full of established flows, and a packet begins another flow.
         FlowTable "flow_table";
         /// The memory of stream data is full.
         SegmentMemory "segment_memory";
@@ -38,17 +38,18 @@ names! {
         FragmentMemory "fragment_memory";
         /// The handshake of a TCP connection was not seen.
         Midstream "midstream";
-        /// The answer to the SYN of a TCP connection was not seen: the ends may send by different routes.
+        /// The answer to the SYN of a TCP connection was not seen. The two directions may take different
+        /// routes.
         OneSided "one_sided";
         /// A TCP segment does not belong to its connection.
         InvalidTcp "invalid_tcp";
-        /// A parser gave up: the bytes contradict the protocol.
+        /// A parser gave up because the bytes violate the protocol.
         ParserError "parser_error";
         /// The memory of parsers is full, and the flow holds most of it.
         ParserMemory "parser_memory";
-        /// The evaluation of a rule reached a limit of steps or of an expression.
+        /// The evaluation of a rule reached its limit of steps or the limit of a regular expression.
         MatchLimit "match_limit";
-        /// A flow begins while the function cannot keep up.
+        /// A flow begins while the network function is overloaded.
         Overload "overload";
         /// No rules are loaded.
         NoRules "no_rules";
@@ -68,7 +69,7 @@ names! {
         DropPacket "drop-packet";
         /// The packet and all later ones of the flow are dropped.
         DropFlow "drop-flow";
-        /// As drop-flow, and both ends get a reset or an ICMP error.
+        /// The packet and all later ones of the flow are dropped, and both ends get a reset or an ICMP error.
         Reject "reject";
     }
 }
@@ -78,10 +79,10 @@ names! {
 pub struct Policies([Policy; Cause::ALL.len()]);
 
 impl Policies {
-    /// Returns policies by which nothing passes uninspected. If a segment does not belong to its connection, only
-    /// the segment is dropped: otherwise an attacker who forges one could end the connection. A later connection with the same
-    /// endpoints is inspected. New flows are not refused under overload, because packets beyond the capacity are lost before
-    /// their inspection.
+    /// Returns the fail-closed policies: nothing passes uninspected. A segment that does not belong to its
+    /// connection is dropped alone, because otherwise a forged segment could end the connection. A later
+    /// connection with the same endpoints is inspected. New flows are not refused under overload, because
+    /// packets beyond the capacity are lost before their inspection.
     pub fn closed() -> Policies {
         Policies([Policy::DropFlow; Cause::ALL.len()])
             .with(Cause::InvalidTcp, Policy::DropPacket)
@@ -91,15 +92,15 @@ impl Policies {
             .with(Cause::Overload, Policy::Ignore)
     }
 
-    /// Returns policies by which traffic goes on, inspected as far as possible. Segments that do not belong to their
-    /// connection are dropped: a receiver would drop them, too.
+    /// Returns the fail-open policies: traffic passes, inspected as far as possible. Segments that do not
+    /// belong to their connection are dropped, because a receiver would drop them, too.
     pub fn open() -> Policies {
         Policies([Policy::Bypass; Cause::ALL.len()])
             .with(Cause::InvalidTcp, Policy::DropPacket)
             .with(Cause::OneSided, Policy::Ignore)
     }
 
-    /// Returns the policies with another one for a cause.
+    /// Returns a copy of the policies with `policy` for `cause`.
     #[must_use]
     pub fn with(mut self, cause: Cause, policy: Policy) -> Policies {
         self.0[cause as usize] = policy;
@@ -124,38 +125,38 @@ impl Default for Policies {
 /// The work that is shed under overload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overload {
-    /// No hashes of files are computed, and no events are written beside alerts.
+    /// File hashes are not computed, and events other than alerts are not written.
     pub sheds_records: bool,
-    /// Large flows without an alert are bypassed, and new flows are inspected half as deep: only for a profile that prefers
-    /// traffic to inspection.
+    /// Large flows without an alert are bypassed, and new flows are inspected to half the depth. Only a
+    /// profile that prefers traffic to inspection sets this.
     pub sheds_depth: bool,
     /// New flows are treated by the policy for overload.
     pub limits_flows: bool,
 }
 
 impl Overload {
-    /// All work is done.
+    /// No work is shed.
     pub const NONE: Overload = Overload {
         sheds_records: false,
         sheds_depth: false,
         limits_flows: false,
     };
-    /// Records are shed.
+    /// Only records are shed.
     pub const RECORDS: Overload = Overload {
         sheds_records: true,
         ..Overload::NONE
     };
-    /// Records and depth are shed.
+    /// Records and inspection depth are shed.
     pub const DEPTH: Overload = Overload {
         sheds_depth: true,
         ..Overload::RECORDS
     };
-    /// Records are shed, and new flows limited; all flows that are inspected are inspected whole.
+    /// Records are shed, and new flows are limited. Flows that are inspected are inspected completely.
     pub const FLOWS: Overload = Overload {
         limits_flows: true,
         ..Overload::RECORDS
     };
-    /// Records and depth are shed, and new flows limited.
+    /// Records and inspection depth are shed, and new flows are limited.
     pub const DEPTH_AND_FLOWS: Overload = Overload {
         limits_flows: true,
         ..Overload::DEPTH

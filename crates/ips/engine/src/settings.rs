@@ -1,4 +1,4 @@
-//! Settings of an engine. The defaults are those that the documentation of Suricata gives, so that alerts compare.
+//! Settings of an engine. The defaults follow the documentation of Suricata, so that alerts can be compared.
 
 use millrace_types::Duration;
 
@@ -11,22 +11,22 @@ use crate::pieces::OverlapPolicy;
 use crate::policy::Policies;
 use crate::tcp::{Normalizer, TcpSettings};
 
-/// The place of the engine in the network.
+/// The deployment of the engine: passive or inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Beside the path: packets are copies, and data are inspected once the receiver has acknowledged them.
+    /// Passive: the engine gets copies of packets, and inspects data once the receiver has acknowledged them.
     #[default]
     Ids,
-    /// In the path: data are inspected at once, and packets that a rule drops are not forwarded.
+    /// Inline: data are inspected at once, and packets that a rule drops are not forwarded.
     Ips,
 }
 
-/// The treatment of a flow once its data are encrypted.
+/// The treatment of a flow after its data become encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encryption {
-    /// Contents are looked for as before.
+    /// Payloads are still inspected.
     Full,
-    /// Contents are not looked for; rules over headers and flows are evaluated.
+    /// Payloads are not inspected; rules about headers and flows are evaluated.
     #[default]
     TrackOnly,
     /// Packets pass without inspection.
@@ -36,23 +36,23 @@ pub enum Encryption {
 /// Settings of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The place of the engine in the network.
+    /// The deployment of the engine.
     pub mode: Mode,
     /// True if packets with a wrong checksum are invalid; false if checksums are not computed.
     pub checks_checksums: bool,
-    /// Bytes of a direction of a TCP stream that are reassembled; 0 is no limit.
+    /// Bytes of each direction of a TCP stream that are reassembled; 0 means no limit.
     pub stream_depth: u64,
     /// Bytes of raw stream data to the server that are inspected at a time.
     pub to_server_chunk: usize,
     /// Bytes of raw stream data to the client that are inspected at a time.
     pub to_client_chunk: usize,
-    /// True if a TCP connection whose handshake was not seen is followed.
+    /// True if the engine follows TCP connections without a handshake that it saw.
     pub accepts_midstream: bool,
-    /// True if a TCP connection of which one direction is seen is followed.
+    /// True if the engine follows TCP connections of which it sees one direction only.
     pub accepts_async: bool,
-    /// The bytes that are kept in mode `ids` where fragments or segments over IPv4 overlap.
+    /// Overlap policy for IPv4 fragments and segments in mode `ids`.
     pub overlap_v4: OverlapPolicy,
-    /// The bytes that are kept in mode `ids` where fragments or segments over IPv6 overlap.
+    /// Overlap policy for IPv6 fragments and segments in mode `ids`.
     pub overlap_v6: OverlapPolicy,
     /// The parts of the normaliser, which works in mode `ips`.
     pub normalizer: Normalizer,
@@ -81,20 +81,20 @@ pub struct Settings {
     pub flows: usize,
     /// Times after which idle flows end.
     pub timeouts: Timeouts,
-    /// Places of the flow table that are searched for idle flows with each frame. With 0, an idle flow ends when a packet with
-    /// its key comes, when its place is needed, or with the capture.
+    /// Number of flow table slots that are searched for idle flows with each frame. With 0, an idle flow ends
+    /// when a packet with its key arrives, when another flow needs its entry, or at the end of the capture.
     pub idle_search: usize,
-    /// Largest size of the data that wait in all TCP connections, in bytes.
+    /// Largest total size of waiting data in all TCP connections, in bytes.
     pub segment_bytes: usize,
-    /// Largest size of the fragments that wait, in bytes.
+    /// Largest total size of waiting fragments, in bytes.
     pub fragment_bytes: usize,
-    /// Largest size of what parsers and detection keep for all flows, in bytes.
+    /// Largest memory of parsers and detection for all flows, in bytes.
     pub parser_bytes: usize,
-    /// Detection.
+    /// Settings of detection.
     pub detect: DetectSettings,
     /// True if transactions, flows and dropped packets become events, and alerts carry their flow and transaction.
     pub records: bool,
-    /// Time for which fragments of a packet wait for the rest.
+    /// Time for which fragments of a packet wait for the missing ones.
     pub fragment_timeout: Duration,
 }
 
@@ -134,12 +134,13 @@ impl Default for Settings {
     }
 }
 
-/// Memory of a counter of rates and a bit of an address in their tables, in bytes.
+/// Memory of one table entry in bytes: a rate counter, or a bit of an address.
 const TABLE_ENTRY: usize = 400;
 
 impl Settings {
-    /// Returns the settings with pools that take `memory` bytes together: 1/128 for fragments, 1/8 for parsers, 1/4 for stream
-    /// data, 1/32 for rates and bits of addresses, and the rest for flows, of which there are at most as many as before.
+    /// Returns the settings with pools that take `memory` bytes together: 1/128 for fragments, 1/8 for
+    /// parsers, 1/4 for stream data, 1/32 for rate counters and bits of addresses, and the rest for flows.
+    /// The limit on the number of flows does not grow.
     #[must_use]
     pub fn within(self, memory: usize) -> Settings {
         let fragment_bytes = memory / 128;

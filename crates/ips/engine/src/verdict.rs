@@ -45,11 +45,11 @@ pub enum Verdict {
     /// Forward the packet.
     #[default]
     Pass,
-    /// Forward the packet, whose bytes were changed.
+    /// Forward the packet with changed bytes.
     Rewritten,
     /// Do not forward the packet.
     Drop(DropReason),
-    /// Do not forward the packet, and end the connection: towards its source, its destination or both.
+    /// Do not forward the packet, and end the connection towards its source, its destination or both.
     Reject {
         /// True if the source gets a reset or an ICMP error.
         source: bool,
@@ -73,7 +73,8 @@ impl Verdict {
         }
     }
 
-    /// Returns the decision for a packet that is not forwarded itself, so that changes of it mean nothing.
+    /// Returns the decision for a packet that is not forwarded itself: [`Verdict::Rewritten`] becomes
+    /// [`Verdict::Pass`].
     pub(crate) fn without_rewriting(self) -> Verdict {
         match self {
             Verdict::Rewritten => Verdict::Pass,

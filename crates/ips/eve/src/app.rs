@@ -1,4 +1,4 @@
-//! Fields of application protocols.
+//! EVE fields of application protocols.
 
 use millrace_ips_engine::app::record::{
     Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, ModbusRecord, Record, SipRecord, SmbRecord,

@@ -1,4 +1,5 @@
-//! The Community ID of a flow: a hash that other tools compute, too (Community ID specification, version 1, seed 0).
+//! The Community ID of a flow: a hash that other tools also compute (Community ID specification, version 1,
+//! seed 0).
 
 use core::net::IpAddr;
 
@@ -19,13 +20,14 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Returns the Community ID of endpoints. Ports count for TCP, UDP and SCTP.
+/// Returns the Community ID of two endpoints. The hash includes the ports of TCP, UDP and SCTP.
 pub(crate) fn community_id(
     source: (IpAddr, u16),
     destination: (IpAddr, u16),
     protocol: u8,
 ) -> Option<String> {
-    // The two "ports" of ICMP are made of its types, which the events do not hold.
+    // For ICMP, the hash has two values made from ICMP types in place of ports. The events do not hold these
+    // types.
     if protocol == ICMP || protocol == ICMPV6 {
         return None;
     }

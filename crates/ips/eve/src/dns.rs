@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The flags of a DNS header, by the names of EVE.
+/// The flags of a DNS header, with their names in EVE.
 pub(crate) const FLAGS: [(&str, u16); 6] = [
     ("qr", 1 << 15),
     ("aa", 1 << 10),

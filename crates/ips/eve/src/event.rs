@@ -1,4 +1,4 @@
-//! Objects of events.
+//! EVE objects of events.
 
 use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
@@ -16,7 +16,7 @@ use crate::{alert, app};
 /// Counters at the end of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Statistics {
-    /// Seconds since the start.
+    /// Seconds since the start of the engine.
     pub uptime: u64,
     /// Counters of the engine.
     pub engine: Counters,
@@ -28,8 +28,8 @@ pub struct Statistics {
 }
 
 impl Writer {
-    /// Writes an event at the end of `out`: one line, or one for each file beside that of a transaction. `frame` has the
-    /// bytes of the packet, and its link type.
+    /// Writes an event at the end of `out` as one line. A transaction may also have lines for its files and
+    /// anomalies. `frame` holds the bytes of the packet and its link type.
     pub fn write(&self, event: &Event, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
         match event {
             Event::Alert(alert) => alert::write(self, alert, frame, out),
@@ -76,7 +76,7 @@ impl Writer {
         line.end_line();
     }
 
-    /// Writes named counters at the end of `out`, as a line. The names are ours.
+    /// Writes named counters at the end of `out`, as a line. Millrace defines the names.
     pub fn write_counters(
         &self,
         now: Time,
@@ -99,7 +99,7 @@ impl Writer {
 
     fn transaction(&self, transaction: &TransactionEvent, out: &mut Vec<u8>) {
         let subject = &transaction.subject;
-        // The records of DCE/RPC outside of SMB are only for rules.
+        // Records of DCE/RPC outside of SMB are only used by rules.
         let is_logged = !matches!(transaction.record, Record::None) && transaction.app != AppProtocol::Dcerpc;
         if is_logged {
             let mut line = self.begin(subject, event_type(transaction.app), out);
@@ -126,7 +126,7 @@ impl Writer {
         );
     }
 
-    /// Writes that a policy decided about a packet. The field `policy` is ours.
+    /// Writes that a policy decided about a packet. Millrace adds the field `policy`.
     fn exception(&self, subject: &Subject, cause: Cause, policy: Policy, out: &mut Vec<u8>) {
         let mut line = self.begin(subject, "anomaly", out);
         line.object("anomaly", |out| {
@@ -234,7 +234,7 @@ impl Writer {
     }
 }
 
-/// Returns the reason that Suricata documents for a cause, or our name of it.
+/// Returns the reason that Suricata documents for a cause, or Millrace's name of the cause.
 fn policy_reason(cause: Cause) -> &'static str {
     match cause {
         Cause::FlowTable => "flow memcap",

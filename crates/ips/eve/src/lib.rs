@@ -1,7 +1,7 @@
-//! Events of the engine as EVE JSON: one object for each event and line, with the field names and types that Suricata
-//! documents, so that readers of EVE take them.
+//! Events of the engine as EVE JSON: one object on one line for each event. The field names and types are
+//! those that Suricata documents, so that tools for EVE can read them.
 //!
-//! A [`Writer`] keeps nothing between events. Bytes that are not UTF-8 are written as `\xHH` in every field.
+//! A [`Writer`] stores nothing between events. Bytes that are not UTF-8 are written as `\xHH` in every field.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ pub use event::Statistics;
 pub use tables::RuleTables;
 pub use writer::Writer;
 
-/// The version of Suricata whose layout is written, where versions differ (DNS).
+/// The version of Suricata that determines the layout of DNS events. Other events have one layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
     /// Suricata 7: DNS version 2, a question in each object.

@@ -25,7 +25,7 @@ impl<'a> Object<'a> {
     }
 
     fn json(&mut self, value: &(impl Serialize + ?Sized)) {
-        // Texts and numbers are always valid JSON, and a vector takes all bytes.
+        // Texts and numbers are always valid JSON, and a write to a vector does not fail.
         let written = serde_json::to_writer(&mut *self.out, value);
         debug_assert!(written.is_ok());
     }

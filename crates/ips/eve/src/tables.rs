@@ -29,7 +29,8 @@ pub struct RuleTables {
 const PRIORITY: u32 = 3;
 
 impl RuleTables {
-    /// Returns the texts of a set. A rule whose class is in `classes` has its description and priority.
+    /// Returns the texts of a rule set. `classes` gives a rule with a known class its description and
+    /// priority.
     pub fn new(set: &RuleSet, classes: &BTreeMap<String, Class>) -> RuleTables {
         let texts = set.rules().iter().map(|loaded| {
             let rule = &loaded.parsed.rule;
@@ -79,7 +80,7 @@ impl RuleTables {
     }
 }
 
-/// Adds pairs of key and value, which a blank separates.
+/// Adds pairs of key and value. A blank separates key and value.
 fn add_metadata(metadata: &mut BTreeMap<String, Vec<String>>, pairs: &[String]) {
     for pair in pairs {
         let (key, value) = pair.split_once(' ').unwrap_or((pair, ""));

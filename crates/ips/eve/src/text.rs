@@ -1,9 +1,9 @@
-//! Bytes as text: valid UTF-8 stays, any other byte becomes `\xHH`.
+//! Conversion of bytes to text: valid UTF-8 is kept, and any other byte becomes `\xHH`.
 
 use core::fmt::Write;
 use std::borrow::Cow;
 
-/// Returns bytes as text, the same way for every field. Control characters stay, and JSON escapes them.
+/// Returns bytes as text, the same for every field. Control characters are kept, and JSON escapes them.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = core::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -12,7 +12,7 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());
         for byte in chunk.invalid() {
-            // A string takes all text.
+            // A write to a string does not fail.
             let _written = write!(out, "\\x{byte:02X}");
         }
     }

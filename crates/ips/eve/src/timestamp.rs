@@ -1,4 +1,4 @@
-//! Times as EVE has them.
+//! Times in the format of EVE.
 
 use millrace_types::Time;
 use millrace_types::calendar::civil;
@@ -9,8 +9,8 @@ pub(crate) fn timestamp(time: Time) -> String {
     format!("{}.{:06}+0000", whole(micros / 1_000_000), micros % 1_000_000)
 }
 
-/// Returns a time in seconds since 1970-01-01 UTC as `2016-07-13T22:42:07`; empty for times before 1970 and behind the year
-/// 9999, the last that certificates have (RFC 5280, section 4.1.2.5).
+/// Returns a time in seconds since 1970-01-01 UTC as `2016-07-13T22:42:07`. Returns an empty text for times
+/// before 1970 and after 9999, the last year that certificates can have (RFC 5280, section 4.1.2.5).
 pub(crate) fn seconds(unix: i64) -> String {
     const YEAR_10000: u64 = 253_402_300_800;
     match u64::try_from(unix) {

@@ -1,4 +1,4 @@
-//! The writer, the fields that all events have, and objects of several events.
+//! The writer, the fields that all events have, and objects that several events contain.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Writer {
         }
     }
 
-    /// Sets the name of the capture that the next events are from.
+    /// Sets the name of the capture from which the next events come.
     pub fn set_capture(&mut self, name: &str) {
         name.clone_into(&mut self.capture);
     }

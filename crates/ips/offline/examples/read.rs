@@ -2,9 +2,10 @@
 //!
 //! `cargo run -p millrace-ips-offline --example read -- RULES ids|ips CAPTURE…`
 //!
-//! Each capture begins without flows, so that the output compares line by line with answers in the same form; with
-//! `KEEP=1` flows go on from one capture to the next. With `PACKETS=1` every alert has a line, which ends with the numbers
-//! of the packet and the inspection, and the port of the sender; `ALERTS=N` changes the number of alerts of a packet.
+//! Each capture begins without flows, so that the output can be compared line by line with expected alerts.
+//! With `KEEP=1`, flows continue from one capture to the next. With `PACKETS=1`, every alert has a line,
+//! which ends with the number of the packet, the number of the inspection and the port of the sender.
+//! `ALERTS=N` sets the limit of alerts for each packet.
 
 use std::io::Write;
 use std::path::Path;

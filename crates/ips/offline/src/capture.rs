@@ -18,7 +18,7 @@ const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// The link type of Ethernet, for interfaces that a pcapng file does not describe.
 const ETHERNET: u32 = 1;
 
-/// Why a capture cannot be read.
+/// The reason why a capture cannot be read.
 #[derive(Debug, Error)]
 pub enum CaptureError {
     /// The file cannot be opened or read.
@@ -28,7 +28,7 @@ pub enum CaptureError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The file is no capture, or damaged.
+    /// The file is not a capture, or it is damaged.
     #[error("{}: after {frames} frames: {source}; expected a pcap or pcapng file", path.display())]
     Format {
         path: PathBuf,
@@ -46,7 +46,7 @@ pub struct CapturedFrame {
     /// Time of the capture.
     pub time: Time,
     pub bytes: Vec<u8>,
-    /// Bytes that the frame had on the wire.
+    /// Size of the frame on the wire in bytes.
     pub wire_size: u32,
 }
 
@@ -63,14 +63,14 @@ enum Format {
 #[derive(Clone, Copy)]
 struct Interface {
     link: u32,
-    /// Units of its times in a second.
+    /// Units of its timestamps in a second.
     units: u128,
-    /// Seconds that are added to its times (option `if_tsoffset`).
+    /// Seconds that are added to its timestamps (option `if_tsoffset`).
     offset: u64,
 }
 
 impl Interface {
-    /// An interface without a description, and without options: its times are in microseconds.
+    /// An interface without a description or options: its timestamps are in microseconds.
     const DEFAULT: Interface = Interface {
         link: ETHERNET,
         units: 1_000_000,
@@ -84,7 +84,8 @@ impl Interface {
         };
         for option in &description.options {
             match option {
-                // The high bit chooses between powers of 2 and of 10. Units too small for a time in 64 bits are not read.
+                // The high bit selects a power of 2 instead of a power of 10. A unit too small for 128 bits
+                // makes all times 0.
                 InterfaceDescriptionOption::IfTsResol(resolution) => {
                     let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
                     let units = base.checked_pow(u32::from(resolution & 0x7f));
@@ -206,7 +207,7 @@ fn next_of_pcapng(
                 let interface = interface.unwrap_or(Interface::DEFAULT);
                 return Ok(Some(CapturedFrame {
                     link: interface.link,
-                    // The reader gives the number of units as nanoseconds, whatever they are.
+                    // The reader returns the number of units as nanoseconds, whatever the unit is.
                     time: interface.time(packet.timestamp.as_nanos()),
                     wire_size: packet.original_len,
                     bytes: packet.data.into_owned(),
@@ -231,7 +232,7 @@ fn next_of_pcapng(
 mod tests {
     use super::*;
 
-    /// Appends a block with a body of whole words.
+    /// Appends a block. The size of the body is a multiple of four bytes.
     fn block(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
         let size = (body.len() as u32 + 12).to_le_bytes();
         out.extend(kind.to_le_bytes());
@@ -240,7 +241,7 @@ mod tests {
         out.extend(size);
     }
 
-    /// Returns a capture with one frame at a time in the units of its interface, which has these options.
+    /// Returns a capture with one frame. Its timestamp counts the units of an interface with these options.
     fn capture(options: &[u8], units: u64) -> Vec<u8> {
         let mut out = Vec::new();
         block(

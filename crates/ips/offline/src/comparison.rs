@@ -1,4 +1,4 @@
-//! The form in which the alerts of two engines are compared: one line for each (mode, protocol, endpoints, sid).
+//! The format for comparing the alerts of two engines: one line for each (mode, protocol, endpoints, sid).
 
 use core::net::IpAddr;
 

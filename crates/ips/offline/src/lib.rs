@@ -1,7 +1,8 @@
-//! Captures through the engine: files in, events out.
+//! Runs captures through the engine: files in, events out.
 //!
-//! [`read`] begins each capture without flows, and ends it with a last inspection of what is left of them. [`read_part`]
-//! leaves the flows to the next capture, and [`finish`] ends them. The time of the engine is that of the packets.
+//! [`read`] begins each capture without flows, and ends with a last inspection of the remaining flows.
+//! [`read_part`] keeps the flows for the next capture, and [`finish`] ends them. The engine's clock is the
+//! time of the packets.
 
 #![forbid(unsafe_code)]
 
@@ -29,22 +30,22 @@ pub struct CaptureSummary {
     pub bytes: u64,
     /// Frames that are not forwarded in mode `ips`.
     pub dropped: u64,
-    /// Time in the engine.
+    /// Time spent in the engine.
     pub engine: Duration,
-    /// Time of the last frame, as the engine takes it.
+    /// Time of the last frame, as passed to the engine.
     pub last: Time,
 }
 
-/// The first time in seconds that a signed field of 32 bits does not hold (2038-01-19). A frame whose clock shows it or a later
-/// one gets the time of the frame before it, so that one wrong time does not end every flow.
+/// The first time in seconds that a signed 32-bit field cannot hold (2038-01-19). A frame with this or a
+/// later time gets the time of the previous frame, so that one wrong time does not end every flow.
 const IMPLAUSIBLE: Time = Time::from_secs(1 << 31);
 
-/// Passes the frames of a capture through an engine. `each` gets the events of each frame that has some, with the frame as
-/// it came; and without a frame those of flows that end with the capture.
+/// Passes the frames of a capture through an engine. `each` gets each frame that has events, with its events.
+/// At the end, `each` gets the events of flows that end with the capture, without a frame.
 ///
 /// # Errors
-/// [`CaptureError`] for a file that cannot be opened or is no capture. A capture that ends in the middle of a packet is
-/// read up to there, and the error comes after the events.
+/// [`CaptureError`] for a file that cannot be opened or is not a capture. A capture that is cut within a
+/// packet is read up to this packet, and the error is returned after the events.
 pub fn read(
     path: &Path,
     engine: &mut Engine,
@@ -59,8 +60,8 @@ pub fn read(
     })
 }
 
-/// Passes the frames of a capture through an engine, whose flows go on in the next capture: for a run that was recorded in
-/// several files. `each` gets the events of each frame that has some, with the frame as it came.
+/// Passes the frames of one capture through an engine, and keeps the flows for the next capture of the same
+/// recording. `each` gets each frame that has events, with its events.
 ///
 /// # Errors
 /// As [`read`].
@@ -77,8 +78,8 @@ pub fn read_part(
     })
 }
 
-/// Ends all flows of an engine. `each` gets the events of their last inspection, if there are some. Returns the time in the
-/// engine.
+/// Ends all flows of an engine. `each` gets the events of the last inspection, if there are any. Returns the
+/// time spent in the engine.
 pub fn finish(
     engine: &mut Engine,
     rules: &Ruleset,
@@ -94,7 +95,8 @@ pub fn finish(
     time
 }
 
-/// Passes the frames of a capture through an engine that traces a rule. `each` gets the records in order.
+/// Passes the frames of a capture through an engine that traces a rule. `each` gets the trace records in
+/// order.
 ///
 /// # Errors
 /// As [`read`].
@@ -115,7 +117,7 @@ pub fn trace(
     })
 }
 
-/// Passes the frames of a capture through an engine, and calls `each` behind each frame.
+/// Passes the frames of a capture through an engine, and calls `each` after each frame.
 fn pass(
     path: &Path,
     engine: &mut Engine,

@@ -1,8 +1,8 @@
-//! Traffic for measurements: connections with handshake, data both ways and close, the same bytes in every run, and other
-//! addresses in every pass.
+//! Traffic for measurements: connections with handshake, data in both directions and close. The bytes are the
+//! same in every run; the addresses differ from pass to pass.
 //!
-//! Replaying one capture would repeat its connections: behind the first pass all is retransmission, which any engine
-//! handles on its cheapest path.
+//! A replayed capture would repeat its connections. After the first pass, all segments would be
+//! retransmissions, which any engine handles on its cheapest path.
 
 use millrace_types::Time;
 
@@ -54,7 +54,8 @@ pub struct MixFrame {
     pub bytes: Vec<u8>,
 }
 
-/// Returns the frames of a pass with this many connections. Addresses and ports differ between passes; checksums are 0.
+/// Returns the frames of a pass with `connections` connections. Addresses and ports differ between passes;
+/// checksums are 0.
 pub fn frames(mix: Mix, pass: u32, connections: u32) -> Vec<MixFrame> {
     let mut generator = Generator {
         random: 0x9e37_79b9_7f4a_7c15,
@@ -186,7 +187,8 @@ impl Generator {
         connection.seq[own] = connection.seq[own].wrapping_add(payload.len() as u32 + control);
     }
 
-    /// Emits a connection of messages (true for the server's); every second full segment is acknowledged.
+    /// Emits a connection with its messages; true marks a message of the server. Every second full segment is
+    /// acknowledged.
     fn connection(&mut self, mut connection: Connection, port: u16, messages: &[(bool, Vec<u8>)]) {
         let it = &mut connection;
         self.segment(it, port, false, SYN, &[]);

@@ -1,4 +1,4 @@
-//! The rate of the engine over a mix: passes of new connections, of which only the engine's time counts.
+//! The rate of the engine over a mix. Each pass has new connections, and only the time in the engine counts.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use millrace_ips_engine::{Engine, Event, Events, Frame, LinkType, Mode, Settings
 
 use crate::mixes::{Mix, frames};
 
-/// Connections of a pass.
+/// Connections in each pass.
 pub const CONNECTIONS: u32 = 400;
 
 /// The work of the engine on a mix of connections.
@@ -18,24 +18,24 @@ pub struct RateSummary {
     /// Bytes of the frames.
     pub bytes: u64,
     pub alerts: u64,
-    /// Time in the engine.
+    /// Time spent in the engine.
     pub engine: Duration,
 }
 
 impl RateSummary {
-    /// Returns megabits a second, of whole frames.
+    /// Returns the rate in megabits per second, counted over whole frames.
     pub fn megabits_per_second(&self) -> f64 {
         self.bytes as f64 * 8e-6 / self.engine.as_secs_f64().max(1e-9)
     }
 
-    /// Returns frames a second.
+    /// Returns the rate in frames per second.
     pub fn frames_per_second(&self) -> f64 {
         self.frames as f64 / self.engine.as_secs_f64().max(1e-9)
     }
 }
 
-/// Passes connections of a mix through an engine until it has worked for `least`. The first pass warms up and is not
-/// counted.
+/// Passes connections of a mix through an engine until the engine has worked for `least`. The first pass
+/// warms up and is not counted.
 pub fn rate(mix: Mix, rules: &Ruleset, mode: Mode, least: Duration) -> RateSummary {
     let settings = Settings {
         mode,

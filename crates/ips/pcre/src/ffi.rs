@@ -1,4 +1,4 @@
-//! The calls of PCRE2: all unsafe code of the crate.
+//! Calls of PCRE2, with all unsafe code of the crate.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -37,7 +37,7 @@ impl Regex {
     /// Compiles an expression over bytes.
     ///
     /// # Errors
-    /// Returns the place and the message of PCRE2 if the expression is not valid.
+    /// Returns the offset and the message of PCRE2 if the expression is not valid.
     pub fn new(pattern: &[u8], flags: Flags) -> Result<Regex, CompileError> {
         let options = [
             (flags.caseless, PCRE2_CASELESS),
@@ -77,7 +77,7 @@ impl Regex {
         Ok(Regex { code })
     }
 
-    /// Searches the subject from `start`; what lies before `start` is seen by look-behinds and anchors.
+    /// Searches the subject from `start`. Look-behinds and anchors also see the bytes before `start`.
     pub fn find(&self, scratch: &mut Scratch, subject: &[u8], start: usize) -> Outcome {
         if start > subject.len() {
             return Outcome::NoMatch;
@@ -97,7 +97,7 @@ impl Regex {
         match result {
             0.. => {
                 let (start, end) = scratch.first_pair();
-                // `\K` in a look-ahead can set the start behind the end (pcre2pattern(3)).
+                // `\K` in a look-ahead can set the start of a match after its end (pcre2pattern(3)).
                 Outcome::Match {
                     start: start.min(end),
                     end: start.max(end),
@@ -133,7 +133,7 @@ pub struct Scratch {
 unsafe impl Send for Scratch {}
 
 impl Scratch {
-    /// Returns a scratch with limits. Without memory the process ends, as it does for every other allocation.
+    /// Returns a scratch with limits. The process ends if there is no memory, as for every other allocation.
     pub fn new(limits: Limits) -> Scratch {
         // SAFETY: A null context means the default memory functions.
         let data = unsafe { pcre2_match_data_create_8(1, std::ptr::null_mut()) };
@@ -161,7 +161,7 @@ impl Scratch {
     fn first_pair(&self) -> (usize, usize) {
         // SAFETY: The data were created with one pair, which a successful match has set.
         let pairs = unsafe { pcre2_get_ovector_pointer_8(self.data.as_ptr()) };
-        // SAFETY: The pointer is that of two numbers, as above, which live as long as the data.
+        // SAFETY: The pointer leads to two numbers (one pair, as above), which live as long as the data.
         let pair = unsafe { std::slice::from_raw_parts(pairs, 2) };
         let (start, end) = (pair[0], pair[1]);
         (start, end)

@@ -1,7 +1,7 @@
 //! Regular expressions of rules: PCRE2 with limits on its work and its memory.
 //!
-//! A [`Regex`] is compiled once and shared; a [`Scratch`] belongs to one thread. A match that exceeds a limit is
-//! [`Outcome::Limit`]: it is neither a match nor the absence of one.
+//! A [`Regex`] is compiled once and shared; a [`Scratch`] belongs to one thread. The result of a match that
+//! exceeds a limit is [`Outcome::Limit`], because it is not known whether the expression matches.
 
 mod ffi;
 
@@ -57,7 +57,7 @@ pub enum Outcome {
     Match {
         /// Offset of the first byte.
         start: usize,
-        /// Offset behind the last byte.
+        /// Offset after the last byte.
         end: usize,
     },
     /// The expression matches nowhere.

@@ -36,12 +36,13 @@ pub trait Value: Copy + Ord + fmt::Display {
     /// # Errors
     /// Returns the expected form.
     fn read(text: &str) -> Result<(Self, Self), Reason>;
-    /// Prints a range, so that [`Value::read`] gives it back.
+    /// Prints a range in a form that [`Value::read`] reads.
     ///
     /// # Errors
     /// Fails if the formatter does.
     fn print(first: &Self, last: &Self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
-    /// Returns the value as a number, and the number's space: 0 for IPv4 and ports, 1 for IPv6.
+    /// Returns the index of the value's number space (0 for IPv4 and ports, 1 for IPv6), and the value as a
+    /// number.
     fn number(self) -> (usize, u128);
     /// The largest number of each space.
     const LARGEST: [u128; 2];
@@ -82,7 +83,7 @@ impl Value for IpAddr {
         let wrong = || Reason::invalid(format!("{} is not an address", quote(text)), ADDRESS);
         let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| wrong());
         if let Some((network, len)) = text.split_once('/') {
-            // A network mask in dotted form is the prefix length of its leading ones.
+            // A dotted network mask becomes the prefix length that its leading ones give.
             let len = match len.parse::<std::net::Ipv4Addr>() {
                 Ok(mask) if mask.to_bits().leading_ones() + mask.to_bits().trailing_zeros() >= 32 => {
                     mask.to_bits().leading_ones()
@@ -159,13 +160,13 @@ impl<T: Value> Spec<T> {
     /// Reads a set.
     ///
     /// # Errors
-    /// Returns the part that is not an element, or the limit on lists that is exceeded.
+    /// Returns the text that is not an element, or the limit on lists that is exceeded.
     pub fn parse(text: &str) -> Result<Spec<T>, Reason> {
         let mut elements = 0;
         parse(text.trim(), 0, &mut elements)
     }
 
-    /// Returns true if a variable is named.
+    /// Returns true if the set names a variable.
     pub fn has_variable(&self) -> bool {
         match self {
             Spec::Variable(_) => true,

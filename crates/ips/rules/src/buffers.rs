@@ -1,4 +1,4 @@
-//! The table of inspection buffers: the name of each in every syntax.
+//! The table of inspection buffers, with the name of each buffer in every syntax.
 //!
 //! A sticky buffer is an option that precedes its contents (`http.uri; content:"x";`); a modifier follows its content
 //! (`content:"x"; http_uri;`). Both name the same buffer.
@@ -23,7 +23,7 @@ pub struct BufferNames {
 
 macro_rules! buffers {
     ($($variant:ident $words:literal [$($suricata:literal),*] $modifier:literal $snort2:literal $snort3:literal;)*) => {
-        /// A buffer that contents and expressions are compared with.
+        /// A buffer that contents and regular expressions are compared with.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Buffer {
             $(#[doc = $words] $variant,)*

@@ -1,4 +1,4 @@
-//! A rule in plain words, option by option.
+//! Explanation of a rule in plain words, option by option.
 
 use crate::header::{Direction, Header};
 use crate::options::RuleOption;
@@ -66,7 +66,7 @@ fn content(content: &Content, buffer: &str) -> String {
     text
 }
 
-/// Returns the place of a content in words.
+/// Returns the position of a content in words.
 fn place(content: &Content) -> String {
     let mut text = String::new();
     let number = |operand: &Operand| match operand {

@@ -1,4 +1,4 @@
-//! Files: rules with their directives, and the tables of classifications, references and thresholds.
+//! Rule files with their directives, and the tables of classifications, references and thresholds.
 
 use std::collections::BTreeMap;
 
@@ -27,11 +27,11 @@ pub struct RuleFile {
     pub includes: Vec<String>,
     /// Classes by name.
     pub classes: BTreeMap<String, Class>,
-    /// Prefixes of links by the name of the system.
+    /// URL prefixes, by the name of the reference system.
     pub references: BTreeMap<String, String>,
     /// Thresholds, suppressions and rate filters.
     pub thresholds: Vec<Threshold>,
-    /// Everything that was not read.
+    /// Refusals of everything that was not read.
     pub refusals: Vec<Refusal>,
 }
 
@@ -57,16 +57,16 @@ pub struct Threshold {
 /// The effect of a row of `threshold.config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThresholdEffect {
-    /// No alerts, from all or from the given addresses.
+    /// No alerts for any address, or for the given addresses.
     Suppress(Option<(Track, AddressSpec)>),
     /// A limit on the number of alerts.
     Limit(Rate),
-    /// Another action while the rate is exceeded, and for some time after.
+    /// Another action while the rate is exceeded, and for `timeout` seconds after.
     RateFilter {
         rate: Rate,
         /// The other action.
         new_action: Action,
-        /// The time after which the rule's own action returns, in seconds.
+        /// Time after which the rule's own action applies again, in seconds.
         timeout: u32,
     },
 }
@@ -129,7 +129,7 @@ pub fn parse(syntax: Syntax, name: &str, text: &[u8]) -> RuleFile {
 }
 
 impl RuleFile {
-    /// Applies a directive; returns none if the word begins a rule.
+    /// Applies a directive; returns `None` if the word begins a rule.
     fn directive(&mut self, word: &str, rest: &str) -> Option<Result<(), Reason>> {
         Some(match word {
             "var" | "ipvar" | "portvar" => match rest.split_once(char::is_whitespace) {
@@ -198,7 +198,7 @@ impl RuleFile {
     }
 }
 
-/// Splits at commas that are not inside brackets.
+/// Splits a text at the commas outside brackets.
 fn outside_brackets(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0usize, 0);

@@ -14,11 +14,11 @@ words! {
         Alert "alert";
         /// Report, and drop.
         Drop "drop";
-        /// Report, drop, and tell the sender; in Snort 3 both ends.
+        /// Report, drop, and send a reset or an ICMP error to the sender; in Snort 3 to both ends.
         Reject "reject" | "rejectsrc";
-        /// Report, drop, and tell the receiver.
+        /// Report, drop, and send a reset or an ICMP error to the receiver.
         RejectDst "rejectdst";
-        /// Report, drop, and tell both ends.
+        /// Report, drop, and send a reset or an ICMP error to both ends.
         RejectBoth "rejectboth";
         /// Let the packet pass without further rules.
         Pass "pass";
@@ -30,7 +30,7 @@ words! {
 }
 
 words! {
-    /// The protocol of a header: a network or transport protocol, or an application's.
+    /// The protocol of a header: a network, transport or application protocol.
     Protocol "a protocol such as tcp, udp, icmp, ip, http, dns, tls, smtp, ftp, ssh, smb" {
         /// Any IP packet.
         Ip "ip" | "pkthdr";
@@ -71,7 +71,7 @@ words! {
         Modbus "modbus";
         /// DNP3.
         Dnp3 "dnp3";
-        /// A file, whatever protocol carries it (Snort 3).
+        /// A file in any protocol (Snort 3).
         File "file";
     }
 }
@@ -105,7 +105,7 @@ pub struct Endpoints {
 pub struct Header {
     pub action: Action,
     pub protocol: Protocol,
-    /// The endpoints; none in rules of Snort 3 that name a service only.
+    /// The endpoints; `None` in Snort 3 rules that name only a service.
     pub endpoints: Option<Endpoints>,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Header {
     }
 }
 
-/// Returns the words of a header with their offsets; a list in brackets may contain blanks.
+/// Returns the words of a header with their offsets. A list in brackets is one word, and may contain blanks.
 fn split(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut depth = 0usize;
@@ -152,7 +152,7 @@ fn split(text: &str) -> Vec<(usize, &str)> {
 /// Reads a header.
 ///
 /// # Errors
-/// Returns the offset and the name of the part that is wrong, and the reason.
+/// Returns the offset and the name of the wrong part, and the reason.
 pub(crate) fn parse(syntax: Syntax, text: &str) -> Result<Header, (usize, &'static str, Reason)> {
     let parts = split(text);
     let part = |at: usize, name: &'static str| {
@@ -215,7 +215,7 @@ fn action(syntax: Syntax, word: &str) -> Result<Action, Reason> {
     }
 }
 
-/// Protocols that the rule language knows and the engine has no parser for.
+/// Protocols of the rule language for which the engine has no parser.
 const OTHER_PROTOCOLS: &[&str] = &[
     "http2",
     "doh2",

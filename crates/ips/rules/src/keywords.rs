@@ -1,11 +1,12 @@
-//! The table of known keywords: those that the engine has, and those that it refuses, with the reason.
+//! The table of known keywords: keywords that the engine supports, and keywords that it refuses, with the
+//! reason.
 
 use crate::Syntax;
 use crate::buffers::BUFFERS;
 use crate::options::{number, words};
 use crate::refusal::Reason;
 
-/// Keywords that the syntax tree has, besides those of the tables of buffers, numbers and texts.
+/// Keywords of the syntax tree that are not in the tables of buffers, numbers and texts.
 const OWN: &[&str] = &[
     "msg",
     "sid",
@@ -301,7 +302,7 @@ const REFUSED: &[(&str, &[&str])] = &[
 pub struct Keyword {
     /// The keyword.
     pub name: &'static str,
-    /// The reason for which the engine refuses it; none if the syntax tree has it.
+    /// The reason why the engine refuses the keyword; `None` if the syntax tree has it.
     pub refused: Option<&'static str>,
 }
 
@@ -327,7 +328,7 @@ pub fn keywords() -> Vec<Keyword> {
     all
 }
 
-/// Returns the reason for which a keyword is not read.
+/// Returns the reason why a keyword is not read.
 pub(crate) fn refusal(name: &str) -> Reason {
     for (why, names) in REFUSED {
         if names.contains(&name) {
@@ -355,7 +356,7 @@ pub(crate) fn refusal(name: &str) -> Reason {
     }
 }
 
-/// Returns the keyword in the form in which the tables have it; Suricata does not distinguish upper and lower case.
+/// Returns the keyword in the form that the tables have. Suricata does not distinguish upper and lower case.
 pub(crate) fn normal(syntax: Syntax, name: &str) -> std::borrow::Cow<'_, str> {
     let is_folded = syntax == Syntax::Suricata && name.bytes().any(|byte| byte.is_ascii_uppercase());
     if is_folded {

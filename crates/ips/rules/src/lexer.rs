@@ -1,20 +1,21 @@
-//! From the bytes of a file to rules as text: comments, disabled rules, rules over several lines, and the options of a
-//! rule. Suricata and Snort 2.9 join lines that end in a backslash; Snort 3 reads to the closing parenthesis.
+//! The lexer: turns the bytes of a file into rules as text. It handles comments, disabled rules, rules over
+//! several lines, and the options of a rule. Suricata and Snort 2.9 join lines that end in a backslash; Snort
+//! 3 reads to the closing parenthesis.
 
 use crate::Syntax;
 use crate::limits;
 use crate::refusal::{Position, Reason};
 
-/// A statement of a file: a rule or a directive, on one line, with the places of its pieces.
+/// A rule or directive of a file on one line, with the positions of its pieces in the file.
 #[derive(Debug)]
 pub(crate) struct Statement {
     /// The text without comments and line ends.
     pub(crate) text: String,
-    /// For each piece: the offset in `text` and the place in the file.
+    /// The offset in `text` and the position in the file of each piece.
     pieces: Vec<(usize, Position)>,
     /// False for a rule that is commented out.
     pub(crate) is_enabled: bool,
-    /// The reason for which the statement cannot be read, with its offset.
+    /// The reason why the statement cannot be read, with its offset.
     pub(crate) problem: Option<(usize, Reason)>,
 }
 
@@ -28,7 +29,7 @@ impl Statement {
         }
     }
 
-    /// Returns the place in the file of an offset in the text.
+    /// Returns the position in the file of an offset in the text.
     pub(crate) fn position(&self, offset: usize) -> Position {
         let after = self.pieces.partition_point(|(start, _)| *start <= offset);
         let (start, position) = match after.checked_sub(1).and_then(|at| self.pieces.get(at)) {
@@ -95,7 +96,7 @@ const ACTIONS: &[&str] = &[
     "config",
 ];
 
-/// Returns the rule in a comment, if the comment is a rule that was disabled.
+/// Returns the offset of the rule in a comment, if the comment is a disabled rule.
 fn disabled_rule(comment: &[u8]) -> Option<usize> {
     let start = comment
         .iter()
@@ -106,7 +107,7 @@ fn disabled_rule(comment: &[u8]) -> Option<usize> {
     (ACTIONS.contains(&word) && text.contains(&b'(')).then_some(start)
 }
 
-/// Calls `take` for each statement of a file, until it returns false.
+/// Calls `take` for each statement of a file, until `take` returns false.
 pub(crate) fn statements(syntax: Syntax, text: &[u8], take: &mut dyn FnMut(Statement) -> bool) {
     let mut current: Option<Statement> = None;
     let mut snort3 = Snort3State::default();
@@ -119,7 +120,8 @@ pub(crate) fn statements(syntax: Syntax, text: &[u8], take: &mut dyn FnMut(State
             .unwrap_or(line.len());
         let mut piece = &line[start..];
         let mut column = start + 1;
-        // A rule that is not closed ends before the next one, so that it does not hide the rest of the file.
+        // A rule without a closing parenthesis ends before the next rule, so that it does not hide the rest
+        // of the file.
         if syntax == Syntax::Snort3
             && !snort3.in_comment
             && let Some(mut statement) = current.take()
@@ -156,7 +158,7 @@ pub(crate) fn statements(syntax: Syntax, text: &[u8], take: &mut dyn FnMut(State
             current = Some(statement);
             snort3 = Snort3State::default();
         } else if piece.starts_with(b"#") && syntax != Syntax::Snort3 {
-            // The following lines of a disabled rule are comments, too.
+            // The continuation lines of a disabled rule are comments, too.
             let at = piece.iter().position(|byte| *byte != b'#').unwrap_or(piece.len());
             piece = &piece[at..];
             column += at;
@@ -283,8 +285,8 @@ pub(crate) struct RawOption<'a> {
     pub(crate) value: Option<&'a str>,
 }
 
-/// Splits the body of a rule at its semicolons. In Suricata and Snort 2.9 a semicolon in a text must be escaped; in
-/// Snort 3 one in double quotes need not be.
+/// Splits the body of a rule at its semicolons. Suricata and Snort 2.9 require an escape before a semicolon
+/// in a text; Snort 3 requires none in double quotes.
 pub(crate) fn options<'a>(
     syntax: Syntax,
     body: &'a str,

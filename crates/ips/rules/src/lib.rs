@@ -1,4 +1,4 @@
-//! Rules of intrusion prevention: texts in, a syntax tree out.
+//! Parser for intrusion prevention rules: texts in, a syntax tree out.
 //!
 //! ```text
 //!  file ──lexer──▶ statements ──┬─header──▶ Header ─────┐
@@ -7,7 +7,8 @@
 //!                                    └─▶ Refusal: file, line, column, option, reason
 //! ```
 //!
-//! The crate reads no file and knows no clock. It is written from the documentation of the rule languages and from rules.
+//! The crate reads no file and has no clock. It is written from the documentation of the rule languages and
+//! from existing rules.
 
 #![forbid(unsafe_code)]
 

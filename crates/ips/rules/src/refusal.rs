@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use thiserror::Error;
 
-/// The place of a text in a file. Lines and columns count from 1; a column counts bytes.
+/// The position of a text in a file. Lines and columns count from 1; columns count bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Position {
     pub line: u32,
@@ -18,16 +18,16 @@ pub enum Reason {
     /// The keyword is in none of the documented syntaxes.
     #[error("unknown keyword; expected a keyword of the rule language{}", suggestion(.near.as_deref()))]
     UnknownKeyword {
-        /// The known keyword that is spelled most like it.
+        /// The known keyword with the most similar spelling.
         near: Option<String>,
     },
-    /// The keyword is known, and the engine does not have it.
+    /// The keyword is known, but the engine does not support it.
     #[error("not supported: {why}; disable the rule, or express it with other options")]
     Unsupported {
-        /// The reason for which the engine does not have it.
+        /// The reason why the engine does not support the keyword.
         why: &'static str,
     },
-    /// The text does not have the form that the grammar asks for.
+    /// The text does not have the form that the grammar requires.
     #[error("{problem}; expected {expected}")]
     Invalid {
         problem: String,
@@ -48,7 +48,7 @@ pub enum Reason {
         /// The name without the dollar sign.
         name: String,
     },
-    /// No address or port is in a set.
+    /// A set contains no address or port.
     #[error(
         "the set {text} is empty, so that the rule never matches; expected at least one element that no negation removes{}",
         empty(text)
@@ -64,7 +64,7 @@ pub enum Reason {
         gid: u32,
         /// The signature.
         sid: u32,
-        /// The place of the other rule, as FILE:LINE.
+        /// The position of the other rule, as FILE:LINE.
         first: String,
     },
 }
@@ -75,7 +75,7 @@ fn suggestion(near: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the end of a message about an empty set: the variable that may be too large, if it names one.
+/// Returns the end of a message about an empty set: advice about the variable that the set names, if any.
 fn empty(text: &str) -> String {
     let Some((_, rest)) = text.split_once('$') else {
         return String::new();
@@ -86,7 +86,7 @@ fn empty(text: &str) -> String {
 }
 
 impl Reason {
-    /// Returns the refusal of a text that has not the expected form.
+    /// Returns the reason for a text that does not have the expected form.
     pub(crate) fn invalid(problem: impl Into<String>, expected: &'static str) -> Reason {
         Reason::Invalid {
             problem: problem.into(),
@@ -94,7 +94,7 @@ impl Reason {
         }
     }
 
-    /// Returns the name of the kind of reason, by which `check` groups refusals.
+    /// Returns the name of the reason's kind, by which `check` groups refusals.
     pub fn kind(&self) -> &'static str {
         match self {
             Reason::UnknownKeyword { .. } => "unknown keyword",
@@ -113,7 +113,7 @@ impl Reason {
 pub struct Refusal {
     /// The file's name, as the caller gave it.
     pub file: String,
-    /// The place of the option, or of the part of the header.
+    /// The position of the option, or of the part of the header.
     pub position: Position,
     /// The rule's sid, if it could be read.
     pub sid: Option<u32>,

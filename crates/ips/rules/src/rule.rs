@@ -10,7 +10,7 @@ use crate::options::RuleOption;
 use crate::options::content::{Content, MODIFIERS};
 use crate::refusal::{Position, Reason, Refusal};
 
-/// A rule as it was written: header and options, with no variable replaced.
+/// A rule as it was written: header and options, without replacement of variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The syntax in which the rule is printed.
@@ -21,20 +21,20 @@ pub struct Rule {
     pub options: Vec<RuleOption>,
 }
 
-/// A rule with its place in a file.
+/// A rule with its position in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedRule {
     pub rule: Rule,
     /// The line of the action.
     pub line: u32,
-    /// The place of each option.
+    /// The position of each option.
     pub positions: Vec<Position>,
     /// False for a rule that is commented out.
     pub is_enabled: bool,
 }
 
 impl Rule {
-    /// Reads one rule without its surroundings.
+    /// Reads one rule that is not part of a file.
     ///
     /// # Errors
     /// Returns the refusal, with `file` as the name of the file.
@@ -104,7 +104,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Returns the sid of a body that may be wrong elsewhere.
+/// Returns the sid in the body of a rule, even if the body is wrong elsewhere.
 fn sid_of(text: &str) -> Option<u32> {
     let (_, rest) = text.rsplit_once("sid:")?;
     let digits = rest.trim_start();
@@ -205,7 +205,8 @@ fn modify(
     match last {
         Some(content) => content.modify(syntax, name, value),
         None => {
-            // A modifier without a content is tried on an empty one, to tell it from other keywords.
+            // A modifier without a content is applied to an empty content, to distinguish it from other
+            // keywords.
             match Content::default().modify(syntax, name, value) {
                 Ok(false) => Ok(false),
                 _ => Err(Reason::invalid("no content precedes the modifier", MODIFIERS)),

@@ -1,4 +1,4 @@
-//! The rules of several files together: variables are replaced, and each sid is there once.
+//! The rules of several files as one set: variables are replaced, and each sid occurs once.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub struct Loaded {
     pub parsed: ParsedRule,
 }
 
-/// Rules that can be compiled, and everything that was refused on the way.
+/// Rules that can be compiled, and all refusals.
 #[derive(Debug, Default)]
 pub struct RuleSet {
     rules: Vec<Loaded>,
@@ -28,12 +28,14 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Adds the rules of a file. Of several rules with one sid the one with the highest revision stays.
+    /// Adds the rules of a file. If several rules have the same sid, the rule with the highest revision
+    /// stays.
     pub fn add(&mut self, name: &str, file: RuleFile, variables: &Variables) {
         self.disabled += file.disabled.len();
         self.disabled_refused += file.disabled_refused;
         self.refusals.extend(file.refusals);
-        // Rules with the same set share the work: a set may have thousands of ranges, and a file thousands of rules.
+        // Rules with the same set share the result, because a set may have thousands of ranges, and a file
+        // thousands of rules.
         let mut known = HashMap::new();
         for parsed in file.rules {
             if let Err((part, reason)) = resolve(&parsed, variables, &mut known) {
@@ -81,12 +83,12 @@ impl RuleSet {
         &self.refusals
     }
 
-    /// Returns the number of rules that are commented out: those that would be accepted, and those that would not.
+    /// Returns the number of disabled rules that would be accepted, and the number that would be refused.
     pub fn disabled(&self) -> (usize, usize) {
         (self.disabled, self.disabled_refused)
     }
 
-    /// Returns the rule with a sid, of any generator.
+    /// Returns the rule with a sid, whatever its generator.
     pub fn find(&self, sid: u32) -> Option<&Loaded> {
         self.rules
             .iter()
@@ -107,10 +109,11 @@ fn refusal(file: &str, parsed: &ParsedRule, option: &str, reason: Reason) -> Ref
     }
 }
 
-/// Sets of addresses (true) and ports as rules write them, and the reasons for which they have no value.
+/// The results for sets of addresses (true) and ports (false) as rules write them: the reason if a set has no
+/// value.
 type Known = HashMap<(bool, String), Option<Reason>>;
 
-/// Checks that the sets of the header have values.
+/// Checks that the address and port sets of the header have values.
 fn resolve(
     parsed: &ParsedRule,
     variables: &Variables,

@@ -1,6 +1,7 @@
-//! Variables and names of files from a `suricata.yaml`.
+//! Variables and file names from a `suricata.yaml`.
 //!
-//! Only the part of YAML is read that this file uses for them: mappings and lists by indentation, plain and quoted scalars.
+//! Only a part of YAML is read, which is enough for these settings: mappings and lists by indentation, plain
+//! and quoted scalars.
 
 use crate::limits;
 
@@ -51,7 +52,7 @@ impl SuricataYaml {
                 continue;
             }
             if let Some(item) = inner.strip_prefix("- ") {
-                // The items of a list may stand below their key without indentation.
+                // The items of a list may have the same indentation as their key.
                 while path.last().is_some_and(|(before, _)| *before > indent) {
                     path.pop();
                 }

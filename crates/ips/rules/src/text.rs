@@ -2,7 +2,7 @@
 
 use crate::refusal::Reason;
 
-/// Returns the value of an option that needs one.
+/// Returns the value of an option that requires one.
 pub(crate) fn required<'a>(value: Option<&'a str>, expected: &'static str) -> Result<&'a str, Reason> {
     match value {
         Some(value) if !value.is_empty() => Ok(value),
@@ -18,7 +18,7 @@ pub(crate) fn no_value(value: Option<&str>) -> Result<(), Reason> {
     }
 }
 
-/// Returns a text for a message: quoted, and cut if it is long.
+/// Returns a text for a message, in quotes and truncated if it is long.
 pub(crate) fn quote(text: &str) -> String {
     const LONGEST: usize = 60;
     if text.chars().count() <= LONGEST {
@@ -28,7 +28,7 @@ pub(crate) fn quote(text: &str) -> String {
     format!("{cut:?}…")
 }
 
-/// Returns true if the text begins with a `!`, and the text behind it.
+/// Returns true if the text begins with a `!`, and the text after it.
 pub(crate) fn negation(text: &str) -> (bool, &str) {
     match text.strip_prefix('!') {
         Some(rest) => (true, rest.trim_start()),
@@ -64,7 +64,7 @@ pub(crate) fn unescape(text: &str) -> String {
     out
 }
 
-/// Returns the text in double quotes, so that [`unescape`] gives it back.
+/// Returns the text in double quotes, in a form that [`unescape`] reads.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -101,7 +101,8 @@ pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
-/// Returns true if the text can name a variable, a bit or a protocol: printable, without separators and quotes.
+/// Returns true if the text can be the name of a variable, a bit or a protocol: it is printable, without
+/// separators and quotes.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_allowed = |c: char| {
         c.is_ascii_alphanumeric()
@@ -113,7 +114,7 @@ pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_allowed)
 }
 
-/// Declares an enum whose variants have one word each in the rule language.
+/// Declares an enum with one word of the rule language for each variant.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident $expected:literal { $($(#[$vmeta:meta])* $variant:ident $word:literal $(| $alias:literal)*;)* }) => {
         $(#[$meta])*

@@ -1,4 +1,4 @@
-//! Variables of addresses and ports, and the sets that result when they are replaced by their values.
+//! Variables of addresses and ports, and the sets that result from their replacement.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::address::{AddressSpec, PortSpec, Spec, Value};
 use crate::limits;
 use crate::refusal::Reason;
 
-/// The variables that rules name as `$NAME`. Addresses and ports have names of their own.
+/// The variables that rules use as `$NAME`. Addresses and ports have separate names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Variables {
     addresses: BTreeMap<String, AddressSpec>,
@@ -18,7 +18,7 @@ pub struct Variables {
 pub struct Ranges([Vec<(u128, u128)>; 2]);
 
 impl Ranges {
-    /// Returns all numbers of both spaces.
+    /// Returns the ranges of all numbers in both spaces.
     fn all<T: Value>() -> Ranges {
         let [first, second] = T::LARGEST;
         let second = if second == 0 {
@@ -29,7 +29,7 @@ impl Ranges {
         Ranges([vec![(0, first)], second])
     }
 
-    /// Returns true if there is no number.
+    /// Returns true if the ranges contain no number.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(Vec::is_empty)
     }
@@ -64,7 +64,7 @@ impl Ranges {
         }
     }
 
-    /// Removes the numbers of the other set; both are merged.
+    /// Removes the numbers of the other set. Both sets must be merged before.
     fn subtract(&mut self, other: &Ranges) {
         for (ranges, removed) in self.0.iter_mut().zip(&other.0) {
             let mut left = Vec::with_capacity(ranges.len());
@@ -97,7 +97,8 @@ impl Ranges {
 }
 
 impl Variables {
-    /// Returns the variables that rule sets usually name: all addresses for networks, the registered port for services.
+    /// Returns the variables that rule sets usually name, with all addresses for networks and the registered
+    /// port for services.
     pub fn usual() -> Variables {
         let mut variables = Variables::default();
         let networks = [
@@ -150,7 +151,7 @@ impl Variables {
     /// # Errors
     /// Returns the reason if the text is neither.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), Reason> {
-        // Bare variables and `any` say nothing about the kind, so both get them.
+        // A single variable or `any` may stand for addresses or ports, so the variable is set as both.
         let addresses = AddressSpec::parse(text);
         let ports = PortSpec::parse(text);
         match (addresses, ports) {
@@ -171,7 +172,7 @@ impl Variables {
     /// Returns the addresses of a set, with all variables replaced.
     ///
     /// # Errors
-    /// Returns the variable without a value, the limit that is exceeded, or that the set is empty.
+    /// Returns the reason if a variable has no value, a limit is exceeded, or the set is empty.
     pub fn resolve_addresses(&self, spec: &AddressSpec) -> Result<Ranges, Reason> {
         resolve(&self.addresses, spec)
     }
@@ -179,7 +180,7 @@ impl Variables {
     /// Returns the ports of a set, with all variables replaced.
     ///
     /// # Errors
-    /// Returns the variable without a value, the limit that is exceeded, or that the set is empty.
+    /// Returns the reason if a variable has no value, a limit is exceeded, or the set is empty.
     pub fn resolve_ports(&self, spec: &PortSpec) -> Result<Ranges, Reason> {
         resolve(&self.ports, spec)
     }
@@ -196,8 +197,8 @@ fn resolve<T: Value>(variables: &BTreeMap<String, Spec<T>>, spec: &Spec<T>) -> R
     Ok(ranges)
 }
 
-/// Returns the merged ranges of a set. `work` counts the ranges that were made, since variables that name each other
-/// twice double with each level.
+/// Returns the merged ranges of a set. `work` counts the ranges that were made, because variables that name
+/// other variables twice double them at each level.
 fn expand<T: Value>(
     variables: &BTreeMap<String, Spec<T>>,
     spec: &Spec<T>,

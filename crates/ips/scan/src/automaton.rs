@@ -1,7 +1,7 @@
 //! The automaton of Aho and Corasick, from the crate `aho-corasick`.
 //!
-//! One automaton holds the folded form of every pattern. Patterns with the same folded form share a state; those for
-//! which case matters are compared once more.
+//! The automaton contains the lower-case form of every pattern. Patterns with the same lower-case form share
+//! a state; case-sensitive patterns are then compared again.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::{BuildError, Pattern, Scanner, is_equal};
 
-/// Sum of the sizes of all patterns up to which the automaton is a table with a row for each state.
+/// Largest sum of all pattern sizes for which the automaton is a table with a row for each state.
 const DENSE_SIZE: usize = 4096;
 
-/// The automaton with the patterns of each folded form.
+/// The automaton, and the patterns of each lower-case form.
 #[derive(Debug)]
 pub(crate) struct Automaton {
     automaton: AhoCorasick,
-    /// The patterns, by the number of their folded form.
+    /// The patterns, by the number of their lower-case form.
     patterns: Vec<Vec<Pattern>>,
     longest: usize,
 }

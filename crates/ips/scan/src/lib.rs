@@ -1,11 +1,11 @@
-//! Search of many patterns at once.
+//! Search for many patterns at once.
 //!
 //! ```text
 //!  patterns ──build(Backend)──▶ Scanner ──scan(bytes)──▶ (identifier, end of the occurrence)
 //! ```
 //!
-//! A [`Scanner`] works on blocks. A caller that scans a stream begins each block with the last [`Scanner::longest`] - 1
-//! bytes of the one before, and says where the new bytes begin.
+//! A [`Scanner`] works on blocks. A caller that scans a stream begins each block with the last
+//! [`Scanner::longest`] - 1 bytes of the previous block, and says where the new bytes begin.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ pub const PATTERNS: usize = 1 << 20;
 /// Bytes to search for, and the number that a hit reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// The number that a hit reports; several patterns may have the same.
+    /// The number that a hit reports; several patterns may have the same number.
     pub id: u32,
     pub bytes: Vec<u8>,
     /// True if ASCII letters match in upper and lower case.
@@ -37,7 +37,7 @@ pub enum Backend {
     Naive,
     /// The automaton of Aho and Corasick.
     Automaton,
-    /// Hashed windows of four bytes behind a bitmap of byte pairs.
+    /// Hashed windows of four bytes, after a filter by a bitmap of byte pairs.
     #[default]
     Windows,
 }
@@ -72,12 +72,12 @@ pub enum BuildError {
     },
 }
 
-/// A search of many patterns in a block of bytes.
+/// A search for many patterns in a block of bytes.
 pub trait Scanner: std::fmt::Debug + Send + Sync {
     /// Calls `hit` with the identifier and the end of each occurrence of each pattern, in no particular order.
     fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32, usize));
 
-    /// Calls `hit` as [`Scanner::scan`] does, for the occurrences that end behind the first `from` bytes.
+    /// Calls `hit` as [`Scanner::scan`] does, for the occurrences that end after the first `from` bytes.
     fn scan_new(&self, bytes: &[u8], from: usize, hit: &mut dyn FnMut(u32, usize)) {
         self.scan(bytes, &mut |id, end| {
             if end > from {

@@ -1,4 +1,4 @@
-//! The naive search: the oracle of the other back ends.
+//! The naive search, which is the reference for tests of the other back ends.
 
 use crate::{Pattern, Scanner, is_equal};
 
@@ -9,7 +9,7 @@ pub struct Naive {
 }
 
 impl Naive {
-    /// Returns a scanner for the patterns, none of which is empty.
+    /// Returns a scanner for patterns that are not empty.
     pub fn new(patterns: &[Pattern]) -> Naive {
         let mut patterns = patterns.to_vec();
         patterns.retain(|pattern| !pattern.bytes.is_empty());

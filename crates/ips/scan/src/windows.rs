@@ -1,7 +1,8 @@
-//! Hashed windows: most positions of a block are decided by one bit.
+//! Hashed windows: one bit rules out most positions of a block.
 //!
-//! Each pattern of four bytes and more is represented by a window of four folded bytes, where it is rarest among its last
-//! [`TAIL`] bytes. Shorter patterns are represented by their first two bytes, single bytes by themselves.
+//! Each pattern of four or more bytes is represented by a window of four folded (lower-case) bytes: the
+//! rarest window among its last [`TAIL`] bytes. Shorter patterns are represented by their first two bytes,
+//! single bytes by themselves.
 //!
 //! ```text
 //!  T[b[i], b[i+1]].first & T[b[i+2], b[i+3]].second ──▶ buckets of windows, eight positions at a time    none ──▶ next
@@ -11,17 +12,19 @@
 //!                       ▼
 //!            entries[hash] ──▶ compare the pattern at i - offset ──▶ hit
 //! ```
+//! `T` has two bytes for each pair of bytes, in upper and lower case. Each byte has one bit for each of eight
+//! buckets: the bit in `first` is set if a window of the bucket begins with the pair, the bit in `second` if
+//! one ends with it. A position passes if its two pairs have a bucket in common. Windows that begin alike are
+//! in one bucket, so that few buckets have a given beginning, and each bucket has few ends. Short patterns
+//! have a separate bucket, in which every pair is an end.
 //!
-//! `T` has two bytes for each pair of bytes, in both cases: one bit for each of eight buckets with a window that begins with
-//! the pair (`first`), and that ends with it (`second`). A position passes if its two pairs have a bucket in common. Windows
-//! that begin alike are in one bucket, so that few buckets have a beginning, and each has few ends. Short patterns have a
-//! bucket of their own, in which every pair is an end.
+//! The first test covers eight positions before it branches, because in text single positions pass too often
+//! and too irregularly for branch prediction. Text in one language has few pairs, so the used part of `T`
+//! stays in the L1 cache.
 //!
-//! The first test answers for eight positions before it branches: in text, single positions pass too often and too irregularly
-//! to be predicted. The text of one language has few pairs, so what it reads of `T` stays in the L1 cache.
-//!
-//! A window begins at most [`TAIL`] bytes before the end of its pattern. A scan of new bytes therefore looks for windows only
-//! from [`TAIL`] bytes before them on, and compares patterns with the bytes before that, too.
+//! A window begins at most [`TAIL`] bytes before the end of its pattern. A scan of new bytes therefore looks
+//! for windows from [`TAIL`] bytes before the new bytes on. It compares patterns with still earlier bytes,
+//! too.
 //!
 //! The scheme follows "DFC: Accelerating String Pattern Matching for Network Applications" (Choi et al., NSDI 2016),
 //! with a window chosen by rarity in place of the first bytes.
@@ -33,7 +36,7 @@ const WINDOW: usize = 4;
 
 /// Number of bits of a hash that select a bit of `heads`.
 const HEAD_BITS: u32 = 17;
-/// Words of the bitmap of hashes.
+/// Words of the bitmap `heads`.
 const HEAD_WORDS: usize = 1 << (HEAD_BITS - 6);
 /// Number of pairs of bytes.
 const PAIRS: usize = 1 << 16;
@@ -41,9 +44,9 @@ const PAIRS: usize = 1 << 16;
 const BUCKETS: usize = 8;
 /// The bucket of patterns of one to three bytes, if there are any.
 const SHORT_BUCKET: u8 = 7;
-/// Positions that are looked up before a branch.
+/// Positions that are looked up before one branch.
 const STRIDE: usize = 8;
-/// Bytes that the windows of [`STRIDE`] positions consist of.
+/// Size in bytes of the windows at [`STRIDE`] positions together.
 const BLOCK: usize = STRIDE + WINDOW - 1;
 /// Largest distance in bytes from the beginning of a window to the end of its pattern.
 const TAIL: usize = 32;
@@ -55,16 +58,16 @@ struct Entry {
     pattern: u32,
     /// Offset of the window in the pattern in bytes.
     offset: u32,
-    /// The folded bytes of the window, those of short patterns in the low bytes.
+    /// The folded bytes of the window. A short pattern has its bytes in the low bytes.
     window: u32,
 }
 
-/// Entries by hash: those of bucket `n` are `entries[starts[n]..starts[n + 1]]`.
+/// Entries by hash: the entries with hash `n` are `entries[starts[n]..starts[n + 1]]`.
 #[derive(Debug, Default)]
 struct Buckets {
     starts: Vec<u32>,
     entries: Vec<Entry>,
-    /// Number of low bits that a hash loses.
+    /// Number of low bits that are removed from a hash.
     shift: u32,
 }
 
@@ -111,7 +114,7 @@ pub(crate) struct Windows {
     patterns: Vec<Pattern>,
     /// The buckets of each pair of bytes.
     pairs: Box<[Pair; PAIRS]>,
-    /// One bit for the hash of each window of four bytes.
+    /// A bitmap with one bit for the hash of each window of four bytes.
     heads: Box<[u64; HEAD_WORDS]>,
     /// Windows of patterns of four bytes and more.
     long: Buckets,
@@ -142,7 +145,7 @@ fn folded(bytes: &[u8]) -> u32 {
 #[inline(always)]
 fn folded_window(window: [u8; WINDOW]) -> u32 {
     const HIGH: u32 = 0x8080_8080;
-    /// Returns a word that has `byte` four times.
+    /// Returns a word with `byte` in each of its four bytes.
     const fn each(byte: u8) -> u32 {
         u32::from_ne_bytes([byte; 4])
     }
@@ -252,7 +255,8 @@ impl Windows {
                 _ => {
                     let rarity = |at: &usize| -> u32 {
                         let bytes = &pattern.bytes[*at..*at + WINDOW];
-                        // The first two bytes decide whether the bitmap lets a position pass.
+                        // The first two bytes have more weight: they decide whether the bitmap lets a
+                        // position pass.
                         let weight = |(i, byte): (usize, &u8)| frequency(fold(*byte)) * (4 - i as u32 / 2);
                         let diversity = u32::from(bytes[0] == bytes[1]) + u32::from(bytes[2] == bytes[3]);
                         bytes.iter().enumerate().map(weight).sum::<u32>() + 16 * diversity
@@ -284,7 +288,7 @@ impl Windows {
         scanner
     }
 
-    /// Distributes windows over buckets: those that begin alike are in one.
+    /// Distributes windows over buckets, so that windows that begin alike are mostly in one bucket.
     fn distribute(&mut self, entries: &mut [Entry], buckets: usize) {
         entries.sort_unstable_by_key(|entry| entry.window.swap_bytes());
         let size = entries.len().div_ceil(buckets).max(1);
@@ -297,7 +301,7 @@ impl Windows {
         }
     }
 
-    /// Changes the buckets of a pair of folded bytes, for both cases of each.
+    /// Changes the buckets of a pair of folded bytes, for upper and lower case of each byte.
     fn set_pair(&mut self, [first, second]: [u8; 2], change: impl Fn(&mut Pair)) {
         for first in [first, first.to_ascii_uppercase()] {
             for second in [second, second.to_ascii_uppercase()] {
@@ -321,7 +325,7 @@ impl Windows {
         }
     }
 
-    /// Compares the pattern of an entry whose window is at `at`.
+    /// Compares the pattern of an entry whose window begins at `at`, and reports a hit.
     #[inline]
     fn confirm(&self, entry: &Entry, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
         let pattern = &self.patterns[entry.pattern as usize];
@@ -336,7 +340,7 @@ impl Windows {
         }
     }
 
-    /// Examines a position with the buckets that it may have.
+    /// Examines a position. `buckets` has the buckets that may have a window there.
     #[inline]
     fn examine(&self, bytes: &[u8], at: usize, buckets: u8, hit: &mut dyn FnMut(u32, usize)) {
         if let Some(window) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WINDOW>) {
@@ -346,7 +350,7 @@ impl Windows {
                 self.examine_long(window, bytes, at, hit);
             }
         }
-        // Without short patterns this bucket has windows of four bytes.
+        // If there are no short patterns, this bucket has windows of four bytes.
         if buckets >> SHORT_BUCKET & 1 != 0 {
             if !self.short.entries.is_empty()
                 && let Some(pair) = bytes.get(at..at + 2)
@@ -359,7 +363,7 @@ impl Windows {
         }
     }
 
-    /// Compares the patterns of one byte at a position.
+    /// Compares the one-byte patterns at a position.
     #[inline]
     fn examine_single(&self, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
         let Some(byte) = bytes.get(at) else { return };
@@ -371,7 +375,7 @@ impl Windows {
         }
     }
 
-    /// Compares the patterns of four bytes and more whose window is at a position.
+    /// Compares the patterns of four or more bytes that have their window at a position.
     #[inline(never)]
     fn examine_long(&self, window: u32, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
         for entry in self.long.find(window) {
@@ -396,7 +400,7 @@ impl Windows {
     /// Returns true if one of the positions of a block may have a window.
     #[inline(always)]
     fn has_buckets(&self, block: &[u8; BLOCK]) -> bool {
-        // Each pair is read once, and used as the beginning of one window and the end of another.
+        // Each pair is read once. It begins one window and ends another.
         let (mut first, mut second) = (self.pair_at(block, 0), self.pair_at(block, 1));
         let mut any = 0;
         for at in 0..STRIDE {
@@ -420,7 +424,7 @@ impl Windows {
         }
     }
 
-    /// Calls `hit` with each occurrence whose window begins at `from` or behind it.
+    /// Calls `hit` for each occurrence with a window that begins at or after `from`.
     #[inline]
     fn scan_from(&self, bytes: &[u8], from: usize, hit: &mut dyn FnMut(u32, usize)) {
         if self.has_single
@@ -431,7 +435,7 @@ impl Windows {
             self.examine_single(bytes, last, hit);
         }
         let mut at = from;
-        // One branch serves eight positions: most blocks have no bucket.
+        // One branch covers eight positions, because most blocks have no bucket.
         while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>) {
             if self.has_buckets(block) {
                 self.examine_block(bytes, at, block, hit);
@@ -447,7 +451,7 @@ impl Windows {
     }
 }
 
-/// Returns an array on the heap, which does not fit on every stack.
+/// Returns an array on the heap, because it does not fit on every stack.
 fn boxed<T: Clone, const LEN: usize>(value: T) -> Box<[T; LEN]> {
     match vec![value; LEN].into_boxed_slice().try_into() {
         Ok(array) => array,

@@ -1,5 +1,6 @@
-//! The cost of packet samples: a worker forwards the packets of a repeated capture file with and without sampling, in turn, in one
-//! run. The ratio of the two is the result; times of one of them alone say nothing about another machine.
+//! The cost of packet samples. A worker forwards the packets of a repeated capture file, alternately with and
+//! without sampling in one run. The ratio of the two times is the result; a single time says nothing about
+//! other machines.
 //!
 //! ```text
 //! cargo bench -p millrace-datapath --bench sampling
@@ -25,7 +26,8 @@ use millrace_wire::{Builder, Frame};
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 
-/// Packets of one measurement: some milliseconds, so that many measurements are not interrupted by other processes.
+/// Packets of one measurement, which takes some milliseconds, so that other processes interrupt few
+/// measurements.
 const PACKETS: usize = 20_000;
 /// Measurements with sampling, and as many without.
 const PAIRS: usize = 2_000;
@@ -54,7 +56,7 @@ fn capture(path: &std::path::Path) {
     }
 }
 
-/// Forwards packets, and returns the time that each took, in nanoseconds.
+/// Forwards packets, and returns the time for each packet in nanoseconds.
 fn forward(stepper: &mut Stepper<Frame>, bridge: &Bridge<HeapBackend>, now: &mut u64) -> f64 {
     let begin = Instant::now();
     let mut done = 0;
@@ -63,18 +65,18 @@ fn forward(stepper: &mut Stepper<Frame>, bridge: &Bridge<HeapBackend>, now: &mut
         done += stepper.forward_round(Time::from_nanos(*now));
     }
     let spent = begin.elapsed().as_nanos() as f64 / done as f64;
-    // The control side has a core of its own.
+    // The work of the control side is not measured, because it has its own core.
     while bridge.next_sample().is_some() {}
     spent
 }
 
-/// Returns the time that a quarter of the measurements fall below: those that nothing interrupted.
+/// Returns the lower quartile of the times, because interruptions lengthen the higher ones.
 fn quartile(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 4]
 }
 
-/// Prints the times with and without sampling, and their ratio, for entries that match this.
+/// Prints the times with and without sampling, and their ratio, for flow entries with the match `matching`.
 fn cost(name: &str, matching: &dyn Fn(u16) -> Match, entries: u16) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("in.pcap");
@@ -121,7 +123,7 @@ fn cost(name: &str, matching: &dyn Fn(u16) -> Match, entries: u16) {
     let mut now = 1;
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for pair in 0..=PAIRS {
-        // The order changes, so that a drift of the clock rate does not count for one side.
+        // The order alternates, so that a drift of the clock rate does not favour one side.
         for is_sampled in [pair % 2 == 0, pair % 2 == 1] {
             stepper.serve(|| bridge.set_sampling(is_sampled.then_some(&plan)));
             let spent = forward(&mut stepper, &bridge, &mut now);
@@ -147,7 +149,7 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    // Every packet matches by its port alone: the shortest way through the tables.
+    // Every packet matches by its port alone: the shortest path through the tables.
     cost("by port", &|_| Match::exact(&[(Field::InPort, 1)]).unwrap(), 1);
     // Each flow has an entry of its own.
     let by_flow = |flow: u16| {

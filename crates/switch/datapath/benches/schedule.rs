@@ -10,7 +10,7 @@ use millrace_wire::{NoHeadroom, Packet};
 
 const BURST: usize = 32;
 
-/// As large as the handle of an mbuf.
+/// A packet of the size of an mbuf's handle.
 struct Handle(u64);
 
 impl Packet for Handle {
@@ -57,7 +57,7 @@ fn schedule(criterion: &mut Criterion) {
         let (mut nanos, mut next) = (0, 0);
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                // 100 Gbit/s, so that no limit holds packets back.
+                // 100 Gbit/s, so that no rate limit holds packets back.
                 nanos += 150;
                 next = (next + 1) % (queues + 1);
                 let now = Time::from_nanos(nanos);

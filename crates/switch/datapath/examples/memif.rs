@@ -1,5 +1,5 @@
-//! Measures the cost of a packet at a memif port: ours beside DPDK's `net_memif`, whose peer is a `net_memif` of the
-//! same process ([`beside`]).
+//! Measures the cost of a packet at a memif port, with Millrace's implementation and with DPDK's `net_memif`.
+//! The peer of each is a `net_memif` in the same process ([`beside`]).
 //!
 //! ```text
 //! cargo run --release -p millrace-datapath --features dpdk --example memif -- [ROUNDS]

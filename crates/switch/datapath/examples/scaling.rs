@@ -1,13 +1,14 @@
-//! Measures one worker beside two, four and eight, with packets from one queue and from one for each worker: how much faster
-//! are several, and what does a handoff cost?
+//! Measures one, two, four and eight workers, with packets from one queue and from one queue for each worker:
+//! the speed-up by several workers, and the cost of a handoff.
 //!
 //! ```text
 //! cargo run --release -p millrace-datapath --features dpdk --example scaling -- [ROUNDS [SECONDS [CASE]]]
 //! ```
-//! Cases are measured by turns, and medians over the rounds are printed, so that a noisy machine disturbs all alike.
-//! Packets are replayed (`net_pcap`, 10,000 flows for each queue) and discarded (`net_null`), by workers that never sleep, each on
-//! a core of its own; cases for which the machine has too few cores are left out. *1* is one worker; *auto* and *always* are
-//! several with the packets of one queue; *queues* are several with a queue each, which is the best that RSS can do.
+//! Cases are measured in turn, and medians over the rounds are printed, so that a noisy machine affects all
+//! cases alike. Packets are replayed (`net_pcap`, 10,000 flows for each queue) and discarded (`net_null`) by
+//! workers that never sleep. Each worker has its own core; cases that need more cores than the machine has
+//! are left out. *1* is one worker. *auto* and *always* are several workers with the packets of one queue.
+//! *queues* is several workers with one queue each, which is the best result that RSS can have.
 
 #![allow(clippy::print_stdout)]
 
@@ -33,7 +34,7 @@ const FLOWS: u32 = 10_000;
 const SOURCE: PortNo = PortNo::from_raw(1);
 const SINK: PortNo = PortNo::from_raw(2);
 
-/// The work for each packet.
+/// The processing of each packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// One entry that matches the ingress port.
@@ -47,7 +48,7 @@ enum Work {
 /// Numbers of workers.
 const WORKERS: [usize; 4] = [1, 2, 4, 8];
 
-/// Number of packet buffers for each queue: its packets, and those on their way.
+/// Number of packet buffers for each queue: its replayed packets, and packets in flight.
 const BUFFERS: u32 = 1 << 15;
 
 /// How packets reach the workers.
@@ -118,7 +119,8 @@ impl Case {
         }
     }
 
-    /// Returns the time until the balancer has settled; with `auto`, its trial is judged by then.
+    /// Returns the time until the balancer has settled. With `auto`, the balancer has judged its trial by
+    /// then.
     fn settling(self) -> Duration {
         match self.source {
             Source::Auto => Duration::from_secs(3),
@@ -135,7 +137,7 @@ impl Case {
 /// The results of a measurement.
 #[derive(Clone, Copy, Default)]
 struct Figures {
-    /// Million packets per second that left, by the clock.
+    /// Million packets per second that were sent, by the wall clock.
     mpps: f64,
     /// Share of the packets received that was handed off.
     handed_off: f64,
@@ -145,7 +147,7 @@ struct Figures {
     dropped: f64,
     /// Share of the time in which the first and the last worker had packets.
     busy: [f64; 2],
-    /// Nanoseconds of processing for each packet, in both.
+    /// Nanoseconds of processing for each packet in the first and the last worker.
     processing_nanos: [f64; 2],
 }
 
@@ -356,7 +358,7 @@ fn add_entries(control: &mut Control, work: Work, ops: &mut Vec<Op>) -> Outcome<
 /// Writes one frame of each flow, 64 bytes on a wire, in an order that differs from the entries'.
 fn write_packets(file: &Path, flows: std::ops::Range<u32>) -> Outcome<()> {
     let mut writer = PcapWriter::new(File::create(file)?)?;
-    // A prime, so that it visits every flow if their number is not a multiple of it.
+    // A prime step visits every flow if the number of flows is not a multiple of it.
     let step = 104_729_u64;
     let len = u64::from(flows.end - flows.start);
     for at in 0..len {

@@ -1,5 +1,5 @@
-//! Measures the cost of a packet at a vhost-user port: ours beside DPDK's `net_vhost`, whose peer is a
-//! `net_virtio_user` of the same process ([`beside`]).
+//! Measures the cost of a packet at a vhost-user port, with Millrace's implementation and with DPDK's
+//! `net_vhost`. The peer of each is a `net_virtio_user` in the same process ([`beside`]).
 //!
 //! ```text
 //! cargo run --release -p millrace-datapath --features dpdk --example vhost -- [ROUNDS]

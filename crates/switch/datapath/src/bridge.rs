@@ -1,5 +1,5 @@
-//! The control side's handle of one bridge in the data plane: it publishes changes of the tables that workers read,
-//! receives their events, and adds and removes ports ([`ports`]) and services.
+//! The control side's handle of one bridge in the data plane. The handle publishes changes of the tables that
+//! workers read, receives events from the workers, and adds and removes ports ([`ports`]) and services.
 
 mod packet_out;
 mod port;
@@ -46,7 +46,7 @@ impl Replica for Forwarding {
 pub struct BridgeSetup {
     /// Two equal copies of the tables for the workers.
     pub forwarding: [Forwarding; 2],
-    /// The counters of each worker, by worker, and last those of the control side: one more than there are workers.
+    /// One set of counters for each worker, in the order of the workers, and a last one for the control side.
     pub counters: Vec<Arc<Counters>>,
 }
 
@@ -83,7 +83,7 @@ pub struct Bridge<B: Backend> {
     spreading: Option<Spreading>,
     writer: Writer<Forwarding>,
     events: Arc<Events<B::Packet>>,
-    /// The queues of packet samples, since sampling was first on.
+    /// The queues of packet samples; `None` until sampling is switched on for the first time.
     samples: Option<Arc<SampleQueues>>,
     ports: BTreeMap<PortNo, BridgePort>,
     /// The worker of each service.
@@ -133,7 +133,7 @@ impl<B: Backend> Bridge<B> {
                 },
             })
         };
-        // No worker gets a context unless there is one for each.
+        // Workers get contexts only if there is one for each worker.
         let contexts: Option<Vec<_>> = counters.into_iter().map(context).collect();
         let contexts = contexts.ok_or(BridgeError::TooManyWorkers {
             workers: workers.len(),
@@ -159,7 +159,7 @@ impl<B: Backend> Bridge<B> {
         })
     }
 
-    /// Returns the time that workers see.
+    /// Returns the time of the workers' clock.
     pub fn now(&self) -> Time {
         Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
     }
@@ -175,7 +175,8 @@ impl<B: Backend> Bridge<B> {
         self.writer.publish(changes);
     }
 
-    /// Applies the changes of the last [`Bridge::publish`] to the second copy of the tables; nobody waits for this.
+    /// Applies the changes of the last [`Bridge::publish`] to the second copy of the tables; no caller waits
+    /// for this.
     pub fn catch_up(&mut self) {
         self.writer.catch_up();
     }
@@ -198,7 +199,8 @@ impl<B: Backend> Bridge<B> {
         id
     }
 
-    /// Removes a service. When this returns, the worker no longer calls it, and it is dropped.
+    /// Removes a service. When this returns, the worker no longer calls the service, and the service is
+    /// dropped.
     pub fn remove_service(&mut self, id: ServiceId) {
         let Some(worker) = self.services.remove(&id) else {
             return;
@@ -212,7 +214,8 @@ impl<B: Backend> Bridge<B> {
         drop(back.recv());
     }
 
-    /// Counts a packet that the control side drops. For the control thread only, which owns these counters.
+    /// Counts a packet that the control side drops. Only the control thread may call this, because it owns
+    /// these counters.
     pub fn count_drop(&self, reason: DropReason) {
         self.counters.drops.add(reason, 1);
     }
@@ -243,15 +246,15 @@ impl<B: Backend> Bridge<B> {
         self.events.pop_captured()
     }
 
-    /// Returns the number of packets that the capture of this number selected and lost since the last call: the queue to
-    /// the control side was full, or there was no buffer for the copy.
+    /// Returns the number of packets that capture `number` selected and lost since the last call. A packet is
+    /// lost if the queue to the control side is full, or if no buffer is free for the copy.
     pub fn take_capture_losses(&self, number: u8) -> u64 {
         self.events.take_capture_losses(number)
     }
 
-    /// Replaces the captures of this bridge by these filters, each with the number of its bit in [`CapturedPacket::captures`],
-    /// below [`CAPTURES_MAX`](crate::CAPTURES_MAX). When this returns, every worker copies the packets that these
-    /// select, and no others.
+    /// Replaces the captures of this bridge by `filters`. Each filter has the number of its bit in
+    /// [`CapturedPacket::captures`], below [`CAPTURES_MAX`](crate::CAPTURES_MAX). When this returns, every
+    /// worker copies the packets that these filters select, and no others.
     pub fn set_captures(&mut self, filters: impl IntoIterator<Item = (u8, CaptureFilter)>) {
         let captures = Captures::new(filters);
         let (done, old) = mpsc::sync_channel(self.workers.len());

@@ -49,8 +49,8 @@ impl Workers {
     }
 }
 
-/// Returns the cores that a worker can be bound to, in ascending order: those that exist and that the system leaves to
-/// this process (cpusets). The affinity of the calling thread does not matter and stays as it is.
+/// Returns the cores that a worker can be bound to, in ascending order: the existing cores that the system
+/// allows this process (cpusets). The affinity of the calling thread does not matter and stays as it is.
 ///
 /// # Errors
 /// Returns the error of the kernel.
@@ -59,13 +59,13 @@ pub fn usable_cores() -> io::Result<Vec<usize>> {
         let this = nix::unistd::Pid::from_raw(0);
         let mut all = nix::sched::CpuSet::new();
         (0..nix::sched::CpuSet::count()).try_for_each(|core| all.set(core))?;
-        // The kernel takes the cores that exist.
+        // The kernel ignores cores that do not exist.
         nix::sched::sched_setaffinity(this, &all)?;
         let taken = nix::sched::sched_getaffinity(this)?;
         let is_set = |core: &usize| taken.is_set(*core).unwrap_or(false);
         Ok((0..nix::sched::CpuSet::count()).filter(is_set).collect())
     };
-    // A thread of its own keeps the affinity of the calling thread.
+    // A separate thread leaves the affinity of the calling thread unchanged.
     let thread = std::thread::Builder::new().name("cores".to_owned()).spawn(ask)?;
     match thread.join() {
         Ok(cores) => Ok(cores?),
@@ -94,7 +94,7 @@ pub enum StartError {
         /// The error of the kernel.
         source: io::Error,
     },
-    /// The thread runs and cannot be a worker.
+    /// The thread runs, but cannot be a worker.
     #[error("worker {worker}: {reason}")]
     Refused {
         /// The number of the worker.
@@ -192,7 +192,7 @@ impl<B: Backend> Datapath<B> {
         self.workers.len()
     }
 
-    /// Returns the time that workers see.
+    /// Returns the time of the workers' clock.
     pub fn now(&self) -> Time {
         Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
     }
@@ -274,7 +274,7 @@ fn new_worker<P>(
     (handle, worker)
 }
 
-/// Starts the thread of a worker. Returns when the thread has reported that it can be one.
+/// Starts the thread of a worker. Returns when the thread has reported that it can be a worker.
 fn start_worker<B: Backend>(
     number: usize,
     core: Option<usize>,

@@ -26,12 +26,12 @@ pub(crate) struct WorkerEgress<'a, P> {
     pub(crate) sampler: Option<&'a mut Sampler>,
     /// The record of destinations, if a packet of the burst is sampled.
     pub(crate) sampled: Option<&'a mut SampledDestinations>,
-    /// True while what comes is the sampled packet.
+    /// True while the pipeline sends the sampled packet.
     pub(crate) is_noting: bool,
 }
 
 impl<P: Packet> WorkerEgress<'_, P> {
-    /// Passes packets to the port's scheduler, or to the worker that sends for this one.
+    /// Passes packets to the port's scheduler, or to the worker that owns the port.
     fn forward_or_enqueue(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
         let expects_gso = self.tx.expects_gso;
         let captures = self.tx.captures.shared();
@@ -60,7 +60,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
                 inbox.put(to, burst);
                 DropReason::TransmitFull
             }
-            // The caller sends these itself.
+            // The caller sends packets of these ports itself.
             TxPath::Queue(_) => return,
         };
         if !burst.is_empty() {
@@ -71,7 +71,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
         }
     }
 
-    /// Records dropped packets for sFlow, if that is on. `out_port` is the port on whose way out they were dropped.
+    /// Records dropped packets for sFlow, if sFlow is on. `out_port` is the output port that dropped them.
     #[inline]
     fn record_discards(&mut self, out_port: Option<PortNo>, reason: DropReason, packets: &[P]) {
         if let Some(sampler) = &mut self.sampler
@@ -81,7 +81,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
         }
     }
 
-    /// Sends the sampled packet or copies of it, and notes where they go.
+    /// Sends the sampled packet or copies of it, and records their destinations.
     #[cold]
     #[inline(never)]
     fn send_sampled(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
@@ -94,7 +94,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
         }
     }
 
-    /// Notes that the switch itself takes the packet, if it is sampled.
+    /// Records that the switch itself takes the packet, if the packet is sampled.
     #[inline]
     fn note_taken(&mut self) {
         if let Some(sampled) = self.sampled.as_deref_mut().filter(|_| self.is_noting) {

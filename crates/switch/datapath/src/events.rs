@@ -1,8 +1,8 @@
 //! Bounded queues from the workers to the control side of a bridge: packet_ins for the controllers, learned addresses,
 //! and copies of packets for captures and traces.
 //!
-//! A full queue refuses; no worker waits. Learned addresses and packet_ins have separate queues, so that a flood of
-//! the one does not starve the other.
+//! A full queue refuses values, so that no worker waits. Learned addresses and packet_ins have separate
+//! queues, so that a flood of one kind does not starve the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +19,10 @@ use crate::capture::{CAPTURES_MAX, Captures};
 const PACKET_INS_LEN: usize = 1024;
 /// Capacity of the queue of learned addresses.
 const LEARNS_LEN: usize = 1024;
-/// Capacity of the queue of packets that resolve addresses under tunnels.
+/// Capacity of the queue of address resolution packets at the underlays of tunnels.
 const NEIGHBOURS_LEN: usize = 256;
-/// Capacity of the queue of frames of OAM: those of 100 sessions in intervals of 50 ms, for half a second.
+/// Capacity of the queue of OAM frames: the frames of 100 sessions with an interval of 50 ms, for half a
+/// second.
 const OAM_LEN: usize = 1024;
 /// Capacity of the queue of captured packets.
 const TAPPED_LEN: usize = 4096;
@@ -42,9 +43,9 @@ pub enum Direction {
 pub struct CapturedPacket<P> {
     /// The port at which the packet was received or sent.
     pub port: PortNo,
-    /// The direction in which it passed.
+    /// The direction of the packet.
     pub direction: Direction,
-    /// A bit for each capture that selects the packet, by number; none for a live trace.
+    /// One bit for each capture that selects the packet, by capture number; none for a live trace.
     pub captures: u64,
     /// The time at which the worker received the burst of the packet.
     pub time: Time,
@@ -59,7 +60,7 @@ pub(crate) struct Events<P> {
     neighbours: ArrayQueue<(PortNo, P)>,
     oam: ArrayQueue<(PortNo, Time, P)>,
     captured: ArrayQueue<CapturedPacket<P>>,
-    /// Packets that each capture selected and lost, by number, since they were last read.
+    /// Packets that each capture selected and lost since the last read, by capture number.
     capture_losses: [AtomicU64; CAPTURES_MAX],
     /// The thread to unpark.
     control: Thread,
@@ -92,7 +93,8 @@ impl<P: Packet> Events<P> {
         }
     }
 
-    /// Queues a packet of address resolution. If the queue is full, it is lost, and its sender repeats it.
+    /// Queues a packet of address resolution. If the queue is full, the packet is lost, and its sender
+    /// repeats it.
     pub(crate) fn push_neighbour(&self, underlay: PortNo, packet: P) {
         if self.neighbours.push((underlay, packet)).is_ok() {
             self.control.unpark();
@@ -106,7 +108,7 @@ impl<P: Packet> Events<P> {
         pushed
     }
 
-    /// Queues a copy. If the queue is full, its captures lose it, which is counted for each.
+    /// Queues a copy. If the queue is full, the loss is counted for each capture of the packet.
     pub(crate) fn push_captured(&self, captured: CapturedPacket<P>) {
         match self.captured.push(captured) {
             Ok(()) => self.control.unpark(),
@@ -123,7 +125,7 @@ impl<P: Packet> Events<P> {
         }
     }
 
-    /// Returns the packets that a capture lost since the last call, and begins again with zero.
+    /// Returns the number of packets that a capture lost since the last call, and resets it to zero.
     pub(crate) fn take_capture_losses(&self, number: u8) -> u64 {
         self.capture_losses[usize::from(number) % CAPTURES_MAX].swap(0, Ordering::Relaxed)
     }

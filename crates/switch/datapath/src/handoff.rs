@@ -1,10 +1,10 @@
 //! The inbox of a worker: packets for ports that this worker sends for, from all other workers and from the control
 //! side.
 //!
-//! All senders share one queue, instead of one ring each: packets that a flow's old worker put in before the flow
-//! moved then leave before packets that its new worker puts in after that (`spread::reta`). Such a queue costs each
-//! end tens of nanoseconds for each value, more when both are active, so that a value is not one packet but up to
-//! eight packets of a burst.
+//! All senders share one queue, instead of one ring each. When a flow moves to a new worker, packets that the
+//! old worker queued before therefore leave before packets that the new worker queues (`spread::reta`). Such
+//! a queue costs each end tens of nanoseconds for each value, and more when both ends are active. A value is
+//! therefore not one packet, but up to eight packets of a burst.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const PACKETS_MAX: usize = 8;
 /// Maximum number of handoffs that wait in an inbox.
 const INBOX_LEN: usize = 2048;
 
-/// The port and queue by which packets are to leave.
+/// The port and queue through which packets are to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) bridge: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Destination {
     pub(crate) queue: Option<QueueId>,
 }
 
-/// Packets with one destination, at least one.
+/// One or more packets with the same destination.
 #[derive(Debug)]
 pub(crate) struct Handoff<P> {
     pub(crate) to: Destination,

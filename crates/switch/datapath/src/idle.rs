@@ -1,8 +1,8 @@
 //! Sleep of an idle worker.
 //!
-//! A poll-mode worker that never sleeps uses its whole core, which on a small machine its neighbours need. A worker
-//! that finds nothing polls on for a while, then sleeps, longer and longer up to a limit that people do not notice:
-//! the first packet after a pause waits at most that long.
+//! A poll-mode worker that never sleeps uses its whole core, which other programs need on a small machine. A
+//! worker that finds no packets continues to poll for a while, and then sleeps for longer and longer times.
+//! The limit is too short for people to notice; it is the longest wait of the first packet after a pause.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum Idle {
 const POLLS: u32 = 256;
 /// Duration of the first sleep.
 const SLEEP_MIN: Duration = Duration::from_micros(5);
-/// Maximum duration of a sleep, and so of the wait of a packet for an idle worker.
+/// Maximum duration of a sleep, which is also the longest wait of a packet for an idle worker.
 pub const SLEEP_MAX: Duration = Duration::from_micros(250);
 
 /// The time before a packet is due at which a worker stops sleeping and polls, so that the kernel's wake-up latency

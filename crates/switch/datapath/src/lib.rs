@@ -1,15 +1,16 @@
-//! Workers that move packets, and the devices between which they move them.
+//! Workers that move packets, and the devices that packets come from and go to.
 //!
 //! - [`Datapath`] starts the workers and creates [`Bridge`]s.
 //! - A [`Bridge`] is the control side's handle of one bridge: it adds and removes ports, publishes changes of the
 //!   tables that workers read, and receives the workers' events.
-//! - [`io`] has the devices: memory, links, capture files, and with the feature `dpdk` those of DPDK.
-//! - [`service`] is what else a worker runs: chains of network functions.
-//! - [`publish`] has the left-right copies by which workers see changes without ever waiting.
+//! - [`io`] has the devices: memory, links, capture files, and DPDK devices with the feature `dpdk`.
+//! - [`service`] has the other work of workers: chains of network functions.
+//! - [`publish`] has the left-right copies, by which workers see changes without waiting.
 //!
-//! A worker takes no lock, allocates nothing in steady state, logs nothing and never waits for the control side;
-//! `worker` describes its state and the way of a burst. The crate is generic over the [`Backend`](io::Backend) and so
-//! over the packet buffer: the whole switch runs on the heap, in tests and without root, as it does on mbufs.
+//! A worker takes no lock, allocates nothing in steady state, logs nothing and never waits for the control
+//! side; `worker` describes its state and the path of a burst. The crate is generic over the
+//! [`Backend`](io::Backend) and so over the packet buffer: the whole switch runs on heap buffers, in tests
+//! and without root, as on mbufs.
 
 #![deny(unsafe_code)]
 

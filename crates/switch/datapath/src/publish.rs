@@ -1,5 +1,5 @@
-//! Left-right copies: the control side changes the tables that workers read, without a lock, and no reader ever waits.
-//! Of two copies one is read and the other is written; then they are swapped.
+//! Left-right copies: the control side changes the tables while workers read them, without a lock, and no
+//! reader ever waits. One copy is read while the other is written; then the two are swapped.
 //!
 //! ```text
 //!                  active = 0                       active = 1
@@ -40,7 +40,7 @@ use crossbeam_utils::CachePadded;
 /// Maximum number of readers that one [`Writer`] can have at a time: every worker that DPDK could have (128 lcores).
 pub const READERS_MAX: usize = if cfg!(loom) { 2 } else { 128 };
 
-/// A structure of which two copies are kept equal by applying the same changes to both.
+/// A structure with two copies, which are kept equal by applying the same changes to both.
 pub trait Replica {
     /// The type of a change, which [`Self::apply`] applies to each copy.
     type Change;
@@ -94,7 +94,7 @@ pub struct Writer<T: Replica> {
     behind: Vec<T::Change>,
 }
 
-/// Capacity for changes that is kept for the next ones.
+/// Capacity for changes that is kept for later changes.
 const CHANGES_KEPT: usize = 4096;
 
 impl<T: Replica> Writer<T> {
@@ -220,8 +220,8 @@ pub struct Reader<T> {
 }
 
 impl<T> Reader<T> {
-    /// Enters a read section. The value that the guard shows does not change until the guard is dropped; drop it
-    /// soon, for the writer waits.
+    /// Enters a read section. The value behind the guard does not change until the guard is dropped. Drop the
+    /// guard soon, because the writer waits for it.
     #[inline]
     pub fn enter(&mut self) -> Guard<'_, T> {
         self.sequence += 1;

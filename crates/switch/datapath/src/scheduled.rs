@@ -1,9 +1,10 @@
-//! Ports with a scheduler: one worker owns it, and the others forward their packets to that worker.
+//! Ports with a scheduler: one worker owns the scheduler, and other workers forward their packets to this
+//! owner.
 //!
-//! With one owner, the port's rates and priorities hold for all workers together, exactly, without a lock. The owner
-//! is the worker that already sends for workers without a transmit queue of their own ([ADR
-//! 6](../../../../docs/adr/0006-scheduling.md)). While no scheduler is configured, every worker sends through its own
-//! queue as if this module did not exist.
+//! With one owner, the port's rates and priorities hold exactly for all workers together, without a lock.
+//! The owner is the worker that already sends for workers without a transmit queue ([ADR
+//! 6](../../../../docs/adr/0006-scheduling.md)). While no scheduler is configured, every worker sends through
+//! its own queue as if this module did not exist.
 
 use millrace_pipeline::{Counters, DropReason};
 use millrace_types::{PortNo, Time};
@@ -26,9 +27,9 @@ const BURSTS_MAX: usize = 64;
 ///  Queue ------------> Worker, queue parked ------------> Queue                     other workers
 /// ```
 pub(crate) enum SchedulerRole<P> {
-    /// It owns this scheduler, which replaces the previous one if there was any.
+    /// The worker owns this scheduler, which replaces a previous one.
     Own(Box<Scheduler<P>>),
-    /// It forwards its packets to the inbox of the owner.
+    /// The worker forwards its packets to the inbox of the owner.
     Forward(Inbox<P>),
     /// The port is no longer scheduled.
     None,
@@ -81,7 +82,8 @@ impl<P: Packet> TxPorts<P> {
         }
     }
 
-    /// Changes the role of this worker for a port. Packets for which there is no longer room are dropped and counted.
+    /// Changes the role of this worker for a port. Drops and counts the packets that no longer fit into
+    /// queues.
     pub(crate) fn set_scheduler_role(
         &mut self,
         bridge: u32,
@@ -116,8 +118,8 @@ impl<P: Packet> TxPorts<P> {
                 }))
             }
             (SchedulerRole::Forward(inbox), TxPath::Queue(mut queue)) => {
-                // Packets in the buffer go first, as far as the device takes them; the rest takes the way of all later
-                // packets.
+                // The device takes buffered packets first. The others go to the owner's inbox, as all later
+                // packets do.
                 crate::tx_port::send(&mut *queue, &mut port.buffer, &port.counters);
                 let to = Destination {
                     bridge,
@@ -141,7 +143,7 @@ impl<P: Packet> TxPorts<P> {
             // The settings of the port changed, and this worker goes on forwarding.
             (SchedulerRole::Forward(_), TxPath::Worker(inbox)) => TxPath::Worker(inbox),
             (role, path) => {
-                // The owner of a port has a queue, and stays its owner; nothing ends that did not begin.
+                // The owner of a port has a queue and never changes, and scheduling ends only after it began.
                 debug_assert!(false, "{} does not follow {}", role.name(), path.name());
                 path
             }

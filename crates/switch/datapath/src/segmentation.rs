@@ -1,9 +1,9 @@
 //! Software segmentation of GSO packets (TCP packets longer than the MTU) in front of parts of the switch that do not
 //! take them.
 //!
-//! GSO packets come only from devices that say so ([`Device::delivers_gso`](crate::io::Device::delivers_gso)). Before
-//! the first such device is opened, every worker puts a segmenting queue in front of all its transmit queues; until
-//! then no packet passes through any of this. GSO packets are segmented in front of:
+//! Only devices that announce it ([`Device::delivers_gso`](crate::io::Device::delivers_gso)) deliver GSO
+//! packets. Before the first such device is opened, every worker puts a segmenting queue in front of all its
+//! transmit queues; until then no packet passes through this module. GSO packets are segmented in front of:
 //!
 //! | part | treatment |
 //! | --- | --- |
@@ -12,8 +12,9 @@
 //! | a policer | gets segments: a packet longer than the burst size never conforms (RFC 2697, section 3) |
 //! | a controller | gets segments: the length of a packet_in has 16 bits (OpenFlow 1.3.5, section 7.4.1) |
 //!
-//! Tables and groups, meters, patches, captures and other workers take them as they are. Chains and tunnels do not see
-//! them: the pipeline segments before it encapsulates, and the port of a chain is a transmit queue.
+//! Tables, groups, meters, patches, captures and other workers take GSO packets as they are. Chains and
+//! tunnels get only segments: the pipeline segments before it encapsulates, and the port of a chain is a
+//! transmit queue.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,8 +29,8 @@ use crate::io::{Burst, RxQueue, TxQueue};
 /// Maximum number of segments that a queue sends in one call, so that other queues are served, too.
 const SEGMENTS_MAX: usize = 512;
 
-/// Passes a packet to `to`; a GSO packet as its segments, in order. Segments that cannot be made are dropped and
-/// counted.
+/// Calls `to` with a packet, or with each segment of a GSO packet in order. Drops and counts segments that
+/// cannot be made.
 #[inline]
 pub(crate) fn each_segment<P: Packet>(packet: P, counters: &Counters, mut to: impl FnMut(P)) {
     if packet.segment_size().is_none() {
@@ -58,7 +59,7 @@ pub(crate) struct SegmentingTx<P> {
     /// The segmentation of the first packet of the burst, if some of its segments were made and not all of them were
     /// sent.
     current: Option<Segmentation>,
-    /// Segments of that packet that the device did not take.
+    /// Segments of the first packet that the device did not take.
     ready: Box<Burst<P>>,
     port: Arc<PortCounters>,
     counters: Arc<Counters>,
@@ -89,7 +90,8 @@ impl<P: Packet + 'static> SegmentingTx<P> {
     #[inline(never)]
     fn send(&mut self, burst: &mut Burst<P>) {
         let mut left = SEGMENTS_MAX;
-        // A port that another worker begins to schedule gives its unsent packets to that worker, unsegmented.
+        // When another worker begins to schedule the port, it gets the unsent packets unsegmented, and the
+        // first packet here is a different one.
         let is_other = |current: &Segmentation| burst.first().is_none_or(|first| !current.gso.is_of(first));
         if self.current.as_ref().is_some_and(is_other) {
             self.current = None;
@@ -105,8 +107,8 @@ impl<P: Packet + 'static> SegmentingTx<P> {
                 match GsoLayout::of(first) {
                     Some(gso) => self.current = Some(Segmentation { gso, next: 0 }),
                     None => {
-                        // The port's counters count it as sent, as they do any packet that a device takes and does not
-                        // send.
+                        // The port's counters count this packet as sent, like any packet that a device takes
+                        // and drops.
                         self.counters.drops.add(DropReason::NotSegmentable, 1);
                         burst.remove(0);
                         continue;
@@ -119,7 +121,7 @@ impl<P: Packet + 'static> SegmentingTx<P> {
         }
     }
 
-    /// Returns the number of packets, from the first on, that go to the device unsegmented.
+    /// Returns the number of packets at the beginning of the burst that go to the device unsegmented.
     fn unsegmented_len(&mut self, burst: &mut Burst<P>) -> usize {
         let queue = &mut *self.queue;
         let goes = |packet: &P| {
@@ -148,8 +150,8 @@ impl<P: Packet + 'static> SegmentingTx<P> {
         has_sent
     }
 
-    /// Sends segments of the first packet, and removes it from the burst when the last of them was sent. Returns true
-    /// if it was.
+    /// Sends segments of the first packet. Removes the packet from the burst, and returns true, once its last
+    /// segment is sent.
     fn send_segments(&mut self, burst: &mut Burst<P>, left: &mut usize) -> bool {
         let (Some(current), Some(packet)) = (&mut self.current, burst.first()) else {
             debug_assert!(false, "a packet is being segmented");
@@ -163,7 +165,7 @@ impl<P: Packet + 'static> SegmentingTx<P> {
                 current.next += 1;
                 match current.gso.segment(packet, current.next - 1) {
                     Some(segment) => self.ready.push(segment),
-                    // A wait for free buffers would keep the buffers of this packet.
+                    // Waiting for free buffers would keep the buffers of this packet in use.
                     None => {
                         self.counters.drops.add(DropReason::NoBuffer, 1);
                         current.next = count;
@@ -200,7 +202,8 @@ impl<P: Packet + 'static> TxQueue<P> for SegmentingTx<P> {
         self.queue.refused(left)
     }
 
-    /// Sends packets; a GSO packet that is segmented stays the first of the burst until all of its segments were sent.
+    /// Sends packets. A GSO packet that is segmented stays the first of the burst until all its segments are
+    /// sent.
     fn tx_burst(&mut self, burst: &mut Burst<P>) {
         if self.current.is_none() && !has_gso(burst) {
             return self.queue.tx_burst(burst);
@@ -284,8 +287,8 @@ mod tests {
 
     use super::*;
 
-    /// A device that takes or delivers this many packets of each burst in turn, and takes GSO packets if their first
-    /// byte of data is less than `whole_below`.
+    /// A device that takes or delivers bursts of the sizes `burst_sizes` in turn. It takes a GSO packet if
+    /// the first byte of its data is less than `whole_below`.
     struct VaryingDevice {
         burst_sizes: Vec<usize>,
         bursts: usize,

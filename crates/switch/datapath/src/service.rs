@@ -34,14 +34,15 @@ pub trait ServiceOutput<P> {
     /// Receives packets at a logical port: the tables of the bridge decide about them.
     fn receive(&mut self, in_port: PortNo, burst: &mut Burst<P>);
 
-    /// Sends a packet out of a port, which may be a tunnel, or drops it if the port cannot send now, as the action `output` does.
+    /// Sends a packet out of a port, which may be a tunnel. Drops the packet if the port cannot send now, as
+    /// the action `output` does.
     fn transmit(&mut self, port: PortNo, packet: P);
 
     /// Drops packets and counts them under `reason`.
     fn discard(&mut self, reason: DropReason, burst: &mut Burst<P>);
 }
 
-/// The outlet of a worker.
+/// The [`ServiceOutput`] of a worker.
 pub(crate) struct WorkerOutput<'a, P> {
     pub(crate) pipeline: &'a mut BridgePipeline<P>,
     pub(crate) now: Time,

@@ -1,5 +1,5 @@
-//! A worker without a thread of its own: the holder of the [`Stepper`] runs it, round by round. A simulated run
-//! (`millrace profile --simulate`) counts the instructions of such a round, and of nothing else.
+//! A worker without a thread: the caller of [`Stepper`] runs the worker, round by round. A simulated run
+//! (`millrace profile --simulate`) counts only the instructions of such rounds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,8 +37,8 @@ impl<P: Packet + 'static> Stepper<P> {
         }
     }
 
-    /// Calls `work` of the control side, and executes the commands that it sends to the worker: ports are added and
-    /// removed in here.
+    /// Calls `work`, and meanwhile executes the commands that `work` sends to the worker, for example to add
+    /// and remove ports.
     pub fn serve<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -53,8 +53,8 @@ impl<P: Packet + 'static> Stepper<P> {
         })
     }
 
-    /// Polls every receive queue once, and forwards the packets. Returns the number of packets processed. Never
-    /// inlined: the code is the same wherever it is called from.
+    /// Polls every receive queue once, and forwards the packets. Returns the number of packets processed. The
+    /// function is never inlined, so that all callers run the same code.
     #[inline(never)]
     pub fn forward_round(&mut self, now: Time) -> usize {
         self.worker.forward_round(now, &mut self.burst)

@@ -1,4 +1,5 @@
-//! The ports of a bridge as one worker sends to them: transmit buffers, and the way of packets from there.
+//! The ports of a bridge as one worker sends to them: transmit buffers, and the path of packets behind these
+//! buffers.
 //!
 //! ```text
 //!   TxPort
@@ -21,11 +22,12 @@ use crate::io::{Burst, TxQueue};
 use crate::schedule::Scheduler;
 use crate::segmentation::{SegmentingTx, each_segment};
 
-/// The way by which a worker sends to a port.
+/// The path by which a worker sends to a port.
 pub(crate) enum TxPath<P> {
     /// A queue of the worker's own.
     Queue(Box<dyn TxQueue<P>>),
-    /// A scheduler, whose packets leave by a queue of the worker's own; other workers forward theirs here.
+    /// A scheduler. Its packets leave by a queue of the worker's own, and other workers forward their packets
+    /// here.
     Scheduled(Box<Scheduled<P>>),
     /// The inbox of the worker that owns a queue.
     Worker(Inbox<P>),
@@ -49,7 +51,7 @@ pub(crate) struct TxPort<P> {
     pub(crate) buffer: Box<Burst<P>>,
     /// True if the device did not take all packets that it was given last.
     pub(crate) is_behind: bool,
-    /// A queue of the worker's own that is not used while another worker schedules the port's packets.
+    /// The worker's own queue while it is unused, because another worker schedules the port's packets.
     pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
 }
 
@@ -58,7 +60,7 @@ pub(crate) struct TxPort<P> {
 const RUN: usize = BURST / 2;
 
 impl<P: Packet + 'static> TxPort<P> {
-    /// Puts software segmentation in front of its queues.
+    /// Puts software segmentation in front of the port's queues.
     pub(crate) fn with_segmentation(mut self, counters: &Arc<Counters>) -> TxPort<P> {
         let wrap = |queue| SegmentingTx::wrap(queue, &self.counters, counters);
         self.path = match self.path {
@@ -72,7 +74,7 @@ impl<P: Packet + 'static> TxPort<P> {
 }
 
 impl<P: Packet> TxPort<P> {
-    /// Returns true if another worker sends for this one.
+    /// Returns true if another worker sends the packets of this worker.
     #[inline]
     pub(crate) fn is_of_other_worker(&self) -> bool {
         matches!(self.path, TxPath::Worker(_))
@@ -95,7 +97,7 @@ impl<P: Packet> TxPort<P> {
         match &self.path {
             TxPath::Queue(queue) => queue.has_in_flight(),
             TxPath::Scheduled(scheduled) => scheduled.queue.has_in_flight(),
-            // In an inbox, which all workers share.
+            // All workers put their packets into the same inbox, in order.
             TxPath::Worker(_) => false,
         }
     }
@@ -136,7 +138,7 @@ pub(crate) fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, 
     }
 }
 
-/// Drops the packets that the device has left and will never take, and sends those behind them.
+/// Drops the first packets if the device did not take them and never will, and sends the packets behind them.
 #[cold]
 fn drop_refused<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
     let refused = queue.refused(burst.len()).min(burst.len());
@@ -236,8 +238,9 @@ impl<P: Packet> TxPorts<P> {
         }
     }
 
-    /// Returns the last port, since the previous call, that got packets which its device has not taken yet. At the end
-    /// of the round, [`Self::is_behind`] returns true if they are still there.
+    /// Returns the last port, since the previous call, to which a packet was sent that its device did not
+    /// take at once. At the end of the round, [`Self::is_behind`] returns true if the device still has not
+    /// taken all packets.
     #[inline]
     pub(crate) fn take_waiting(&mut self) -> Option<PortNo> {
         self.waiting.take()
@@ -274,12 +277,12 @@ impl<P: Packet> TxPorts<P> {
 pub(crate) struct Scheduled<P> {
     pub(crate) queue: Box<dyn TxQueue<P>>,
     pub(crate) scheduler: Scheduler<P>,
-    /// True if the port is to be no longer scheduled once its queues are empty.
+    /// True if scheduling of the port ends once the scheduler's queues are empty.
     pub(crate) is_ending: bool,
 }
 
 impl<P: Packet> Scheduled<P> {
-    /// Returns the same with another queue to the device.
+    /// Replaces the queue to the device by the result of `map`.
     pub(crate) fn map_queue(
         self,
         map: impl FnOnce(Box<dyn TxQueue<P>>) -> Box<dyn TxQueue<P>>,
@@ -337,7 +340,7 @@ mod tests {
 
     use super::*;
 
-    /// A device that takes a few packets of each burst, by turns as many as `burst_sizes` lists.
+    /// A device that takes a few packets of each burst; `burst_sizes` lists the numbers, which repeat.
     struct VaryingDevice {
         burst_sizes: Vec<usize>,
         bursts: usize,
@@ -389,7 +392,8 @@ mod tests {
         assert_eq!(port.counters.tx_bytes.read(), 60 * 60);
     }
 
-    /// A device that takes some packets, but none that begins with 9; and none at all without a peer.
+    /// A device that takes up to `takes` packets, and refuses packets that begin with 9. Without a peer, it
+    /// refuses all packets that it did not take.
     struct SelectiveDevice {
         has_peer: bool,
         takes: usize,

@@ -1,4 +1,5 @@
-//! Criterion benches of the classifier: a lookup by rule set and by vector instructions, and an update.
+//! Criterion benches of the classifier: lookups for each rule set and each set of vector instructions, and
+//! updates.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use millrace_flow::FlowKey;

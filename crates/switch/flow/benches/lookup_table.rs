@@ -1,8 +1,9 @@
 //! Prints a table of million lookups per second, and of memory and update time per rule, for the rule sets of ADR 3.
 //! `cargo bench -p millrace-flow --bench lookup_table [-- FILTER]`.
 //!
-//! The keys of a burst are first written to one buffer, as by a parser. The writing is also measured alone, and
-//! subtracted. Each figure is the minimum of many short runs, so that it is valid on a shared machine.
+//! The keys of a burst are first written to one buffer, as a parser does. The time of these writes is also
+//! measured alone, and subtracted. Each figure is the minimum of many short runs, so that it is valid on a
+//! shared machine.
 
 #![allow(clippy::print_stdout)]
 

@@ -1,4 +1,4 @@
-//! Buckets of groups: a list of actions, and the conditions of its use.
+//! Buckets of groups: lists of actions, and the conditions for their use.
 
 use millrace_types::{GroupId, PortNo};
 
@@ -7,8 +7,8 @@ use crate::Action;
 /// A bucket of a group (`ofp_bucket`; OpenFlow 1.3.5, section 7.3.4.2).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Bucket {
-    /// The share of a select group, relative to the other buckets; a bucket of weight zero gets no packets. Zero in
-    /// other group types.
+    /// The bucket's share of the packets of a select group, relative to the weights of the other buckets. A
+    /// bucket of weight zero gets no packets. The weight is zero in other group types.
     pub weight: u16,
     /// The port that must be live for the bucket to be live; [`PortNo::ANY`] for none.
     pub watch_port: PortNo,

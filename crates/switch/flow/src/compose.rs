@@ -1,8 +1,9 @@
 //! Composition of a packet from a description, for `trace`.
 //!
-//! The description is a match: `in_port=1,tcp,nw_dst=10.0.0.2,tp_dst=80`. The packet has the fields that it names.
-//! Other fields get plain values, and lengths, checksums and a payload are computed. Bits that a mask excludes are
-//! zero. Addresses that the description does not name are documentation addresses (RFC 5737, RFC 3849).
+//! The description is a match: `in_port=1,tcp,nw_dst=10.0.0.2,tp_dst=80`. The packet has the fields that the
+//! description names. Other fields get plain values, and lengths, checksums and a payload are computed. Bits
+//! that a mask excludes are zero. Addresses that the description does not name are documentation addresses
+//! (RFC 5737, RFC 3849).
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
@@ -34,7 +35,7 @@ pub struct PacketText {
     pub fields: Match,
     /// The TTL of the outermost MPLS shim header; 64 if `None`.
     pub mpls_ttl: Option<u8>,
-    /// Size of the frame in bytes, 60 to 9600; the least that holds the headers if `None`.
+    /// Size of the frame in bytes, 60 to 9600. `None` is the smallest size that holds the headers.
     pub size: Option<u16>,
 }
 
@@ -356,7 +357,7 @@ impl PacketText {
                     1,
                 );
                 let target = self.ipv6(Field::Ipv6NdTarget, 2);
-                // ND options are multiples of 8 bytes, so that the payload cannot be of any size.
+                // ND options are multiples of 8 bytes, so not every size of the payload is possible.
                 icmpv6::NdRepr {
                     kind,
                     flags: 0,

@@ -42,7 +42,7 @@ pub const fn depth_for(fields: FieldSet) -> Option<Depth> {
             continue;
         }
         let needed = match field.layer() {
-            // Their value without the header is zero, so the layer does not determine the depth.
+            // TCP flags are zero without the TCP header, so the field's layer does not determine the depth.
             _ if matches!(field, Field::TcpFlags) => Depth::L4,
             None if field.is_beside_packet() => continue,
             None => Depth::L2,

@@ -78,14 +78,14 @@ impl OxmId {
 /// number to TCP flags.
 const SYNONYMS: [(OxmId, Field); 1] = [(OxmId::nxm(34), Field::TcpFlags)];
 
-/// The matches on a field that may carry a mask.
+/// The permission of a mask in a match on a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mask {
-    /// No match.
+    /// A match cannot have a mask.
     Never,
-    /// Every match, by the definition of the field.
+    /// A match may have a mask by the definition of the field.
     Always,
-    /// No match in OpenFlow 1.3.5, every match in Open vSwitch.
+    /// A match may have a mask in Open vSwitch, but not in OpenFlow 1.3.5.
     Extension,
 }
 

@@ -207,7 +207,7 @@ impl FlowMask {
 pub struct Rule {
     /// The values; bits outside of `mask` are zero.
     pub key: FlowKey,
-    /// The bits that a packet must have in common with `key`.
+    /// The bits in which the key of a packet must equal `key`.
     pub mask: FlowMask,
     /// The priority; a higher one wins.
     pub priority: Priority,

@@ -24,7 +24,7 @@ pub struct MatchField {
     pub field: Field,
     /// The value, right-aligned.
     pub value: u128,
-    /// The bits that the packet must have in common with `value`; `None` for all bits of the field.
+    /// The bits in which the packet must equal `value`; `None` for all bits of the field.
     pub mask: Option<u128>,
 }
 
@@ -113,7 +113,7 @@ impl Match {
     /// Returns a match of exactly these fields and values.
     ///
     /// # Errors
-    /// As [`MatchBuilder::push`] and [`MatchBuilder::finish`].
+    /// The errors of [`MatchBuilder::push`] and [`MatchBuilder::finish`].
     pub fn exact(fields: &[(Field, u128)]) -> Result<Match, MatchError> {
         let mut builder = Match::builder();
         for (field, value) in fields {
@@ -145,7 +145,7 @@ impl Match {
         })
     }
 
-    /// Returns true if every packet satisfies it.
+    /// Returns true if every packet satisfies the match.
     pub fn is_any(&self) -> bool {
         self.packed.is_empty()
     }
@@ -229,7 +229,7 @@ impl MatchBuilder {
     /// Adds one field.
     ///
     /// # Errors
-    /// [`MatchError`] if the value or the mask is invalid, or the field is a repetition.
+    /// [`MatchError`] if the value or the mask is invalid, or the match already has the field.
     pub fn push(&mut self, field: Field, value: u128, mask: Option<u128>) -> Result<&mut Self, MatchError> {
         if let Some(mask) = mask {
             if mask > field.max_value() || (!field.is_maskable() && mask != field.max_value()) {

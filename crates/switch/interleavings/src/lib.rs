@@ -1,6 +1,6 @@
-//! The modules of `millrace-datapath` and `millrace-wan-emulator` whose threads share memory without a lock, compiled with
-//! loom's atomics and cells. Their tests run under every interleaving with at most three preemptions (`LOOM_MAX_PREEMPTIONS` in
-//! `.cargo/config.toml`).
+//! The modules of `millrace-datapath` and `millrace-wan-emulator` in which threads share memory without a
+//! lock. This package compiles them with loom's atomics and cells. Their tests run under every interleaving
+//! with at most three preemptions (`LOOM_MAX_PREEMPTIONS` in `.cargo/config.toml`).
 //!
 //! The package exists because `cfg(loom)` in `RUSTFLAGS` would compile every dependency of the datapath a second time.
 

@@ -1,7 +1,8 @@
 //! Cost of a packet in the pipeline, without IO: bursts of 32 frames of 60 bytes.
 //!
-//! The packets are as an mbuf is: a small handle to a buffer. The egress keeps them for the next burst, so
-//! that no pool is measured; writing the frame into the buffer is, and is a line of its own.
+//! A packet is a small handle to a buffer, like an mbuf. The egress keeps the packets for the next burst, so
+//! that no buffer pool is measured. Each figure includes the time to write the frame into the buffer; one
+//! line of the output has this time alone.
 
 #![allow(
     clippy::expect_used,
@@ -169,7 +170,7 @@ impl Bench {
         ops.iter().for_each(|op| self.forwarding.apply(op));
     }
 
-    /// Adds a meter that passes everything: time stands still, and the burst is long.
+    /// Adds a meter that passes every packet: time stands still, and the burst size is large.
     fn add_meter(&mut self, bands: usize) {
         let band = Band {
             rate: 1,
@@ -188,7 +189,7 @@ impl Bench {
         ops.iter().for_each(|op| self.forwarding.apply(op));
     }
 
-    /// Adds port 3, a VXLAN tunnel over this port.
+    /// Adds port 3, a VXLAN tunnel over the port `underlay`.
     fn add_tunnel(&mut self, underlay: u32) {
         let tunnel = Tunnel {
             port: PortNo::from_raw(3),
@@ -229,7 +230,7 @@ impl Bench {
 const US: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const THEM: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
-/// Returns a frame as it comes in through the tunnel.
+/// Returns the frame that a tunnel port receives: `inside` behind the outer headers.
 fn outer_headers(inside: &[u8]) -> Vec<u8> {
     let ends = OuterFields {
         kind: TunnelKind::Vxlan,

@@ -10,8 +10,8 @@ const AFTER_SET_FIELD: u8 = SET_FIELD + Field::ALL.len() as u8;
 
 /// Returns the rank of an action in the order of execution; actions of one kind share a rank.
 ///
-/// Each field of set_field is a kind of its own. The specification leaves their order open. Here it is that of OXM
-/// numbers, so that the type of a header is set before its fields.
+/// Each field of set_field is a separate kind. The specification leaves their order open. Here they are in
+/// the order of OXM numbers, so that the type of a header is set before its fields.
 pub(crate) const fn rank(action: &Action) -> u8 {
     match action {
         Action::CopyTtlIn => 0,
@@ -35,7 +35,7 @@ pub(crate) const fn rank(action: &Action) -> u8 {
 
 /// The ranks of the actions in the action set of one packet, one bit each.
 ///
-/// The actions themselves are elsewhere: most packets have none, and emptying a set costs one store.
+/// The actions themselves are in a [`ByRank`]. Most packets have none, and emptying a set costs one store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ActionRanks(u64);
 
@@ -54,7 +54,7 @@ pub(crate) type ByRank = [Action; RANKS];
 /// The initial value of a [`ByRank`].
 pub(crate) const NO_ACTIONS: ByRank = [Action::PopVlan; RANKS];
 
-/// Adds an action, which replaces one of its kind.
+/// Adds an action, which replaces an action of the same kind.
 #[inline]
 pub(crate) fn write(present: &mut ActionRanks, actions: &mut ByRank, action: Action) {
     let rank = rank(&action);

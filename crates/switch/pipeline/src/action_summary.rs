@@ -1,8 +1,8 @@
 //! Summaries of action lists: what most packets need of their flow entry, in sixteen bytes.
 //!
-//! An entry is an allocation with two more behind it. In a large table each of them is a cache miss. A packet that is
-//! only output, or gets new MAC addresses and is output, does not need them: the summary of its entry is in an array,
-//! by slot.
+//! A flow entry is one allocation that points to two more. In a large table, an access to each of these is a
+//! cache miss. A packet that is only output, or gets new MAC addresses and is output, does not need the
+//! entry: the summary of the entry is in an array, by slot.
 //!
 //! ```text
 //! byte   0      1       2      4                10               16
@@ -28,14 +28,14 @@ pub(crate) enum Kind {
     Drop,
     /// The packet gets the MAC addresses of the summary, if any, and is output to its port, which is an ordinary one.
     Output,
-    /// The packet gets the rewrite of the summary and is output to its port. A packet that the rewrite does not take
-    /// is handled as for [`Kind::Change`].
+    /// The packet gets the rewrite of the summary and is output to the summary's port. A packet to which the
+    /// rewrite does not apply is handled as for [`Kind::Change`].
     Rewrite,
     /// All actions of the entry but the last change the packet; the last outputs it to an ordinary port.
     Change,
     /// The packet goes to the table of the summary, and the entry does nothing else.
     Goto,
-    /// The entry has to be executed.
+    /// The instructions of the entry have to be executed.
     Run,
 }
 
@@ -160,7 +160,7 @@ impl ActionSummary {
         self.port = port;
     }
 
-    /// Replaces the changes of a [`Kind::Change`] by the rewrite of this index.
+    /// Replaces the changes of a [`Kind::Change`] by the rewrite with this index.
     pub(crate) fn set_rewrite(&mut self, index: u32, port: u16) {
         self.kind = Kind::Rewrite;
         self.port = port;
@@ -188,7 +188,8 @@ impl ActionSummary {
         ]
     }
 
-    /// Returns the summary of [`ActionSummary::words`], if its kind is [`Kind::Drop`], [`Kind::Output`] or [`Kind::Rewrite`].
+    /// Returns the summary from the result of [`ActionSummary::words`]. The summary must be of
+    /// [`Kind::Drop`], [`Kind::Output`] or [`Kind::Rewrite`].
     #[inline(always)]
     pub(crate) fn from_words([low, high]: [u64; 2]) -> ActionSummary {
         let [kind, flags, p, q, a, b, c, d] = low.to_le_bytes();

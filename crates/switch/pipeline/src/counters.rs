@@ -1,9 +1,9 @@
 //! Counters of packets and bytes, by worker.
 //!
 //! A worker owns one [`Counters`] and is the only one to write it, with plain loads and stores (no lock prefix, no
-//! shared cache line). The control side adds up those of all workers on request. Storage grows in chunks that never
-//! move, allocated by the control side before any worker sees the entry. The few packets that the control side
-//! processes itself are counted in chunks that it allocates on demand.
+//! shared cache line). The control side adds up the counters of all workers on request. Storage grows in
+//! chunks that never move. The control side allocates them before any worker sees the entry. The few packets
+//! that the control side processes itself are counted in chunks that it allocates on demand.
 
 use core::slice;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,11 +14,11 @@ use millrace_types::{TableId, Time};
 
 use crate::DropCounts;
 
-/// The entries of one chunk.
+/// Number of entries in one chunk.
 const CHUNK: usize = 4096;
-/// The most chunks: sixteen million entries.
+/// Maximum number of chunks: sixteen million entries.
 const CHUNKS_MAX: usize = 4096;
-/// The most flow tables (`0..=OFPTT_MAX`).
+/// Maximum number of flow tables (`0..=OFPTT_MAX`).
 const TABLES: usize = 255;
 
 /// The counters of one flow entry.
@@ -106,7 +106,8 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Returns the counters of a worker; or, if `grows`, of the control side, which allocates when it counts.
+    /// Returns the counters of a worker or, if `grows` is true, of the control side. The latter allocate
+    /// memory when they count.
     fn new(grows: bool) -> Counters {
         Counters {
             grows,
@@ -119,7 +120,7 @@ impl Counters {
 }
 
 impl Counters {
-    /// The most entries that have counters.
+    /// Maximum number of entries that have counters.
     pub const ENTRIES_MAX: usize = CHUNK * CHUNKS_MAX;
 
     /// Allocates the counters of the entry whose slot has this index, if it has none. For the control side only.
@@ -192,7 +193,7 @@ impl Counters {
             })
     }
 
-    /// Sets an entry's counters. For the control side, while no worker can meet the entry.
+    /// Sets an entry's counters. For the control side only, while no worker can find the entry.
     fn set_entry(&self, slot: Slot, count: EntryCount) {
         if count != EntryCount::default() {
             self.reserve(slot.index());
@@ -207,7 +208,7 @@ impl Counters {
 
 /// The counters of all workers of a bridge.
 ///
-/// Counters outlive their worker, so that no count is lost, and go to the next one.
+/// Counters outlive their worker, so that no count is lost. The next worker gets them.
 #[derive(Debug, Default)]
 pub(crate) struct CounterBanks {
     banks: Vec<Arc<Counters>>,
@@ -265,7 +266,7 @@ impl CounterBanks {
             .fold(0, u64::wrapping_add)
     }
 
-    /// Sets the counters of an entry that no worker can meet, so that their sum is `count`.
+    /// Sets the counters of an entry that no worker can find, so that their sum is `count`.
     pub(crate) fn set_entry(&self, slot: Slot, count: EntryCount) {
         let mut count = count;
         for bank in &self.banks {

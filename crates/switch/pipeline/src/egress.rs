@@ -10,11 +10,11 @@ use crate::DropReason;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum PacketInReason {
-    /// `OFPR_NO_MATCH`: the table-miss entry sent it.
+    /// `OFPR_NO_MATCH`: the table-miss entry sent the packet.
     NoMatch = 0,
-    /// `OFPR_ACTION`: another entry, or a packet-out, sent it.
+    /// `OFPR_ACTION`: another entry, or a packet-out, sent the packet.
     Action = 1,
-    /// `OFPR_INVALID_TTL`: its TTL ran out.
+    /// `OFPR_INVALID_TTL`: the packet's TTL ran out.
     InvalidTtl = 2,
 }
 
@@ -22,7 +22,7 @@ pub enum PacketInReason {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketInInfo {
     pub reason: PacketInReason,
-    /// The table of the entry that sent it.
+    /// The table of the entry that sent the packet.
     pub table: TableId,
     /// The cookie of that entry; all ones for a packet-out (OpenFlow 1.3.5, section 7.4.1).
     pub cookie: Cookie,
@@ -49,13 +49,13 @@ pub struct Learn {
     pub port: PortNo,
 }
 
-/// The destination of packets. Implementations neither block nor allocate: workers call them.
+/// The destination of packets. Implementations must neither block nor allocate, because workers call them.
 pub trait Egress<P> {
     /// Sends a packet out of a port, which exists and is up.
     fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P);
 
-    /// Sends packets out of one port, in order, and leaves the burst empty. Consecutive packets for one port come in
-    /// one call.
+    /// Sends packets out of one port, in order, and leaves the burst empty. The pipeline passes consecutive
+    /// packets for one port in one call.
     #[inline]
     fn transmit_burst(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut ArrayVec<P, BURST>) {
         for packet in burst.drain(..) {
@@ -69,8 +69,8 @@ pub trait Egress<P> {
     /// Reports a MAC address to the control side. The report may be lost: the next packet repeats it.
     fn learn(&mut self, learn: Learn);
 
-    /// Hands the control side a copy of a packet, as it came in, that an armed [`LiveTrace`](crate::LiveTrace)
-    /// matches.
+    /// Hands the control side a copy of a received packet, unmodified, that matches an armed
+    /// [`LiveTrace`](crate::LiveTrace).
     fn traced(&mut self, trace: u64, in_port: PortNo, packet: P);
 
     /// Hands the control side a packet of address resolution (ARP, neighbour discovery) from the underlay of a tunnel:
@@ -80,14 +80,14 @@ pub trait Egress<P> {
         let _ = (underlay, packet);
     }
 
-    /// Tells that what comes next belongs to the observed packet of a burst
+    /// Announces that the following calls belong to the observed packet of a burst
     /// ([`Processor::begin_observation`](crate::Processor::begin_observation)).
     fn begin_notes(&mut self) {}
 
-    /// Tells that what comes next belongs to the packets behind the observed one.
+    /// Announces that the following calls belong to the packets behind the observed packet.
     fn end_notes(&mut self) {}
 
-    /// Hands the control side a frame of OAM that came in at a monitored port.
+    /// Hands the control side an OAM frame that was received at a monitored port.
     fn oam(&mut self, port: PortNo, packet: P) {
         let _ = (port, packet);
     }
@@ -97,7 +97,8 @@ pub trait Egress<P> {
         let _ = (reason, packet);
     }
 
-    /// Disposes of packets dropped for one reason, and leaves the burst empty. Consecutive drops come in one call.
+    /// Disposes of packets dropped for one reason, and leaves the burst empty. The pipeline passes
+    /// consecutive drops in one call.
     #[inline]
     fn dropped_burst(&mut self, reason: DropReason, burst: &mut ArrayVec<P, BURST>) {
         for packet in burst.drain(..) {

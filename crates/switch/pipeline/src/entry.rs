@@ -11,7 +11,7 @@ use millrace_types::{Cookie, GroupId, MeterId, Priority, TableId, Time};
 pub struct FlowFlags(pub u16);
 
 impl FlowFlags {
-    /// Send a flow_removed when the entry goes.
+    /// Send a flow_removed when the entry is removed.
     pub const SEND_FLOW_REM: FlowFlags = FlowFlags(1 << 0);
     /// Refuse an add that overlaps with an entry of equal priority.
     pub const CHECK_OVERLAP: FlowFlags = FlowFlags(1 << 1);
@@ -51,7 +51,7 @@ pub struct FlowEntryParts {
     /// The hard timeout, seconds; zero for none.
     pub hard_timeout: u16,
     pub flags: FlowFlags,
-    /// The time of its addition.
+    /// The time at which the entry was added.
     pub created: Time,
 }
 
@@ -89,7 +89,8 @@ const IS_TABLE_MISS: u8 = 1 << 3;
 const REFERS: u8 = 1 << 4;
 
 impl FlowEntry {
-    /// Returns an entry of these parts. It keeps at most 65,535 apply_actions; no message can hold as many.
+    /// Returns an entry of these parts. The entry keeps at most 65,535 apply_actions; no message can hold as
+    /// many.
     pub fn new(parts: FlowEntryParts) -> FlowEntry {
         let Instructions {
             meter,
@@ -217,30 +218,30 @@ impl FlowEntry {
         self.flags
     }
 
-    /// Returns the time of its addition.
+    /// Returns the time at which the entry was added.
     pub const fn created(&self) -> Time {
         self.created
     }
 
-    /// Returns true if it is the table-miss entry of its table: it matches everything with priority zero (OpenFlow
-    /// 1.3.5, section 5.4).
+    /// Returns true for the table-miss entry of a table, which matches everything with priority zero
+    /// (OpenFlow 1.3.5, section 5.4).
     #[inline]
     pub const fn is_table_miss(&self) -> bool {
         self.has(IS_TABLE_MISS)
     }
 
-    /// Returns true if it refers to a group or a meter.
+    /// Returns true if the entry refers to a group or a meter.
     #[inline]
     pub const fn refers(&self) -> bool {
         self.has(REFERS)
     }
 
-    /// Returns the groups of its actions.
+    /// Returns the groups to which the entry's actions forward.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         crate::group::targets(&self.actions)
     }
 
-    /// Returns the meter to pass.
+    /// Returns the meter that polices matching packets, if there is one.
     #[inline]
     pub fn meter(&self) -> Option<MeterId> {
         self.rare.as_ref()?.meter

@@ -1,7 +1,8 @@
 //! The MAC table as workers read it: the port of each MAC address.
 //!
-//! Workers look addresses up and store when they last saw one, with one relaxed store. The control side decides what
-//! is learned, moved, aged out or flushed, and sends [`Op`](crate::Op)s.
+//! Workers look up addresses, and record the time of an address's last packet with one relaxed store. The
+//! control side decides which addresses are learned, moved, aged out or flushed, and sends
+//! [`Op`](crate::Op)s.
 
 use core::hash::Hasher;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +72,7 @@ impl Fdb {
         }
     }
 
-    /// Returns the hash of an address. It is keyed, because senders of packets choose the addresses.
+    /// Returns the hash of an address. The hash is keyed, because senders of packets choose the addresses.
     #[inline]
     pub(crate) fn hash(seed: u64, key: FdbKey) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(seed, !seed);

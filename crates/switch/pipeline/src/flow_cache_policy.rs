@@ -1,7 +1,7 @@
-//! When workers cache traversals.
+//! The policy that decides when workers cache traversals.
 
-/// Policy for the workers' caches of traversals, which repeat them without lookups. The cache changes no packet and no
-/// counter.
+/// Policy for the workers' caches of traversals. Packets that hit the cache repeat a traversal without table
+/// lookups. The cache does not change the treatment of packets or the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FlowCachePolicy {
     /// The cache is off.

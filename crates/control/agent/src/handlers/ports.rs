@@ -32,7 +32,8 @@ pub(super) fn stats<B: Backend>(bridge: &BridgeControl<B>, status: &PortStatus) 
     }
 }
 
-/// Returns the ports that a request selects: one, or all for [`PortNo::ANY`]. `None` if the bridge has no such port.
+/// Returns the ports that a request selects: one port, or all ports for [`PortNo::ANY`]. Returns `None` if
+/// the bridge has no such port.
 pub(super) fn selected<B: Backend>(bridge: &BridgeControl<B>, port: PortNo) -> Option<Vec<&PortStatus>> {
     if port == PortNo::ANY {
         Some(bridge.ports.values().collect())
@@ -48,7 +49,7 @@ pub(super) fn port_mod<B: Backend>(bridge: &mut BridgeControl<B>, asked: &PortMo
     Ok(())
 }
 
-/// Gives a configuration that the tables have to the device, if the device has another one.
+/// Configures a port's device as the tables are configured, if the device has another configuration.
 pub(super) fn configure<B: Backend>(
     bridge: &mut BridgeControl<B>,
     port: PortNo,

@@ -12,7 +12,8 @@ use crate::control::{BridgeControl, PortStatus};
 
 /// `OFPQ_MIN_RATE_UNCFG` and `OFPQ_MAX_RATE_UNCFG`: the rate is not configured, or the speed of the port is unknown.
 const UNCONFIGURED: u16 = 0xffff;
-/// Queues that fit into the one message of a QUEUE_GET_CONFIG reply: a header of 16 bytes, and 48 bytes for each.
+/// The maximum number of queues in a QUEUE_GET_CONFIG reply, which is a single message: a header of 16 bytes,
+/// and 48 bytes for each queue.
 const QUEUES_MAX: usize = (u16::MAX as usize - 16) / 48;
 
 /// Returns the queues of the selected ports, in order.
@@ -80,12 +81,12 @@ pub(super) fn config<B: Backend>(
     })
 }
 
-/// Returns a rate in tenths of a per cent of the port's current speed, rounded, at least one.
+/// Returns a rate in tenths of a per cent of the port's current speed, rounded, 1 to 1,000.
 fn share(rate: Option<Rate>, speed_mbps: Option<u32>) -> u16 {
     let (Some(rate), Some(speed)) = (rate, speed_mbps.filter(|speed| *speed > 0)) else {
         return UNCONFIGURED;
     };
-    // A thousandth of the speed.
+    // A thousandth of the port's speed, in bit/s.
     let part = u64::from(speed) * 1_000;
     let parts = (rate.get().bps() + part / 2) / part;
     parts.clamp(1, 1_000) as u16

@@ -10,7 +10,7 @@ use super::replies::error_code;
 use crate::control::BridgeControl;
 use crate::controllers::ConnectionId;
 
-/// The reason for which the pipeline refuses a change.
+/// The reason why the pipeline refuses a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum Reason {
     #[error(transparent)]
@@ -26,7 +26,7 @@ pub(super) enum Reason {
 pub(super) struct Refusal {
     /// The error code for the controller.
     pub(super) code: ErrorCode,
-    /// `None` if the code is the only reason.
+    /// The pipeline's reason; `None` if only the error code is known.
     reason: Option<Reason>,
 }
 

@@ -24,7 +24,8 @@ impl Replies {
     /// Replies with a message.
     pub(super) fn send(&mut self, xid: Xid, message: &Message) {
         if let Err(error) = encode(message, xid, &mut self.bytes) {
-            // Only a reply that repeats data of the controller can exceed the 65,535 bytes of a message.
+            // Only a reply that contains data from the controller's request can exceed 65,535 bytes, the
+            // maximum of a message.
             tracing::error!(xid = xid.0, %error, "reply left out");
         }
     }
@@ -44,18 +45,18 @@ impl Replies {
         encode_segments(xid, items, &mut self.bytes);
     }
 
-    /// Gives the replies so far to the connection.
+    /// Moves the replies so far to the connection's outbox.
     pub(super) fn flush(&mut self) {
         self.outbox.reply(core::mem::take(&mut self.bytes));
     }
 }
 
-/// Returns an error of the pipeline as an OpenFlow error code.
+/// Returns the OpenFlow error code of a pipeline error.
 pub(super) const fn error_code((type_, code): (u16, u16)) -> ErrorCode {
     ErrorCode { type_, code }
 }
 
-/// Returns a writer for a multipart reply that is written in steps.
+/// Returns a writer for a multipart reply that the caller writes in steps.
 pub(super) fn segments<P: ReplyPart>(xid: Xid) -> SegmentWriter {
     SegmentWriter::new(xid, P::TYPE)
 }

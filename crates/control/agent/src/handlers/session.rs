@@ -87,9 +87,9 @@ pub(super) fn role_request<B: Backend>(
     Ok(change.reply)
 }
 
-/// Executes a request that reads or sets the configuration, or the asynchronous messages of a controller. Each controller
-/// has its own `miss_send_len`; the handling of fragments belongs to the switch, and so to all controllers but slaves, which may
-/// not change its state (OpenFlow 1.3.5, section 6.3.4).
+/// Executes a request that reads or sets the switch configuration or the masks of asynchronous messages. Each
+/// controller has its own `miss_send_len`. All controllers share the handling of fragments. A slave cannot
+/// set it, because a slave must not change the state of the switch (OpenFlow 1.3.5, section 6.3.4).
 pub(super) fn configure<B: Backend>(
     bridge: &mut BridgeControl<B>,
     id: ConnectionId,

@@ -1,4 +1,5 @@
-//! Table features (OpenFlow 1.3.5, section 7.3.5.5): the abilities of tables, as they are and as controllers set them.
+//! Table features (OpenFlow 1.3.5, section 7.3.5.5): the abilities of tables, which controllers can read and
+//! set.
 
 use millrace_datapath::io::Backend;
 use millrace_flow::{Field, FieldSet};
@@ -19,7 +20,8 @@ pub(super) fn table_mod<B: Backend>(bridge: &BridgeControl<B>, asked: TableMod) 
     }
 }
 
-/// Returns the features of every existing table: as a controller set them, or else all that the switch can do.
+/// Returns the features of every existing table: the features that a controller set, or else all that the
+/// switch supports.
 pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<Item = TableFeatures> + '_ {
     let tables = (0..bridge.tables.config().tables).map(TableId);
     tables
@@ -43,8 +45,8 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<I
         })
 }
 
-/// Returns all that the switch can do in a table: every instruction, every action, every field that the bridge lets
-/// matches use, and every later table that exists.
+/// Returns all abilities that the switch supports in a table: every instruction, every action, every field
+/// that the bridge permits in matches, and every later table that exists.
 fn everything(table: TableId, config: &ControlConfig, exists: impl Fn(TableId) -> bool) -> TableAbilities {
     let all = config.match_extensions;
     let fields = Field::ALL.into_iter();
@@ -133,8 +135,9 @@ fn properties(abilities: &TableAbilities) -> Vec<Property> {
         .collect()
 }
 
-/// Sets the table features that a controller asks for, all or none. The pipeline then has exactly these tables with
-/// exactly these abilities. A request in which no table has properties, as ovs-ofctl sends it, only names tables.
+/// Sets the table features that a controller requests, all or none. The pipeline then has exactly these
+/// tables with exactly these abilities. A request without properties, as ovs-ofctl sends it, only names
+/// tables.
 ///
 /// # Errors
 /// The code for the first feature that the switch does not have.
@@ -165,8 +168,8 @@ pub(super) fn set_features<B: Backend>(
     Ok(())
 }
 
-/// Returns the abilities that a request asks for. A property that the request lacks is `all` that the switch can do; a
-/// property of the table-miss entry that it lacks is that of other entries.
+/// Returns the abilities that a request asks for. A property that the request omits has its value from `all`.
+/// An omitted property of the table-miss entry has the value of the same property of other entries.
 fn abilities(wanted: &TableFeatures, all: TableAbilities) -> TableAbilities {
     use PropertyType as P;
     let mut abilities = TableAbilities {
@@ -227,7 +230,8 @@ fn abilities(wanted: &TableFeatures, all: TableAbilities) -> TableAbilities {
     abilities
 }
 
-/// Checks that the switch has the features of a request, and that no table is in it twice. Returns its tables.
+/// Checks that the switch supports the features in a request, and that the request names each table at most
+/// once. Returns the tables.
 fn check_features<B: Backend>(
     bridge: &BridgeControl<B>,
     wanted: &[TableFeatures],

@@ -14,7 +14,8 @@ fn pair() -> [Session; 2] {
     [Session::new(FAST, 1, ms(0)), Session::new(FAST, 2, ms(0))]
 }
 
-/// Runs two sessions for a time in ms; `heard` says whose packets arrive. Returns the number of packets of each.
+/// Runs two sessions for a time in ms. `heard[i]` is true if the packets of session `i` arrive. Returns the
+/// number of packets that each session sent.
 fn run(ends: &mut [Session; 2], times: core::ops::Range<u64>, heard: [bool; 2]) -> [usize; 2] {
     let mut sent = [0; 2];
     for at in times {
@@ -54,7 +55,7 @@ fn a_loss_one_way_takes_both_down_within_the_detection_time_and_they_come_back()
     assert_eq!(ends[0].state(), State::Down);
     assert_eq!(ends[0].diagnostic(), Diagnostic::DetectionTimeExpired);
     run(&mut ends, 2152..2160, [true, false]);
-    // The first one signals it, and the second one hears it.
+    // The first session signals Down, and the second session receives the signal.
     assert_eq!(ends[1].state(), State::Down);
     assert_eq!(ends[1].diagnostic(), Diagnostic::NeighborDown);
     run(&mut ends, 2160..5000, [true, false]);
@@ -90,7 +91,7 @@ fn settled_pair() -> [Session; 2] {
     ends
 }
 
-/// Returns a packet of the peer of a session, which ends a poll sequence if it is final.
+/// Returns a packet from the peer of the first session. A final packet ends a poll sequence.
 fn answer(ends: &[Session; 2], is_final: bool) -> [u8; PACKET_SIZE] {
     ends[1].packet(false, is_final).emit()
 }

@@ -12,7 +12,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Appends received bytes, and drops the messages that were taken.
+    /// Removes the messages that [`Inbox::next_frame`] returned, and appends received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -25,10 +25,10 @@ impl Inbox {
         self.taken = 0;
     }
 
-    /// Returns the range of the next whole message; `None` if more bytes are needed.
+    /// Returns the range of the next complete message; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// A header whose length is smaller than a header.
+    /// The header, if its length field is smaller than the size of a header.
     pub fn next_frame(&mut self) -> Result<Option<Range<usize>>, Header> {
         let Some(header) = Header::parse(self.rest()) else {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Inbox {
         &self.bytes[frame]
     }
 
-    /// Returns the bytes behind the last message.
+    /// Returns the bytes after the last message that was returned.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }

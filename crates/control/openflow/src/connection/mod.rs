@@ -5,7 +5,7 @@
 //! and calls [`Connection::tick`] when [`Connection::deadline`] is reached.
 //!
 //! Guarantees:
-//! - Versions are agreed on first; nothing else is answered before.
+//! - The version is negotiated first. Before that, no other message is answered.
 //! - Every request that cannot be decoded is answered with the error of the specification, and the next one is read. A
 //!   request of several messages is answered with one error, and none of its messages is carried out. Only bytes that
 //!   cannot be split into messages end the connection.
@@ -37,11 +37,12 @@ use reassembly::{Assembled, MultipartReassembly};
 pub struct Settings {
     /// The time that the peer has to send HELLO.
     pub hello_timeout: Duration,
-    /// The silence after which an ECHO_REQUEST is sent, and the time that the peer has to answer; `None` sends none.
+    /// The time without received bytes after which an ECHO_REQUEST is sent; the peer has the same time to
+    /// answer. `None` sends no ECHO_REQUEST.
     pub echo_interval: Option<Duration>,
     /// The number of ECHO_REQUESTs that may stay unanswered.
     pub echo_misses: u32,
-    /// The number of bytes that may wait to be written before no more requests are accepted.
+    /// The maximum number of bytes that may wait to be written; above it, no more requests are accepted.
     pub max_output: usize,
     /// True if messages are datagrams, which may be lost: an auxiliary connection over UDP (OpenFlow 1.3.5, section 6.3.5).
     pub is_datagram: bool,
@@ -130,7 +131,8 @@ pub enum CloseReason {
         /// The error of the peer.
         code: ErrorCode,
     },
-    /// A length is too small for a header, so that the bytes behind it cannot be split into messages.
+    /// The length in a header is smaller than the header, so the following bytes cannot be split into
+    /// messages.
     #[error("a message header has length {length}: expected at least 8, the size of the header")]
     Framing {
         /// The value in the message.
@@ -275,7 +277,7 @@ impl Connection {
             if !self.settings.is_datagram || is_hello || header.version != VERSION {
                 return Some(self.negotiate(header, head, decoded));
             }
-            // The HELLO was lost; the message has the version of the peer.
+            // The peer's HELLO was lost. The header of this message gives the peer's version.
             self.state = State::Ready;
             self.pending = self.take_decoded(header, head, decoded);
             return Some(Event::Ready);
@@ -304,11 +306,11 @@ impl Connection {
             Err(_) if wrong_way && header.version == VERSION => {
                 Err(DecodeError::Type { type_: header.type_ })
             }
-            // An error is never answered with an error, which could go on for ever.
+            // An ERROR is never answered with an ERROR, because such an exchange might never end.
             Err(_) if header.message_type() == Some(MessageType::Error) => return None,
             Err(error) => Err(error),
         };
-        // Over datagrams multipart requests are refused one by one.
+        // Over datagrams, each message of a multipart request is refused separately.
         let is_part = header.version == VERSION
             && header.message_type() == Some(MessageType::MultipartRequest)
             && !self.settings.is_datagram;
@@ -373,7 +375,8 @@ impl Connection {
     fn take_message(&mut self, header: Header, head: RequestHead, message: Message) -> Option<Event> {
         let xid = header.xid;
         let message = match message {
-            // A second HELLO is ignored. An ECHO_REPLY has served its purpose when its bytes were received.
+            // A second HELLO is ignored. An ECHO_REPLY needs no handling: `receive` has already recorded that
+            // the peer is alive.
             Message::Hello(_) | Message::EchoReply(_) => return None,
             Message::EchoRequest(data) => {
                 self.put(&Message::EchoReply(data), xid);
@@ -439,8 +442,8 @@ impl Connection {
         &self.output[self.written..]
     }
 
-    /// Records that the first `size` bytes of [`Connection::output`] were written. A congested peer that reads is alive,
-    /// even if it sends nothing.
+    /// Records that the first `size` bytes of [`Connection::output`] were written. A congested peer counts as
+    /// alive while it reads, even if it sends nothing.
     pub fn wrote(&mut self, size: usize, now: Time) {
         self.written = (self.written + size).min(self.output.len());
         if size > 0 && self.written < self.output.len() {
@@ -450,7 +453,7 @@ impl Connection {
         if self.written == self.output.len() {
             self.output.clear();
             self.written = 0;
-            // The memory of a long reply is freed.
+            // Frees the memory of a long reply.
             self.output.shrink_to(KEEP_OUTPUT);
         } else if self.written > KEEP_OUTPUT {
             self.output.drain(..self.written);
@@ -477,7 +480,7 @@ impl Connection {
             State::AwaitsHello => Some(self.last_heard + self.settings.hello_timeout),
             State::Ready => {
                 let interval = self.settings.echo_interval?;
-                // The time counts from the ECHO_REQUEST itself, because the owner may have sent it late.
+                // The interval starts when the ECHO_REQUEST was sent, which may be after its due time.
                 let since = if self.unanswered == 0 {
                     self.last_heard
                 } else {
@@ -526,17 +529,19 @@ impl Connection {
         xid
     }
 
-    /// Sends a message of this module, which is never too long.
+    /// Sends a message that is known to be short enough.
     fn put(&mut self, message: &Message, xid: Xid) {
         let encoded = encode(message, xid, &mut self.output);
         debug_assert!(encoded.is_ok(), "{encoded:?}");
     }
 }
 
-/// The silence after which HELLO is repeated over datagrams; the specification asks for less than 5 seconds.
+/// The time without messages after which HELLO is repeated over datagrams; the specification asks for less
+/// than 5 seconds.
 const HELLO_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The number of bytes of written output, or of an empty output buffer, that are kept.
+/// The size in bytes above which written output is removed from the buffer, and the capacity that an empty
+/// buffer keeps.
 const KEEP_OUTPUT: usize = 64 * 1024;
 
 const _: () = assert!(HEADER_SIZE <= ERROR_DATA_SIZE);

@@ -17,10 +17,10 @@ const FLAGS_OFFSET: usize = HEADER_SIZE + 2;
 /// The maximum size of a request in all its messages, in bytes; 255 tables of 4,000 bytes fit.
 const MAX_SIZE: usize = 1 << 20;
 
-/// The number of refused requests that are remembered while their further messages may arrive.
+/// The maximum number of refused requests whose further messages are recognised.
 const REFUSED_LEN: usize = 16;
 
-/// The request that is being reassembled, of which there is at most one, and the refused ones that are not yet complete.
+/// Holds at most one request that is being reassembled, and the refused requests that are not yet complete.
 ///
 /// ```text
 ///            part with MORE              last part
@@ -34,7 +34,7 @@ const REFUSED_LEN: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct MultipartReassembly {
     open: Option<Open>,
-    /// The refused requests whose last message has not arrived: their messages are ignored.
+    /// The refused requests whose last message has not arrived. Their messages are ignored.
     refused: VecDeque<RequestKey>,
 }
 
@@ -66,7 +66,7 @@ impl RequestKey {
     }
 }
 
-/// Returns true if a message says that more of its request follow.
+/// Returns true if the message has the MORE flag: more messages of its request follow.
 fn has_more(head: &RequestHead) -> bool {
     let flags = head
         .bytes()
@@ -75,18 +75,19 @@ fn has_more(head: &RequestHead) -> bool {
     flags.is_some_and(|flags| u16::from_be_bytes(*flags) & MORE != 0)
 }
 
-/// The outcome of a message.
+/// The outcome of adding a message.
 pub(super) enum Assembled {
     /// The request is complete.
     Complete(MultipartRequest),
     /// More messages follow.
     Waiting,
-    /// The request is too long, or its type does not allow several messages: it is answered with an error.
+    /// The request is too long, or its type does not allow several messages. The request is answered with an
+    /// error.
     Refused(Xid, RequestHead),
 }
 
 impl MultipartReassembly {
-    /// Returns true if a message belongs to a refused request, so that it is ignored.
+    /// Returns true if a message belongs to a refused request and must be ignored.
     pub(super) fn ignores(&mut self, xid: Xid, head: &RequestHead) -> bool {
         let key = RequestKey::new(xid, head);
         let Some(at) = self.refused.iter().position(|refused| *refused == key) else {
@@ -102,7 +103,8 @@ impl MultipartReassembly {
     pub(super) fn refuse(&mut self, xid: Xid, head: &RequestHead) {
         let key = RequestKey::new(xid, head);
         let open = self.open.take_if(|open| open.key.xid == xid);
-        // The last message of a request of another type with this xid is still to come, too.
+        // An open request of another type with the same xid is refused too, and its last message is still to
+        // come.
         let other = open.map(|open| open.key).filter(|open| *open != key);
         let rest = has_more(head).then_some(key);
         other
@@ -142,7 +144,7 @@ impl MultipartReassembly {
                     size: usize::from(length),
                     tables,
                 });
-                // Only one request can be open, so that a new one ends the one before.
+                // Only one request can be open: the new request replaces the open one, which is refused.
                 return other.map_or(Assembled::Waiting, |other| {
                     self.ignore_rest(other.key);
                     Assembled::Refused(other.key.xid, other.head)

@@ -237,7 +237,7 @@ fn part(more: bool, number: u8) -> Vec<u8> {
     bytes_of(&Message::MultipartRequest(MultipartRequest { more, body }), 4)
 }
 
-/// Returns a message as [`part`], whose table has a property of unknown type.
+/// Returns a message like that of [`part`], but its table has a property of unknown type.
 fn bad_part(more: bool, number: u8) -> Vec<u8> {
     let mut bytes = part(more, number);
     let entry = HEADER_SIZE + 8;
@@ -287,7 +287,7 @@ fn a_request_of_which_one_message_is_refused_is_answered_with_one_error_and_not_
         let event = connection.poll();
         assert!(event.is_none(), "{event:?}");
         assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPTFFC_BAD_TYPE);
-        // The xid is free again.
+        // The xid can be used again.
         connection.receive(&part(false, 5), Time::ZERO);
         assert_eq!(next_tables(&mut connection), [table(5)]);
     }

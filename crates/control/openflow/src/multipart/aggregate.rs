@@ -1,4 +1,5 @@
-//! AGGREGATE: sums over flow entries (OpenFlow 1.3.5, section 7.3.5.3). The request has the form of FLOW's.
+//! AGGREGATE: sums over flow entries (OpenFlow 1.3.5, section 7.3.5.3). The request has the same format as a
+//! FLOW request.
 
 use super::{MultipartType, ReplyPart};
 use crate::bytes::{PutBytes, Reader};

@@ -15,7 +15,7 @@ pub struct Desc {
     pub software: String,
     /// Serial number, at most 31 bytes.
     pub serial: String,
-    /// A name of the bridge for people, at most 255 bytes.
+    /// A human-readable name of the bridge, at most 255 bytes.
     pub datapath: String,
 }
 

@@ -12,7 +12,7 @@ use crate::flow_mod::FlowModFlags;
 use crate::instruction::{decode_instructions, encode_instructions};
 use crate::oxm::{decode_match, encode_match};
 
-/// `ofp_flow_stats_request`, which is also `ofp_aggregate_stats_request`: a selection of entries.
+/// `ofp_flow_stats_request`, which has the format of `ofp_aggregate_stats_request`: a selection of entries.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowStatsRequest {
     /// The table, or [`TableId::ALL`].
@@ -25,7 +25,7 @@ pub struct FlowStatsRequest {
     pub cookie: Cookie,
     /// The bits of the cookie that must be equal; zero compares none.
     pub cookie_mask: u64,
-    /// Selects entries whose match is this one or a narrower one.
+    /// Selects entries whose match equals this match or is narrower.
     pub match_: Match,
 }
 
@@ -70,21 +70,21 @@ impl FlowStatsRequest {
     }
 }
 
-/// `ofp_flow_stats`: one entry. Match and instructions may be borrowed, so that a table with a million entries is listed
-/// without a copy.
+/// `ofp_flow_stats`: one entry. Match and instructions may be borrowed, so that a listing of a million
+/// entries needs no copies.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowStats<M = Match, I = Instructions> {
     /// The table of the entry.
     pub table: TableId,
-    /// The time since it was added.
+    /// The time since the entry was added.
     pub duration: Duration,
     /// The priority of the entry.
     pub priority: Priority,
-    /// The time-out in the flow_mod, in seconds; 0 is none.
+    /// The idle time-out in the flow_mod, in seconds; 0 means none.
     pub idle_timeout: u16,
-    /// The time-out in the flow_mod, in seconds; 0 is none.
+    /// The hard time-out in the flow_mod, in seconds; 0 means none.
     pub hard_timeout: u16,
-    /// The value in the flow_mod.
+    /// The flags in the flow_mod.
     pub flags: FlowModFlags,
     /// The cookie of the entry.
     pub cookie: Cookie,
@@ -92,9 +92,9 @@ pub struct FlowStats<M = Match, I = Instructions> {
     pub packets: u64,
     /// The bytes of these packets.
     pub bytes: u64,
-    /// The value in the flow_mod.
+    /// The match in the flow_mod.
     pub match_: M,
-    /// The value in the flow_mod.
+    /// The instructions in the flow_mod.
     pub instructions: I,
 }
 

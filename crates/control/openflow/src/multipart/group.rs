@@ -29,7 +29,7 @@ impl GroupStatsRequest {
     }
 }
 
-/// `ofp_bucket_counter`, or the band counter of a meter.
+/// `ofp_bucket_counter` of a group, or the band counter of a meter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Count {
     pub packets: u64,
@@ -59,7 +59,7 @@ pub struct GroupStats {
     pub references: u32,
     /// The traffic of the group.
     pub total: Count,
-    /// The time since it was added.
+    /// The time since the group was added.
     pub duration: Duration,
     /// The traffic of each bucket.
     pub buckets: Box<[Count]>,
@@ -146,7 +146,7 @@ wire_flags! {
         SELECT_LIVENESS = 2 "select_liveness",
         /// Groups can forward to groups.
         CHAINING = 4 "chaining",
-        /// The switch refuses loops of groups.
+        /// The switch refuses groups that form a loop.
         CHAINING_CHECKS = 8 "chaining_checks",
     }
 }
@@ -160,7 +160,7 @@ pub struct GroupFeatures {
     pub capabilities: GroupCapabilities,
     /// The maximum number of groups of each type.
     pub max_groups: [u32; 4],
-    /// Bit `1 << action type` is set for each action that buckets of a group of this type can have.
+    /// For each group type, bit `1 << action type` is set for each action that its buckets can have.
     pub actions: [u32; 4],
 }
 

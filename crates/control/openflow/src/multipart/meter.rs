@@ -37,9 +37,9 @@ pub struct MeterStats {
     pub flows: u32,
     /// The traffic that entered the meter.
     pub input: Count,
-    /// The time since it was added.
+    /// The time since the meter was added.
     pub duration: Duration,
-    /// The traffic that each band was applied to.
+    /// The traffic to which each band was applied.
     pub bands: Box<[Count]>,
 }
 
@@ -80,7 +80,7 @@ impl ReplyPart for MeterStats {
 /// `ofp_meter_config`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MeterConfig {
-    /// The units, and if the meter counts.
+    /// The unit of the rates, and whether bands have a burst size and the meter counts.
     pub flags: MeterFlags,
     pub meter: MeterId,
     /// The bands of the meter.
@@ -114,7 +114,7 @@ impl ReplyPart for MeterConfig {
 }
 
 wire_flags! {
-    /// `ofp_meter_band_type`, as a set.
+    /// The supported values of `ofp_meter_band_type`: bit `1 << type` for each type.
     MeterBandTypes(u32) {
         /// Bands that drop.
         DROP = 2 "drop",
@@ -134,7 +134,7 @@ pub struct MeterFeatures {
     pub capabilities: MeterFlags,
     /// The maximum number of bands of a meter.
     pub max_bands: u8,
-    /// The number of colors.
+    /// The maximum color value.
     pub max_color: u8,
 }
 

@@ -58,7 +58,7 @@ wire_enum! {
     }
 }
 
-/// Size of a multipart header behind the common header, in bytes.
+/// Size of the multipart header that follows the common header, in bytes.
 pub(crate) const MULTIPART_HEADER_SIZE: usize = 8;
 
 /// `OFPMPF_REQ_MORE` and `OFPMPF_REPLY_MORE`: another message with the same xid follows.
@@ -93,7 +93,7 @@ pub(crate) fn decode_list<T>(
     Ok(items)
 }
 
-/// Splits off an item that begins with its length.
+/// Takes one item from the reader. The item begins with its length.
 pub(crate) fn sized<'a>(reader: &mut Reader<'a>) -> Result<Reader<'a>, DecodeError> {
     let length = usize::from(reader.u16()?);
     let rest = length.checked_sub(2).ok_or(DecodeError::Length)?;
@@ -106,7 +106,7 @@ pub(crate) fn encode_header(type_: MultipartType, more: bool, out: &mut Vec<u8>)
     out.zeros(4);
 }
 
-/// Reads type and flags. An unknown type is refused; unknown flags are ignored.
+/// Reads the multipart type, and the flag MORE. An unknown type is refused; unknown flags are ignored.
 pub(crate) fn decode_header(reader: &mut Reader<'_>) -> Result<(MultipartType, bool), DecodeError> {
     let type_ = reader.u16()?;
     let flags = reader.u16()?;

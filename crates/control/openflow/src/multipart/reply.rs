@@ -1,5 +1,5 @@
-//! Every multipart reply as one value. A long reply is not built as a value: a [`SegmentWriter`](super::SegmentWriter)
-//! encodes it item by item.
+//! All multipart replies as one enumeration, for replies of one message. A
+//! [`SegmentWriter`](super::SegmentWriter) encodes long replies item by item instead.
 
 use super::aggregate::AggregateStats;
 use super::desc::Desc;

@@ -1,4 +1,4 @@
-//! Every multipart request.
+//! All multipart requests as one enumeration.
 
 use super::flow::FlowStatsRequest;
 use super::group::GroupStatsRequest;
@@ -77,7 +77,8 @@ impl RequestBody {
         }
     }
 
-    /// Returns true if the request changes the switch, which a slave may not (OpenFlow 1.3.5, section 6.3.4).
+    /// Returns true if the request changes the switch. A slave must not send it (OpenFlow 1.3.5, section
+    /// 6.3.4).
     pub fn is_write(&self) -> bool {
         matches!(self, RequestBody::TableFeatures(tables) if !tables.is_empty())
     }

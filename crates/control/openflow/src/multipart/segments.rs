@@ -1,4 +1,5 @@
-//! Long replies, encoded message by message: a table with a million entries is never in memory as messages.
+//! Encodes long replies message by message, so that the list of a million entries is never in memory as a
+//! whole.
 
 use millrace_types::Xid;
 
@@ -12,19 +13,19 @@ const FLAGS_AT: usize = HEADER_SIZE + 2;
 /// Encodes a reply of any length, item by item, as messages.
 ///
 /// Every message but the last has `OFPMPF_REPLY_MORE`. A reply without items is one message without body.
-/// An item that is larger than any message is left out.
+/// An item that does not fit into one message is left out.
 #[derive(Debug)]
 pub struct SegmentWriter {
     xid: Xid,
     type_: MultipartType,
-    /// The bytes before the items of every message.
+    /// The bytes that precede the items in every message.
     head: &'static [u8],
     /// The message that is being filled; empty before the first item.
     open: Vec<u8>,
 }
 
 impl SegmentWriter {
-    /// Begins a reply.
+    /// Returns a writer for a reply.
     pub fn new(xid: Xid, type_: MultipartType) -> SegmentWriter {
         SegmentWriter {
             xid,
@@ -34,10 +35,10 @@ impl SegmentWriter {
         }
     }
 
-    /// Begins updates of [flow monitors](crate::flow_monitor).
+    /// Returns a writer for updates of [flow monitors](crate::flow_monitor).
     pub fn flow_updates(xid: Xid) -> SegmentWriter {
         SegmentWriter {
-            // Experimenter (the ONF) and type (`ONFMP_FLOW_MONITOR`).
+            // The number of the experimenter (the ONF), and the type `ONFMP_FLOW_MONITOR`.
             head: &[0x4f, 0x4e, 0x46, 0, 0, 0, 0x07, 0x4e],
             ..SegmentWriter::new(xid, MultipartType::Experimenter)
         }
@@ -89,7 +90,7 @@ impl SegmentWriter {
     }
 }
 
-/// Appends a whole reply with these items to `out`. It is meant for short replies.
+/// Appends a complete reply with these items to `out`. Use it for short replies only.
 pub fn encode_segments<I>(xid: Xid, parts: I, out: &mut Vec<u8>)
 where
     I: IntoIterator,

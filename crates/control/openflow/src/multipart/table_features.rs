@@ -1,5 +1,5 @@
-//! TABLE_FEATURES: the capabilities of tables (OpenFlow 1.3.5, section 7.3.5.5). A request without a body asks for them,
-//! one with a body sets them.
+//! TABLE_FEATURES: the capabilities of tables (OpenFlow 1.3.5, section 7.3.5.5). A request without a body
+//! reads them; a request with a body sets them.
 
 use millrace_flow::{Field, FieldSet, OxmId};
 use millrace_types::TableId;
@@ -13,7 +13,7 @@ use crate::instruction::InstructionType;
 use crate::oxm::OxmHeader;
 
 wire_enum! {
-    /// `ofp_table_feature_prop_type`, without those of experimenters.
+    /// `ofp_table_feature_prop_type`, without the types of experimenters.
     PropertyType(u16) {
         /// Instructions of entries.
         Instructions = 0 "instructions",
@@ -71,7 +71,7 @@ pub struct Property {
 }
 
 impl Property {
-    /// Returns a property that lists fields, of which those in `maskable` have the mask bit.
+    /// Returns a property that lists `fields`. The fields in `maskable` have the mask bit.
     pub fn fields(type_: PropertyType, fields: FieldSet, maskable: FieldSet) -> Property {
         let headers = fields
             .iter()
@@ -142,7 +142,7 @@ impl Property {
     }
 }
 
-/// Reads types of four bytes each. Those of experimenters, which are longer, are skipped.
+/// Reads a list of types of four bytes each. Skips experimenter types, which are longer.
 fn decode_ids<T>(body: &mut Reader<'_>, from_raw: impl Fn(u16) -> Option<T>) -> Result<Vec<T>, DecodeError> {
     let bad_length = |_| DecodeError::TableFeatureLength;
     let mut types = Vec::new();
@@ -159,7 +159,7 @@ fn decode_ids<T>(body: &mut Reader<'_>, from_raw: impl Fn(u16) -> Option<T>) -> 
     Ok(types)
 }
 
-/// Reads headers without values. Fields of experimenters that are not known are skipped.
+/// Reads OXM headers without values. Skips unknown fields of experimenters.
 fn decode_fields(body: &mut Reader<'_>) -> Result<Vec<OxmHeader>, DecodeError> {
     let bad_length = |_| DecodeError::TableFeatureLength;
     let mut headers = Vec::new();
@@ -182,11 +182,11 @@ pub struct TableFeatures {
     pub metadata_match: u64,
     /// Metadata bits that entries can write.
     pub metadata_write: u64,
-    /// `OFPTC_*`; version 1.3 defines bits 0 and 1 alone, as deprecated.
+    /// `OFPTC_*`; version 1.3 defines only bits 0 and 1, as deprecated.
     pub config: u32,
     /// The maximum number of entries.
     pub max_entries: u32,
-    /// The properties, without those of experimenters.
+    /// The properties, without properties of experimenters.
     pub properties: Vec<Property>,
 }
 
@@ -194,7 +194,7 @@ pub struct TableFeatures {
 const FIXED_SIZE: usize = 64;
 
 impl TableFeatures {
-    /// Returns the known fields that properties of this type list.
+    /// Returns the known fields in the properties of this type.
     pub fn fields(&self, type_: PropertyType) -> impl Iterator<Item = Field> + '_ {
         self.properties
             .iter()

@@ -8,19 +8,20 @@ use super::operator::{BitmaskOperator, NumericOperator};
 use crate::prefix::Prefix;
 use crate::reader::Reader;
 
-/// The addresses that a component matches: bits `offset` to `len` of an address are compared (RFC 8956, section 3.1).
+/// The addresses that a component matches. Only the bits from `offset` up to `len` are compared (RFC 8956,
+/// section 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pattern {
-    /// The address; bits before the offset and behind the length are zero.
+    /// The address; bits before `offset` and from `len` on are zero.
     pub address: IpAddr,
-    /// The end of the compared bits.
+    /// The position after the last compared bit, in bits from the start of the address.
     pub len: u8,
-    /// The beginning of the compared bits; 0 for IPv4.
+    /// The position of the first compared bit; 0 for IPv4.
     pub offset: u8,
 }
 
 impl Pattern {
-    /// Returns the pattern as a prefix, if it has no offset.
+    /// Returns the pattern as a prefix; `None` if the pattern has an offset.
     pub fn prefix(self) -> Option<Prefix> {
         if self.offset == 0 {
             Prefix::new(self.address, self.len)
@@ -54,9 +55,10 @@ impl fmt::Display for Pattern {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum NumericField {
-    /// The IP protocol; for IPv6, the upper-layer protocol: the first next header that is no extension header.
+    /// The IP protocol. For IPv6, the upper-layer protocol: the first next header that is not an extension
+    /// header.
     Protocol = 3,
-    /// Source or destination port of TCP or UDP.
+    /// The source port or the destination port of TCP or UDP.
     Port = 4,
     /// Destination port of TCP or UDP.
     DestinationPort = 5,
@@ -78,7 +80,8 @@ pub enum NumericField {
 pub enum BitmaskField {
     /// The flags of TCP; FIN is bit 0.
     TcpFlags = 9,
-    /// DF is bit 0, "is a fragment other than the first" bit 1, "first fragment" bit 2, "last fragment" bit 3.
+    /// Bit 0 is DF, bit 1 "is a fragment other than the first", bit 2 "first fragment", bit 3 "last
+    /// fragment".
     Fragment = 12,
 }
 
@@ -89,14 +92,14 @@ pub enum Component {
     Destination(Pattern),
     /// The source address.
     Source(Pattern),
-    /// A field as a number.
+    /// A comparison of a field as a number.
     Numeric(NumericField, Vec<NumericOperator>),
-    /// A field as bits.
+    /// A comparison of a field as bits.
     Bitmask(BitmaskField, Vec<BitmaskOperator>),
 }
 
 impl Component {
-    /// Returns the type.
+    /// Returns the component type (RFC 8955, section 4.2.2).
     pub const fn number(&self) -> u8 {
         match self {
             Component::Destination(_) => 1,
@@ -106,7 +109,7 @@ impl Component {
         }
     }
 
-    /// Reads a component whose type was read already.
+    /// Reads the rest of a component after its type.
     pub(super) fn read(
         number: u8,
         reader: &mut Reader<'_>,
@@ -159,13 +162,13 @@ impl Component {
     }
 }
 
-/// Reads an IPv4 prefix; or, for IPv6, a length, an offset and the bits between them.
+/// Reads an IPv4 prefix; for IPv6, reads a length, an offset and the bits between them.
 fn read_pattern(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<Pattern> {
     if !is_ipv6 {
         return Prefix::read(reader, false).map(Pattern::from);
     }
     let (len, offset) = (reader.u8()?, reader.u8()?);
-    // The offset is below the length, unless both are 0 (RFC 8956, section 3.1).
+    // The offset is less than the length, unless both are 0 (RFC 8956, section 3.1).
     if len > 128 || offset > len || (offset == len && len != 0) {
         return None;
     }
@@ -229,7 +232,7 @@ impl fmt::Display for Component {
             Component::Bitmask(BitmaskField::Fragment, _) => "fragment",
         };
         f.write_str(name)?;
-        // Operators that are joined by AND stand together; a space is OR.
+        // "&" joins operators by AND, and a space joins them by OR.
         let mut write = |is_first: bool, is_and: bool, text: String| {
             let joint = if is_and && !is_first { "&" } else { " " };
             write!(f, "{joint}{text}")

@@ -1,7 +1,7 @@
-//! Flow specifications (RFC 8955 for IPv4, RFC 8956 for IPv6): rules for packets, as routes.
+//! Flow specifications (RFC 8955 for IPv4, RFC 8956 for IPv6): filter rules that BGP distributes as routes.
 //!
 //! A rule is a list of components in ascending order of their types; a packet matches the rule if it matches every
-//! component. [`FlowRule`] keeps the bytes, which are the identity of the route, and decodes them on request.
+//! component. [`FlowRule`] keeps the bytes, which identify the route, and decodes them on request.
 
 mod component;
 mod error;
@@ -24,7 +24,7 @@ pub struct FlowRule {
 }
 
 impl FlowRule {
-    /// Decodes a rule, without the length in front of it.
+    /// Decodes a rule, which begins after the length field.
     ///
     /// # Errors
     /// [`FlowRuleError`]; RFC 8955, section 4.2, calls such a rule malformed.
@@ -50,10 +50,10 @@ impl FlowRule {
         })
     }
 
-    /// Returns the rule with these components, in the order of their types.
+    /// Returns a rule with these components, sorted by type.
     ///
     /// # Errors
-    /// [`FlowRuleError`] if two components have the same type, or one is not valid for the family.
+    /// [`FlowRuleError`] if two components have the same type, or a component is not valid for the family.
     pub fn new(is_ipv6: bool, components: &[Component]) -> Result<FlowRule, FlowRuleError> {
         let mut sorted: Vec<&Component> = components.iter().collect();
         sorted.sort_by_key(|component| component.number());
@@ -64,12 +64,12 @@ impl FlowRule {
         FlowRule::decode(is_ipv6, &bytes)
     }
 
-    /// Returns the bytes, without the length in front.
+    /// Returns the wire format without the length field.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns true for rules of IPv6.
+    /// Returns true if the rule is for IPv6.
     pub const fn is_ipv6(&self) -> bool {
         self.is_ipv6
     }
@@ -88,7 +88,7 @@ impl FlowRule {
         components
     }
 
-    /// Returns the destination prefix, if the rule has one.
+    /// Returns the destination; `None` if the rule does not compare it.
     pub fn destination(&self) -> Option<Pattern> {
         match self.components().first() {
             Some(Component::Destination(pattern)) => Some(*pattern),
@@ -96,8 +96,8 @@ impl FlowRule {
         }
     }
 
-    /// Returns a sort key: the byte order of keys is the order of precedence of RFC 8955, section 5.1, and RFC 8956, section 4.
-    /// The rule with the lesser key applies first.
+    /// Returns a sort key. The rule with the lesser key applies first: the byte order of the keys is the
+    /// order of precedence of RFC 8955, section 5.1, and RFC 8956, section 4.
     pub fn order_key(&self) -> String {
         order::key(&self.components())
     }

@@ -3,7 +3,8 @@
 //! ```text
 //!   numeric:  | e | a | len len | 0 | lt | gt | eq |     bitmask:  | e | a | len len | 0 | 0 | not | m |
 //! ```
-//! `e` marks the last operator of a component, `a` joins with the operator before it by AND, which binds tighter than OR.
+//! `e` marks the last operator of a component. `a` joins an operator to the previous one by AND, which binds
+//! tighter than OR.
 
 use core::fmt;
 
@@ -15,7 +16,7 @@ const AND: u8 = 0x40;
 /// A comparison of a field as a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NumericOperator {
-    /// True to join with the operator before by AND; without effect in the first.
+    /// True to join this operator to the previous one by AND; ignored in the first operator.
     pub and: bool,
     /// True if lesser numbers match.
     pub less: bool,
@@ -32,19 +33,19 @@ pub struct NumericOperator {
 /// A comparison of a field as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BitmaskOperator {
-    /// True to join with the operator before by AND; without effect in the first.
+    /// True to join this operator to the previous one by AND; ignored in the first operator.
     pub and: bool,
     /// True to invert the comparison.
     pub not: bool,
-    /// True if all bits of the value must be set, false if any.
+    /// True if all bits of the value must be set; false if one of them suffices.
     pub all: bool,
-    /// The bits.
+    /// The bits to compare.
     pub value: u64,
-    /// The size of the bits in the message: 1, 2, 4 or 8 bytes.
+    /// The size of the value in the message: 1, 2, 4 or 8 bytes.
     pub size: u8,
 }
 
-/// Reads operator bytes and values up to the end mark. Returns `None` if the end is missing.
+/// Reads operators and their values up to the operator with the end bit. Returns `None` if there is none.
 fn read_all<T>(reader: &mut Reader<'_>, make: impl Fn(u8, u64, u8) -> T) -> Option<Vec<T>> {
     let mut operators = Vec::new();
     loop {
@@ -90,7 +91,7 @@ impl NumericOperator {
         }
     }
 
-    /// Returns true if the number matches.
+    /// Returns true if `number` satisfies the comparison.
     pub fn matches(&self, number: u64) -> bool {
         self.less && number < self.value
             || self.greater && number > self.value
@@ -118,7 +119,7 @@ impl BitmaskOperator {
         }
     }
 
-    /// Returns true if the bits match.
+    /// Returns true if `bits` satisfy the comparison.
     pub fn matches(&self, bits: u64) -> bool {
         let common = bits & self.value;
         let matches = if self.all {
@@ -130,9 +131,9 @@ impl BitmaskOperator {
     }
 }
 
-/// Returns the numbers from 0 to `max` that match, as ranges in ascending order that do not touch each other.
+/// Returns the numbers from 0 to `max` that match, as ranges in ascending order with gaps between them.
 pub fn ranges(operators: &[NumericOperator], max: u64) -> Vec<(u64, u64)> {
-    // The outcome changes only at the values and next to them.
+    // The result can change only at a value and at the number after it.
     let mut starts = vec![0];
     for operator in operators {
         starts.extend([operator.value, operator.value.saturating_add(1)]);
@@ -166,7 +167,8 @@ pub fn matches_bits(operators: &[BitmaskOperator], bits: u64) -> bool {
     )
 }
 
-/// Evaluates an OR of ANDs over pairs (is joined by AND to the pair before, matches).
+/// Evaluates an OR of ANDs. Each pair says whether the operator is joined to the previous one by AND, and
+/// whether it matches.
 fn any_group(members: impl Iterator<Item = (bool, bool)>) -> bool {
     let mut group = None;
     for (and, matches) in members {
@@ -220,7 +222,7 @@ mod tests {
         })
     }
 
-    /// Evaluates the expression as an OR of ANDs, the slow way.
+    /// Evaluates the expression as an OR of ANDs without optimisation.
     fn slow(operators: &[NumericOperator], number: u64) -> bool {
         let mut groups: Vec<Vec<&NumericOperator>> = Vec::new();
         for operator in operators {

@@ -1,11 +1,12 @@
-//! The order of precedence of rules (RFC 8955, section 5.1; RFC 8956, section 4) as a text that sorts.
+//! The order of precedence of rules (RFC 8955, section 5.1; RFC 8956, section 4), as a text that sorts in
+//! this order.
 //!
 //! ```text
 //!   component   type, two hexadecimal digits
-//!   prefix      offset (two digits), then one digit for each compared bit: 0 or 1; then 2: of two prefixes that overlap the
-//!               longer one is lesser
-//!   operators   their bytes in hexadecimal, then z: of two lists with a common beginning the longer one is lesser
-//!   rule        z at the end: a rule with a further component is lesser
+//!   prefix      offset (two digits), one digit 0 or 1 for each compared bit, then 2, so that the longer of two
+//!               overlapping prefixes sorts first
+//!   operators   their bytes in hexadecimal, then z, so that a list sorts before a list that it extends
+//!   rule        z at the end, so that a rule sorts before a rule that it extends with a component
 //! ```
 
 use core::net::IpAddr;
@@ -62,7 +63,7 @@ mod tests {
     use crate::flowspec::{FlowRule, NumericField};
     use crate::prefix::Prefix;
 
-    /// Compares two rules as RFC 8955, appendix A, does for IPv4, in its own steps. `Less` has precedence.
+    /// Compares two rules step by step, as RFC 8955, appendix A, does for IPv4. `Less` has precedence.
     fn compare(one: &FlowRule, other: &FlowRule) -> Ordering {
         let (ones, others) = (one.components(), other.components());
         for index in 0..ones.len().max(others.len()) {

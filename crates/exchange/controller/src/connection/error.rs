@@ -1,4 +1,4 @@
-//! The reasons why a connection ends, and why it takes no operation.
+//! The reasons why a connection ends, and why it does not accept an operation.
 
 use millrace_openflow::ErrorCode;
 use thiserror::Error;
@@ -24,7 +24,7 @@ pub enum CloseReason {
         /// The error of the switch.
         code: ErrorCode,
     },
-    /// The connection is an auxiliary one.
+    /// The connection is an auxiliary connection.
     #[error(
         "the connection is auxiliary connection {id}: expected a main connection; remove auxiliary ones from the switch"
     )]
@@ -32,7 +32,8 @@ pub enum CloseReason {
         /// The number of the auxiliary connection.
         id: u8,
     },
-    /// A length is too small for a header, so that the bytes behind it cannot be split into messages.
+    /// The length in a header is smaller than the header, so the following bytes cannot be split into
+    /// messages.
     #[error("a message header has length {length}: expected at least 8, the size of the header")]
     Framing {
         /// The value in the message.
@@ -44,13 +45,13 @@ pub enum CloseReason {
     /// No ECHO_REQUEST was answered.
     #[error("the switch answered no echo request before the timeout")]
     EchoTimeout,
-    /// An operation did not end in time.
+    /// An operation was not complete in time.
     #[error("the {operation} was not complete before the timeout")]
     OperationTimeout {
         /// The kind of operation.
         operation: &'static str,
     },
-    /// The switch sends ECHO_REQUESTs and does not read the replies.
+    /// The switch sends ECHO_REQUESTs but does not read the replies.
     #[error("the switch does not read the replies to its echo requests")]
     NotReading,
     /// The switch closed the connection.
@@ -76,7 +77,7 @@ pub enum SubmitError {
     /// The connection is closed.
     #[error("the connection with the switch is closed")]
     Closed,
-    /// Too many operations are not complete.
+    /// The maximum number of incomplete operations is reached.
     #[error("{max} operations wait for the switch: wait for their outcomes")]
     Busy {
         /// The maximum number.
@@ -85,7 +86,7 @@ pub enum SubmitError {
     /// The switch does not read.
     #[error("the switch does not read: the message is dropped")]
     Congested,
-    /// The message is longer than a message of OpenFlow can be.
+    /// The message exceeds the maximum size of an OpenFlow message.
     #[error("the message is too long for OpenFlow: expected at most 65535 bytes")]
     TooLong,
 }

@@ -6,8 +6,8 @@
 //!
 //! Guarantees against any switch:
 //! - Every submitted operation has exactly one [`Outcome`], at the latest when the connection ends.
-//! - An operation that takes longer than its timeout ends the connection: what the switch did is then known only by
-//!   listing it again on a new connection. The switch discards an open bundle with the connection.
+//! - If an operation exceeds its timeout, the connection ends. Only a new listing on a new connection shows
+//!   which changes the switch has made. The switch discards an open bundle with the connection.
 //! - Memory is bounded: input by one message and one read, events by [`Settings::max_events_size`], a listing by
 //!   [`Settings::max_dump_size`] of encoded bytes a part, replies to ECHO_REQUESTs by [`Settings::max_output`]; a commit is
 //!   encoded as the switch reads it.
@@ -37,19 +37,21 @@ use crate::outgoing::Outgoing;
 pub struct Settings {
     /// The time for HELLO and FEATURES_REPLY, from the start of the connection.
     pub handshake_timeout: Duration,
-    /// The silence after which an ECHO_REQUEST is sent, and the time that the switch has to answer; `None` sends none.
+    /// The time without received bytes after which an ECHO_REQUEST is sent; the switch has the same time to
+    /// answer. `None` sends no ECHO_REQUEST.
     pub echo_interval: Option<Duration>,
     /// The number of ECHO_REQUESTs that may stay unanswered.
     pub echo_misses: u32,
-    /// The time that an operation may take, from its first message.
+    /// The maximum time of an operation, from its first message.
     pub operation_timeout: Duration,
-    /// The maximum number of operations that are not complete.
+    /// The maximum number of incomplete operations.
     pub max_operations: usize,
-    /// The maximum size of a multipart reply, in bytes as received.
+    /// The maximum size of a multipart reply, in received bytes.
     pub max_dump_size: usize,
     /// The maximum size of events that wait for [`Connection::poll_event`], in bytes.
     pub max_events_size: usize,
-    /// The size of the output above which a switch that sends an ECHO_REQUEST counts as not reading, in bytes.
+    /// The size of waiting output, in bytes, above which a switch that sends an ECHO_REQUEST is treated as
+    /// not reading.
     pub max_output: usize,
 }
 
@@ -75,7 +77,7 @@ pub struct OperationId(u64);
 /// Progress of a connection.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Progress {
-    /// Version 1.3 was negotiated, and the switch described itself.
+    /// Version 1.3 was negotiated, and the switch sent its FEATURES_REPLY.
     Ready(SwitchFeatures),
     /// An operation is complete.
     Done(OperationId, Outcome),
@@ -83,14 +85,14 @@ pub enum Progress {
     Closed(CloseReason),
 }
 
-/// Messages that had no effect.
+/// Counters of messages that had no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Messages that cannot be decoded.
     pub undecodable: u64,
-    /// Messages that answer nothing, or that only a controller sends.
+    /// Messages that answer no request, or that only a controller may send.
     pub unexpected: u64,
-    /// Late messages of a reply that was given up.
+    /// Late messages of an abandoned reply.
     pub late: u64,
 }
 
@@ -103,7 +105,7 @@ enum State {
     Closed,
 }
 
-/// An operation and its deadline, which begins with its first message.
+/// An operation, and its deadline. The timeout starts with the first message of the operation.
 #[derive(Debug)]
 struct Running {
     id: OperationId,
@@ -111,7 +113,7 @@ struct Running {
     deadline: Time,
 }
 
-/// The number of given up multipart requests whose late messages are recognised.
+/// The maximum number of abandoned multipart requests whose late messages are recognised.
 const ABANDONED_LEN: usize = 8;
 
 /// One connection, on the side of the controller.
@@ -138,7 +140,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Returns a connection that was just opened, with its HELLO to be written.
+    /// Returns a connection that was just opened. The output begins with HELLO.
     pub fn new(settings: Settings, now: Time) -> Connection {
         let mut out = Outgoing::new();
         let xid = out.xid();
@@ -173,7 +175,8 @@ impl Connection {
         }
     }
 
-    /// Returns the next progress, if there is one. The timeout of an operation that begins starts at `now`.
+    /// Returns the next progress, if there is any. The timeout of an operation that this call starts counts
+    /// from `now`.
     pub fn poll(&mut self, now: Time) -> Option<Progress> {
         loop {
             self.pump(now);
@@ -206,7 +209,7 @@ impl Connection {
         !self.events.is_empty()
     }
 
-    /// Submits a listing.
+    /// Submits a listing of the switch.
     ///
     /// # Errors
     /// [`SubmitError`].
@@ -225,7 +228,8 @@ impl Connection {
         self.submit(Operation::Commit(Commit::new(messages, bundle)))
     }
 
-    /// Submits a request. Its outcome has the reply; a request without one has a BARRIER_REPLY as its outcome.
+    /// Submits a request. The outcome contains the reply, or a BARRIER_REPLY if OpenFlow defines no reply for
+    /// the request.
     ///
     /// # Errors
     /// [`SubmitError`].
@@ -270,7 +274,7 @@ impl Connection {
         Ok(xid)
     }
 
-    /// Lets the running operation write, and begins the next one.
+    /// Lets the running operation write requests. Starts the next operation when it is complete.
     fn pump(&mut self, now: Time) {
         while self.state == State::Ready {
             if self.running.is_none() {
@@ -294,7 +298,7 @@ impl Connection {
         }
     }
 
-    /// Ends the running operation.
+    /// Completes the running operation with this outcome.
     fn complete(&mut self, outcome: Outcome) {
         if let Some(running) = self.running.take() {
             let is_failed = matches!(&outcome, Outcome::Dump(Err(_)) | Outcome::Reply(Err(_)));
@@ -378,7 +382,7 @@ impl Connection {
             .is_some_and(|running| running.operation.owns(xid))
     }
 
-    /// Gives a message to the running operation, which owns its xid.
+    /// Passes a message to the running operation, to which the xid belongs.
     fn give(&mut self, xid: Xid, received: Received) {
         let Some(running) = &mut self.running else { return };
         let outcome = running.operation.receive(xid, received, &mut self.support);
@@ -426,8 +430,8 @@ impl Connection {
         }
     }
 
-    /// Turns flow updates into an event. Returns a reply for the operation that asked, `None` for updates without a
-    /// request.
+    /// Turns flow updates into an event. Returns the reply for an operation that requested monitors; `None`
+    /// for updates that follow later.
     fn take_updates(&mut self, xid: Xid, reply: MultipartReply) -> Option<MultipartReply> {
         let MultipartReply { more, body } = reply;
         let ReplyBody::Experimenter(body) = body else {
@@ -449,11 +453,11 @@ impl Connection {
             data: Box::default(),
             ..body
         });
-        // Updates without a request have a xid that the switch chooses.
+        // The switch chooses the xid of updates that answer no request.
         self.owns(xid).then_some(MultipartReply { more, body })
     }
 
-    /// Handles a message that answers no operation.
+    /// Handles a message that is no answer to an operation.
     fn take_async(&mut self, xid: Xid, message: Message) {
         match message {
             Message::EchoRequest(data) => {
@@ -463,7 +467,8 @@ impl Connection {
                     put(&mut self.out, &Message::EchoReply(data), xid);
                 }
             }
-            // A second HELLO is ignored. An ECHO_REPLY has served its purpose when its bytes were received.
+            // A second HELLO is ignored. An ECHO_REPLY needs no handling: `receive` has already recorded that
+            // the switch is alive.
             Message::Hello(_) | Message::EchoReply(_) => {}
             Message::PortStatus(status) => self.events.push(Event::PortStatus(status)),
             Message::FlowRemoved(removed) => self.events.push(Event::FlowRemoved(removed)),
@@ -482,8 +487,8 @@ impl Connection {
         self.out.bytes()
     }
 
-    /// Records that the first `size` bytes of [`Connection::output`] were written. A switch that reads is alive, even if
-    /// it sends nothing.
+    /// Records that the first `size` bytes of [`Connection::output`] were written. A switch counts as alive
+    /// while it reads, even if it sends nothing.
     pub fn wrote(&mut self, size: usize, now: Time) {
         self.out.wrote(size);
         if size > 0 && self.out.len() > 0 {
@@ -497,7 +502,7 @@ impl Connection {
         self.state == State::Ready
     }
 
-    /// Returns true if operations are not complete.
+    /// Returns true if an operation is incomplete.
     pub fn is_busy(&self) -> bool {
         self.running.is_some() || !self.queue.is_empty()
     }
@@ -558,7 +563,7 @@ impl Connection {
         put(&mut self.out, &Message::EchoRequest(Box::default()), xid);
     }
 
-    /// Closes the connection: every operation that is not complete gets its outcome.
+    /// Closes the connection. Every incomplete operation gets its outcome.
     pub fn close(&mut self, reason: CloseReason) {
         if self.state == State::Closed {
             return;
@@ -590,7 +595,7 @@ const fn is_reply(type_: MessageType) -> bool {
     )
 }
 
-/// Appends a message of this module, which is never too long.
+/// Appends a message that is known to be short enough.
 fn put(out: &mut Outgoing, message: &Message, xid: Xid) {
     let encoded = out.put(message, xid);
     debug_assert!(encoded.is_ok(), "{encoded:?}");

@@ -1,4 +1,4 @@
-//! Listeners, and connections that the controller opens.
+//! Listeners for switches, and connections to switches that listen.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,24 +17,25 @@ use super::tls::{TlsContents, TlsFiles, TlsFilesError};
 use super::{Stream, Target, task};
 use crate::connection::{CloseReason, Settings};
 
-/// Sessions that wait for [`Listener::accept`].
+/// The maximum number of sessions that wait for [`Listener::accept`].
 const READY_LEN: usize = 16;
 
 /// The configuration of a listener.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The address.
+    /// The address to listen on or to connect to.
     pub target: Target,
-    /// The identity of the controller; required for [`Target::Tls`].
+    /// The certificate files of the controller; required for [`Target::Tls`].
     pub tls: Option<TlsFiles>,
     /// Time-outs and limits of each connection.
     pub settings: Settings,
-    /// The maximum number of connections, those in their handshake included. Further ones are closed at once.
+    /// The maximum number of connections, including those in their handshake. Further connections are closed
+    /// at once.
     pub max_connections: usize,
 }
 
 impl Config {
-    /// Returns the configuration of a listener with the usual limits.
+    /// Returns a configuration with the default limits.
     pub fn new(target: Target) -> Config {
         Config {
             target,
@@ -53,8 +54,8 @@ impl Config {
     }
 }
 
-/// A listener, which performs the handshakes of many switches at a time. Dropping it ends the handshakes, and not the
-/// sessions.
+/// A listener that performs the handshakes of several switches at the same time. Dropping the listener ends
+/// the handshakes but not the sessions.
 #[derive(Debug)]
 pub struct Listener {
     address: Option<SocketAddr>,
@@ -76,7 +77,8 @@ pub async fn listen(config: Config) -> io::Result<Listener> {
     let acceptor = match &config.target {
         Target::Tcp(address) | Target::Tls(address) => Acceptor::Tcp(TcpListener::bind(address).await?),
         Target::Unix(path) => {
-            // The socket is private, because any process that can connect can pose as a switch.
+            // Only the owner may connect to the socket, because any process that can connect can pose as a
+            // switch.
             let listener = bind_private(path)?;
             listener.set_nonblocking(true)?;
             Acceptor::Unix(UnixListener::from_std(listener)?)
@@ -102,7 +104,7 @@ impl Listener {
         self.address
     }
 
-    /// Returns the next switch whose handshake is complete.
+    /// Waits for the next switch with a complete handshake, and returns its session.
     pub async fn accept(&mut self) -> Option<Session> {
         self.sessions.recv().await
     }
@@ -124,7 +126,7 @@ async fn accept_all(
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
-            // An error such as EMFILE passes with time; accepting again at once would spin.
+            // An error such as EMFILE is temporary; an immediate retry would use a whole core.
             Err(error) => {
                 tracing::warn!(target = %config.target, %error, "cannot accept a switch");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -150,7 +152,8 @@ async fn accept_all(
                 Err(error) => Err(error.to_string()),
             };
             match session {
-                // The listener may have been dropped; the session ends with its handle.
+                // If the listener was dropped, the send fails, and the session ends because its handle is
+                // dropped.
                 Ok(session) => drop(sessions.send(session).await),
                 Err(reason) => tracing::warn!(%address, %reason, "switch refused"),
             }
@@ -167,7 +170,7 @@ async fn accept_one(acceptor: &Acceptor) -> io::Result<(Accepted, Peer)> {
     match acceptor {
         Acceptor::Tcp(listener) => {
             let (tcp, address) = listener.accept().await?;
-            // Without the option, small messages are late but complete.
+            // Without TCP_NODELAY, small messages arrive late, but they arrive.
             let _late = tcp.set_nodelay(true);
             let peer = Peer {
                 address: address.to_string(),
@@ -211,7 +214,7 @@ async fn in_time<T>(handshake: impl Future<Output = io::Result<T>>, settings: Se
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Connects to a switch that listens. Over TLS, its certificate must be for its address.
+/// Connects to a switch that listens. Over TLS, the certificate must contain the address of the switch.
 ///
 /// # Errors
 /// The connection failed, or the handshake.

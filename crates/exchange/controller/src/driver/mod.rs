@@ -30,7 +30,7 @@ pub enum Target {
     Tcp(SocketAddr),
     /// TCP with TLS, in which both sides present a certificate.
     Tls(SocketAddr),
-    /// A Unix socket, for the switch on this machine.
+    /// A Unix socket, for a switch on the same machine.
     Unix(PathBuf),
 }
 
@@ -44,7 +44,7 @@ impl core::fmt::Display for Target {
     }
 }
 
-/// A stream of bytes to a switch.
+/// A byte stream to a switch.
 trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}

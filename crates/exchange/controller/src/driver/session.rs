@@ -1,4 +1,4 @@
-//! A session with a switch, as its caller sees it.
+//! A session with a switch, for use by the exchange: handle and events.
 
 use millrace_openflow::flow_monitor::FlowMonitorRequest;
 use millrace_openflow::multipart::{MultipartRequest, RequestBody};
@@ -12,20 +12,20 @@ use crate::dump::{Dump, DumpFilter};
 use crate::event::Event;
 use crate::operation::{Applied, CommitError, DumpError, RequestError};
 
-/// The identity of a switch as the transport knows it.
+/// The identity of a switch on the transport layer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Peer {
-    /// The address; "local" for a Unix socket.
+    /// The address of the switch; "local" for a Unix socket.
     pub address: String,
-    /// The certificate in DER, of a TLS connection. It is signed by a trusted authority; the caller decides if it may
-    /// speak for the datapath id.
+    /// The certificate of a TLS connection, in DER; `None` without TLS. A trusted authority has signed it.
+    /// The caller decides whether it is valid for the datapath id.
     pub certificate: Option<Vec<u8>>,
 }
 
-/// The switch refused a role.
+/// The reason why the switch refused a role.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RoleRefused {
-    /// A controller with a later generation_id was master since: this one is no longer the leader.
+    /// A controller with a later generation_id has become master: this controller is no longer the leader.
     #[error("the switch knows a later generation_id: another controller leads")]
     Stale,
     /// The request failed for another reason.
@@ -66,9 +66,9 @@ impl Handle {
         self.close_reason().unwrap_or(CloseReason::Local)
     }
 
-    /// Waits until the connection ends.
+    /// Waits until the connection ends, and returns the reason.
     pub async fn closed(&mut self) -> CloseReason {
-        // An error means that the task is gone, and with it the connection.
+        // An error means that the task has ended, and the connection with it.
         drop(self.closed.wait_for(Option::is_some).await);
         self.reason()
     }
@@ -79,7 +79,7 @@ impl Handle {
         receiver.await.ok()
     }
 
-    /// Lists the switch.
+    /// Lists the contents of the switch.
     ///
     /// # Errors
     /// [`DumpError`]: the content of the switch is unknown.
@@ -90,10 +90,10 @@ impl Handle {
         }
     }
 
-    /// Carries out modifications together, and returns when the switch uses them.
+    /// Applies modifications together. Returns when the switch uses them.
     ///
     /// # Errors
-    /// [`CommitError`], which names the refused message and says what the switch carried out.
+    /// [`CommitError`], which names the refused message and the part that the switch applied.
     pub async fn commit(&self, messages: Vec<Message>) -> Result<(), CommitError> {
         match self.call(|reply| Command::Commit(messages, reply)).await {
             Some(outcome) => outcome,
@@ -104,7 +104,8 @@ impl Handle {
         }
     }
 
-    /// Returns the reply to a request; of a request without one, the reply to a barrier behind it.
+    /// Returns the reply to a request. If OpenFlow defines no reply, a barrier follows the request, and its
+    /// reply is returned.
     ///
     /// # Errors
     /// [`RequestError`].
@@ -127,11 +128,11 @@ impl Handle {
         outcome.unwrap_or(Err(SubmitError::Closed))
     }
 
-    /// Asks for a role, and returns the one that the switch confirms. `generation_id` is the number of the leader election
-    /// (OpenFlow 1.3.5, section 6.3.5).
+    /// Requests a role, and returns the role that the switch confirms. `generation_id` is the number of the
+    /// leader election (OpenFlow 1.3.5, section 6.3.4).
     ///
     /// # Errors
-    /// [`RoleRefused::Stale`] if another controller was elected since.
+    /// [`RoleRefused::Stale`] if another controller has been elected since.
     pub async fn set_role(
         &self,
         role: RequestedRole,
@@ -151,7 +152,7 @@ impl Handle {
         }
     }
 
-    /// Begins flow monitors (ONF extension 187), whose updates arrive as [`Event::FlowUpdates`].
+    /// Starts flow monitors (ONF extension 187). Their updates arrive as [`Event::FlowUpdates`].
     ///
     /// # Errors
     /// [`RequestError::Refused`] by a switch without flow monitors.
@@ -179,7 +180,7 @@ impl Events {
         Events { receiver }
     }
 
-    /// Returns the next event; `None` when the connection is closed and all events were returned.
+    /// Returns the next event; `None` after the connection is closed and all events have been returned.
     pub async fn next(&mut self) -> Option<Event> {
         self.receiver.recv().await
     }
@@ -190,7 +191,7 @@ impl Events {
 pub struct Session {
     /// The description of the switch, with its datapath id.
     pub features: SwitchFeatures,
-    /// The peer as the transport knows it.
+    /// The identity of the switch on the transport layer.
     pub peer: Peer,
     /// Sends requests.
     pub handle: Handle,

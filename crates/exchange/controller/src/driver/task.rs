@@ -1,4 +1,4 @@
-//! The task of a session: a socket and a clock around a connection.
+//! The task of a session, which connects a [`Connection`] with a socket and a clock.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,11 +18,12 @@ use crate::operation::{Applied, CommitError, DumpError, Outcome, RequestError};
 
 /// Size of the read buffer, in bytes.
 const READ_SIZE: usize = 64 * 1024;
-/// Commands that wait for the task; further callers wait.
+/// The maximum number of commands that wait for the task; further callers wait.
 const COMMANDS_LEN: usize = 16;
-/// Events that wait for the receiver; further ones wait, bounded, in the connection.
+/// The maximum number of events that wait for the receiver. Further events wait in the connection, whose
+/// queue is bounded.
 const EVENTS_LEN: usize = 64;
-/// Time to send the last messages before a connection is closed.
+/// The maximum time for sending the last messages before a connection is closed.
 const CLOSING_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(1);
 
 /// The caller that waits for an operation.
@@ -35,7 +36,7 @@ enum Waiting {
 struct Task {
     reader: ReadHalf<Stream>,
     writer: WriteHalf<Stream>,
-    /// True if written bytes may wait in the writer.
+    /// True if the writer may hold written bytes that are not flushed.
     needs_flush: bool,
     connection: Connection,
     epoch: Instant,
@@ -43,7 +44,8 @@ struct Task {
     buffer: Vec<u8>,
 }
 
-/// Performs the handshake of a connection and starts its task, which keeps `permit` until the connection ends.
+/// Performs the handshake of a connection, and starts its task. The task holds `permit` until the connection
+/// ends.
 ///
 /// # Errors
 /// The reason why the handshake failed.
@@ -80,7 +82,7 @@ pub(super) async fn start(
         tracing::info!(%dpid, %address, "switch connected");
         let reason = task.serve(receiver, &events).await;
         tracing::info!(%dpid, %address, %reason, "switch disconnected");
-        // Callers that find the channel of commands closed find the reason here.
+        // A caller that finds the command channel closed reads the reason here.
         closing.send_replace(Some(reason));
         task.finish().await;
     });
@@ -115,7 +117,7 @@ impl Task {
         }
     }
 
-    /// Waits for the socket or the deadline, and handles it.
+    /// Waits for the socket or the deadline, and handles the event.
     async fn step(&mut self) {
         let deadline = self.deadline();
         let writes = self.needs_flush || !self.connection.output().is_empty();
@@ -136,7 +138,8 @@ impl Task {
                 let now = self.now();
                 self.connection.receive(&self.buffer[..size], now);
             }
-            // TLS streams often end without close_notify; messages of OpenFlow have their own length.
+            // TLS streams often end without close_notify. A truncated message is detected by the length in
+            // its header.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 self.connection.close(CloseReason::Eof);
             }
@@ -157,7 +160,7 @@ impl Task {
         }
     }
 
-    /// Serves the connection until it ends. Returns the reason.
+    /// Serves the connection until it ends, and returns the reason.
     async fn serve(
         &mut self,
         mut commands: mpsc::Receiver<Command>,
@@ -225,7 +228,8 @@ impl Task {
                 Ok(id) => drop(self.waiting.insert(id, Waiting::Reply(reply))),
                 Err(error) => drop(reply.send(Err(RequestError::Closed(not_submitted(error))))),
             },
-            // A caller that no longer waits needs no answer, here and below.
+            // The send fails if the caller no longer waits for the answer, which is not an error. The same
+            // holds below.
             Command::Send(message, reply) => drop(reply.send(self.connection.send(&message))),
             Command::Close => self.connection.close(CloseReason::Local),
         }
@@ -252,12 +256,12 @@ impl Task {
             }
             self.writer.shutdown().await
         };
-        // The switch may be gone.
+        // The send fails if the switch is gone, which is not an error.
         let _sent = tokio::time::timeout(CLOSING_TIMEOUT, last).await;
     }
 }
 
-/// Returns the reason for an operation that was not accepted.
+/// Returns the close reason for an operation that was not accepted.
 fn not_submitted(error: SubmitError) -> CloseReason {
     match error {
         SubmitError::Closed => CloseReason::Local,
@@ -265,8 +269,8 @@ fn not_submitted(error: SubmitError) -> CloseReason {
     }
 }
 
-/// Writes some of these bytes and returns how many; without bytes, flushes the stream and returns `None`. It may be
-/// cancelled, and has then written nothing.
+/// Writes some of these bytes, and returns how many. Without bytes, flushes the stream and returns `None`.
+/// The call may be cancelled; it has then written nothing.
 async fn write(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<Option<usize>> {
     if bytes.is_empty() {
         return writer.flush().await.map(|()| None);

@@ -1,5 +1,5 @@
-//! TLS with switches (OpenFlow 1.3.5, section 6.3.3): each side presents a certificate that an authority trusted by the
-//! other side signed. The caller decides which certificate may speak for which datapath id.
+//! TLS with switches (OpenFlow 1.3.5, section 6.3.3). Each side presents a certificate; an authority that the
+//! other side trusts has signed it. The caller decides which certificate is valid for which datapath id.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use thiserror::Error;
 
-/// The files of the controller's identity, in PEM.
+/// The PEM files with the controller's key and certificate, and the trusted authorities.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
     pub private_key: PathBuf,
-    /// The certificate, and those between it and its authority.
+    /// The certificate, and the intermediate certificates up to its authority.
     pub certificate: PathBuf,
     /// The authorities that sign the certificates of switches.
     pub ca_certificate: PathBuf,
@@ -26,15 +26,15 @@ pub enum TlsFilesError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    /// A file has no section of the expected kind.
+    /// A file has no PEM section of the expected kind.
     #[error("{} is no PEM file with {expected}: {source}", .path.display())]
     NoPem {
         path: PathBuf,
-        /// The name of the section.
+        /// The label of the expected PEM section.
         expected: &'static str,
         source: pem::Error,
     },
-    /// The contents do not fit each other, or are not supported.
+    /// The contents of the files do not match each other, or are not supported.
     #[error("{} cannot be used: {reason}", .path.display())]
     Unusable { path: PathBuf, reason: String },
     /// A TLS target has no files.
@@ -42,7 +42,7 @@ pub enum TlsFilesError {
     Missing,
 }
 
-/// The contents of the files, as handshakes need them.
+/// The contents of the files, in the form that handshakes need.
 #[derive(Clone)]
 pub(super) struct TlsContents {
     pub(super) server: Arc<ServerConfig>,

@@ -1,4 +1,5 @@
-//! A commit: modifications that take effect together, in one bundle (ONF extension 230), and a barrier behind them.
+//! A commit: modifications that take effect together, in one bundle (ONF extension 230) followed by a
+//! barrier.
 //!
 //! ```text
 //!   stage: bundle    OPEN ─► reply ─► ADD… CLOSE ─► reply ─► COMMIT BARRIER ─► replies ─► next stage
@@ -8,11 +9,11 @@
 //!   stage: plain     messages… BARRIER ─► reply ─► next stage
 //! ```
 //!
-//! The COMMIT is not sent before the CLOSE is answered: a refused ADD does not close a bundle, so that a COMMIT behind it
-//! would carry out the rest.
+//! The COMMIT is sent only after the reply to the CLOSE: a refused ADD does not close a bundle, so an earlier
+//! COMMIT would apply the other messages.
 //!
-//! Open vSwitch takes no meter_mod into a bundle. Meters are then added before the bundle and deleted behind it. A switch
-//! without bundles gets the messages one by one, in their order.
+//! Open vSwitch accepts no meter_mod in a bundle. Meters are then added before the bundle and deleted after
+//! it. A switch without bundles gets the messages one by one, in their order.
 
 use millrace_openflow::{
     BundleAdd, BundleCommand, BundleControl, BundleFlags, ErrorCode, Message, MessageType, MeterModCommand,
@@ -22,13 +23,13 @@ use millrace_types::Xid;
 use super::{Applied, CommitError, Received};
 use crate::outgoing::Outgoing;
 
-/// The messages that a switch takes into a bundle, as far as this connection knows.
+/// The messages that the switch accepts in a bundle, as far as this connection knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum BundleSupport {
-    /// All modifications; assumed until the switch refuses one.
+    /// The switch accepts all modifications; assumed until it refuses one.
     #[default]
     Full,
-    /// All but meter_mod.
+    /// The switch accepts all modifications except meter_mod.
     WithoutMeters,
     None,
 }
@@ -37,7 +38,7 @@ pub(crate) enum BundleSupport {
 #[derive(Debug)]
 struct Stage {
     is_bundle: bool,
-    /// Indexes of the messages, in order.
+    /// The indexes of the messages in the commit, in order.
     indexes: Vec<u32>,
 }
 
@@ -47,7 +48,7 @@ enum Phase {
     Begin,
     /// A bundle is being opened.
     Opening,
-    /// Messages are sent; the number of messages of the stage that were sent.
+    /// Messages are being sent. The number counts the messages of the stage that were sent.
     Sending(u32),
     /// The bundle is being closed.
     Closing,
@@ -59,23 +60,23 @@ enum Phase {
     Barrier,
 }
 
-/// Messages that a switch applies all or none, in stages that follow one another.
+/// Messages that a switch applies all or none, in consecutive stages.
 #[derive(Debug)]
 pub(crate) struct Commit {
     messages: Vec<Message>,
     bundle: u32,
     stages: Vec<Stage>,
-    /// The index of the stage.
+    /// The index of the current stage.
     stage: usize,
     phase: Phase,
-    /// The xid of the first message of the stage; the others follow.
+    /// The xid of the first message of the stage; the other messages have the following xids.
     first: Xid,
-    /// The xids of the last OPEN, CLOSE, COMMIT or DISCARD, and of the barrier.
+    /// The xid of the last OPEN, CLOSE, COMMIT or DISCARD, and the xid of the barrier.
     control: Option<Xid>,
     barrier: Option<Xid>,
     is_planned: bool,
     is_confirmed: bool,
-    /// True if the stages are to be planned again, because the switch refused a meter_mod in a bundle.
+    /// True if the stages must be planned again, because the switch refused a meter_mod in a bundle.
     plans_again: bool,
     is_partly_applied: bool,
     error: Option<CommitError>,
@@ -86,7 +87,7 @@ const FLAGS: BundleFlags = BundleFlags::ALL;
 type CommitOutcome = Result<(), CommitError>;
 
 impl Commit {
-    /// Begins a commit, as the bundle with this number.
+    /// Returns a commit that uses this bundle number.
     pub(crate) fn new(messages: Vec<Message>, bundle: u32) -> Commit {
         Commit {
             messages,
@@ -105,12 +106,12 @@ impl Commit {
         }
     }
 
-    /// Returns the part that is carried out if the connection ends now.
+    /// Returns the part that the switch applies if the connection ends now.
     pub(crate) fn applied_if_closed(&self) -> Applied {
         let is_bundle = self.stages.get(self.stage).is_some_and(|stage| stage.is_bundle);
         match self.phase {
             _ if self.is_partly_applied => Applied::Partly,
-            // A switch discards the open bundles of a connection that ends.
+            // A switch discards the open bundles of a connection when it ends.
             Phase::Begin | Phase::Opening | Phase::Closing | Phase::Commit | Phase::Discard => {
                 Applied::Nothing
             }
@@ -125,7 +126,7 @@ impl Commit {
         self.control == Some(xid) || self.barrier == Some(xid) || self.position(xid).is_some()
     }
 
-    /// Returns the position in the stage of the message with this xid.
+    /// Returns the position of the message with this xid in the stage.
     fn position(&self, xid: Xid) -> Option<usize> {
         let len = self.stages.get(self.stage)?.indexes.len();
         let sent = match self.phase {
@@ -160,7 +161,7 @@ impl Commit {
         None
     }
 
-    /// Begins the next stage, or ends the commit.
+    /// Starts the next stage, or ends the commit.
     fn begin(&mut self, support: BundleSupport, out: &mut Outgoing) -> Option<CommitOutcome> {
         if !self.is_planned {
             if let Some(error) = self.not_a_modification() {
@@ -173,7 +174,7 @@ impl Commit {
         let Some(stage) = self.stages.get(self.stage) else {
             return Some(Ok(()));
         };
-        // The length fits: a commit has at most u32::MAX messages, which `plan` ensures by its indexes.
+        // The length fits into 32 bits, because `plan` numbers the messages with u32.
         self.first = out.reserve(stage.indexes.len() as u32);
         self.is_confirmed = !stage.is_bundle;
         if stage.is_bundle {
@@ -191,13 +192,13 @@ impl Commit {
         Some(CommitError::NotAModification { index, type_ })
     }
 
-    /// Sends the next message of the stage, or its end.
+    /// Sends the next message of the stage. After the last one, sends the message that ends the stage.
     fn send(&mut self, sent: u32, out: &mut Outgoing) {
         let Some(stage) = self.stages.get(self.stage) else {
             return;
         };
         let is_bundle = stage.is_bundle;
-        // The messages behind one that the switch refused are not sent.
+        // After the switch has refused a message, the messages after it are not sent.
         let next = stage.indexes.get(sent as usize).filter(|_| self.error.is_none());
         let Some(&index) = next else {
             if is_bundle && !self.plans_again && self.error.is_none() {
@@ -213,7 +214,7 @@ impl Commit {
         let xid = Xid(self.first.0 + sent);
         let index = index as usize;
         let outcome = if is_bundle {
-            // The message moves into the one around it and back.
+            // The message is moved into a bundle_add message for encoding, and back.
             let message = core::mem::replace(&mut self.messages[index], Message::BarrierRequest);
             let wrapped = Message::BundleAdd(BundleAdd {
                 bundle: self.bundle,
@@ -284,7 +285,7 @@ impl Commit {
                 None
             }
             Received::Message(Message::BarrierReply, _) if self.barrier == Some(xid) => self.end_stage(),
-            // Other messages do not answer a commit; without an answer the deadline ends it.
+            // Other messages are no answers to a commit. If no answer arrives, the deadline ends the commit.
             Received::Message(..) | Received::Malformed(_) => None,
         }
     }
@@ -320,7 +321,7 @@ impl Commit {
         if self.plans_again && index.is_some() {
             return None;
         }
-        // A failed DISCARD leaves a bundle that the switch forgets with the connection.
+        // If a DISCARD fails, the switch discards the bundle with the connection.
         match &mut self.error {
             Some(CommitError::Refused { more_errors, .. }) => *more_errors += 1,
             Some(_) => {}
@@ -330,7 +331,7 @@ impl Commit {
             }
         }
         match self.phase {
-            // A bundle that cannot be closed is discarded.
+            // If a bundle cannot be closed, it is discarded.
             Phase::Closing if self.control == Some(xid) => self.phase = Phase::Discard,
             _ => {}
         }
@@ -354,7 +355,7 @@ impl Commit {
         }
     }
 
-    /// Ends a stage, whose barrier is answered.
+    /// Ends a stage after the reply to its barrier.
     fn end_stage(&mut self) -> Option<CommitOutcome> {
         if let Some(error) = self.error.take() {
             return Some(Err(error));
@@ -382,7 +383,7 @@ impl Commit {
     }
 }
 
-/// Returns the stages of a commit. Each message is in exactly one.
+/// Returns the stages of a commit. Each message is in exactly one stage.
 fn plan(messages: &[Message], support: BundleSupport) -> Vec<Stage> {
     let select = |of: fn(&Message) -> bool| -> Vec<u32> {
         let mut selected = Vec::new();
@@ -407,14 +408,15 @@ fn plan(messages: &[Message], support: BundleSupport) -> Vec<Stage> {
         ],
     };
     stages.retain(|stage| !stage.indexes.is_empty());
-    // A commit without messages is a barrier.
+    // A commit without messages consists of a barrier.
     if stages.is_empty() {
         stages.push(stage(false, Vec::new()));
     }
     stages
 }
 
-/// Returns true for a message that deletes meters, false for one that adds or modifies one, `None` for others.
+/// Returns true for a message that deletes meters, false for a message that adds or modifies a meter, and
+/// `None` for others.
 fn meter_command(message: &Message) -> Option<bool> {
     match message {
         Message::MeterMod(meter_mod) => Some(meter_mod.command == MeterModCommand::Delete),

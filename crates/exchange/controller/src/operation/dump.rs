@@ -1,4 +1,4 @@
-//! A listing of the whole switch: ports, meters, groups, flow entries, one after another.
+//! A listing of the complete switch, in this order: ports, meters, groups, flow entries.
 
 use millrace_openflow::multipart::meter::MeterRequest;
 use millrace_openflow::multipart::{MultipartRequest, MultipartType, ReplyBody, RequestBody};
@@ -10,7 +10,7 @@ use crate::assembly::Assembly;
 use crate::dump::{Dump, DumpFilter};
 use crate::outgoing::Outgoing;
 
-/// The parts, in the order of their requests.
+/// The parts of a listing, in the order of their requests.
 const PARTS: [MultipartType; 4] = [
     MultipartType::PortDesc,
     MultipartType::MeterConfig,
@@ -23,18 +23,18 @@ const PARTS: [MultipartType; 4] = [
 pub(crate) struct DumpOperation {
     filter: DumpFilter,
     max_size: usize,
-    /// The index in [`PARTS`] of the part that is listed next, or now.
+    /// The index in [`PARTS`] of the current or next part.
     part: usize,
     open: Option<Assembly>,
     dump: Box<Dump>,
-    /// The ports, until [`DumpOperation::take_ports`].
+    /// The ports; `None` before they are listed, and after [`DumpOperation::take_ports`].
     ports: Option<Vec<Port>>,
 }
 
 type DumpOutcome = Result<Box<Dump>, DumpError>;
 
 impl DumpOperation {
-    /// Begins a listing whose parts have `max_size` bytes at most each.
+    /// Returns a listing that has not started. Each part may have at most `max_size` bytes.
     pub(crate) fn new(filter: DumpFilter, max_size: usize) -> DumpOperation {
         DumpOperation {
             filter,
@@ -46,7 +46,7 @@ impl DumpOperation {
         }
     }
 
-    /// Returns the listed ports, once.
+    /// Returns and removes the listed ports.
     pub(crate) fn take_ports(&mut self) -> Option<Vec<Port>> {
         self.ports.take()
     }
@@ -65,7 +65,7 @@ impl DumpOperation {
             _ => RequestBody::Flow(self.filter.request()),
         };
         let xid = out.xid();
-        // These requests have a fixed, small size.
+        // These requests have a fixed, small size and always fit.
         let _fits = out.put(&Message::MultipartRequest(MultipartRequest::new(body)), xid);
         self.open = Some(Assembly::new(xid, part, self.max_size));
         None
@@ -84,7 +84,7 @@ impl DumpOperation {
         let open = self.open.as_mut()?;
         let complete = match received {
             Received::Message(Message::MultipartReply(reply), size) => open.add(xid, reply, size),
-            // A switch without meters has no such request.
+            // A switch without meters does not support this request.
             Received::Error(error) if part == MultipartType::MeterConfig && is_unsupported(error.code) => {
                 Ok(Some(ReplyBody::MeterConfig(Vec::new())))
             }
@@ -96,7 +96,7 @@ impl DumpOperation {
                 }));
             }
             Received::Malformed(error) => return Some(Err(DumpError::Malformed { part, error })),
-            // Only a multipart reply has the xid of a multipart request; others are ignored.
+            // Only a multipart reply answers a multipart request. Other messages are ignored.
             Received::Message(..) => Ok(None),
         };
         let body = match complete {

@@ -1,5 +1,5 @@
-//! Operations: exchanges of several messages with one outcome. A connection runs one at a time, in the order in which they
-//! were submitted, as a switch serves its requests.
+//! Operations: exchanges of several messages with one outcome. A connection runs one operation at a time, in
+//! the order of submission, because a switch serves its requests in order.
 
 mod commit;
 mod dump;
@@ -19,7 +19,7 @@ use crate::connection::CloseReason;
 use crate::dump::Dump;
 use crate::outgoing::Outgoing;
 
-/// The reason why a listing is not known. The content of the switch is then unknown, not empty.
+/// The reason why a listing failed. The contents of the switch are then unknown, not empty.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum DumpError {
     /// The switch refused a part.
@@ -40,14 +40,15 @@ pub enum DumpError {
     Closed(CloseReason),
 }
 
-/// The part of a failed commit that the switch carried out.
+/// The part of a failed commit that the switch applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Applied {
-    /// The switch is as before.
+    /// The switch applied nothing.
     Nothing,
-    /// The switch may have carried out some messages: it refuses bundles, or meters in them.
+    /// The switch may have applied some messages, because it refuses bundles, or meters in bundles.
     Partly,
-    /// The connection ended between the commit and its answer: all or nothing was carried out.
+    /// The connection ended between the COMMIT and its reply, so the switch applied either all messages or
+    /// none.
     Unknown,
 }
 
@@ -68,12 +69,12 @@ pub enum CommitError {
         message: Option<Box<Message>>,
         /// The error of the switch.
         code: ErrorCode,
-        /// The number of errors behind the first.
+        /// The number of further errors after the first.
         more_errors: usize,
-        /// The part that the switch carried out.
+        /// The part that the switch applied.
         applied: Applied,
     },
-    /// A message cannot be part of a commit. Nothing was sent.
+    /// A message cannot be part of a commit. No message was sent.
     #[error("message {index} is a {type_}: expected flow_mod, group_mod, meter_mod or port_mod")]
     NotAModification {
         /// The index of the message.
@@ -86,14 +87,14 @@ pub enum CommitError {
     TooLong {
         /// The index of the message.
         index: usize,
-        /// The part that the switch carried out.
+        /// The part that the switch applied.
         applied: Applied,
     },
     /// The connection ended.
     #[error("the commit is not confirmed: {reason}")]
     Closed {
         reason: CloseReason,
-        /// The part that the switch carried out.
+        /// The part that the switch applied.
         applied: Applied,
     },
 }
@@ -119,7 +120,7 @@ pub enum RequestError {
         request: MessageType,
         error: DecodeError,
     },
-    /// The reply has another type.
+    /// The type of the reply does not match the request.
     #[error("the switch answers {request} with {found}")]
     UnexpectedReply {
         /// The type of the request.
@@ -149,10 +150,10 @@ pub enum Outcome {
     Reply(Result<Box<Message>, RequestError>),
 }
 
-/// A received message for the operation that runs.
+/// A received message that answers the running operation.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A message of this size in bytes.
+    /// A decoded message, and its size in bytes.
     Message(Message, usize),
     Error(ErrorMessage),
     /// A message that cannot be decoded.
@@ -168,7 +169,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Writes requests while `out` has room. `support` remembers what the switch takes into bundles.
+    /// Writes requests while `out` has room. `support` holds the messages that the switch accepts in bundles.
     pub(crate) fn pump(&mut self, support: &mut BundleSupport, out: &mut Outgoing) -> Option<Outcome> {
         match self {
             Operation::Dump(dump) => dump.pump(out).map(Outcome::Dump),
@@ -200,7 +201,7 @@ impl Operation {
         }
     }
 
-    /// Returns the ports that a listing received, once.
+    /// Returns and removes the ports that a listing received.
     pub(crate) fn take_ports(&mut self) -> Option<Vec<Port>> {
         match self {
             Operation::Dump(dump) => dump.take_ports(),
@@ -208,7 +209,7 @@ impl Operation {
         }
     }
 
-    /// Returns the outcome of an operation whose multipart reply is interrupted by one with an unknown xid.
+    /// Returns the outcome of an operation if a reply with an unknown xid interrupts its multipart reply.
     pub(crate) fn unexpected(&self, error: AssemblyError) -> Option<Outcome> {
         match self {
             Operation::Dump(_) => Some(Outcome::Dump(Err(error.into()))),
@@ -217,7 +218,7 @@ impl Operation {
         }
     }
 
-    /// Returns the xid of the multipart request whose reply is not complete.
+    /// Returns the xid of the multipart request whose reply is incomplete.
     pub(crate) fn open_multipart(&self) -> Option<Xid> {
         match self {
             Operation::Dump(dump) => dump.open_multipart(),
@@ -226,7 +227,7 @@ impl Operation {
         }
     }
 
-    /// Returns the outcome of an operation whose connection ends.
+    /// Returns the outcome of an operation when the connection ends.
     pub(crate) fn closed(&self, reason: CloseReason) -> Outcome {
         match self {
             Operation::Dump(_) => Outcome::Dump(Err(DumpError::Closed(reason))),
@@ -238,7 +239,7 @@ impl Operation {
         }
     }
 
-    /// Returns a word for logs and errors.
+    /// Returns the name of the operation for logs and errors.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Operation::Dump(_) => "listing",

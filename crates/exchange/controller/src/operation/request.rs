@@ -1,4 +1,5 @@
-//! A request with one reply. A barrier follows a request that OpenFlow does not answer; its reply completes the request.
+//! A request with one reply. If OpenFlow defines no reply, a barrier follows the request, and its reply
+//! completes the request.
 
 use millrace_openflow::multipart::{MultipartReply, MultipartType};
 use millrace_openflow::{Message, MessageType};
@@ -8,10 +9,10 @@ use super::{Received, RequestError};
 use crate::assembly::Assembly;
 use crate::outgoing::Outgoing;
 
-/// A single message and its reply, or its barrier if it has none.
+/// A single message that waits for its reply, or for the reply to the barrier after it.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// `None` when it was sent.
+    /// The message; `None` after it was sent.
     message: Option<Box<Message>>,
     type_: MessageType,
     multipart: Option<MultipartType>,
@@ -25,7 +26,7 @@ pub(crate) struct Request {
 type Reply = Result<Box<Message>, RequestError>;
 
 impl Request {
-    /// Begins a request whose multipart reply, if it has one, is of `max_size` bytes at most.
+    /// Returns a request that has not been sent. A multipart reply may have at most `max_size` bytes.
     pub(crate) fn new(message: Message, max_size: usize) -> Request {
         let multipart = match &message {
             Message::MultipartRequest(request) => Some(request.body.type_()),
@@ -116,7 +117,7 @@ impl Request {
     }
 }
 
-/// Returns the type of the reply to a request; `None` if OpenFlow answers only its failure.
+/// Returns the type of the reply to a request; `None` if OpenFlow defines only an error as its reply.
 fn reply_type(request: MessageType) -> Option<MessageType> {
     Some(match request {
         MessageType::EchoRequest => MessageType::EchoReply,

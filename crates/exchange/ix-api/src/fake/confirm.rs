@@ -1,4 +1,4 @@
-//! Changes that wait for a confirmation, in memory.
+//! Changes that wait for confirmation, for the exchange in memory.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use millrace_ix_store::UnixMillis;
 use super::{FakeExchange, State, now};
 use crate::service::{AuditNote, Order, ServiceError};
 
-/// Returns the entry of a change in the list of unconfirmed changes; `exchange` is the state before.
+/// Returns a new entry for the list of unconfirmed changes. `exchange` is the state before the change.
 pub(super) fn waiting(
     exchange: &Exchange,
     operations: &[Operation],
@@ -30,7 +30,8 @@ pub(super) fn waiting(
     })
 }
 
-/// Removes a change from the list, and notes the decision. An actor that may order the inverse may decide.
+/// Removes a change from the list of unconfirmed changes, and records the decision in the audit chain. Any
+/// actor that may order the inverse of the change may decide.
 fn decide(state: &mut State, change: u64, actor: &Actor, action: &str) -> Result<Unconfirmed, ServiceError> {
     let Some(waiting) = state.unconfirmed.get(&change).cloned() else {
         return Err(Refusal::conflict(reason::confirmation_none(change)).into());
@@ -76,11 +77,11 @@ impl FakeExchange {
         Ok(self.execute(order)?.change)
     }
 
-    /// Undoes the changes that wait for a confirmation, as at the end of their time.
+    /// Reverts all changes that wait for confirmation, as if their time had ended.
     pub fn expire_unconfirmed(&self) {
         let changes: Vec<u64> = self.state().unconfirmed.keys().copied().collect();
         for change in changes {
-            // The list had the change a moment ago.
+            // The change was in the list a moment ago. If it is gone, there is nothing to revert.
             let _ = self.revert_change(change, Actor::system());
         }
     }

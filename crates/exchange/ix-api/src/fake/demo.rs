@@ -1,4 +1,4 @@
-//! The exchange of the demonstrations: two sites, two trunks, four members, people of every role.
+//! The exchange for demonstrations: two sites, two trunks, four members, users in every role.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,13 +11,13 @@ use millrace_ix_model::{
 };
 use millrace_types::{Dpid, Mac, PortNo};
 
-/// The time of the first order, in seconds.
+/// The time of the first order, in seconds since 1970.
 const BEGIN: u64 = 1_795_470_000;
 
 /// The password of every user of [`demo`].
 pub const PASSWORD: &str = "correct horse battery";
 
-/// Builds an exchange as the engine itself.
+/// Builds an exchange by orders in the name of the engine.
 struct Builder {
     exchange: Exchange,
 }
@@ -175,12 +175,13 @@ fn port(switch: SwitchId, number: u32) -> Result<PortId, Refusal> {
     Ok(PortId { switch, port })
 }
 
-/// Returns the exchange. Users are `ann` (member-admin of Aoba Networks), `bob` (Baikal Telecom), `cho` (Cheongdam
-/// Hosting), `dan` (Delta Cloud), `tia`, `nia` and `bil` (tech, NOC and billing of Aoba), `rex` (reseller), `kei` (API
-/// client of Aoba), `ops`, `noc` and `pro` (the operator's admin, NOC and provisioning), `reg` (regulator).
+/// Returns the exchange for demonstrations. Its users are `ann` (member-admin of Aoba Networks), `bob`
+/// (Baikal Telecom), `cho` (Cheongdam Hosting), `dan` (Delta Cloud), `tia`, `nia` and `bil` (tech, NOC and
+/// billing of Aoba), `rex` (reseller), `kei` (API client of Aoba), `ops`, `noc` and `pro` (the operator's
+/// admin, NOC and provisioning), and `reg` (regulator).
 ///
 /// # Errors
-/// The model's refusal, if its rules no longer permit this exchange.
+/// The refusal of the model, if its rules do not permit this exchange.
 pub fn demo() -> Result<Exchange, Refusal> {
     let mut ix = Builder {
         exchange: Exchange::default(),
@@ -246,7 +247,7 @@ pub fn demo() -> Result<Exchange, Refusal> {
     Ok(ix.exchange)
 }
 
-/// Adds a peering LAN: the first and the third connection are in production, the second one is in quarantine.
+/// Adds a peering LAN. The first and the third connection are in production, and the second is in quarantine.
 fn lan(ix: &mut Builder, exchange: AccountId, connections: [ConnectionId; 3]) -> Result<(), Refusal> {
     let policy = ix.apply::<PolicyId>(Operation::CreatePolicy {
         policy: LanPolicy::usual("usual"),
@@ -304,7 +305,7 @@ fn lan(ix: &mut Builder, exchange: AccountId, connections: [ConnectionId; 3]) ->
     Ok(())
 }
 
-/// Adds filters of every origin: active, refused and suspended ones.
+/// Adds filters of every origin: active, refused and suspended filters.
 fn filters(ix: &mut Builder, account: AccountId) -> Result<(), Refusal> {
     let rows = [
         (

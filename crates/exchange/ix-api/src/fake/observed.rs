@@ -1,7 +1,8 @@
-//! The observations of the exchange in memory: a member under attack, loads, counters, BGP sessions.
+//! The observations in the exchange in memory: a member under attack, loads, counters, BGP sessions.
 //!
-//! The attack is an NTP and DNS amplification against one address of Aoba Networks. Filters that cover its packets move the
-//! rate from passed to dropped, so that a test sees the effect of an order.
+//! The attack is an NTP and DNS amplification against one address of Aoba Networks. A filter that covers
+//! packets of the attack moves their rate from passed to dropped, so that a test can see the effect of an
+//! order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -21,14 +22,14 @@ const VECTORS: [(&str, u16, u64); 3] = [
     ("udp 53 (DNS)", 53, 1_900_000_000),
     ("udp 389 (CLDAP)", 389, 350_000_000),
 ];
-/// The usual rate to the destination in bit/s.
+/// The usual rate of traffic to the destination, in bit/s.
 const USUAL: u64 = 240_000_000;
 /// The number of minutes in the chart.
 const MINUTES: u64 = 60;
-/// The minutes since the begin of the attack.
+/// The time since the start of the attack, in minutes.
 const SINCE: u64 = 12;
 
-/// Returns the account that the exchange in memory attacks, and the address.
+/// Returns the account and the address that are under attack in the exchange in memory.
 fn victim(exchange: &Exchange) -> Option<(AccountId, Prefix)> {
     let account = exchange
         .accounts
@@ -57,7 +58,7 @@ fn covers(filter: &Filter, target: Prefix, port: u16) -> bool {
                 .any(|range| (range.first..=range.last).contains(&port)))
 }
 
-/// Returns the rates that filters drop, and that pass, in bit/s.
+/// Returns the rate that filters drop, and the rate that passes, in bit/s.
 fn rates(exchange: &Exchange, account: AccountId, target: Prefix) -> (u64, u64) {
     let (mut dropped, mut passed) = (0, USUAL);
     for (_, port, rate) in VECTORS {
@@ -91,8 +92,8 @@ pub(super) fn targets(exchange: &Exchange, account: AccountId) -> Vec<Target> {
     }
 }
 
-/// Returns the traffic of an account with each other account that has an end of one of its services; the victim's includes
-/// the attack.
+/// Returns the traffic between an account and each other account with an end of the same service. The traffic
+/// of the account under attack includes the attack.
 pub(super) fn traffic(exchange: &Exchange, account: AccountId) -> Option<Traffic> {
     let own: BTreeSet<_> = exchange
         .configs

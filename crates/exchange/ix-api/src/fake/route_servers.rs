@@ -1,5 +1,5 @@
-//! The route server of the exchange in memory: the first member announces a bogon and a route without ROA, and the session of the
-//! second member over IPv6 is down.
+//! The route server of the exchange in memory. The first member announces a bogon and a route without ROA.
+//! The IPv6 session of the second member is down.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use millrace_types::{Duration, Time};
 use super::now;
 use crate::route_servers::{Failure, RouteServer, RouteServerStatus};
 
-/// The answers of BIRD to a client of the control socket.
+/// The answers of BIRD on the control socket.
 const ANSWERS: &str = "0001 BIRD 2.0.12 ready.
 0016 Access restricted
 1002-as64500_1  BGP        ---        up     05:33:14.409  Established
@@ -51,14 +51,14 @@ const ANSWERS: &str = "0001 BIRD 2.0.12 ready.
 0000 OK
 ";
 
-/// The ways in which the exchange in memory reads its route server.
+/// The outcome of reading the route server of the exchange in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RouteServerReads {
     #[default]
     Succeed,
-    /// All reads of the last ten minutes failed; the read before them succeeded.
+    /// All reads in the last ten minutes failed, and the read before them succeeded.
     Fail,
-    /// No read has succeeded.
+    /// No read has ever succeeded.
     NeverSucceeded,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn status(reads: RouteServerReads, server: &RouteServer) -> RouteServ
     }
 }
 
-/// Returns the report of a client that gets the answers.
+/// Returns the report of a client that receives [`ANSWERS`].
 fn report(server: &RouteServer) -> Option<Report> {
     let mut client = Client::new(Settings {
         asn: server.asn,

@@ -1,7 +1,8 @@
 //! Verification of ID tokens (OpenID Connect Core 1.0, section 3.1.3.7): signature, issuer, audience, expiry and nonce.
 //!
-//! The algorithms are RS256, ES256 and EdDSA with Ed25519 (RFC 7518, section 3; RFC 8037). A key verifies the algorithm of its
-//! own type only, so that a token cannot choose a weaker check: `none` and the symmetric algorithms are refused.
+//! The accepted algorithms are RS256, ES256 and EdDSA with Ed25519 (RFC 7518, section 3; RFC 8037). A key
+//! verifies only the algorithm for its type, so that a token cannot choose a weaker check: `none` and
+//! symmetric algorithms are refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,39 +13,39 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use subtle::ConstantTimeEq as _;
 
-/// The seconds by which the provider's clock may differ.
+/// The maximum difference between the provider's clock and the local clock, in seconds.
 const SKEW_SECS: u64 = 60;
-/// The seconds after its issue for which an ID token is accepted, whatever its expiry.
+/// The maximum time from the issue of an ID token to its acceptance, in seconds, independent of its expiry.
 const AGE_MAX_SECS: u64 = 600;
 
-/// An ID token that is not accepted.
+/// The reason why an ID token is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum IdTokenError {
-    /// The text is no JSON Web Token, or a claim has a wrong type.
+    /// The text is not a JSON Web Token, or a claim has a wrong type.
     #[error("it is no signed JSON Web Token with claims of OpenID Connect")]
     Malformed,
-    /// The algorithm is not one of those that are accepted.
+    /// The algorithm is not accepted.
     #[error("it is signed with the algorithm \"{0}\": expected RS256, ES256 or EdDSA")]
     Algorithm(String),
-    /// The provider has no key that the token names.
+    /// The provider does not have the key that the token names.
     #[error("the provider has no such key")]
     UnknownKey,
     /// The signature is wrong.
     #[error("its signature is wrong")]
     Signature,
-    /// The issuer is another one.
+    /// Another provider issued the token.
     #[error("its issuer is another provider")]
     Issuer,
     /// The token was made for another client.
     #[error("it was made for another client")]
     Audience,
-    /// The token's time is over.
+    /// The token has expired.
     #[error("it has expired")]
     Expired,
-    /// The token was issued in the future, or too long ago.
+    /// The time of issue is in the future, or too long ago.
     #[error("the time of its issue is wrong: compare the clocks")]
     IssuedAt,
-    /// The token belongs to another sign-in.
+    /// The nonce belongs to another sign-in.
     #[error("it belongs to another sign-in")]
     Nonce,
 }
@@ -53,9 +54,9 @@ pub(crate) enum IdTokenError {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected<'a> {
     pub(crate) issuer: &'a str,
-    /// The identifier of the client, in the audience.
+    /// The identifier of the client, which the audience must contain.
     pub(crate) client_id: &'a str,
-    /// The nonce of the sign-in.
+    /// The nonce that was created for the sign-in.
     pub(crate) nonce: &'a str,
     /// The time in seconds since 1970.
     pub(crate) now: u64,
@@ -64,9 +65,9 @@ pub(crate) struct Expected<'a> {
 /// The claims of an accepted token.
 #[derive(Debug)]
 pub(crate) struct Claims {
-    /// The identifier of the person.
+    /// The identifier of the person at the provider.
     pub(crate) subject: String,
-    /// All claims.
+    /// All claims in the token.
     pub(crate) all: Map<String, Value>,
 }
 
@@ -92,14 +93,14 @@ struct Key {
     y: String,
 }
 
-/// The public keys of a provider (RFC 7517, section 5). Keys of types that are not known are left out.
+/// The public keys of a provider (RFC 7517, section 5), without keys of unknown types.
 #[derive(Debug, Default)]
 pub(crate) struct KeySet {
     keys: Vec<Key>,
 }
 
 impl KeySet {
-    /// Reads a key set; `None` if it is none.
+    /// Reads a key set; `None` if the document is not a key set.
     pub(crate) fn parse(document: &Value) -> Option<KeySet> {
         let keys = document.get("keys")?.as_array()?;
         let keys = keys.iter().filter_map(|key| Key::deserialize(key).ok());
@@ -124,7 +125,7 @@ pub(crate) fn verify(token: &str, keys: &KeySet, expected: &Expected<'_>) -> Res
     let (signed, signature) = token.rsplit_once('.').ok_or(IdTokenError::Malformed)?;
     let (header, payload) = signed.split_once('.').ok_or(IdTokenError::Malformed)?;
     let header: Header = parse(header)?;
-    // RFC 7515, section 4.1.11: extensions that are critical must be understood, and none is.
+    // RFC 7515, section 4.1.11: critical extensions must be understood, and this verifier supports none.
     if header.crit.is_some() {
         return Err(IdTokenError::Malformed);
     }
@@ -153,7 +154,7 @@ fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     claims.get(name).and_then(Value::as_str)
 }
 
-/// Checks the signature with the keys that the header may mean.
+/// Checks the signature with each key that matches the header.
 fn check_signature(
     header: &Header,
     keys: &KeySet,
@@ -184,7 +185,7 @@ fn check_signature(
     }
 }
 
-/// Returns true if a key verifies a signature; an error if the key is malformed.
+/// Returns true if the key verifies the signature. Fails if the key is malformed.
 fn verifies(key: &Key, signed: &[u8], signature: &[u8]) -> Result<bool, IdTokenError> {
     let verified = match key.kty.as_str() {
         "RSA" => {
@@ -193,7 +194,7 @@ fn verifies(key: &Key, signed: &[u8], signature: &[u8]) -> Result<bool, IdTokenE
             key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature)
         }
         "EC" => {
-            // An uncompressed point (SEC 1, section 2.3.3).
+            // The encoding of an uncompressed point (SEC 1, section 2.3.3).
             let point = [vec![4], decode(&key.x)?, decode(&key.y)?].concat();
             UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(signed, signature)
         }
@@ -202,7 +203,7 @@ fn verifies(key: &Key, signed: &[u8], signature: &[u8]) -> Result<bool, IdTokenE
     Ok(verified.is_ok())
 }
 
-/// Checks the claims of a token whose signature is right.
+/// Checks the claims of a token whose signature is valid.
 fn check_claims(claims: &Map<String, Value>, expected: &Expected<'_>) -> Result<(), IdTokenError> {
     if text(claims, "iss") != Some(expected.issuer) {
         return Err(IdTokenError::Issuer);

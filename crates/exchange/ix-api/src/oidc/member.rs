@@ -1,5 +1,5 @@
-//! The account and the roles of a person from the networks that a provider names, as PeeringDB does in the claim `networks`:
-//! `[{"asn": 64500, "perms": 15}]`.
+//! Derives the account and the role of a person from the networks in the provider's claims. PeeringDB sends
+//! them in the claim `networks`: `[{"asn": 64500, "perms": 15}]`.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,23 @@ use serde_json::Value;
 
 use crate::session::fingerprint;
 
-/// The permission to read.
+/// The bit of the permission to read.
 const READ: u64 = 1;
-/// The permission to change what is there.
+/// The bit of the permission to update existing objects.
 const UPDATE: u64 = 2;
-/// All permissions: read, update, create and delete.
+/// The bits of all permissions: read, update, create and delete.
 const ALL: u64 = 15;
 
-/// A network of a person.
+/// A network of a person, from the claims of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Network {
-    /// The number of the autonomous system.
+    /// The AS number.
     pub(crate) asn: u32,
-    /// The permissions: 1 read, 2 update, 4 create, 8 delete.
+    /// The permission bits: 1 read, 2 update, 4 create, 8 delete.
     pub(crate) perms: u64,
 }
 
-/// Reads the claim `networks`; entries without number or permissions give nothing.
+/// Reads the claim `networks`. Skips entries without AS number or permissions.
 pub(crate) fn networks(claim: Option<&Value>) -> Vec<Network> {
     let entries = claim.and_then(Value::as_array).into_iter().flatten();
     entries
@@ -38,8 +38,8 @@ pub(crate) fn networks(claim: Option<&Value>) -> Vec<Network> {
         .collect()
 }
 
-/// Returns the role for permissions: administrator for all of them, technician for update, and billing, which orders nothing,
-/// for read alone.
+/// Returns the role for permissions: administrator for all permissions, technician for update, and billing
+/// for read only. Billing may order nothing.
 fn role(perms: u64) -> Option<Role> {
     if perms & ALL == ALL {
         Some(Role::MemberAdmin)
@@ -52,8 +52,9 @@ fn role(perms: u64) -> Option<Role> {
     }
 }
 
-/// Returns the account in which the person's role has the most rights, and that role; among equal accounts, the oldest one.
-/// Only members and resellers are looked at: nobody gets an operator's role from outside.
+/// Returns the account in which the person's role has the most rights, and that role. If several accounts
+/// give the same role, returns the oldest account. Only members and resellers are considered, so that no
+/// provider can give an operator's role.
 pub(crate) fn membership(exchange: &Exchange, networks: &[Network]) -> Option<(AccountId, Role)> {
     let accounts = exchange.accounts.iter();
     accounts
@@ -61,7 +62,7 @@ pub(crate) fn membership(exchange: &Exchange, networks: &[Network]) -> Option<(A
             let own = networks
                 .iter()
                 .filter(|network| account.asns.contains(&network.asn));
-            // The order of the roles is that of their rights.
+            // Roles are ordered by their rights: the least role has the most rights.
             let role = own.filter_map(|network| role(network.perms)).min()?;
             role.suits(account.kind).then_some((role, *id))
         })
@@ -69,24 +70,24 @@ pub(crate) fn membership(exchange: &Exchange, networks: &[Network]) -> Option<(A
         .map(|(role, id)| (id, role))
 }
 
-/// The user of a person in an account, as it is stored.
+/// The stored link from a person to the user in an account.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Link {
     pub(crate) user: UserId,
 }
 
-/// Returns the place of a person's user in the store. Issuer and subject are the person (OpenID Connect Core 1.0, section 5.7);
-/// names and mail addresses can change hands.
+/// Returns the key under which the link of a person to an account is stored. Issuer and subject identify the
+/// person (OpenID Connect Core 1.0, section 5.7), because names and mail addresses can change their owner.
 pub(crate) fn place(issuer: &str, subject: &str, account: AccountId) -> String {
     format!("oidc/{}/{account}", fingerprint(&format!("{issuer}\n{subject}")))
 }
 
-/// Returns the roles of a user with one role.
+/// Returns a set that contains one role.
 pub(crate) fn roles(role: Role) -> BTreeSet<Role> {
     BTreeSet::from([role])
 }
 
-/// Returns a free name for a new user.
+/// Returns a user name that is not in use, for a new user.
 pub(crate) fn name(exchange: &Exchange, username: Option<&str>, subject: &str, provider: &str) -> String {
     let clean = |text: &str| -> String {
         let text: String = text.chars().filter(|character| !character.is_control()).collect();

@@ -1,5 +1,5 @@
-//! Sign-in by a provider of OpenID Connect, such as PeeringDB: the code flow with PKCE (OpenID Connect Core 1.0, section 3.1;
-//! RFC 7636).
+//! Sign-in by an OpenID Connect provider, such as PeeringDB: the authorization code flow with PKCE (OpenID
+//! Connect Core 1.0, section 3.1; RFC 7636).
 //!
 //! ```text
 //!  browser                      this exchange                                provider
@@ -14,8 +14,8 @@
 //!                                networks of the person --> account and roles ([`member`])
 //!       <- session cookie ------
 //! ```
-//! The exchange keeps nothing between the two requests: the browser has the sealed cookie, which no other browser has, so that
-//! a link with somebody else's code signs nobody in.
+//! The exchange stores nothing between the two requests. The sealed cookie holds the state, and only the
+//! browser that began the sign-in has it, so a link with another person's code signs nobody in.
 
 pub(crate) mod id_token;
 pub(crate) mod member;
@@ -37,29 +37,30 @@ use self::id_token::{Expected, IdTokenError};
 use self::provider::Provider;
 use crate::session::{Sealer, random};
 
-/// The name of the cookie between the two requests.
+/// The name of the cookie that holds the state of a sign-in between the two requests.
 pub(crate) const COOKIE: &str = "__Host-millrace-oidc";
-/// The time within which the person must have signed in at the provider.
+/// The maximum time for the sign-in at the provider.
 pub(crate) const LIFE: Duration = Duration::from_secs(600);
-/// The purpose under which the cookie is sealed.
+/// The purpose string for sealing the cookie.
 const PURPOSE: &str = "sign-in by a provider";
-/// The number of sign-ins that wait for the provider at once.
+/// The maximum number of concurrent sign-ins that wait for the provider.
 const UNDER_WAY_MAX: usize = 8;
 
 /// The settings of a provider.
 #[derive(Clone)]
 pub struct OidcSettings {
-    /// The issuer: an address with TLS, as the provider writes it in its tokens.
+    /// The issuer: an address with TLS, exactly as the provider writes it in its tokens.
     pub issuer: String,
     /// The name of the provider on the page.
     pub name: String,
     /// The identifier of this exchange at the provider.
     pub client_id: String,
-    /// The secret of this exchange at the provider; none for a public client.
+    /// The secret of this exchange at the provider; `None` for a public client.
     pub client_secret: Option<String>,
-    /// The address of the page to which the provider returns: `https://ix.example/sign-in/callback`.
+    /// The address to which the provider returns the browser, a path of the page:
+    /// `https://ix.example/sign-in/callback`.
     pub redirect_uri: String,
-    /// The scopes that are asked for.
+    /// The scopes to request.
     pub scopes: Vec<String>,
 }
 
@@ -72,7 +73,7 @@ impl std::fmt::Debug for OidcSettings {
     }
 }
 
-/// A sign-in by a provider failed.
+/// The reason why a sign-in by the provider failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OidcError {
     /// The provider does not answer.
@@ -83,7 +84,7 @@ pub(crate) enum OidcError {
         /// The reason.
         reason: String,
     },
-    /// The answer of the provider is not as the standard says.
+    /// The answer of the provider violates the standard.
     #[error("{url}: {reason}")]
     Answer {
         /// The address.
@@ -100,18 +101,18 @@ pub(crate) enum OidcError {
     /// The cookie is absent, was changed, or is too old.
     #[error("the sign-in was begun in another browser, or more than 10 minutes ago: begin again")]
     Cookie,
-    /// The state is not the one of the cookie.
+    /// The state in the answer differs from the state in the cookie.
     #[error("the answer belongs to another sign-in: begin again")]
     State,
-    /// The answer comes from another issuer (RFC 9207, section 2.4).
+    /// The answer names another issuer (RFC 9207, section 2.4).
     #[error("the answer comes from the issuer \"{found}\": expected \"{expected}\"")]
     Issuer {
-        /// The issuer of the answer.
+        /// The issuer in the answer.
         found: String,
-        /// The issuer of the settings.
+        /// The issuer in the settings.
         expected: String,
     },
-    /// The provider refused: the person said no, or has no access.
+    /// The provider refused the sign-in, because the person did not consent or has no access.
     #[error("the provider refused: {reason}")]
     Denied {
         /// The reason of the provider.
@@ -120,30 +121,30 @@ pub(crate) enum OidcError {
     /// The ID token is not accepted.
     #[error("the ID token is not accepted: {0}")]
     Token(#[from] IdTokenError),
-    /// The claims of the userinfo endpoint are about somebody else.
+    /// The claims from the userinfo endpoint are about another person.
     #[error("the userinfo endpoint answered for another person")]
     OtherSubject,
-    /// This exchange failed.
+    /// An error in this exchange.
     #[error("{0}")]
     Internal(String),
 }
 
-/// The answer of the provider, as the browser brings it.
+/// The answer of the provider, which the browser delivers.
 #[derive(Debug, Default, Clone, Deserialize, utoipa::ToSchema)]
 pub(crate) struct Callback {
-    /// The code.
+    /// The authorization code.
     #[serde(default)]
     pub(crate) code: Option<String>,
     /// The state of the sign-in.
     #[serde(default)]
     pub(crate) state: Option<String>,
-    /// The issuer.
+    /// The issuer of the answer.
     #[serde(default)]
     pub(crate) iss: Option<String>,
-    /// The error, instead of a code.
+    /// The error code, in place of an authorization code.
     #[serde(default)]
     pub(crate) error: Option<String>,
-    /// The error in words.
+    /// The description of the error.
     #[serde(default)]
     pub(crate) error_description: Option<String>,
 }
@@ -159,9 +160,9 @@ pub(crate) struct Started {
 /// A person whom the provider has signed in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The identifier at the provider, which is the same for ever.
+    /// The identifier of the person at the provider, which never changes.
     pub(crate) subject: String,
-    /// The name that the person has at the provider.
+    /// The user name of the person at the provider.
     pub(crate) username: Option<String>,
     /// The networks of the person.
     pub(crate) networks: Vec<member::Network>,
@@ -178,7 +179,7 @@ impl Identity {
     }
 }
 
-/// The secrets of a sign-in between its two requests.
+/// The secrets of a sign-in that the cookie holds between the two requests.
 #[derive(Serialize, Deserialize)]
 struct Begun {
     state: String,
@@ -192,7 +193,7 @@ pub(crate) struct Oidc {
     pub(crate) settings: OidcSettings,
     provider: Provider,
     pub(crate) under_way: Semaphore,
-    /// Held while a person gets a user, so that two sign-ins at once do not make two.
+    /// Held while a person gets a new user, so that two concurrent sign-ins do not create two users.
     pub(crate) linking: Mutex<()>,
 }
 
@@ -206,7 +207,7 @@ impl Oidc {
         }
     }
 
-    /// Begins a sign-in. Reads the provider's description if it is not known: call it on a blocking thread.
+    /// Begins a sign-in. Reads the provider's metadata if they are not cached: call it on a blocking thread.
     ///
     /// # Errors
     /// [`OidcError`].
@@ -245,7 +246,8 @@ impl Oidc {
         })
     }
 
-    /// Ends a sign-in: exchanges the code, and returns the person. Asks the provider: call it on a blocking thread.
+    /// Completes a sign-in: exchanges the code, and returns the person. Sends requests to the provider: call
+    /// it on a blocking thread.
     ///
     /// # Errors
     /// [`OidcError`].
@@ -301,7 +303,7 @@ impl Oidc {
             &expected,
         );
         let checked = match checked {
-            // The provider may have a new key.
+            // The provider may have a new key, so its keys are read again.
             Err(IdTokenError::UnknownKey) => id_token::verify(
                 &tokens.id_token,
                 &*self.provider.keys(&metadata, uptime, true)?,
@@ -311,7 +313,7 @@ impl Oidc {
         };
         let mut claims = checked?;
         if let Some(more) = self.provider.userinfo(&metadata, &tokens.access_token)? {
-            // OpenID Connect Core 1.0, section 5.3.2.
+            // OpenID Connect Core 1.0, section 5.3.2: the subject must equal the subject in the ID token.
             if more.get("sub").and_then(Value::as_str) != Some(claims.subject.as_str()) {
                 return Err(OidcError::OtherSubject);
             }
@@ -321,13 +323,13 @@ impl Oidc {
     }
 }
 
-/// Returns 256 random bits as text: the length that RFC 7636, section 4.1, asks of a verifier.
+/// Returns 256 random bits as text. RFC 7636, section 4.1, recommends this length for a verifier.
 fn token() -> Result<String, OidcError> {
     let bytes = random::<32>().map_err(|error| OidcError::Internal(error.to_string()))?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Refuses a cookie that this exchange did not set, or whose time is over.
+/// Rejects a cookie that this exchange did not set or that has expired.
 ///
 /// # Errors
 /// [`OidcError::Cookie`].
@@ -335,7 +337,7 @@ pub(crate) fn check_cookie(sealer: &Sealer, cookie: Option<&str>, now: Timestamp
     open(sealer, cookie, now).map(drop)
 }
 
-/// Opens the cookie of a sign-in.
+/// Opens the cookie of a sign-in, and returns its secrets.
 fn open(sealer: &Sealer, cookie: Option<&str>, now: Timestamp) -> Result<Begun, OidcError> {
     let sealed = cookie.and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
     let secrets = sealed.and_then(|sealed| sealer.open(PURPOSE, &sealed).ok());
@@ -345,7 +347,7 @@ fn open(sealer: &Sealer, cookie: Option<&str>, now: Timestamp) -> Result<Begun, 
         .ok_or(OidcError::Cookie)
 }
 
-/// Returns the header that sets the cookie of a sign-in, or removes it after 0 seconds.
+/// Returns the `Set-Cookie` header for the cookie of a sign-in; 0 seconds remove the cookie.
 pub(crate) fn set_cookie(value: &str, seconds: u64) -> String {
     format!("{COOKIE}={value}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={seconds}")
 }

@@ -1,4 +1,4 @@
-//! The requests to a provider: its description (OpenID Connect Discovery 1.0), its keys, and tokens for codes.
+//! The requests to a provider: for its metadata (OpenID Connect Discovery 1.0), for its keys, and for tokens.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use ureq::{Agent, Body};
 use super::id_token::KeySet;
 use super::{OidcError, OidcSettings};
 
-/// The time for which the description and the keys of a provider are kept.
+/// The time for which metadata and keys of a provider are cached.
 const KEPT: Duration = Duration::from_secs(3600);
-/// The shortest time between two requests for keys because of an unknown one.
+/// The minimum time between two requests for keys that an unknown key causes.
 const KEYS_AGAIN: Duration = Duration::from_secs(10);
-/// The largest answer of a provider, in bytes.
+/// The maximum size of an answer from a provider, in bytes.
 const ANSWER_SIZE_MAX: u64 = 256 * 1024;
 
-/// The description of a provider (OpenID Connect Discovery 1.0, section 3).
+/// The metadata of a provider (OpenID Connect Discovery 1.0, section 3).
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Metadata {
     issuer: String,
@@ -36,17 +36,17 @@ pub(super) struct Metadata {
     pub(super) authorization_response_iss_parameter_supported: bool,
 }
 
-/// The tokens for a code.
+/// The answer of the token endpoint.
 #[derive(Deserialize)]
 pub(super) struct Answered {
     pub(super) id_token: String,
     pub(super) access_token: String,
 }
 
-/// A value with the time at which it was read.
+/// A cached value, and the time at which it was read.
 type Kept<T> = Option<(Time, Arc<T>)>;
 
-/// A provider of OpenID Connect, with the metadata and keys that were fetched from it.
+/// An OpenID Connect provider, with its cached metadata and keys.
 pub(super) struct Provider {
     issuer: String,
     agent: Agent,
@@ -57,7 +57,7 @@ impl Provider {
     pub(super) fn new(issuer: String) -> Provider {
         Provider {
             issuer,
-            // The staff chooses the provider, which may be in its own network.
+            // The exchange's staff configures the provider, which may be in a private network.
             agent: crate::webhooks::agent(true),
             kept: Mutex::default(),
         }
@@ -67,7 +67,7 @@ impl Provider {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the description of the provider, which is read again after an hour.
+    /// Returns the metadata of the provider, which are read again after an hour.
     pub(super) fn metadata(&self, now: Time) -> Result<Arc<Metadata>, OidcError> {
         let known = self.kept().0.clone();
         if let Some((at, metadata)) = known
@@ -101,8 +101,8 @@ impl Provider {
         Ok(metadata)
     }
 
-    /// Returns the keys of the provider. They are read again after an hour, or if one of them `is_unknown`, but not more often
-    /// than every 10 s.
+    /// Returns the keys of the provider. They are read again after an hour. If `is_unknown` is true, they are
+    /// read again at once, but at most every 10 s.
     pub(super) fn keys(
         &self,
         metadata: &Metadata,
@@ -127,7 +127,7 @@ impl Provider {
         Ok(keys)
     }
 
-    /// Exchanges a code for tokens (OpenID Connect Core 1.0, section 3.1.3).
+    /// Exchanges an authorization code for tokens (OpenID Connect Core 1.0, section 3.1.3).
     pub(super) fn exchange(
         &self,
         metadata: &Metadata,
@@ -143,13 +143,13 @@ impl Provider {
             ("code_verifier", verifier),
         ];
         let methods = metadata.token_endpoint_auth_methods_supported.as_deref();
-        // Without a list, the method is client_secret_basic.
+        // If the metadata list no methods, client_secret_basic is used.
         let is_basic =
             methods.is_none_or(|methods| methods.iter().any(|method| method == "client_secret_basic"));
         let mut request = self.agent.post(url).header("accept", "application/json");
         match &settings.client_secret {
             Some(secret) if is_basic => {
-                // RFC 6749, section 2.3.1: both parts are encoded before they are joined.
+                // RFC 6749, section 2.3.1: client id and secret are each encoded before they are joined.
                 let pair = format!("{}:{}", encode(&settings.client_id), encode(secret));
                 request = request.header("authorization", format!("Basic {}", STANDARD.encode(pair)));
             }
@@ -162,7 +162,7 @@ impl Provider {
         read(url, request.send_form(form))
     }
 
-    /// Returns the claims of the userinfo endpoint; `None` if the provider has none.
+    /// Returns the claims from the userinfo endpoint; `None` if the provider has no such endpoint.
     pub(super) fn userinfo(
         &self,
         metadata: &Metadata,
@@ -177,7 +177,8 @@ impl Provider {
     }
 }
 
-/// Checks that an address has TLS. An issuer on a loopback address, and its endpoints there, may do without TLS.
+/// Checks that an address has TLS. An issuer on a loopback address, and its endpoints on loopback addresses,
+/// need no TLS.
 fn check_address(url: &str, issuer: &str) -> Result<(), OidcError> {
     let is_local = |url: &str| {
         ["http://127.0.0.1:", "http://[::1]:", "http://localhost:"]
@@ -191,7 +192,7 @@ fn check_address(url: &str, issuer: &str) -> Result<(), OidcError> {
     }
 }
 
-/// Returns the JSON of an answer.
+/// Parses the JSON in an answer.
 fn read<T: for<'de> Deserialize<'de>>(
     url: &str,
     answer: Result<Response<Body>, ureq::Error>,
@@ -213,7 +214,7 @@ fn read<T: for<'de> Deserialize<'de>>(
         .read_to_vec()
         .map_err(unreachable)?;
     if !status.is_success() {
-        // RFC 6749, section 5.2: the error is one word of the answer.
+        // RFC 6749, section 5.2: the member `error` is a single error code.
         let error = serde_json::from_slice::<Value>(&body).ok();
         let word = error.as_ref().and_then(|error| error.get("error")?.as_str());
         let word: String = word.unwrap_or_default().chars().take(60).collect();
@@ -222,7 +223,8 @@ fn read<T: for<'de> Deserialize<'de>>(
     serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))
 }
 
-/// Encodes a value for a query or a form: everything but the unreserved characters of RFC 3986.
+/// Encodes a value for a query or a form. Encodes all characters except the unreserved characters of RFC
+/// 3986.
 pub(super) fn encode(text: &str) -> String {
     use std::fmt::Write as _;
     let mut encoded = String::with_capacity(text.len());

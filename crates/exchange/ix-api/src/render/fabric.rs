@@ -1,4 +1,4 @@
-//! Paths, trunks, switches and sites as values of the API.
+//! Converts paths, trunks, switches and sites into values of the API.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::service::SwitchState;
 use crate::view;
 
 impl Scope<'_> {
-    /// Returns the path of the frames of a service between its first two ends.
+    /// Returns the path of a service's frames between its first two ends.
     pub(super) fn path(&self, service: &Service, ends: &[(ConfigId, &Config)]) -> Vec<view::Hop> {
         let [(_, near), (_, far), ..] = ends else {
             return Vec::new();
@@ -50,7 +50,7 @@ impl Scope<'_> {
             let found = self.snapshot.exchange.switches.get(&id);
             let health = self.snapshot.switches.get(&id);
             let name = found.map_or_else(|| id.to_string(), |switch| switch.name.clone());
-            // A switch that the engine does not reach may still forward: its state is unknown.
+            // A switch that the engine cannot reach may still forward, so its state is unknown.
             let up = health.and_then(|health| (health.state != SwitchState::Unreachable).then_some(true));
             hop(
                 "switch",
@@ -75,7 +75,7 @@ impl Scope<'_> {
         hops
     }
 
-    /// Returns true if both ends of a trunk have a link; `None` if that is not known.
+    /// Returns true if both ends of a trunk have link; `None` if the state of an end is unknown.
     pub(crate) fn trunk_up(&self, id: TrunkId) -> Option<bool> {
         let trunk = self.snapshot.exchange.trunks.get(&id)?;
         let [a, b] = trunk.ends.map(|end| self.snapshot.is_up(end));
@@ -86,8 +86,8 @@ impl Scope<'_> {
         }
     }
 
-    /// Returns the trunk that carries the traffic between two switches: the one with the lowest cost that is not down;
-    /// drained ones come last.
+    /// Returns the trunk that carries the traffic between two switches: of the trunks that are not down, the
+    /// one with the lowest cost. A drained trunk is used only if there is no other.
     pub(crate) fn carrier(&self, a: SwitchId, b: SwitchId) -> Option<TrunkId> {
         self.carrier_without(a, b, None)
     }
@@ -130,7 +130,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Returns the effect of taking the traffic from a trunk: nothing, unless it carries traffic now.
+    /// Returns the effect of draining a trunk. There is no effect if the trunk carries no traffic now.
     pub(crate) fn impact(&self, id: TrunkId, trunk: &millrace_ix_model::Trunk) -> view::Impact {
         let [a, b] = trunk.ends.map(|end| end.switch);
         let exchange = &self.snapshot.exchange;
@@ -178,7 +178,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Returns the number of members with a port at a switch.
+    /// Returns the number of members with a port on a switch.
     pub(crate) fn members_at(&self, switch: SwitchId) -> usize {
         let connections = self.snapshot.exchange.connections.values();
         let here = connections.filter(|connection| connection.ports.iter().any(|port| port.switch == switch));
@@ -187,7 +187,8 @@ impl Scope<'_> {
             .len()
     }
 
-    /// Returns the number of members whose services have lost their trunk: none if another one carries them.
+    /// Returns the number of members whose services are interrupted because the trunk is down; 0 if another
+    /// trunk carries them.
     pub(crate) fn members_cut_off(&self, trunk: &millrace_ix_model::Trunk) -> usize {
         let [a, b] = trunk.ends.map(|end| end.switch);
         if self.carrier(a, b).is_some() {
@@ -203,14 +204,16 @@ impl Scope<'_> {
         accounts.collect::<BTreeSet<_>>().len()
     }
 
-    /// Returns the sum of the contracted rates between two switches in Mbit/s, in the direction that has more.
+    /// Returns the sum of the contracted rates between two switches, in Mbit/s; the greater of the two
+    /// directions.
     fn contracted(&self, a: SwitchId, b: SwitchId) -> u32 {
         let contracts = contracts_of(&self.snapshot.exchange);
         let rates = [(a, b), (b, a)].map(|pair| contracts.get(&pair).copied().unwrap_or_default());
         rates[0].max(rates[1]).try_into().unwrap_or(u32::MAX)
     }
 
-    /// Returns the circuits whose path goes over a pair of joined switches, and the other services with ends at both.
+    /// Returns the circuits with a path between two adjacent switches, and other services with ends at both
+    /// switches.
     fn services_on(&self, a: SwitchId, b: SwitchId) -> Vec<ServiceId> {
         let exchange = &self.snapshot.exchange;
         let switches_of = |ends: &[ConfigId]| -> BTreeSet<SwitchId> {

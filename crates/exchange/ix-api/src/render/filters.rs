@@ -1,4 +1,4 @@
-//! Filters and the traffic to a destination as values of the API.
+//! Converts filters, and traffic to a destination, into values of the API.
 
 use millrace_ix_model::{
     Filter, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, OperationKind, Ports,
@@ -106,7 +106,7 @@ fn action(action: FilterAction) -> (&'static str, Option<u32>) {
     }
 }
 
-/// Returns the order that makes a filter with these packets and this treatment.
+/// Returns the order that creates a filter with this match and this action.
 fn new_filter(found: &FilterMatch, treatment: FilterAction) -> view::NewFilter {
     let ranges = |ports: &[Ports]| {
         let range = |ports: &Ports| view::PortRange {
@@ -140,7 +140,7 @@ fn suggestion(suggestion: &observed::Suggestion) -> view::Suggestion {
     }
 }
 
-/// Returns the packets that a filter means, in the words of network engineers.
+/// Describes the packets that a filter matches, in the terms of network engineers.
 pub(crate) fn matching(found: &FilterMatch) -> String {
     let ports = |ports: &[Ports]| {
         let one = |ports: &Ports| {

@@ -1,4 +1,4 @@
-//! Peering LANs, service keys and orders of two persons as values of the API.
+//! Converts peering LANs, service keys and orders with two persons into values of the API.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,11 +14,11 @@ use super::{Scope, word};
 use crate::observed::{Check, Finding};
 use crate::view;
 
-/// The time after an offending frame in which its check fails.
+/// The time for which a check fails after an offending frame.
 const FAILING: Duration = Duration::from_secs(60);
 
 impl Scope<'_> {
-    /// Returns the faults of an end, oldest first.
+    /// Returns the findings of the quarantine of an end, oldest first.
     fn findings(&self, end: ConfigId) -> impl DoubleEndedIterator<Item = &Finding> {
         let quarantined = self.snapshot.quarantine.get(&end);
         quarantined
@@ -35,7 +35,7 @@ impl Scope<'_> {
         })
     }
 
-    /// Returns the checklist of an end in quarantine.
+    /// Returns the checklist of an end; `None` if the end is not in quarantine.
     pub(super) fn checklist(&self, id: ConfigId, config: &Config) -> Option<view::Checklist> {
         let Quarantine::Running { clean_since } = config.quarantine else {
             return None;
@@ -87,7 +87,7 @@ impl Scope<'_> {
         })
     }
 
-    /// Returns the IP addresses of an end, if `own` is true.
+    /// Returns the registered IP addresses of an end if `own` is true; otherwise none.
     pub(super) fn ips(&self, id: ConfigId, own: bool) -> Vec<view::RegisteredIp> {
         let ips = self.snapshot.index().ips.get(&id).filter(|_| own);
         let ips = ips.map(Vec::as_slice).unwrap_or_default();
@@ -122,8 +122,8 @@ impl Scope<'_> {
         })
     }
 
-    /// Returns the members of a peering LAN that want to be found, and the principal's own account, with the ends that are not
-    /// in quarantine.
+    /// Returns the discoverable members of a peering LAN and the principal's own account, with their ends
+    /// that are not in quarantine.
     pub(crate) fn presences(&self, id: ServiceId) -> Vec<view::Presence> {
         let exchange = &self.snapshot.exchange;
         let own = self.principal.actor.account;
@@ -222,7 +222,8 @@ impl Scope<'_> {
     }
 }
 
-/// Returns the length of the longest network that contains an address; 64 for a link-local one (RFC 4291, section 2.5.6).
+/// Returns the length of the longest prefix that contains an address. For a link-local address, returns 64
+/// (RFC 4291, section 2.5.6).
 fn length(address: IpAddr, networks: &[Prefix]) -> Option<u8> {
     let around = networks.iter().filter(|network| network.contains(address));
     let longest = around.map(|network| network.len()).max();

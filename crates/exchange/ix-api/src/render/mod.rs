@@ -1,4 +1,4 @@
-//! The model's objects as values of the API, for one actor: what belongs to others is left out here.
+//! Converts the model's objects into values of the API for one actor. Data of other accounts are left out.
 
 mod fabric;
 mod filters;
@@ -21,7 +21,7 @@ use crate::observed::{FilterCounter, Load};
 use crate::service::Snapshot;
 use crate::view;
 
-/// Returns the name that serde gives a value without fields.
+/// Returns the name that serde gives to an enumeration value without fields.
 pub(crate) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(text)) => text,
@@ -29,7 +29,7 @@ pub(crate) fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// The snapshot as the principal of a request may see it.
+/// The snapshot, with the data that the principal of a request may see.
 pub(crate) struct Scope<'a> {
     principal: &'a Principal,
     snapshot: &'a Snapshot,
@@ -68,7 +68,7 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// Returns the operations of a list that are permitted on an object, by their names.
+    /// Returns the names of those operations in `kinds` that are permitted on an object.
     fn can(&self, object: impl Into<ObjectId>, kinds: &[OperationKind]) -> Vec<String> {
         let object = object.into();
         kinds
@@ -78,7 +78,8 @@ impl<'a> Scope<'a> {
             .collect()
     }
 
-    /// Returns the name of an account. The permission table lets everybody know names of accounts (presence).
+    /// Returns the name of an account. The permission table permits everybody to know names of accounts
+    /// (presence).
     pub(crate) fn account_name(&self, id: AccountId) -> view::AccountName {
         let found = self.snapshot.exchange.accounts.get(&id);
         view::AccountName {
@@ -90,8 +91,8 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Returns the name of an account at the other end of a service; its AS numbers if the principal may not know it, and `None`
-    /// if it has none.
+    /// Returns the name of an account at the other end of a service. If the principal may not know the name,
+    /// returns the AS numbers instead, or `None` if the account has none.
     pub(crate) fn peer_name(&self, id: AccountId, service: Option<ServiceId>) -> Option<view::AccountName> {
         let is_of_circuit = |service: ServiceId| self.principal.is_of_circuit(service.into());
         if self.principal.knows(id) || service.is_some_and(is_of_circuit) {
@@ -187,7 +188,7 @@ impl<'a> Scope<'a> {
         port.map(|port| self.port(*port).site).unwrap_or_default()
     }
 
-    /// Returns `up`, `degraded`, `down` or `unknown`.
+    /// Returns the state of a connection: `up`, `degraded`, `down` or `unknown`.
     pub(crate) fn connection_state(&self, connection: &Connection) -> &'static str {
         let ports: Vec<Option<bool>> = connection
             .ports
@@ -286,7 +287,7 @@ impl<'a> Scope<'a> {
 
     pub(crate) fn end(&self, id: ConfigId, config: &Config) -> view::End {
         let exchange = &self.snapshot.exchange;
-        // The other party of a service may see that the end exists and at which site, but not its port and VLAN.
+        // The other party of a service may see the end and its site, but not its port and VLAN.
         let own = self.principal.may(OperationKind::ReadConnection, id);
         let connection = exchange.connections.get(&config.connection).filter(|_| own);
         let macs = self
@@ -362,7 +363,7 @@ impl<'a> Scope<'a> {
         found.filter(|(end, _)| self.principal.may_read(*end)).collect()
     }
 
-    /// Returns the state of a service as pages show it.
+    /// Returns the state of a service for display on pages.
     pub(crate) fn shown(&self, id: ServiceId, service: &Service) -> millrace_ix_model::state::ServiceState {
         let realisation = self.snapshot.realisation(id);
         let consent = match service.consent {
@@ -446,7 +447,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Returns the number of objects by state, the states in the order of their names.
+    /// Returns the number of objects in each state, in the order of the states' names.
     pub(crate) fn count(states: impl Iterator<Item = String>) -> Vec<view::Count> {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for state in states {
@@ -480,7 +481,7 @@ fn vlan(config: VlanConfig) -> view::Vlan {
     }
 }
 
-/// Returns the stages of a service's life with the present one.
+/// Returns the stages in the life of a service, with the current stage marked.
 fn stages(service: &Service, state: CommercialState, ends: usize) -> Vec<view::Stage> {
     use CommercialState as C;
     let has_consent = !matches!(service.consent, Consent::NotNeeded);

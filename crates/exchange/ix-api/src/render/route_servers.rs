@@ -1,4 +1,4 @@
-//! Sessions with route servers and rejected routes as values of the API.
+//! Converts sessions with route servers, and rejected routes, into values of the API.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,29 +11,29 @@ use super::Scope;
 use crate::route_servers::{RouteServer, RouteServerStatus};
 use crate::view;
 
-/// A route server of an end's LAN with its newest facts.
+/// A route server of the LAN of an end, with its newest status.
 #[derive(Clone)]
 pub(crate) struct Reading<'a> {
     pub(crate) server: &'a RouteServer,
     pub(crate) status: RouteServerStatus,
 }
 
-/// The addresses and autonomous systems by which the sessions of an end are recognised.
+/// The addresses and AS numbers by which the sessions of an end are recognised.
 pub(crate) struct Owner {
     addresses: Vec<IpAddr>,
-    /// The autonomous systems of the end, or else those of its account.
+    /// The AS numbers of the end; if it has none, those of its account.
     asns: BTreeSet<u32>,
 }
 
 impl Owner {
-    /// Returns true if the routes of a session are those of the end. A route server may still have the session of the member that
-    /// had the address before.
+    /// Returns true if a session belongs to the end. A route server may still list the session of a member
+    /// that used the address earlier.
     fn owns(&self, session: &Session) -> bool {
         self.asns.is_empty() || session.asn.is_none_or(|asn| self.asns.contains(&asn))
     }
 }
 
-/// A rejected route with its origin.
+/// A rejected route, with its route server and session.
 pub(crate) struct Rejection<'a> {
     server: &'a RouteServer,
     read_at: Timestamp,
@@ -42,7 +42,7 @@ pub(crate) struct Rejection<'a> {
 }
 
 impl Reading<'_> {
-    /// Returns the sessions with an address.
+    /// Returns the sessions with this neighbor address.
     fn sessions(&self, address: IpAddr) -> impl Iterator<Item = &Session> {
         let report: Option<&Arc<Report>> = self.status.report.as_ref().map(|(_, report)| report);
         report
@@ -53,7 +53,7 @@ impl Reading<'_> {
 }
 
 impl Scope<'_> {
-    /// Returns the addresses and the autonomous systems of an end.
+    /// Returns the addresses and the AS numbers of an end.
     pub(crate) fn owner(&self, id: ConfigId, end: &Config) -> Owner {
         let exchange = &self.snapshot.exchange;
         let ips = self.snapshot.index().ips.get(&id).into_iter().flatten();
@@ -65,7 +65,8 @@ impl Scope<'_> {
         }
     }
 
-    /// Returns the sessions of an end at each route server; `absent` ones for addresses without a session.
+    /// Returns the sessions of an end at each route server. An address without a session gets an `absent`
+    /// session.
     pub(crate) fn route_server_sessions(
         &self,
         readings: &[Reading<'_>],
@@ -104,7 +105,7 @@ impl Scope<'_> {
             freshness: status.freshness(server, self.now).name().to_owned(),
             read_at: report.map(|(at, _)| at.to_string()),
             failing_since: failure.map(|failure| failure.since.to_string()),
-            // The text has paths of the exchange's machines.
+            // The error text contains paths on the exchange's machines, so only operators see it.
             failure: failure
                 .filter(|_| self.principal.actor.is_operator())
                 .map(|failure| failure.error.clone()),
@@ -174,8 +175,8 @@ fn reject_cause(community: Option<String>, reason: &Reason) -> view::RejectCause
     }
 }
 
-/// Returns the meaning of a cause in the tables of arouteserver's documentation ("Reject reasons") and of IXP Manager
-/// (`community-filtering-definitions`).
+/// Returns the meaning of a cause, from the tables in arouteserver's documentation ("Reject reasons") and in
+/// IXP Manager (`community-filtering-definitions`).
 fn meaning(cause: &Cause) -> Reason {
     match (cause.scheme, cause.number) {
         (Scheme::Arouteserver, 1) => reason::route_as_path_length(),

@@ -30,7 +30,7 @@ pub(crate) async fn list(
     .map(Json)
 }
 
-/// Approve an order as the second person; it is executed
+/// Approve an order as the second person, and execute it
 #[utoipa::path(post, path = "/api/v1/approvals/{id}/approve", tag = "approvals", params(OrderParams, ("id" = String, Path, description = "The order"),
         ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -58,7 +58,7 @@ pub(crate) async fn withdraw(
     order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await
 }
 
-/// Delete a trunk; one that services use needs a second person
+/// Delete a trunk; a trunk that services use needs a second person
 #[utoipa::path(delete, path = "/api/v1/trunks/{id}", tag = "fabric", params(OrderParams, ("id" = String, Path, description = "The trunk"),
         ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -71,7 +71,7 @@ pub(crate) async fn delete_trunk(
     order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await
 }
 
-/// Read the effect of taking the traffic from a trunk
+/// Read the effect of draining a trunk
 #[utoipa::path(get, path = "/api/v1/trunks/{id}/impact", tag = "fabric", params(("id" = String, Path, description = "The trunk")),
     responses((status = 200, body = view::Impact), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn impact(

@@ -17,7 +17,7 @@ use crate::render::Scope;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, Ordered};
 
-/// Gives an order about one object to the engine.
+/// Passes an order about one object to the engine.
 pub(super) async fn order_object<K: Key>(
     app: &App,
     access: &Access<K>,
@@ -103,16 +103,16 @@ pub(crate) async fn rate(
     order_object(&app, &access, &conditions, operation, &given).await
 }
 
-/// A place of an end.
+/// The connection and the tags of an end.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PlaceOrder {
     /// The connection.
     connection: String,
-    /// The tags; a VID that is null is chosen.
+    /// The tags; the exchange chooses a VID that is null.
     vlan: view::Vlan,
 }
 
-/// Move an end to another connection or to other tags; the new place is made before the old one breaks
+/// Move an end to another connection or to other tags; the end works there before its old place is removed
 #[utoipa::path(put, path = "/api/v1/configs/{id}/place", tag = "services", request_body = PlaceOrder, params(OrderParams, ("id" = String, Path, description = "The end"),
         ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -143,7 +143,7 @@ pub(crate) struct ShutDownOrder {
     shut_down: bool,
 }
 
-/// Shut an end down, as for a failover test, or open it again
+/// Shut an end down, for example for a failover test, or enable it again
 #[utoipa::path(put, path = "/api/v1/configs/{id}/shut-down", tag = "services", request_body = ShutDownOrder, params(OrderParams, ("id" = String, Path, description = "The end"),
         ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -220,11 +220,11 @@ pub(crate) async fn remove_mac(
 /// The drain of a trunk.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DrainOrder {
-    /// True to take the traffic from the trunk.
+    /// True to move the traffic off the trunk.
     drained: bool,
 }
 
-/// Take the traffic from a trunk, or let it come back
+/// Drain a trunk of its traffic, or end the drain
 #[utoipa::path(put, path = "/api/v1/trunks/{id}/drain", tag = "fabric", request_body = DrainOrder, params(OrderParams, ("id" = String, Path, description = "The trunk"),
         ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]

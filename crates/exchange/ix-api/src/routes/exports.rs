@@ -1,4 +1,5 @@
-//! The members of peering LANs for other programs: the member list of Euro-IX, and the clients of route servers.
+//! Lists of members of peering LANs for other programs: the member list in the format of Euro-IX, and the
+//! clients of route servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,10 +14,10 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::v2::{Session, listed, sessions};
 
-/// The number of the exchange in the list, which holds this exchange only.
+/// The identifier of the exchange in the member list, which contains only this exchange.
 const IXP: u32 = 1;
 
-/// Returns the peering LANs, each with its number in the list.
+/// Returns the peering LANs with their identifiers.
 fn lans(exchange: &Exchange) -> impl Iterator<Item = (ServiceId, &millrace_ix_model::Service)> {
     let services = exchange.services.iter();
     services
@@ -24,7 +25,7 @@ fn lans(exchange: &Exchange) -> impl Iterator<Item = (ServiceId, &millrace_ix_mo
         .map(|(id, service)| (*id, service))
 }
 
-/// Returns the two halves of an end's entry in `vlan_list`: IPv4 and IPv6.
+/// Returns the IPv4 part and the IPv6 part of an end's entry in `vlan_list`.
 fn addresses(exchange: &Exchange, config: ConfigId, sessions: &[Session]) -> BTreeMap<&'static str, Value> {
     let mut found = BTreeMap::new();
     for (id, ip) in exchange.ips.iter().filter(|(_, ip)| ip.config == config) {
@@ -53,7 +54,7 @@ fn addresses(exchange: &Exchange, config: ConfigId, sessions: &[Session]) -> BTr
     found
 }
 
-/// Returns the member list. Ends that are in quarantine, shut down, or not to be listed are left out.
+/// Returns the member list, without ends that are in quarantine, shut down, or not to be listed.
 fn euro_ix(app: &App) -> Value {
     let snapshot = app.snapshot();
     let exchange = &snapshot.exchange;
@@ -149,14 +150,15 @@ fn euro_ix(app: &App) -> Value {
 
 /// Read the member list of the peering LANs (Euro-IX JSON schema 1.0)
 ///
-/// Everybody may read it. It holds members that want to be listed and have left quarantine, without MAC addresses.
+/// Everybody may read it. It contains members that want to be listed and are not in quarantine, without MAC
+/// addresses.
 #[utoipa::path(get, path = "/api/v1/exports/euro-ix.json", tag = "exports", security(()),
     responses((status = 200, body = Object)))]
 pub(crate) async fn member_list(State(app): State<App>) -> Json<Value> {
     Json(euro_ix(&app))
 }
 
-/// Read the clients of the route servers, as arouteserver reads them (`clients.yml`; JSON is YAML)
+/// Read the clients of the route servers in the format of arouteserver (`clients.yml`; JSON is YAML)
 #[utoipa::path(get, path = "/api/v1/exports/arouteserver-clients.json", tag = "exports",
     responses((status = 200, body = Object), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn route_server_clients(
@@ -184,7 +186,7 @@ pub(crate) async fn route_server_clients(
             IpAddr::V4(_) => (session.as_set_v4, session.max_prefix_v4, "limit_ipv4"),
             IpAddr::V6(_) => (session.as_set_v6, session.max_prefix_v6, "limit_ipv6"),
         };
-        // arouteserver takes the source before the name: RIPE::AS-EXAMPLE.
+        // arouteserver expects the source before the name: RIPE::AS-EXAMPLE.
         let as_sets: Vec<String> = as_set
             .iter()
             .map(|text| {

@@ -1,4 +1,4 @@
-//! Filters: orders, explanations of packets, traffic to a destination, BGP sessions.
+//! Filters: orders, explanations for packets, traffic to a destination, BGP sessions.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,22 +27,22 @@ use crate::render::{Scope, target as target_view, word};
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, NewFilter, Ordered, PortRange, coded};
 
-/// The shortest time between two checks of an account on request: each check queries the routing registry.
+/// The minimum time between two requested checks of an account: each check queries the routing registry.
 const RECHECK_EVERY: Duration = Duration::from_secs(5);
-/// The time to live of a filter that names none, in minutes.
+/// The default time to live of a filter, in minutes.
 const MINUTES: u32 = 60;
-/// The rate of a filter that limits and names none, in kbit/s.
+/// The default rate of a filter that limits, in kbit/s.
 const RATE_KBPS: u32 = 1_000;
-/// The protocol of a packet that names none (RFC 768).
+/// The default protocol of a packet to explain: UDP (RFC 768).
 const UDP: u8 = 17;
-/// The flags of a TCP packet that names none (RFC 9293, section 3.1).
+/// The default flags of a TCP packet to explain: SYN (RFC 9293, section 3.1).
 const SYN: u16 = 0x002;
 
 fn invalid(pointer: &str, error: impl std::fmt::Display) -> Problem {
     Problem::new(ProblemKind::Invalid, format!("{error}")).with_error(pointer, "invalid")
 }
 
-/// Returns the prefix of a text; an address without a length is a prefix of its full length.
+/// Parses a prefix. An address without a length is a prefix of its full length.
 fn prefix(text: &str, pointer: &str) -> Result<Prefix, Problem> {
     let text = text.trim();
     if let Ok(address) = text.parse::<IpAddr>() {
@@ -68,7 +68,7 @@ fn fragment(text: &str) -> Result<FragmentMatch, Problem> {
     })
 }
 
-/// Returns the packets of a new filter.
+/// Returns the match of a new filter.
 fn packets(given: &NewFilter) -> Result<FilterMatch, Problem> {
     let mut matching = FilterMatch::to(prefix(&given.destination, "/destination")?);
     let source = given.source.as_deref().filter(|text| !text.trim().is_empty());
@@ -98,7 +98,7 @@ fn action(given: &NewFilter) -> Result<FilterAction, Problem> {
     }
 }
 
-/// Returns the account that a request names, or the principal's own.
+/// Returns the account that a request names; by default, the principal's own account.
 pub(super) fn account(
     principal: &Principal,
     text: Option<&str>,
@@ -113,10 +113,10 @@ pub(super) fn account(
     }
 }
 
-/// Create a filter for packets to the own addresses
+/// Create a filter for packets to your own addresses
 ///
-/// Only the owner of a destination may filter packets to it: a refusal has the code `not-owner`, and its next step names the
-/// object that is missing.
+/// Only the owner of a destination may filter packets to it. A refusal has the code `not-owner`, and its next
+/// step names the missing object.
 #[utoipa::path(post, path = "/api/v1/filters", tag = "filters", request_body = NewFilter, params(OrderParams,
         ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -161,7 +161,7 @@ pub(crate) async fn create(
         } else {
             FilterOrigin::Page
         },
-        // Among filters of an account drop comes before shape, and shape before count.
+        // Among the filters of an account, drop is compared before shape, and shape before count.
         rank: match action {
             FilterAction::Drop => 100,
             FilterAction::Shape { .. } => 200,
@@ -315,7 +315,7 @@ impl PacketParams {
     }
 }
 
-/// Explain the treatment of a packet: every active filter in the order in which switches compare them
+/// Explain the treatment of a packet: all active filters, in the order in which switches compare them
 #[utoipa::path(get, path = "/api/v1/filters/explain", tag = "filters", params(PacketParams),
     responses((status = 200, body = view::Explanation), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn explain(
@@ -351,17 +351,17 @@ pub(crate) async fn explain(
     }))
 }
 
-/// The destination of which the traffic is read.
+/// The destination of the traffic to read.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AttackParams {
     /// The destination: an address or a prefix.
     target: Option<String>,
-    /// The account; the own one if it is absent.
+    /// The account; by default your own.
     account: Option<String>,
 }
 
-/// Read the destinations with the greatest excess, and the traffic to one of them
+/// Read the destinations with the greatest excess, and the traffic to one destination
 #[utoipa::path(get, path = "/api/v1/attack", tag = "filters", params(AttackParams),
     responses((status = 200, body = view::AttackView), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn attack(
@@ -377,7 +377,7 @@ pub(crate) async fn attack(
     let target = params.target.as_deref().filter(|text| !text.trim().is_empty());
     let target = target.map(|text| prefix(text, "/target")).transpose()?;
     if Some(account) != principal.actor.account {
-        // A look at another's traffic is an entry of the audit chain.
+        // Reading the traffic of another account adds an entry to the audit chain.
         let detail = serde_json::json!({ "target": target.map(|target| target.to_string()) });
         app.record(
             &principal.audit_name(),
@@ -388,7 +388,8 @@ pub(crate) async fn attack(
         .await?;
     }
     let scope = Scope::new(&principal, app.now());
-    // The search for rules takes seconds of a core. The limit lets a member that asks all the time delay other searches only.
+    // The search for rules occupies a core for seconds. Because of the limit, a member with many requests can
+    // delay only other searches.
     let permit = std::sync::Arc::clone(&app.searches).acquire_owned().await;
     let permit = permit.map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     let service = std::sync::Arc::clone(&app.service);
@@ -405,14 +406,14 @@ pub(crate) async fn attack(
     }))
 }
 
-/// Check the filters of an account again: routes, route objects and ROAs are asked for again
+/// Check the filters of an account again: queries routes, route objects and ROAs
 #[utoipa::path(post, path = "/api/v1/accounts/{id}/recheck", tag = "filters", params(("id" = String, Path, description = "The account")),
     responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn recheck(
     State(app): State<App>,
     access: Access<AccountId>,
 ) -> Result<axum::http::StatusCode, Problem> {
-    // A hidden account has no stored answer here: it is absent.
+    // A hidden account has no stored answer here, so it is treated as missing.
     access.object()?;
     access.require(OperationKind::WriteFilter)?;
     {
@@ -431,7 +432,7 @@ pub(crate) async fn recheck(
     Ok(axum::http::StatusCode::NO_CONTENT)
 }
 
-/// List BGP sessions: all for operators, those of the own account for members
+/// List BGP sessions: all for operators, those of your own account for members
 #[utoipa::path(get, path = "/api/v1/bgp-sessions", tag = "filters", params(PageParams),
     responses((status = 200, body = List<view::BgpSession>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn sessions(

@@ -17,18 +17,20 @@ use crate::request::{PageParams, Query};
 use crate::service::{ChangeRecord, StepRecord};
 use crate::view::{AuditEntry, Change, ChangeStep, List};
 
-/// The number of records that are read from the engine at once.
+/// The number of records that are read from the engine in one step.
 const CHUNK: usize = 500;
-/// The largest number of records that one request looks at, so that a filter that matches nothing ends.
+/// The maximum number of records that one request reads, so that a request with a filter that matches nothing
+/// ends.
 const LOOKED_AT_MAX: usize = 20_000;
 
-/// Returns the number of a change: `ch-7` is 7.
+/// Returns the number in the identifier of a change: `ch-7` gives 7.
 fn number(text: &str) -> Option<u64> {
     text.strip_prefix("ch-")?.parse().ok()
 }
 
-/// Returns the name of the user whose identifier is in the journal or the audit chain; for a user of another account, a member
-/// gets the name of that account, or its AS numbers if it does not want to be found and is no party of a circuit among `objects`.
+/// Returns the name of the user whose identifier is in the journal or the audit chain. For a user of another
+/// account, a member gets the name of that account. If the member may not know that account, and `objects`
+/// contains no circuit that the member may read, the member gets the account's AS numbers.
 fn person(principal: &Principal, actor: &str, objects: &[ObjectId]) -> String {
     let exchange = &principal.snapshot.exchange;
     let user = actor.parse().ok().and_then(|id: UserId| exchange.users.get(&id));
@@ -49,7 +51,7 @@ fn person(principal: &Principal, actor: &str, objects: &[ObjectId]) -> String {
     account.map_or_else(|| user.account.to_string(), |account| account.name.clone())
 }
 
-/// Returns true for those who read the whole audit chain.
+/// Returns true if the principal may read the whole audit chain.
 fn sees_everybody(principal: &Principal) -> bool {
     is_permitted(&principal.actor, OperationKind::ReadAudit, Relation::Foreign)
 }
@@ -57,7 +59,7 @@ fn sees_everybody(principal: &Principal) -> bool {
 fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[StepRecord]) -> Change {
     let unconfirmed = app.service.unconfirmed();
     let waiting = unconfirmed.get(&change.id);
-    // An actor who may order the inverse may confirm.
+    // An actor who may order the inverse of the change may confirm it.
     let may_undo = |operation: &Operation| {
         let drafted = principal
             .snapshot
@@ -106,7 +108,8 @@ fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[StepRe
     }
 }
 
-/// Returns true if the principal may see a change: one that concerns an object of its own.
+/// Returns true if the principal may see a change. Operators see all changes, and members see changes of
+/// objects that they may read. Both need the permission to read changes.
 fn may_see(principal: &Principal, change: &ChangeRecord) -> bool {
     principal.actor.is_operator() && principal.may_somewhere(OperationKind::ReadChanges)
         || principal.may_somewhere(OperationKind::ReadChanges) && may_read_any(principal, &change.objects)
@@ -116,12 +119,12 @@ fn may_see(principal: &Principal, change: &ChangeRecord) -> bool {
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ChangeFilter {
-    /// Only changes of this object; of a service, also those of its ends.
+    /// Only changes of this object; for a service, also changes of its ends.
     object: Option<String>,
 }
 
-/// Returns an object and, for a service, its ends. Returns nothing for an absent object and for one that the principal may not
-/// read.
+/// Returns an object and, for a service, its ends. Returns nothing if the object does not exist or the
+/// principal may not read it.
 fn with_parts(principal: &Principal, text: &str) -> BTreeSet<ObjectId> {
     let object = text.parse::<ObjectId>().ok().filter(|id| principal.may_read(*id));
     let ends = match object {
@@ -134,7 +137,7 @@ fn with_parts(principal: &Principal, text: &str) -> BTreeSet<ObjectId> {
 
 /// List changes, newest first
 ///
-/// One request looks at 20,000 records at most: a page may be empty and have a `next`.
+/// One request reads at most 20,000 records, so a page may be empty and still have a `next`.
 #[utoipa::path(get, path = "/api/v1/changes", tag = "changes", params(PageParams, ChangeFilter),
     responses((status = 200, body = List<Change>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn changes(
@@ -165,7 +168,7 @@ pub(crate) async fn changes(
     }
     let has_more = items.len() > limit;
     items.truncate(limit);
-    // A page that ended at the bound goes on behind the last record that was looked at.
+    // A page that ended because of the maximum continues after the last record that was read.
     let bound = before.filter(|_| more).map(|id| format!("ch-{id}"));
     Ok(Json(List {
         next: items
@@ -190,7 +193,7 @@ pub(crate) async fn change(
     Ok(Json(view(&app, &principal, &record, &steps)))
 }
 
-/// Returns a change that the principal may see.
+/// Returns a change with its steps, if the principal may see it.
 async fn find(
     app: &App,
     principal: &Principal,
@@ -205,9 +208,10 @@ async fn find(
         .ok_or_else(|| Problem::absent(id.chars().take(40).collect::<String>()))
 }
 
-/// Confirm a change that was ordered with `confirm_within`, so that it stays
+/// Confirm a change that was ordered with `confirm_within`, so that it is not undone
 ///
-/// Who may order the inverse may confirm. A change that does not wait is answered with 409.
+/// A user who may order the inverse may confirm. A change that does not wait for confirmation is answered
+/// with 409.
 #[utoipa::path(post, path = "/api/v1/changes/{id}/confirm", tag = "changes", params(("id" = String, Path, description = "The change")),
     responses((status = 200, body = Change), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn confirm(
@@ -220,7 +224,7 @@ pub(crate) async fn confirm(
     read_again(&app, &principal, &id).await
 }
 
-/// Undo a change that waits for its confirmation; the inverse is a change of its own
+/// Undo a change that waits for its confirmation, by a new change that is its inverse
 #[utoipa::path(post, path = "/api/v1/changes/{id}/revert", tag = "changes", params(("id" = String, Path, description = "The change")),
     responses((status = 200, body = Change), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn revert(
@@ -233,7 +237,7 @@ pub(crate) async fn revert(
     read_again(&app, &principal, &id).await
 }
 
-/// Returns a change as it is after an order about it.
+/// Returns the new state of a change after a decision about it.
 async fn read_again(app: &App, principal: &Principal, id: &str) -> Result<Json<Change>, Problem> {
     let (record, steps) = find(app, principal, id).await?;
     Ok(Json(view(app, principal, &record, &steps)))
@@ -251,8 +255,9 @@ pub(crate) struct AuditFilter {
 
 /// Read the audit chain, newest first
 ///
-/// Operators and the regulator read all of it, and each read by the regulator is an entry itself. Others read the
-/// entries of their own account's people. One request looks at 20,000 entries at most: a page may be empty and have a `next`.
+/// Operators and the regulator read the complete chain, and each read by the regulator adds an entry. Other
+/// users read the entries of the users in their own account. One request reads at most 20,000 entries, so a
+/// page may be empty and still have a `next`.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(PageParams, AuditFilter),
     responses((status = 200, body = List<AuditEntry>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn audit(

@@ -1,4 +1,4 @@
-//! API keys of the own user.
+//! API keys of the signed-in user.
 
 use std::sync::atomic::Ordering;
 
@@ -19,12 +19,12 @@ use crate::request::{Body, PageParams, Query};
 use crate::session::{ApiKeyRecord, KEY_PREFIX, KeyScope, fingerprint, parse, random, save_json};
 use crate::view::{ApiKey, List};
 
-/// The number of digits of a fingerprint that identify a key in the API.
+/// The number of digits of the fingerprint that form the identifier of a key in the API.
 const ID_LEN: usize = 16;
-/// The largest number of keys of a user.
+/// The maximum number of keys of a user.
 const KEYS_MAX: usize = 50;
 
-/// Returns the keys of a user with their places in the store, in the order of their identifiers.
+/// Returns the fingerprints and records of the user's API keys, in the order of their identifiers.
 fn keys_of(app: &App, principal: &Principal) -> Result<Vec<(String, ApiKeyRecord)>, Problem> {
     let mut keys = Vec::new();
     for (key, value) in app.credentials.list("key/")? {
@@ -47,7 +47,7 @@ fn view(fingerprint: &str, record: &ApiKeyRecord) -> ApiKey {
     }
 }
 
-/// List the own API keys
+/// List your own API keys
 #[utoipa::path(get, path = "/api/v1/api-keys", tag = "session", params(PageParams),
     responses((status = 200, body = List<ApiKey>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -68,9 +68,9 @@ pub(crate) async fn list(
 /// A new API key.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct NewKey {
-    /// The name that tells where it is used.
+    /// The name, which tells where the key is used.
     name: String,
-    /// The requests that it may send.
+    /// The requests that the key may send.
     scope: KeyScope,
 }
 
@@ -83,9 +83,9 @@ pub(crate) struct CreatedKey {
     secret: String,
 }
 
-/// Create an API key, which acts as the own user
+/// Create an API key, which has the permissions of your user
 ///
-/// It takes a session: a key that was stolen must not outlive its deletion in keys that it made.
+/// This needs a session: otherwise the holder of a stolen key could make keys that outlive its deletion.
 #[utoipa::path(post, path = "/api/v1/api-keys", tag = "session", request_body = NewKey,
     responses((status = 201, body = CreatedKey), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn create(

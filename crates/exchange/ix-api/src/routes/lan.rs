@@ -1,4 +1,4 @@
-//! Ends of peering LANs: joining, members, quarantine, ends of validity of MAC addresses.
+//! Ends of peering LANs: joining, members, quarantine, validity of MAC addresses.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,14 +17,14 @@ use crate::render::Scope;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, Ordered};
 
-/// The end with which a service is joined.
+/// The end that joins a service.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct JoinOrder {
-    /// The own end.
+    /// Your own end.
     end: EndOrder,
 }
 
-/// Join a peering LAN, or configure an own end of a service
+/// Join a peering LAN, or configure your own end of a service
 #[utoipa::path(post, path = "/api/v1/services/{id}/ends", tag = "services", request_body = JoinOrder, params(OrderParams, ("id" = String, Path, description = "The service"),
         ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -39,7 +39,7 @@ pub(crate) async fn join(
     order_about(&app, &access, &conditions, None, vec![(operation, END)], &given).await
 }
 
-/// List the members of a peering LAN that want to be found
+/// List the members of a peering LAN that other accounts may find
 #[utoipa::path(get, path = "/api/v1/services/{id}/members", tag = "services", params(PageParams, ("id" = String, Path, description = "The service")),
     responses((status = 200, body = List<view::Presence>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn members(
@@ -90,11 +90,11 @@ pub(crate) async fn mac_end(
 /// The reason for the end of a quarantine.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct WaiveOrder {
-    /// The reason in words; it stays with the end and in the audit chain.
+    /// The reason as text; it is stored with the end and in the audit chain.
     reason: String,
 }
 
-/// End the quarantine of an end without the clean minutes
+/// End the quarantine of an end before its clean period is complete
 #[utoipa::path(post, path = "/api/v1/configs/{id}/waive", tag = "services", request_body = WaiveOrder, params(OrderParams, ("id" = String, Path, description = "The end"),
         ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]

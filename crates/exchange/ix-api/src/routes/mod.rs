@@ -1,4 +1,4 @@
-//! The resources, from which the router and the OpenAPI document are made.
+//! All resources of the API, from which the router and the OpenAPI document are generated.
 
 mod approvals;
 mod documents;
@@ -54,7 +54,7 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
             ("post", &mut item.post),
             ("delete", &mut item.delete),
         ];
-        // The names of handlers are not unique.
+        // The function names of handlers are not unique, so they cannot be operation ids.
         for (method, operation) in operations {
             if let Some(operation) = operation {
                 operation.operation_id = Some(format!("{method}_{name}"));
@@ -64,7 +64,7 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// Returns the OpenAPI document as JSON text, as `portal/openapi.json` holds it.
+/// Returns the OpenAPI document as JSON text, as stored in `portal/openapi.json`.
 pub fn openapi_json() -> String {
     let mut text = document().to_pretty_json().unwrap_or_default();
     text.push('\n');

@@ -1,4 +1,4 @@
-//! Reading of accounts, users, connections, filters and the fabric.
+//! Read access to accounts, users, connections, filters and the fabric.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,13 +16,13 @@ use crate::render::Scope;
 use crate::request::{PageParams, Query};
 use crate::view::{self, List};
 
-/// A value with its ETag.
+/// A value and the revision for its ETag.
 pub(crate) struct Tagged<T> {
     revision: u64,
     value: T,
 }
 
-/// Returns a value with the revision as its ETag.
+/// Returns a value with its revision as the ETag.
 pub(crate) fn tagged<T>(revision: u64, value: T) -> Tagged<T> {
     Tagged { revision, value }
 }
@@ -37,7 +37,7 @@ impl<T: Serialize> IntoResponse for Tagged<T> {
     }
 }
 
-/// Returns the objects of a collection that the principal may read.
+/// Returns all objects of a type that the principal may read.
 pub(super) fn readable<K: Key>(principal: &Principal) -> Vec<(K, &K::Object)> {
     let all = K::all(&principal.snapshot.exchange).iter();
     all.filter(|(id, _)| principal.may_read(**id))
@@ -45,7 +45,7 @@ pub(super) fn readable<K: Key>(principal: &Principal) -> Vec<(K, &K::Object)> {
         .collect()
 }
 
-/// List accounts: the own one and those below it, and the names of others that want to be found
+/// List accounts: your own, those below it, and the names of other accounts that want to be found
 #[utoipa::path(get, path = "/api/v1/accounts", tag = "accounts", params(PageParams),
     responses((status = 200, body = List<view::Account>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn accounts(
@@ -207,7 +207,7 @@ pub(crate) async fn trunk(
     Ok(tagged(view.revision, view))
 }
 
-/// Returns true if the principal may read any of the objects.
+/// Returns true if the principal may read at least one of the objects.
 pub(crate) fn may_read_any(principal: &Principal, objects: &[ObjectId]) -> bool {
     objects.iter().any(|object| principal.may_read(*object))
 }

@@ -1,4 +1,4 @@
-//! Sign-in by a provider of OpenID Connect.
+//! Sign-in by an OpenID Connect provider.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ use crate::service::Order;
 use crate::session::{load_json, save_json};
 use crate::view::Whoami;
 
-/// The provider by which people can sign in.
+/// The provider for sign-ins.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SignInProvider {
     /// The name of the provider; null if there is none.
@@ -29,7 +29,7 @@ pub(crate) struct SignInProvider {
     name: Option<String>,
 }
 
-/// The begin of a sign-in by the provider.
+/// The start of a sign-in by the provider.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SignInStarted {
     /// The address to which the browser must go.
@@ -63,7 +63,7 @@ fn provider(app: &App) -> Result<&Oidc, Problem> {
     })
 }
 
-/// Runs the part of a sign-in that asks the provider, a few at a time.
+/// Runs a part of a sign-in that sends requests to the provider. Limits the number of concurrent runs.
 async fn ask<T: Send + 'static>(
     app: &App,
     part: impl FnOnce(&App, &Oidc) -> Result<T, OidcError> + Send + 'static,
@@ -81,7 +81,7 @@ async fn ask<T: Send + 'static>(
         .map_err(|_| Problem::new(ProblemKind::Internal, "the sign-in was not completed"))?
 }
 
-/// Read the provider by which people can sign in
+/// Read the provider for sign-ins
 #[utoipa::path(get, path = "/api/v1/oidc", tag = "session", security(()),
     responses((status = 200, body = SignInProvider), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn read(State(app): State<App>) -> Json<SignInProvider> {
@@ -92,8 +92,9 @@ pub(crate) async fn read(State(app): State<App>) -> Json<SignInProvider> {
 
 /// Begin a sign-in by the provider
 ///
-/// The answer sets a cookie, and names the address at the provider to which the browser must go. The provider returns to the
-/// address of the settings, with parameters that `POST /api/v1/oidc/callback` takes.
+/// The answer sets a cookie, and contains the address at the provider to which the browser must go. The
+/// provider then sends the browser to the redirect address of the exchange, with the parameters for `POST
+/// /api/v1/oidc/callback`.
 #[utoipa::path(post, path = "/api/v1/oidc", tag = "session", security(()),
     responses((status = 200, body = SignInStarted), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn begin(
@@ -117,10 +118,11 @@ pub(crate) async fn begin(
     Ok(response)
 }
 
-/// End a sign-in by the provider, with the parameters of the address to which it returned
+/// Complete a sign-in by the provider, with the parameters of the redirect address
 ///
-/// The answer sets the cookie of a session. A person who signs in for the first time gets a user in the account of the network
-/// that the provider names; a person without a network at this exchange gets none (403, `unknown-network`).
+/// The answer sets a session cookie. A person who signs in for the first time gets a user in the account of
+/// the network that the provider names. A person without a network at this exchange gets no user (403,
+/// `unknown-network`).
 #[utoipa::path(post, path = "/api/v1/oidc/callback", tag = "session", security(()), request_body = Callback,
     responses((status = 200, body = Whoami), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn finish(
@@ -133,7 +135,7 @@ pub(crate) async fn finish(
     let address = client(peer.ip(), &headers);
     app.attempts.begin_from(address, app.uptime()).map_err(busy)?;
     let cookie = cookie(&headers);
-    // A callback of a sign-in that nobody began here is an answer to nothing: it is refused without an entry.
+    // A callback without a sign-in that began here is refused, and adds no entry to the audit chain.
     oidc::check_cookie(&app.sealer, cookie.as_deref(), app.wall())?;
     let asked = ask(&app, move |app, oidc| {
         oidc.finish(&app.sealer, cookie.as_deref(), &given, app.wall(), app.uptime())
@@ -167,12 +169,13 @@ pub(crate) async fn finish(
     Ok(response)
 }
 
-/// Returns the cookie of a sign-in.
+/// Returns the sign-in cookie of a request.
 fn cookie(headers: &HeaderMap) -> Option<String> {
     crate::session::cookie(headers, COOKIE).map(str::to_owned)
 }
 
-/// Returns the user of a person, who gets one at the first sign-in. The roles become those that the provider says now.
+/// Returns the user of a person, and creates one at the first sign-in. The user gets the roles that the
+/// provider gives now.
 async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, Problem> {
     let _linking = oidc.linking.lock().await;
     let snapshot = app.snapshot();

@@ -1,4 +1,4 @@
-//! The steps that all orders share: conditions, execution by the engine, answer.
+//! Steps that all orders share: conditions, execution by the engine, answer.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -15,15 +15,16 @@ use crate::request::Conditions;
 use crate::service::{CREATED_SERVICE, Order, Outcome, ServiceError};
 use crate::view::{Ordered, PlannedSwitch};
 
-/// An operation, and the place in the request's body that it comes from.
+/// An operation, and the position in the request body from which it comes.
 pub(crate) type Step = (Operation, &'static str);
 
-/// The prefix of the pointers into the principal's own end in the body; other fields of the order are not below it.
+/// The prefix of JSON pointers to fields of the principal's own end in the body. Other fields of an order do
+/// not have it.
 pub(crate) const END: &str = "end.";
 
-/// Gives an order to the engine and returns its answer.
+/// Passes an order to the engine, and returns its answer.
 ///
-/// `expected` is the object and revision that the client has read.
+/// `expected` is the object, with the revision that the client has read.
 pub(crate) async fn order(
     app: &App,
     principal: &Principal,
@@ -50,7 +51,7 @@ pub(crate) async fn order(
         Err(ServiceError::Refused(refusal)) => return Err(locate(app, principal, &steps, refusal)),
         Err(error) => return Err(error.into()),
     };
-    // A DELETE that waits for a second person creates the approval, and is answered as a DELETE.
+    // A DELETE that waits for a second person creates an approval, but is answered like any DELETE.
     let created = conditions.is_post() && !conditions.dry_run && !outcome.applied.created.is_empty();
     let ordered = view(app, conditions.dry_run, &outcome);
     let status = if created {
@@ -61,10 +62,10 @@ pub(crate) async fn order(
     Ok((status, Json(ordered)).into_response())
 }
 
-/// Gives an order about one object to the engine, after its caller has checked the permission.
+/// Passes an order about one object to the engine. The caller has checked the permission.
 ///
-/// An object that the principal cannot see gets the stored answer to an earlier request with the same idempotency key, and
-/// otherwise the answer of an absent object, byte for byte.
+/// If the principal cannot see the object, the request gets the stored answer to an earlier request with the
+/// same idempotency key. Without a stored answer, it gets the answer for a missing object, byte for byte.
 pub(crate) async fn order_about<K: Key>(
     app: &App,
     access: &Access<K>,
@@ -74,7 +75,7 @@ pub(crate) async fn order_about<K: Key>(
     body: &impl Serialize,
 ) -> Result<Response, Problem> {
     let object: ObjectId = access.id().into();
-    // No object has revision 0: without a stored answer, nothing is executed.
+    // No object has revision 0. Without a stored answer, the engine therefore executes nothing.
     let expected = if access.is_hidden() {
         Some((object, 0))
     } else {
@@ -88,7 +89,7 @@ pub(crate) async fn order_about<K: Key>(
     }
 }
 
-/// Returns the revision that an order expects of its object.
+/// Returns the object and the revision that an order expects; `None` if it expects none.
 pub(crate) fn expected_revision<K: Key>(
     access: &Access<K>,
     conditions: &Conditions,
@@ -100,8 +101,8 @@ pub(crate) fn expected_revision<K: Key>(
     conditions.expected(object, access.principal().snapshot.revision_of(object))
 }
 
-/// Returns the problem of a refused order with the place in the body: the steps are tried one after the other to find
-/// the one that was refused.
+/// Returns the problem of a refused order, with the position in the body. Tries the steps one after the other
+/// to find the refused one.
 fn locate(app: &App, principal: &Principal, steps: &[Step], refusal: Refusal) -> Problem {
     let [(_, only)] = steps else {
         let mut exchange = Exchange::clone(&app.snapshot().exchange);
@@ -121,7 +122,7 @@ fn locate(app: &App, principal: &Principal, steps: &[Step], refusal: Refusal) ->
     refused(refusal, only)
 }
 
-/// Returns the operation with the service that an earlier one created.
+/// Returns the operation for the service that an earlier operation has created.
 pub(crate) fn with_service(mut operation: Operation, created: Option<ServiceId>) -> Operation {
     if let (Operation::ConfigureEnd { service, .. }, Some(created)) = (&mut operation, created)
         && *service == CREATED_SERVICE
@@ -131,7 +132,7 @@ pub(crate) fn with_service(mut operation: Operation, created: Option<ServiceId>)
     operation
 }
 
-/// Returns the operation with the end that an earlier one created.
+/// Returns the operation for the end that an earlier operation has created.
 fn with_end(mut operation: Operation, created: Option<ConfigId>) -> Operation {
     if let (Operation::AddMac { config, .. }, Some(created)) = (&mut operation, created)
         && *config == ConfigId(0)

@@ -1,4 +1,4 @@
-//! The first screen: what waits for somebody, and numbers by state.
+//! The start page: tasks of the user, and numbers of objects by state.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,12 +16,12 @@ use crate::render::{Scope, word};
 use crate::service::SwitchState;
 use crate::view::{Load, Overview, Severity, Task};
 
-/// The time before a MAC address expires in which the expiry is listed as a task.
+/// The time before the expiry of a MAC address at which the expiry becomes a task.
 const SOON: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// The rate above which a destination can count as attacked, in bit/s.
+/// The minimum rate of a destination that counts as attacked, in bit/s.
 const ATTACK_BPS_MIN: u64 = 100_000_000;
-/// The multiple of its usual rate from which a destination counts as attacked.
+/// A destination counts as attacked if its rate is more than this multiple of its usual rate.
 const ATTACK_FACTOR: u64 = 5;
 
 /// Read what needs attention
@@ -36,7 +36,7 @@ pub(crate) async fn overview(
     let exchange = &principal.snapshot.exchange;
     let mut services = readable(&principal);
     let mut tasks = service_tasks(&principal, &scope, &services, now);
-    // Every member may read every peering LAN: those that it has not joined are not among its own services.
+    // Every member may read every peering LAN, but the LANs that it has not joined are not its own services.
     let index = principal.snapshot.index();
     services.retain(|(id, service)| {
         let mut ends = index.by_service.get(id).into_iter().flatten();
@@ -109,7 +109,7 @@ pub(crate) async fn overview(
     }
     let mut load = None;
     if fabric {
-        // An approval is a task of every operator but the one who asked for it.
+        // An approval is a task for every operator except the one who requested it.
         for (id, approval) in &exchange.approvals {
             let view = scope.approval(*id, approval);
             if !view.own {
@@ -156,7 +156,8 @@ pub(crate) async fn overview(
     }))
 }
 
-/// Returns true if the rate to a destination is much greater than its usual rate; false while that is not known.
+/// Returns true if the rate to a destination is much greater than its usual rate; false if the usual rate is
+/// unknown.
 fn is_attacked(target: &Target) -> bool {
     let is_unusual = |usual| target.bits_per_s / ATTACK_FACTOR > usual;
     target.bits_per_s > ATTACK_BPS_MIN && target.usual_bits_per_s.is_some_and(is_unusual)
@@ -175,7 +176,7 @@ fn task(task: &str, object: impl Into<ObjectId>, name: &str, severity: Severity)
     }
 }
 
-/// Returns what services ask of the actor's account.
+/// Returns the tasks that the services give to the actor's account.
 fn service_tasks(
     principal: &Principal,
     scope: &Scope<'_>,

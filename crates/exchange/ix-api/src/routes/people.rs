@@ -1,4 +1,4 @@
-//! New accounts, users and connections.
+//! Orders for new accounts, users and connections.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::request::{Body, Conditions, OrderParams};
 use crate::view::Ordered;
 
-/// Returns the model's value of a word of the body.
+/// Parses a word in the body as a value of the model.
 fn parse<T: serde::de::DeserializeOwned>(word: &str, pointer: &str) -> Result<T, Problem> {
     serde_json::from_value(serde_json::Value::String(word.to_owned()))
         .map_err(|error| Problem::new(ProblemKind::Invalid, error.to_string()).with_error(pointer, "invalid"))
@@ -26,15 +26,15 @@ fn parse<T: serde::de::DeserializeOwned>(word: &str, pointer: &str) -> Result<T,
 pub(crate) struct NewAccount {
     /// The name.
     name: String,
-    /// `exchange`, `reseller`, `member` or `authority`.
+    /// The kind: `exchange`, `reseller`, `member` or `authority`.
     kind: String,
-    /// The account that manages it.
+    /// The account that manages the new account.
     #[serde(default)]
     parent: Option<String>,
-    /// The autonomous systems.
+    /// The AS numbers.
     #[serde(default)]
     asns: BTreeSet<u32>,
-    /// True if other accounts may find it.
+    /// True if other accounts may find the account.
     #[serde(default)]
     discoverable: bool,
 }
@@ -68,9 +68,9 @@ pub(crate) async fn create_account(
 /// A new user.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct NewUser {
-    /// The name with which the user signs in.
+    /// The name that the user signs in with.
     name: String,
-    /// The account; the own one if it is null.
+    /// The account; by default your own.
     #[serde(default)]
     account: Option<String>,
     /// The roles.
@@ -112,11 +112,11 @@ pub(crate) async fn create_user(
 /// A new connection.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct NewConnection {
-    /// The account that uses it.
+    /// The account that uses the connection.
     account: String,
     /// The name.
     name: String,
-    /// `standalone`, `lag_static` or `lag_lacp`.
+    /// The kind: `standalone`, `lag_static` or `lag_lacp`.
     kind: String,
     /// The ports, such as `sw-1:3`.
     ports: Vec<String>,

@@ -1,4 +1,5 @@
-//! Sessions of an end of a peering LAN with the route servers, and the routes that they reject.
+//! BGP sessions of an end of a peering LAN with the route servers, and the routes that the route servers
+//! reject.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,7 +12,7 @@ use crate::render::{Reading, Scope, rejections};
 use crate::request::{PageParams, Query};
 use crate::view::{self, List};
 
-/// Returns the route servers of an end's LAN that are read, with their newest facts.
+/// Returns the route servers of an end's LAN that the engine queries, each with its latest status.
 fn readings<'a>(app: &'a App, access: &Access<ConfigId>) -> Result<Vec<Reading<'a>>, Problem> {
     access.require(OperationKind::ReadFilter)?;
     let end = access.object()?;
@@ -31,8 +32,8 @@ fn readings<'a>(app: &'a App, access: &Access<ConfigId>) -> Result<Vec<Reading<'
 
 /// List the sessions of an end of a peering LAN with the route servers
 ///
-/// One session for each route server and address; `state` is `absent` for an address without a session. The list is empty if no
-/// route server of the LAN is read (`control` in the settings).
+/// The list has one session for each route server and address; `state` is `absent` for an address without a
+/// session. The list is empty if the engine queries no route server of the LAN (`control` in the settings).
 #[utoipa::path(get, path = "/api/v1/configs/{id}/route-server-sessions", tag = "services", params(PageParams, ("id" = String, Path, description = "The end")),
     responses((status = 200, body = List<view::RouteServerSession>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn sessions(

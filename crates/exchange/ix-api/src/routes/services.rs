@@ -24,7 +24,7 @@ use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::service::CREATED_SERVICE;
 use crate::view::{self, List, Ordered};
 
-/// The services of a list.
+/// The filter of a list of services.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ServiceFilter {
@@ -47,7 +47,8 @@ pub(crate) fn readable(principal: &Principal) -> Vec<(ServiceId, &Service)> {
         .values()
         .filter(|config| below.contains(&config.account));
     let with_own_end: BTreeSet<ServiceId> = own_ends.map(|config| config.service).collect();
-    // `may_read` looks at every end of the exchange, so that it is asked only about services that can concern the actor.
+    // `may_read` scans every end of the exchange. It is therefore called only for services that can concern
+    // the actor.
     let concerns = |id: ServiceId, service: &Service| {
         principal.actor.is_operator()
             || service.kind == ServiceKind::ExchangeLan
@@ -105,7 +106,7 @@ pub(crate) async fn read(
 pub(crate) struct EndOrder {
     /// The connection.
     connection: String,
-    /// The tags; a VID that is null is chosen.
+    /// The tags. The exchange chooses a VID that is null.
     vlan: view::Vlan,
     /// The contracted rate in Mbit/s; null for the speed of the connection.
     #[serde(default)]
@@ -113,7 +114,7 @@ pub(crate) struct EndOrder {
 }
 
 impl EndOrder {
-    /// Returns the connection and the tags. `pointer` is the place of this end in the body.
+    /// Returns the connection and the tags. `pointer` is the JSON pointer to this end in the request body.
     pub(crate) fn parts(&self, pointer: &str) -> Result<(ConnectionId, VlanRequest), Problem> {
         let connection = self.connection.parse::<ConnectionId>().map_err(|error| {
             Problem::new(ProblemKind::Invalid, error.to_string())
@@ -136,7 +137,7 @@ impl EndOrder {
     }
 }
 
-/// Returns the model's tags of a request.
+/// Converts the tags of a request to the model's type.
 pub(crate) fn vlan_request(vlan: &view::Vlan, pointer: &str) -> Result<VlanRequest, Problem> {
     let vid = |number: Option<u16>| {
         let parsed = number.map(VlanId::new).transpose();
@@ -159,20 +160,21 @@ pub(crate) fn vlan_request(vlan: &view::Vlan, pointer: &str) -> Result<VlanReque
     })
 }
 
-/// An order of a path.
+/// An order of a path, which is a point-to-point service.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct NewPath {
     /// The name of the service.
     name: String,
-    /// The account that orders; the own one if it is null.
+    /// The account that orders; null for the caller's account.
     #[serde(default)]
     account: Option<String>,
-    /// The account that is invited to the other end; null for an own end or for the holder of a service key.
+    /// The account that is invited to configure the other end; null if the caller or the holder of a service
+    /// key configures that end.
     #[serde(default)]
     peer: Option<String>,
-    /// The own end.
+    /// The caller's end.
     end: EndOrder,
-    /// The other end, if it is an own one, too.
+    /// The other end, if the caller configures it, too.
     #[serde(default)]
     far_end: Option<EndOrder>,
 }
@@ -183,7 +185,7 @@ fn account_at(text: Option<&str>, pointer: &str) -> Result<Option<AccountId>, Pr
         .map_err(|error| Problem::new(ProblemKind::Invalid, error.to_string()).with_error(pointer, "invalid"))
 }
 
-/// Order a path: a point-to-point service with its own end
+/// Order a path: a point-to-point service with the caller's end
 #[utoipa::path(post, path = "/api/v1/services", tag = "services", request_body = NewPath, params(OrderParams,
         ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable: 8 to 128 characters")),
     responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -214,7 +216,7 @@ pub(crate) async fn create(
     order(&app, &principal, &conditions, None, steps, &given).await
 }
 
-/// Gives an order about one service to the engine.
+/// Sends an order about one service to the engine.
 async fn order_service(
     app: &App,
     access: &Access<ServiceId>,
@@ -253,11 +255,11 @@ pub(crate) async fn delete(
 /// The end with which an invitation is accepted.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AcceptOrder {
-    /// The own end.
+    /// The caller's end.
     end: EndOrder,
 }
 
-/// Accept an invitation by configuring the own end
+/// Accept an invitation by configuring the caller's end
 #[utoipa::path(post, path = "/api/v1/services/{id}/accept", tag = "services", request_body = AcceptOrder, params(OrderParams, ("id" = String, Path, description = "The service"),
         ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -366,11 +368,11 @@ pub(crate) async fn create_key(
 pub(crate) struct RedeemOrder {
     /// The key.
     secret: String,
-    /// The own end.
+    /// The caller's end.
     end: EndOrder,
 }
 
-/// Use a service key: configure the other end of somebody's service
+/// Use a service key: configure the other end of another account's service
 #[utoipa::path(post, path = "/api/v1/service-keys/redeem", tag = "services", request_body = RedeemOrder, params(OrderParams,
         ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
     responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]

@@ -23,7 +23,7 @@ use crate::session::{
 };
 use crate::view::Whoami;
 
-/// The largest number of characters of a name that are looked at.
+/// The maximum length of a user name in characters; the rest is ignored.
 const NAME_LEN_MAX: usize = 256;
 
 /// The credentials of a user.
@@ -38,7 +38,7 @@ pub(crate) struct SignIn {
     code: Option<String>,
 }
 
-/// Returns who is signed in.
+/// Returns the signed-in user.
 pub(super) fn whoami(app: &App, principal: &Principal) -> Result<Whoami, Problem> {
     let (Some(user), Some(account)) = (principal.actor.user, principal.actor.account) else {
         return Err(Problem::new(ProblemKind::Unauthorized, "there is no session"));
@@ -80,7 +80,7 @@ pub(crate) async fn sign_in(
     headers: HeaderMap,
     Body(given): Body<SignIn>,
 ) -> Result<Response, Problem> {
-    // A longer name belongs to nobody; its rest would only fill memory and the audit chain.
+    // No user has a longer name. The rest of such a name would only fill memory and the audit chain.
     let name: String = given.name.trim().chars().take(NAME_LEN_MAX).collect();
     let address = client(peer.ip(), &headers);
     app.attempts.begin(&name, address, app.uptime()).map_err(busy)?;
@@ -117,8 +117,9 @@ pub(crate) async fn sign_in(
     Ok(response)
 }
 
-/// Returns the address of the client. A request over loopback comes from the proxy in front of the API, which adds the client's
-/// address at the end of `X-Forwarded-For`; the addresses before it are the client's own words.
+/// Returns the address of the client. A request over loopback comes from the proxy in front of the API, which
+/// adds the client's address at the end of `X-Forwarded-For`; the client itself supplies the addresses before
+/// it.
 pub(crate) fn client(peer: IpAddr, headers: &HeaderMap) -> IpAddr {
     let mut forwarded = headers.get_all("x-forwarded-for").iter();
     let last = forwarded.next_back().and_then(|value| value.to_str().ok());
@@ -131,7 +132,7 @@ fn wrong_credentials() -> Problem {
     Problem::new(ProblemKind::Unauthorized, "name or password is wrong").with_code("wrong-credentials")
 }
 
-/// Reads the credentials of a user again, after a password was verified by `hash`.
+/// Reads the credentials of a user again, after a password was verified against `hash`.
 ///
 /// # Errors
 /// A problem if the password has been changed since.
@@ -162,7 +163,8 @@ fn use_code(
     Ok(is_right)
 }
 
-/// Begins a session, unless the password has been changed: the change has ended all sessions, and none may outlive it.
+/// Begins a session, unless the password has been changed. A password change ends all sessions, so that no
+/// session with the old password may begin after it.
 fn begin_session(app: &App, id: UserId, key: &str, hash: Option<&str>) -> Result<String, Problem> {
     let _changing = app.lock_credentials();
     credentials_with(app, key, hash)?;
@@ -179,7 +181,7 @@ fn user_named<'a>(snapshot: &'a Snapshot, name: &str) -> Option<(UserId, &'a Use
 /// Returns a user as the principal of a request.
 ///
 /// # Errors
-/// A problem if the user is gone.
+/// A problem if the user no longer exists.
 pub(super) fn principal_of(snapshot: &std::sync::Arc<Snapshot>, user: UserId) -> Result<Principal, Problem> {
     let actor = crate::app::actor_of(snapshot, user);
     let name = snapshot.exchange.users.get(&user).map(|user| user.name.clone());
@@ -196,7 +198,7 @@ pub(super) fn principal_of(snapshot: &std::sync::Arc<Snapshot>, user: UserId) ->
     }
 }
 
-/// Returns the problem of too many attempts to sign in.
+/// Returns the problem that reports too many attempts to sign in.
 #[allow(clippy::needless_pass_by_value, reason = "map_err gives the error away")]
 pub(super) fn busy(error: TooMany) -> Problem {
     Problem::new(ProblemKind::Busy, error.to_string())
@@ -204,12 +206,12 @@ pub(super) fn busy(error: TooMany) -> Problem {
         .retry_after(seconds(error.retry_after))
 }
 
-/// Returns whole seconds, at least one.
+/// Returns a duration in whole seconds, at least 1.
 fn seconds(duration: std::time::Duration) -> u32 {
     u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1)
 }
 
-/// Verifies a password on a blocking thread, a few at a time.
+/// Verifies a password on a blocking thread. A semaphore limits the number of concurrent verifications.
 async fn check_password(app: &App, password: String, hash: Option<String>) -> Result<bool, Problem> {
     let failed = || Problem::new(ProblemKind::Internal, "the password could not be checked");
     let _permit = app.hashes.acquire().await.map_err(|_| failed())?;
@@ -217,7 +219,8 @@ async fn check_password(app: &App, password: String, hash: Option<String>) -> Re
     checked.await.map_err(|_| failed())
 }
 
-/// Checks the one-time code of a user, and notes its step in `stored`. Returns false if the code is wrong.
+/// Checks the one-time code of a user, and stores its time step in `stored`. Returns false if the code is
+/// wrong.
 fn check_code(
     app: &App,
     id: UserId,
@@ -283,7 +286,7 @@ pub(crate) async fn sign_out(
     Ok(response)
 }
 
-/// A change of the own password.
+/// A change of the caller's password.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct NewPassword {
     /// The present password.
@@ -292,7 +295,7 @@ pub(crate) struct NewPassword {
     new: String,
 }
 
-/// Change the own password; it ends all sessions of the user
+/// Change the caller's password; this ends all sessions of the user
 #[utoipa::path(put, path = "/api/v1/session/password", tag = "session", request_body = NewPassword,
     responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn change_password(

@@ -20,14 +20,15 @@ use crate::problem::{Problem, ProblemKind};
 use crate::request::Query;
 use crate::streams::OpenStream;
 
-/// The interval of beats on an idle stream, by whose absence a client notices a dead connection.
+/// The interval of heartbeats on an idle stream. A client that receives none knows that its connection is
+/// dead.
 const HEARTBEAT: Duration = Duration::from_secs(4);
 
-/// The place from which a stream goes on.
+/// The position from which a stream resumes.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct StreamParams {
-    /// The id of the last event that the client has seen; as the header `Last-Event-ID`.
+    /// The id of the last event that the client has seen. The header `Last-Event-ID` has the same meaning.
     after: Option<String>,
 }
 
@@ -41,12 +42,13 @@ struct Sent {
     change: Option<String>,
 }
 
-/// Stream what happens
+/// Stream events
 ///
-/// `begin` is the first event: it names the user, and its id is the place from which the stream goes on. `change` names
-/// the objects that were created, changed or deleted, or whose state is another, and only those that the account may know of. After
-/// a broken connection, `Last-Event-ID` resumes without a gap. `reset` asks to read everything again: events were
-/// missed. `beat` is sent after 4 s without another event. The stream of an access token ends with the token.
+/// `begin` is the first event: it names the user, and its id is the position at which the stream begins.
+/// `change` names the objects that were created, changed or deleted, or that have a new state. It names only
+/// objects that the account may know of. After a broken connection, `Last-Event-ID` resumes without a gap.
+/// `reset` reports that events were missed: the client must read all objects again. `beat` is sent after 4 s
+/// without another event. The stream of an access token ends with the token.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events",
     params(StreamParams, ("last-event-id" = Option<String>, Header, description = "The id of the last event that the client has seen")),
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -76,12 +78,13 @@ pub(crate) async fn events(
         .event("begin")
         .data(serde_json::json!({ "user": user.to_string() }).to_string());
     let (last, ready) = match seen.as_deref().map(|id| app.events.serial(id)) {
-        // A client without an id has read everything just before, and can resume from here.
+        // A client without an id has just read all objects, and can resume from here.
         None => (newest, VecDeque::from([begin.id(app.events.id(newest))])),
         Some(Some(serial)) if app.events.after(serial).is_some() => {
             (serial, VecDeque::from([begin.id(app.events.id(serial))]))
         }
-        // The id of a begin would hide the gap from a client whose connection breaks before the reset.
+        // `begin` has no id here. With an id, a client that loses its connection before `reset` would resume
+        // and not notice the gap.
         Some(_) => (newest, VecDeque::from([begin, reset(&app, newest)])),
     };
     let stream = Follower {
@@ -115,7 +118,7 @@ fn reset(app: &App, serial: u64) -> Event {
         .data("{}")
 }
 
-/// Returns the event of an idle stream. A browser passes on no event without data.
+/// Returns the event of an idle stream. A browser ignores an event without data.
 fn beat() -> Event {
     Event::default().event("beat").data("{}")
 }
@@ -124,12 +127,12 @@ struct Follower {
     app: App,
     principal: Principal,
     headers: HeaderMap,
-    /// The number of deleted API keys when this stream looked at its key; `None` before the first event.
+    /// The number of deleted API keys when this stream last checked its key; `None` before the first event.
     deleted_keys: Option<u64>,
     /// The end of the access token by which the stream was opened; `None` for a session and an API key.
     token_end: Option<Timestamp>,
     watch: tokio::sync::watch::Receiver<u64>,
-    /// The serial of the last event that was looked at.
+    /// The serial number of the last event that the stream examined.
     last: u64,
     ready: VecDeque<Event>,
     _open: OpenStream,
@@ -186,7 +189,8 @@ impl Follower {
                 self.deleted_keys = deleted;
             }
         } else {
-            // The page is no request of the person: its session ends although events come.
+            // An open stream is not activity of the user. It does not prolong the session, which ends even if
+            // events arrive.
             self.app.sessions.peek(&self.headers, self.app.now())?;
         }
         let snapshot = self.app.snapshot();

@@ -1,4 +1,4 @@
-//! The traffic of an account by peer and service, as sFlow of the switches samples it.
+//! The traffic of an account by peer and service, sampled by sFlow in the switches.
 
 use axum::Json;
 use axum::extract::State;
@@ -18,7 +18,7 @@ use crate::view;
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TrafficParams {
-    /// The account; the own one if it is absent.
+    /// The account; the caller's account if absent.
     account: Option<String>,
 }
 
@@ -50,8 +50,8 @@ fn flow(flow: &TopFlow) -> view::Flow {
 
 /// Read the traffic of an account by peer and service, over the last half minute
 ///
-/// Rates are computed from samples, and have an error. The heaviest flows, which name addresses, are shown to those who may read
-/// samples. An exchange without sFlow answers `measured: false`.
+/// Rates are computed from samples, and have a statistical error. The heaviest flows contain addresses, and
+/// are shown only to users who may read samples. An exchange without sFlow answers `measured: false`.
 #[utoipa::path(get, path = "/api/v1/traffic", tag = "filters", params(TrafficParams),
     responses((status = 200, body = view::AccountTraffic), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn traffic(
@@ -65,7 +65,7 @@ pub(crate) async fn traffic(
         return Err(Problem::absent(account));
     }
     if Some(account) != principal.actor.account {
-        // A look at another's traffic is an entry of the audit chain.
+        // The audit chain records each read of another account's traffic.
         let detail = serde_json::json!({});
         app.record(
             &principal.audit_name(),

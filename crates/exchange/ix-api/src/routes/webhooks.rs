@@ -1,4 +1,4 @@
-//! Webhooks of the own account.
+//! Webhooks of the caller's account.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -29,9 +29,9 @@ const WEBHOOKS_MAX: usize = 20;
 pub(crate) struct WebhookView {
     /// The identifier.
     id: String,
-    /// The address to which events are sent.
+    /// The URL to which events are sent.
     url: String,
-    /// The user as whom it acts.
+    /// The user whose permissions the webhook has.
     user: String,
     /// The time of its creation.
     created: String,
@@ -50,7 +50,7 @@ fn view(app: &App, id: String, webhook: &Webhook) -> WebhookView {
     }
 }
 
-/// Returns the account of a webhook: that of its user.
+/// Returns the account of a webhook's user.
 fn account_of(principal: &Principal, webhook: &Webhook) -> Option<AccountId> {
     let user = principal.snapshot.exchange.users.get(&webhook.user)?;
     Some(user.account)
@@ -97,7 +97,7 @@ pub(crate) async fn list(
 /// A new webhook.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct NewWebhook {
-    /// The address: `https://`, and a host of the Internet.
+    /// The URL: `https://` and a host with a public address.
     url: String,
 }
 
@@ -114,7 +114,7 @@ fn refused(reason: Reason) -> Problem {
     Problem::because(ProblemKind::Invalid, reason).with_error("/url", "invalid")
 }
 
-/// Refuses addresses to which no webhook may go. Names are checked again whenever they are resolved.
+/// Refuses URLs to which events must not be sent. Host names are checked again at each resolution.
 fn check_url(app: &App, url: &str) -> Result<(), Problem> {
     if url.len() > 2000 {
         return Err(refused(reason::url_long()));
@@ -140,7 +140,7 @@ fn check_url(app: &App, url: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Add a webhook: events that the own user may know of are sent to an address, signed
+/// Add a webhook: events that the caller may know of are signed and sent to a URL
 #[utoipa::path(post, path = "/api/v1/webhooks", tag = "webhooks", request_body = NewWebhook,
     responses((status = 201, body = CreatedWebhook), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn create(
@@ -228,14 +228,14 @@ pub(crate) async fn deliveries(
     Ok(Json(app.webhooks.deliveries(&id)))
 }
 
-/// The place from which events are sent again.
+/// The position from which events are sent again.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Replay {
-    /// The serial number of the last event that is not sent again; 0 for all that are kept.
+    /// The serial number of the last event that is not sent again; 0 for all stored events.
     after: u64,
 }
 
-/// Send events again; a delivery under way is given up
+/// Send events again; a delivery in progress is cancelled
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/replay", tag = "webhooks", request_body = Replay, params(("id" = String, Path, description = "The webhook")),
     responses((status = 202), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn replay(

@@ -1,10 +1,11 @@
-//! API keys: `mx_` and 256 random bits, of which the store holds the SHA-256. A key acts as its user, within its scope.
+//! API keys: `mx_` and 256 random bits. The store holds only the SHA-256 of a key. A key acts as its user,
+//! within its scope.
 
 use millrace_ix_model::{Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The prefix of every key, by which scanners find keys in repositories.
+/// The prefix of every key. It lets scanners find keys in repositories.
 pub(crate) const PREFIX: &str = "mx_";
 
 /// The requests that a key may send.
@@ -20,9 +21,9 @@ pub enum KeyScope {
 /// A key as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKeyRecord {
-    /// The user as whom the key acts.
+    /// The user as which the key acts.
     pub user: UserId,
-    /// The name that tells its owner where it is used.
+    /// The name by which the owner recognizes where the key is used.
     pub name: String,
     /// The requests that the key may send.
     pub scope: KeyScope,

@@ -1,7 +1,8 @@
 //! Limits on attempts to sign in: 5 a minute for each login, 20 a minute for each address.
 //!
-//! Guessing costs an attacker time, and the memory of argon2 cannot be used up by requests. A login that nobody has is
-//! limited in the same way as an existing one, so that the answer does not tell which logins exist.
+//! Guessing costs an attacker time, and requests cannot exhaust the memory through argon2. A login that does
+//! not exist is limited in the same way as an existing one, so that the answer does not tell which logins
+//! exist.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -16,7 +17,8 @@ const WINDOW: Duration = Duration::from_secs(60);
 const PER_LOGIN: usize = 5;
 /// The number of attempts for each address in the window.
 const PER_ADDRESS: usize = 20;
-/// The number of logins and of addresses that are remembered. Beyond it, attempts of others are refused.
+/// The maximum number of logins, and of addresses, that are remembered. At the maximum, attempts of further
+/// logins and addresses are refused.
 const REMEMBERED: usize = 10_000;
 
 /// Too many attempts were made.
@@ -60,7 +62,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// Counts an attempt from `address` whose login is not known.
+    /// Counts an attempt from `address` for which no login is known.
     ///
     /// # Errors
     /// [`TooMany`] if the limit of the address is reached; the attempt then does not count.
@@ -117,7 +119,8 @@ fn check<K: std::hash::Hash + Eq>(
     }
     match times.front() {
         Some(first) if times.len() >= max => Err(TooMany {
-            // Rounded up: a client that waits for the whole seconds of Retry-After is accepted.
+            // The time is rounded up, so that a client that waits for the whole seconds of Retry-After is
+            // accepted.
             retry_after: WINDOW.saturating_sub(age(*first)) + Duration::from_millis(999),
         }),
         _ => Ok(()),

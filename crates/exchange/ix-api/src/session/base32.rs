@@ -2,7 +2,7 @@
 
 const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// Returns the text of bytes.
+/// Encodes bytes as Base32 text.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     let (mut bits, mut len) = (0_u32, 0_u32);
@@ -25,7 +25,7 @@ fn push(text: &mut String, bits: u32) {
     text.push(char::from(digit));
 }
 
-/// Returns the bytes of a text, in which spaces and padding are ignored; `None` for other characters.
+/// Decodes a Base32 text. Spaces and padding are ignored. Returns `None` if the text has other characters.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
     let (mut bits, mut len) = (0_u32, 0_u32);

@@ -1,6 +1,6 @@
-//! Sessions: a random token in a cookie, its SHA-256 in the store. A session ends 12 hours after sign-in, after 2 hours
-//! without a request, or when the user signs out. It survives a restart of the engine: the store has the time of the last
-//! request to five minutes.
+//! Sessions: a random token in a cookie, its SHA-256 in the store. A session ends 12 hours after sign-in,
+//! after 2 hours without a request, or when the user signs out. A session survives a restart of the engine:
+//! the store has the time of the last request with a precision of five minutes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,13 @@ use super::{NoRandom, fingerprint, random};
 /// (RFC 6265bis, section 4.1.3.2), so that no other host can set it.
 pub const COOKIE: &str = "__Host-millrace";
 
-/// The longest life of a session.
+/// The maximum lifetime of a session.
 const LIFE: Duration = Duration::from_secs(12 * 3600);
-/// The longest time without a request.
+/// The maximum time without a request.
 const IDLE: Duration = Duration::from_secs(2 * 3600);
 /// The time of the last request is stored again when it is this much later than the stored one.
 const STORED_EVERY: Duration = Duration::from_secs(300);
-/// The largest number of sessions of one user; the oldest ends when another begins.
+/// The largest number of sessions of one user. At the maximum, a new session ends the oldest one.
 const PER_USER: usize = 16;
 /// The key prefix in the store.
 const PREFIX: &str = "session/";
@@ -36,7 +36,7 @@ pub struct Session {
     pub user: UserId,
     /// The time of the sign-in.
     pub began: Timestamp,
-    /// The time of the last request. The store has it to [`STORED_EVERY`].
+    /// The time of the last request. The stored value may be up to [`STORED_EVERY`] older.
     pub seen: Timestamp,
 }
 
@@ -46,7 +46,7 @@ impl Session {
     }
 }
 
-/// A session with the time of the last request that the store has.
+/// A session, and the time of its last request as stored.
 #[derive(Debug)]
 struct Open {
     session: Session,
@@ -122,7 +122,7 @@ impl Sessions {
         ))
     }
 
-    /// Returns the session whose token the cookie of a request carries.
+    /// Returns the session of the token in a request's cookie.
     pub fn find(&self, headers: &HeaderMap, now: Timestamp) -> Option<Session> {
         let key = fingerprint(token(headers)?);
         let mut open = self.open();
@@ -136,7 +136,8 @@ impl Sessions {
         }
         found.session.seen = now;
         if now.since(found.stored) >= STORED_EVERY {
-            // The lock is held: a session that ends meanwhile is removed from the store after this.
+            // The lock is held, so that a session that ends concurrently is removed from the store only after
+            // this write.
             match save_json(&*self.store, &format!("{PREFIX}{key}"), &found.session) {
                 Ok(()) => found.stored = now,
                 Err(error) => tracing::warn!(%error, "the time of a session's last request is not stored"),
@@ -145,7 +146,8 @@ impl Sessions {
         Some(found.session.clone())
     }
 
-    /// Returns the session whose token the cookie of a request carries, if it is not over. The request does not prolong it.
+    /// Returns the session of the token in a request's cookie, if the session is not over. The request does
+    /// not prolong the session.
     pub(crate) fn peek(&self, headers: &HeaderMap, now: Timestamp) -> Option<Session> {
         let key = fingerprint(token(headers)?);
         let open = self.open();

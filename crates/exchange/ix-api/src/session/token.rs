@@ -18,15 +18,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{CredentialError, CredentialStore, Sealer, fingerprint, load_json, parse, random, save_json};
 
-/// The life of an access token.
+/// The lifetime of an access token.
 const ACCESS: Duration = Duration::from_secs(900);
-/// The life of a refresh token.
+/// The lifetime of a refresh token.
 const REFRESH: Duration = Duration::from_secs(86_400);
-/// The place of the sealed signing key in the store.
+/// The store key under which the sealed signing key is kept.
 const KEY: &str = "token-key";
-/// The place of refresh tokens that are valid, by their SHA-256.
+/// The prefix of the store keys of valid refresh tokens. The SHA-256 of the token follows.
 const REFRESH_PREFIX: &str = "refresh/";
-/// The largest number of refresh tokens of one API key; the one that expires first ends when another is made.
+/// The largest number of refresh tokens of one API key. At the maximum, a new token replaces the token that
+/// expires first.
 const PER_KEY: usize = 64;
 /// The header of every token: `{"alg":"HS256","typ":"JWT"}`.
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
@@ -48,7 +49,7 @@ struct Claims {
     sub: String,
     #[serde(rename = "use")]
     token_use: TokenUse,
-    /// A random number, by which two tokens of one second differ.
+    /// A random number that distinguishes two tokens issued in the same second.
     jti: String,
     iat: u64,
     exp: u64,
@@ -79,7 +80,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Returns the tokens whose signing key is in the store; a new key is made if there is none.
+    /// Loads the signing key from the store. Generates and stores a new key if there is none.
     pub(crate) fn load(store: Arc<dyn CredentialStore>, sealer: &Sealer) -> Result<Tokens, CredentialError> {
         let failed = |error: &dyn std::fmt::Display| CredentialError {
             reason: error.to_string(),
@@ -113,7 +114,7 @@ impl Tokens {
         Ok((access, refresh))
     }
 
-    /// Removes the refresh tokens whose time is over, and those of a key that has too many.
+    /// Removes expired refresh tokens, and tokens of a key that has too many.
     fn make_room(&self, key: &str, now: u64) -> Result<(), CredentialError> {
         let mut own = Vec::new();
         for (at, value) in self.store.list(REFRESH_PREFIX)? {
@@ -172,13 +173,14 @@ impl Tokens {
         Ok(claims.sub)
     }
 
-    /// Returns the end of a token's validity; `None` for text that is no token of this exchange.
+    /// Returns the end of a token's validity; `None` if the text is not a token of this exchange.
     pub(crate) fn end(&self, token: &str) -> Option<Timestamp> {
         let claims = self.claims(token).ok()?;
         Some(Timestamp::from_secs(claims.exp))
     }
 
-    /// Uses a refresh token up. Returns the SHA-256 of its API key; `None` for a token that is over or was used.
+    /// Consumes a refresh token, and returns the SHA-256 of its API key. Returns `None` if the token has
+    /// expired or was used before.
     pub(crate) fn take_refresh(
         &self,
         token: &str,
@@ -196,8 +198,8 @@ impl Tokens {
         Ok(Some(claims.sub))
     }
 
-    /// Returns the claims of a token with a right signature. Only the one header that this exchange writes is accepted, so
-    /// that a token cannot choose its algorithm.
+    /// Returns the claims of a token with a right signature. Only the header that this exchange writes is
+    /// accepted, so that a token cannot choose its algorithm.
     fn claims(&self, token: &str) -> Result<Claims, TokenError> {
         let (signed, tag) = token.rsplit_once('.').ok_or(TokenError::Invalid)?;
         let tag = URL_SAFE_NO_PAD.decode(tag).map_err(|_| TokenError::Invalid)?;
@@ -211,7 +213,7 @@ impl Tokens {
     }
 }
 
-/// Returns the place of a refresh token in the store.
+/// Returns the store key of a refresh token.
 fn place(token: &str) -> String {
     format!("{REFRESH_PREFIX}{}", fingerprint(token))
 }

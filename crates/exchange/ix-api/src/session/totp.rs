@@ -27,21 +27,22 @@ impl TotpSecret {
         Ok(TotpSecret(random::<20>()?.to_vec()))
     }
 
-    /// Returns the secret that Base32 text (RFC 4648) holds, or `None` if it is no such text or shorter than 128 bits,
-    /// which RFC 4226, section 4, requires.
+    /// Decodes a secret from Base32 text (RFC 4648). Returns `None` if the text is not Base32, or if the
+    /// secret is shorter than the 128 bits that RFC 4226, section 4, requires.
     pub fn from_base32(text: &str) -> Option<TotpSecret> {
         base32::decode(text)
             .filter(|bytes| bytes.len() >= 16)
             .map(TotpSecret)
     }
 
-    /// Returns the secret as Base32 text, as authenticators take it.
+    /// Returns the secret as Base32 text, for entry in an authenticator.
     pub fn to_base32(&self) -> String {
         base32::encode(&self.0)
     }
 
-    /// Returns the address that an authenticator reads from a picture (`otpauth://totp/ISSUER:ACCOUNT?secret=...`), with
-    /// all but unreserved characters percent-encoded (RFC 3986, section 2.3).
+    /// Returns the URI that an authenticator reads from a QR code
+    /// (`otpauth://totp/ISSUER:ACCOUNT?secret=...`), with all but unreserved characters percent-encoded (RFC
+    /// 3986, section 2.3).
     pub fn uri(&self, issuer: &str, account: &str) -> String {
         let (issuer, account) = (percent_encode(issuer), percent_encode(account));
         let secret = self.to_base32();
@@ -58,7 +59,8 @@ impl TotpSecret {
         TotpSecret(bytes.to_vec())
     }
 
-    /// Returns the step for which `code` is right, at `unix_seconds` or one step beside it (RFC 6238, section 5.2).
+    /// Returns the time step for which `code` is right: the step of `unix_seconds` or an adjacent step (RFC
+    /// 6238, section 5.2).
     ///
     /// A step that is not later than `last_step` does not count: a code is valid once.
     pub fn verify(&self, code: &str, unix_seconds: u64, last_step: u64) -> Option<u64> {
@@ -112,7 +114,7 @@ mod tests {
     #[test]
     fn codes_are_those_of_rfc_6238_and_rfc_4226() {
         let secret = TotpSecret::from_bytes(b"12345678901234567890");
-        // RFC 6238, appendix B, has eight digits: these are the last six.
+        // RFC 6238, appendix B, lists codes of eight digits. These are their last six digits.
         for (seconds, code) in [
             (59, "287082"),
             (1_111_111_109, "081804"),

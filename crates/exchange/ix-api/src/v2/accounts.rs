@@ -17,7 +17,8 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::request::{Body, Conditions};
 
-/// An account. Of other accounts that want to be found, only identifier, name and presence are shown.
+/// An account. Only identifier, name and presence are shown of a discoverable account that is not the
+/// caller's.
 #[derive(Serialize, ToSchema)]
 #[schema(as = IxAccount)]
 pub(crate) struct Account {
@@ -69,7 +70,7 @@ fn view_of(app: &App, principal: &Principal, id: AccountId) -> Result<Json<Accou
     Ok(Json(view(app, principal, id, found)))
 }
 
-/// List accounts: the own one, those below it, and those that want to be found
+/// List accounts: the caller's account, the accounts below it, and discoverable accounts
 #[utoipa::path(get, path = "/api/v2/accounts", tag = "accounts", operation_id = "accounts_list", params(FilterParams),
     responses((status = 200, body = Vec<Account>), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -86,7 +87,7 @@ pub(crate) async fn list(
     filters.list(seen.collect())
 }
 
-/// Read the own account
+/// Read the caller's account
 #[utoipa::path(get, path = "/api/v2/account", tag = "accounts", operation_id = "account_read",
     responses((status = 200, body = Account), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
 pub(crate) async fn own(Shared(app): Shared<App>, principal: Principal) -> Result<Json<Account>, Problem> {
@@ -154,7 +155,7 @@ pub(crate) async fn create(
         Some(text) => Some(view::account(&principal, "managing_account", text)?),
         None => None,
     };
-    // The exchange is nobody's parent: accounts that its staff make stand beside it.
+    // The exchange's account is no parent: accounts that its staff create have no managing account.
     let is_staff = principal.actor.is_operator() && parent == principal.actor.account;
     let operation = Operation::CreateAccount {
         name: given.name.trim().to_owned(),

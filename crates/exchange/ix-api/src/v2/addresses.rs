@@ -1,7 +1,8 @@
 //! MAC addresses.
 //!
-//! IX-API makes a MAC address first and names it in configs later; the model registers an address at an end. A record holds
-//! the address in between, and then the registrations that were made from it.
+//! IX-API creates a MAC address first, and configs refer to it later. The model knows only addresses that are
+//! registered at an end. A record therefore keeps the address until then, and afterwards lists the
+//! registrations made from it.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ pub(crate) struct MacRequest {
     owned: Owned,
     /// The address: six octets in hexadecimal notation with colons.
     address: String,
-    /// The first moment of validity.
+    /// The start of validity.
     #[serde(default)]
     #[schema(format = DateTime)]
     valid_not_before: Option<String>,
@@ -141,7 +142,7 @@ pub(crate) fn resolve(app: &App, principal: &Principal, ids: &[String]) -> Resul
     ids.iter().map(find).collect()
 }
 
-/// Notes the registrations that an order has made from records.
+/// Adds the registrations that an order has made to the records of the addresses.
 pub(crate) fn link(
     app: &App,
     principal: &Principal,
@@ -161,7 +162,7 @@ pub(crate) fn link(
     Ok(())
 }
 
-/// Returns all MAC addresses: records, and registrations that were made in another way.
+/// Returns all MAC addresses: records, and registrations without a record.
 fn all_macs(app: &App, principal: &Principal) -> Vec<(String, MacRecord)> {
     let exchange = &principal.snapshot.exchange;
     let may_read = |account: AccountId| principal.may(OperationKind::ReadConnection, account);
@@ -220,7 +221,7 @@ pub(crate) fn macs_of(app: &App, principal: &Principal, config: ConfigId) -> Vec
     at_end.map(|(id, _)| id).collect()
 }
 
-/// Returns the operations that remove the registrations of an address, at one end or at all.
+/// Returns the operations that remove the registrations of an address, at one end or at all ends.
 pub(crate) fn removals(
     app: &App,
     principal: &Principal,

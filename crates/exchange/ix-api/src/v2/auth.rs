@@ -36,7 +36,7 @@ pub(crate) struct RefreshRequest {
 pub(crate) struct AuthToken {
     /// The token for `Authorization: Bearer`, valid for 15 minutes.
     access_token: String,
-    /// The token for the next pair, valid for 24 hours and once.
+    /// The token for the next pair, valid once within 24 hours.
     refresh_token: String,
 }
 
@@ -72,7 +72,8 @@ pub(crate) async fn token(
     if key.get(..16) == Some(given.api_key.trim()) {
         return issue(&app, &key);
     }
-    // Secrets have 256 random bits and need no limit on guesses; the limit keeps a client in a loop from the database.
+    // Secrets have 256 random bits and need no limit on guesses; the limit protects the database from a
+    // client that repeats requests in a loop.
     let address = client(peer.ip(), &headers);
     let login: String = given.api_key.chars().take(16).collect();
     match app.attempts.begin(&format!("key {login}"), address, app.uptime()) {

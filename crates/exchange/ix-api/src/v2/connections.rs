@@ -147,8 +147,8 @@ pub(crate) async fn read(
     view(&app, access.principal(), access.id()).map(Json)
 }
 
-/// A new connection. The exchange patches ports: only its staff, or programs of its staff, add connections. The ports are
-/// named, or chosen at a point of presence.
+/// A new connection. The exchange patches ports: only its staff, or programs of its staff, add connections.
+/// The request names the ports, or the exchange chooses them at a point of presence.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ConnectionRequest {
     #[serde(flatten)]
@@ -381,7 +381,7 @@ pub(crate) struct Port {
     name: String,
     /// The speed in Mbit/s.
     speed: u32,
-    /// The medium: the speed, because the exchange does not keep optics.
+    /// The medium. It names only the speed, because the exchange does not record optics.
     media_type: String,
     /// The switch.
     device: String,

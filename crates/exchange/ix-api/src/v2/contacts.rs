@@ -389,7 +389,7 @@ pub(crate) async fn assign(
     Ok((StatusCode::CREATED, Json(RoleAssignment { id, assignment })))
 }
 
-/// Take a role from a contact
+/// Remove the assignment of a role to a contact
 #[utoipa::path(delete, path = "/api/v2/role-assignments/{id}", tag = "role-assignments", operation_id = "role_assignments_destroy", params(("id" = String, Path, description = "The assignment")),
     responses((status = 200, body = RoleAssignment), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
 pub(crate) async fn unassign(

@@ -1,4 +1,5 @@
-//! The implementation: health, supported operations, extensions, events, and the description.
+//! Information about this implementation: health, supported operations, extensions, events, and the OpenAPI
+//! document.
 
 use std::collections::BTreeMap;
 
@@ -100,9 +101,9 @@ pub(crate) struct Extension {
     publisher: &'static str,
     /// The documentation.
     documentation_url: &'static str,
-    /// The path below which the extension is.
+    /// The path of the extension's resources.
     base_url: &'static str,
-    /// The description.
+    /// The address of the OpenAPI document.
     spec_url: &'static str,
 }
 
@@ -130,7 +131,7 @@ pub(crate) async fn extensions() -> Json<Vec<Extension>> {
 pub(crate) struct Event {
     /// The serial number; it begins again when the engine starts.
     serial: u64,
-    /// The account that reads.
+    /// The account of the reader.
     account: Option<String>,
     /// The kind: `object`, `change`, `switch` or `notice`.
     #[serde(rename = "type")]
@@ -180,7 +181,7 @@ pub(crate) async fn events(
     Ok(Json(events.collect()))
 }
 
-/// Read this document
+/// Read the OpenAPI document
 #[utoipa::path(get, path = "/api/v2/openapi.json", tag = "implementation", operation_id = "openapi_read", security(()),
     responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
 pub(crate) async fn openapi(Shared(app): Shared<App>) -> Json<OpenApi> {

@@ -305,7 +305,7 @@ fn find(app: &App, principal: &Principal, id: &str) -> Result<(FeatureConfigReco
         .ok_or_else(|| Problem::absent(id.chars().take(40).collect::<String>()))
 }
 
-/// Rejects an order for an end that the principal may read and not change.
+/// Rejects an order for an end that the principal may read but not change.
 fn require(principal: &Principal, config: ConfigId) -> Result<(), Problem> {
     if principal.may(OperationKind::MoveEnd, config) {
         return Ok(());

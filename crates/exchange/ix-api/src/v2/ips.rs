@@ -21,9 +21,9 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::request::{Body, Conditions};
 
-/// The largest number of free addresses that are looked through for an assignment.
+/// The maximum number of addresses of a network that are examined to find a free one.
 const LOOKED_AT_MAX: u32 = 70_000;
-/// The largest number of attempts to assign addresses while other ends get theirs.
+/// The maximum number of attempts to assign addresses while other ends take the same addresses.
 const ATTEMPTS: usize = 8;
 
 /// An IP address of an end of a peering LAN.
@@ -42,7 +42,7 @@ pub(crate) struct IpAddress {
     prefix_length: u8,
     /// The name in the DNS.
     fqdn: Option<String>,
-    /// The first moment of validity.
+    /// The start of validity.
     valid_not_before: Option<String>,
     /// The end of validity.
     #[schema(format = DateTime)]
@@ -98,7 +98,8 @@ pub(crate) async fn ip(
     ip_view(&app, &principal, path_id(&id)?).map(Json)
 }
 
-/// A new IP address. The exchange's staff assigns addresses; an end of a peering LAN gets a free one by itself.
+/// A new IP address. The exchange's staff assigns addresses; an end of a peering LAN gets a free address
+/// automatically.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct IpRequest {
     /// The address.
@@ -138,7 +139,7 @@ pub(crate) async fn create_ip(
     ))
 }
 
-/// Take an IP address back
+/// Remove an IP address from its end
 #[utoipa::path(delete, path = "/api/v2/ips/{id}", tag = "ips", operation_id = "ips_destroy", params(("id" = String, Path, description = "The address")),
     responses((status = 200, body = IpAddress), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
 pub(crate) async fn delete_ip(
@@ -177,8 +178,8 @@ fn lowest_free(network: Prefix, taken: impl Fn(IpAddr) -> bool) -> Option<IpAddr
     (1..last).map(at).find(|address| !taken(*address))
 }
 
-/// Assigns an end of a peering LAN one free address of each network of the LAN in which it has none. An address that cannot be
-/// assigned is left to the exchange's staff.
+/// Assigns one free address of each network of a peering LAN to an end that has none in that network. If the
+/// assignment fails, the exchange's staff must assign the addresses.
 pub(crate) async fn assign(app: &App, config: ConfigId) {
     for _ in 0..ATTEMPTS {
         let operations = missing(app, config);
@@ -187,7 +188,7 @@ pub(crate) async fn assign(app: &App, config: ConfigId) {
         }
         match order_as_system(app, operations).await {
             Ok(_) => return,
-            // Another end got one of the addresses meanwhile.
+            // Another end got one of the addresses first: try again.
             Err(problem) if problem.status == StatusCode::CONFLICT.as_u16() => {}
             Err(problem) => {
                 tracing::warn!(%config, reason = %problem.detail, "no addresses were assigned");
@@ -198,7 +199,7 @@ pub(crate) async fn assign(app: &App, config: ConfigId) {
     tracing::warn!(%config, "no addresses were assigned: others got them in each attempt");
 }
 
-/// Returns the orders of the addresses that an end of a peering LAN needs.
+/// Returns the operations that assign the missing addresses to an end of a peering LAN.
 fn missing(app: &App, config: ConfigId) -> Vec<Operation> {
     let snapshot = app.snapshot();
     let exchange = &snapshot.exchange;

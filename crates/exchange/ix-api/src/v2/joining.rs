@@ -65,7 +65,8 @@ impl RuleRequest {
         self.network_service.parse().ok()
     }
 
-    /// Returns true if the principal may write rules of the service: the right to let others in is that of service keys.
+    /// Returns true if the principal may write rules of the service. This needs the permission to create
+    /// service keys, which also let other accounts in.
     fn is_writable(&self, principal: &Principal) -> bool {
         self.service()
             .is_some_and(|service| principal.may(OperationKind::CreateServiceKey, service))
@@ -128,8 +129,8 @@ pub(crate) struct Bounds {
     pub(crate) max: Option<u32>,
 }
 
-/// Returns true if an end of an account has a place in a service only by a joining rule or a service key: in a multipoint
-/// service of an account that it is not below.
+/// Returns true if an account needs a joining rule or a service key for an end in a service: the service is a
+/// multipoint service, and the account is neither its owner nor below its owner.
 pub(crate) fn needs_rule(principal: &Principal, service: ServiceId, account: AccountId) -> bool {
     let exchange = &principal.snapshot.exchange;
     let found = exchange.services.get(&service);
@@ -139,9 +140,9 @@ pub(crate) fn needs_rule(principal: &Principal, service: ServiceId, account: Acc
     })
 }
 
-/// Returns the bounds within which the principal may order an end of `account` in a multipoint service of another account;
-/// `None` if it may not. The rules of that account decide; one that denies it, or the principal's account, outranks one that
-/// allows, and both outrank a public service.
+/// Returns the rates with which the principal may order an end of `account` in a multipoint service of
+/// another account; `None` if it may not. The rules of the service decide. A rule that denies `account` or
+/// the principal's account outranks a rule that allows; both outrank a public service.
 pub(crate) fn may_join(
     app: &App,
     principal: &Principal,
@@ -174,7 +175,8 @@ pub(crate) fn may_join(
     allowed.or_else(|| extra(app, service).public.then(Bounds::default))
 }
 
-/// Returns true if the principal may order an end in a multipoint service, of its own account or of one below it.
+/// Returns true if the principal may order an end in a multipoint service for its account or an account below
+/// it.
 pub(crate) fn may_join_some(app: &App, principal: &Principal, service: ServiceId) -> bool {
     let exchange = &principal.snapshot.exchange;
     let kind = exchange.services.get(&service).map(|found| found.kind);

@@ -11,7 +11,7 @@
 //!  port, device, pop         SwitchPort, Switch,  mac, ip                   RegisteredMac, RegisteredIp
 //!                            Site
 //! ```
-//! Identifiers are those of the model; records have identifiers of their own ([`records`]).
+//! Objects have the identifiers of the model. Records have separate identifiers ([`records`]).
 
 mod accounts;
 mod addresses;
@@ -79,7 +79,7 @@ pub fn openapi_json() -> String {
     text
 }
 
-/// Returns all resources with their descriptions.
+/// Returns the router of all resources, with their OpenAPI descriptions.
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(auth::token))

@@ -1,4 +1,4 @@
-//! Orders of IX-API clients, and the principal as it is after them.
+//! Orders of IX-API clients, and the principal with the exchange after an order.
 
 use millrace_ix_model::{AccountId, Applied, Config, ConfigId, Operation, OperationKind, Service, ServiceId};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use crate::service::Order;
 /// The largest number of contacts, of MAC addresses, and of joining rules of an account or service.
 const RECORDS_MAX: usize = 1000;
 
-/// Gives an order to the engine. A request with an `Idempotency-Key` is executed once.
+/// Sends an order to the engine. A request with an `Idempotency-Key` is executed once.
 pub(crate) async fn order(
     app: &App,
     principal: &Principal,
@@ -43,12 +43,12 @@ pub(crate) async fn order(
     Ok(app.service.order(order).await?.applied)
 }
 
-/// Gives an order of the engine itself.
+/// Sends an order in the name of the engine itself.
 pub(crate) async fn order_as_system(app: &App, operations: Vec<Operation>) -> Result<Applied, Problem> {
     Ok(app.service.order(Order::of_system(operations)).await?.applied)
 }
 
-/// Returns the principal with the exchange as it is now.
+/// Returns the principal with the newest snapshot of the exchange.
 pub(crate) fn renewed(app: &App, principal: &Principal) -> Principal {
     Principal {
         snapshot: app.snapshot(),
@@ -56,14 +56,14 @@ pub(crate) fn renewed(app: &App, principal: &Principal) -> Principal {
     }
 }
 
-/// Returns the created object of a type.
+/// Returns the identifier of the created object of type `K`.
 pub(crate) fn created<K: millrace_ix_model::Key>(applied: &Applied) -> Result<K, Problem> {
     applied
         .first::<K>()
         .ok_or_else(|| Problem::new(ProblemKind::Internal, "the order created nothing"))
 }
 
-/// Rejects an operation for an account that the permission table does not permit.
+/// Rejects an operation that the permission table does not permit for the account.
 pub(crate) fn require(principal: &Principal, kind: OperationKind, account: AccountId) -> Result<(), Problem> {
     if principal.may(kind, account) {
         return Ok(());
@@ -75,7 +75,8 @@ pub(crate) fn require(principal: &Principal, kind: OperationKind, account: Accou
     Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"))
 }
 
-/// Refuses a new record if the account has as many as it may have, so that nobody fills the exchange's database.
+/// Refuses a new record if the records that `is_own` selects have reached the maximum, so that no account
+/// fills the exchange's database.
 pub(crate) fn check_room<T: Record>(app: &App, is_own: impl Fn(&T) -> bool) -> Result<(), Problem> {
     let own = app.records.all::<T>().into_iter();
     if own.filter(|(_, record)| is_own(record)).count() < RECORDS_MAX {
@@ -85,15 +86,16 @@ pub(crate) fn check_room<T: Record>(app: &App, is_own: impl Fn(&T) -> bool) -> R
     Err(Problem::new(ProblemKind::Conflict, detail))
 }
 
-/// Returns the facts beyond the model about an object.
+/// Returns the facts about an object that IX-API has and the model does not.
 pub(crate) fn extra(app: &App, id: impl std::fmt::Display) -> Extra {
     app.records
         .find(&format!("{}-{id}", Extra::PREFIX))
         .unwrap_or_default()
 }
 
-/// Writes the facts beyond the model about an object, if they have changed, after an entry in the audit chain. The entry names
-/// the facts that change, and has the values of those that let others in; addresses of people stay out of it.
+/// Writes the facts about an object that the model does not have, if they have changed. An entry in the audit
+/// chain is written first. It names the changed facts, but has the values only of `public` and `listed`, so
+/// that it contains no addresses of people.
 pub(crate) async fn put_extra(
     app: &App,
     principal: &Principal,
@@ -128,14 +130,15 @@ pub(crate) fn service_state(app: &App, principal: &Principal, id: ServiceId, ser
     Stateful::of(&Scope::new(principal, now).shown(id, service), now)
 }
 
-/// Returns the state of an end: that of its service, or `testing` while the end is in quarantine.
+/// Returns the state of an end: the state of its service, or `testing` while the end is in quarantine.
 pub(crate) fn end_state(app: &App, principal: &Principal, _id: ConfigId, config: &Config) -> Stateful {
     let Some(service) = principal.snapshot.exchange.services.get(&config.service) else {
         return Stateful::plain(State::Decommissioned);
     };
     let mut stateful = service_state(app, principal, config.service, service);
     if service.kind == millrace_ix_model::ServiceKind::ExchangeLan {
-        // The state of the LAN is not that of a member's end: one member in quarantine does not concern the others.
+        // The state of the LAN does not apply to the end, because the quarantine of one member does not
+        // affect the other members.
         stateful = if config.quarantine.is_over() {
             Stateful::plain(State::Production)
         } else {

@@ -1,7 +1,9 @@
-//! The exchange as a place: facilities, points of presence, metro areas, devices; and the product offerings.
+//! The locations of the exchange (facilities, points of presence, metro areas, devices), and the product
+//! offerings.
 //!
-//! A site of the model is a facility and the point of presence in it. The exchange is one metro area network. The exchange
-//! does not keep postal addresses of buildings and codes of towns: those properties are empty.
+//! A site of the model is both a facility and the point of presence in it. The exchange is one metro area
+//! network. The exchange does not store postal addresses of buildings or codes of towns: those properties are
+//! empty.
 
 use axum::Json;
 use axum::extract::{Path, State as Shared};
@@ -46,17 +48,17 @@ pub(crate) struct Facility {
     name: String,
     /// The metro area.
     metro_area: String,
-    /// The country (ISO 3166-1 alpha-2); empty if it is not kept.
+    /// The country (ISO 3166-1 alpha-2); empty if it is not stored.
     address_country: String,
-    /// The town; empty if it is not kept.
+    /// The town; empty if it is not stored.
     address_locality: String,
-    /// The region; empty if it is not kept.
+    /// The region; empty if it is not stored.
     address_region: String,
-    /// The postal code; empty if it is not kept.
+    /// The postal code; empty if it is not stored.
     postal_code: String,
-    /// The street; empty if it is not kept.
+    /// The street; empty if it is not stored.
     street_address: String,
-    /// The operator of the building; empty if it is not kept.
+    /// The operator of the building; empty if it is not stored.
     organisation_name: String,
     /// The number of the building in PeeringDB.
     peeringdb_facility_id: Option<u32>,
@@ -151,9 +153,9 @@ pub(crate) async fn pop(
 pub(crate) struct MetroArea {
     /// The identifier.
     id: String,
-    /// The UN/LOCODE; empty if it is not kept.
+    /// The UN/LOCODE; empty if it is not stored.
     un_locode: String,
-    /// The IATA code; empty if it is not kept.
+    /// The IATA code; empty if it is not stored.
     iata_code: String,
     /// The name.
     display_name: String,
@@ -250,7 +252,7 @@ pub(crate) async fn metro_area_network(
 /// The free ports of one speed at a device.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DeviceCapability {
-    /// The medium: the speed, because the exchange does not keep optics.
+    /// The medium. It names only the speed, because the exchange does not record optics.
     media_type: String,
     /// The speed in Mbit/s.
     speed: u32,
@@ -337,7 +339,7 @@ pub(crate) struct ProductOffering {
     kind: &'static str,
     /// The name.
     name: String,
-    /// The name for people.
+    /// The name that is shown to people.
     display_name: String,
     /// The resource that is ordered: `network_service`, or `network_service_config` for a peering LAN.
     resource_type: &'static str,
@@ -429,7 +431,7 @@ fn all_offerings(app: &App, exchange: &Exchange) -> Vec<ProductOffering> {
         .collect()
 }
 
-/// Refuses an offering that is not the one of a type of service.
+/// Refuses an offering that does not belong to the type of service.
 pub(crate) fn check_offering(
     given: &str,
     kind: ServiceKind,

@@ -1,7 +1,8 @@
-//! Problem documents as IX-API clients expect them: its types, its statuses, and `properties` instead of pointers.
+//! Problem documents for IX-API clients. They have the types and statuses of IX-API, and `properties` instead
+//! of pointers.
 //!
-//! Handlers answer with the same [`Problem`] as the native API. [`translate`] writes it again for every answer below
-//! `/api/v2`, refusals of the router included.
+//! Handlers answer with the same [`Problem`] as the native API. [`translate`] converts the problem in every
+//! answer below `/api/v2`, including refusals by the router.
 
 use axum::Json;
 use axum::extract::Request;
@@ -34,7 +35,7 @@ pub(crate) struct IxProblem {
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// The case in words.
+    /// The explanation of this occurrence of the problem.
     detail: String,
     /// The properties that are not valid.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -42,7 +43,7 @@ pub(crate) struct IxProblem {
     properties: Vec<InvalidProperty>,
 }
 
-/// Returns status, name of the type, and title for the status and code of a problem of the native API.
+/// Returns the status, the name of the type and the title in IX-API for a problem of the native API.
 fn kind(problem: &Problem) -> (u16, Option<&'static str>, &'static str) {
     match (problem.status, problem.code) {
         (400 | 422 | 428, _) => (400, Some("validation-error"), "Some properties are not valid"),
@@ -55,7 +56,7 @@ fn kind(problem: &Problem) -> (u16, Option<&'static str>, &'static str) {
     }
 }
 
-/// Returns the property of IX-API that a field of an order of the model stands for.
+/// Returns the property of IX-API that corresponds to a field of the model's order.
 fn property(pointer: &str) -> String {
     let field = pointer.trim_start_matches('/');
     let (head, rest) = field
@@ -105,7 +106,7 @@ impl IxProblem {
     }
 }
 
-/// Writes the problem of an answer as a document of IX-API.
+/// Converts the problem in an answer to a problem document of IX-API.
 pub(crate) async fn translate(request: Request, next: Next) -> Response {
     let is_v2 = request.uri().path().starts_with("/api/v2/");
     let response = next.run(request).await;

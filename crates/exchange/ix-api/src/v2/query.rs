@@ -1,5 +1,5 @@
-//! Filters of collections. Two kinds of parameters are ignored: unknown ones, and properties that no object of the collection
-//! has. A value that cannot be right is refused (IX-API 2.1.0, "Filters").
+//! Filters of collections. Two kinds of parameters are ignored: unknown ones, and properties that no object
+//! of the collection has. An invalid value is refused (IX-API 2.1.0, "Filters").
 
 use axum::Json;
 use axum::extract::FromRequestParts;
@@ -120,7 +120,7 @@ impl Filters {
             .map_err(|_| wrong(name, text, "a whole number from 0 on"))
     }
 
-    /// Returns the objects that match, as an answer.
+    /// Returns an answer with the objects that match.
     pub(crate) fn list<T: Serialize>(&self, items: Vec<T>) -> Result<Json<Vec<Value>>, Problem> {
         let mut items: Vec<Value> = items
             .into_iter()

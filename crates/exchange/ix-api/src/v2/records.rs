@@ -1,6 +1,6 @@
-//! Facts that IX-API clients keep at the exchange and that no switch depends on: contacts, assignments of roles, joining rules,
-//! route-server sessions, addresses that no end has yet, purchase orders. The store of credentials holds them as JSON, and
-//! readers use a copy in memory; the model does not know them.
+//! Facts that IX-API clients store at the exchange and on which no switch depends: contacts, assignments of
+//! roles, joining rules, route-server sessions, addresses that no end has yet, purchase orders. The store of
+//! credentials holds the facts as JSON, and readers use a copy in memory. The model does not contain them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -84,7 +84,8 @@ impl Records {
         found
     }
 
-    /// Adds a record under a new identifier, or under the one that the same request has got before.
+    /// Adds a record and returns its identifier. A repeated request writes the record of its first execution
+    /// again.
     pub(crate) fn create<T: Record>(&self, record: &T, once: &Once) -> Result<String, CredentialError> {
         let mut all = self.write();
         let mut value = to_value(record)?;
@@ -143,7 +144,7 @@ fn to_value(record: &impl Serialize) -> Result<Value, CredentialError> {
     })
 }
 
-/// Returns true if a record was made by the request with this mark, and its key still counts.
+/// Returns true if the request with this mark created the record, and its idempotency key has not expired.
 fn is_marked(found: &Value, mark: &str, now: Timestamp) -> bool {
     let at = Timestamp::from_millis(found["at"].as_u64().unwrap_or(0));
     found["mark"] == mark && now.since(at) < LIFETIME

@@ -57,7 +57,7 @@ pub(crate) struct MultipointService {
     base: ServiceBase,
     #[serde(flatten)]
     billed: Billed,
-    /// True if every account may join that no rule denies.
+    /// True if every account may join, unless a rule denies it.
     public: bool,
     /// The rules that let other accounts join.
     member_joining_rules: Vec<String>,
@@ -126,7 +126,7 @@ pub(crate) fn view(app: &App, principal: &Principal, id: ServiceId, service: &Se
         stateful: if full {
             service_state(app, principal, id, service)
         } else {
-            // An account that may join and has not yet sees that the service is there.
+            // An account that may join and has not joined yet sees only that the service exists.
             Stateful::plain(State::Production)
         },
         owned,
@@ -201,13 +201,13 @@ fn view_of(app: &App, principal: &Principal, id: ServiceId) -> Result<Json<Netwo
     Ok(Json(view(app, principal, id, service)))
 }
 
-/// Reads an identifier in a path: text that is none names nothing.
+/// Parses an identifier in a path. Text that is not an identifier is answered as an absent object.
 pub(crate) fn path_id<K: std::str::FromStr>(text: &str) -> Result<K, Problem> {
     text.parse()
         .map_err(|_| Problem::absent(text.chars().take(40).collect::<String>()))
 }
 
-/// List network services: own ones, those that the account takes part in, and those that it may join
+/// List network services that the caller's account owns, takes part in, or may join
 #[utoipa::path(get, path = "/api/v2/network-services", tag = "network-services", operation_id = "network_services_list", params(FilterParams),
     responses((status = 200, body = Vec<NetworkService>), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -255,7 +255,7 @@ pub(crate) struct NewServiceBase {
 pub(crate) struct NewP2p {
     #[serde(flatten)]
     base: NewServiceBase,
-    /// The account of the other end; the own one for a circuit between own ends.
+    /// The account of the other end; the caller's account for a circuit between two of its ends.
     joining_member_account: String,
 }
 
@@ -264,12 +264,12 @@ pub(crate) struct NewP2p {
 pub(crate) struct NewMultipoint {
     #[serde(flatten)]
     base: NewServiceBase,
-    /// True if every account may join that no rule denies.
+    /// True if every account may join, unless a rule denies it.
     #[serde(default)]
     public: bool,
 }
 
-/// A new network service. Peering LANs are the exchange's own.
+/// A new network service. Only the exchange creates peering LANs.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[allow(clippy::enum_variant_names, reason = "the names are those of IX-API: p2p_vc")]
@@ -359,7 +359,7 @@ pub(crate) struct NetworkServiceUpdate {
     #[serde(default)]
     #[schema(max_length = 40)]
     name: Option<String>,
-    /// True if every account may join that no rule denies.
+    /// True if every account may join, unless a rule denies it.
     #[serde(default)]
     public: Option<bool>,
     /// The account that manages the service.
@@ -461,13 +461,13 @@ pub(crate) async fn delete(
     Ok(Json(gone))
 }
 
-/// The earliest end of a service, and of the duty to pay for it.
+/// The earliest end of a service, and the end of its charges.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CancellationPolicy {
     /// The first possible day.
     #[schema(format = Date)]
     decommission_at: String,
-    /// The day until which is charged.
+    /// The last day for which the service is charged.
     #[schema(format = Date)]
     charged_until: String,
 }

@@ -90,7 +90,7 @@ impl Status {
         }
     }
 
-    /// Returns a fact about something under way.
+    /// Returns a fact about an operation in progress.
     pub(crate) fn info(tag: &str, message: &str, now: Timestamp) -> Status {
         Status::new(6, tag, message, now)
     }
@@ -106,7 +106,7 @@ impl Status {
 pub(crate) struct Stateful {
     /// The state.
     pub(crate) state: State,
-    /// The facts that explain it; empty in production without complaint.
+    /// The facts that explain the state; empty for a service in production without faults.
     pub(crate) status: Vec<Status>,
 }
 
@@ -119,7 +119,7 @@ impl Stateful {
         }
     }
 
-    /// Returns the state that people see.
+    /// Converts the displayed state of a service to the state of IX-API.
     pub(crate) fn of(shown: &ServiceState, now: Timestamp) -> Stateful {
         Stateful {
             state: shown.state.into(),
@@ -158,7 +158,7 @@ pub(crate) struct Owned {
     pub(crate) external_ref: Option<String>,
 }
 
-/// The parts of an order that an invoice needs. The exchange keeps them and does nothing with them.
+/// The parts of an order that an invoice needs. The exchange stores them and does not use them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Billed {
     /// The account that pays.
@@ -177,7 +177,7 @@ pub(crate) struct Billed {
     pub(crate) role_assignments: Vec<String>,
 }
 
-/// The facts that IX-API has about an object beyond those of the model.
+/// The facts about an object that IX-API has and the model does not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Extra {
@@ -212,7 +212,7 @@ impl Extra {
         }
     }
 
-    /// Returns the parts for an invoice; the account pays itself if no other was named.
+    /// Returns the parts for an invoice. The account pays for itself unless another account is named.
     pub(crate) fn billed(&self, account: AccountId) -> Billed {
         self.billed.clone().unwrap_or_else(|| Billed {
             billing_account: account.to_string(),
@@ -265,13 +265,13 @@ pub(crate) fn invalid(property: &str, reason: impl Into<Box<str>>) -> Problem {
     Problem::new(ProblemKind::Invalid, reason).with_error(format!("/{property}"), "invalid")
 }
 
-/// Reads an identifier in a property.
+/// Parses an identifier in a property.
 pub(crate) fn id<K: std::str::FromStr<Err = IdParseError>>(property: &str, text: &str) -> Result<K, Problem> {
     text.parse::<K>()
         .map_err(|error: IdParseError| invalid(property, error.to_string()))
 }
 
-/// Reads an account in a property: one that the principal may read.
+/// Parses an account in a property. Refuses an account that the principal may not read.
 pub(crate) fn account(principal: &Principal, property: &str, text: &str) -> Result<AccountId, Problem> {
     let account: AccountId = id(property, text)?;
     if principal.may_read(account) {
@@ -298,7 +298,7 @@ pub(crate) fn check_text(property: &str, text: &str, max: usize) -> Result<(), P
     Ok(())
 }
 
-/// Reads a property that may be absent, null, or a value: null is `Some(None)`.
+/// Deserializes a property that may be absent, null, or a value. Null becomes `Some(None)`.
 pub(crate) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {

@@ -31,7 +31,7 @@ pub struct Switch {
     pub dpid: String,
     /// `in_sync`, `syncing`, `drifted`, `unreachable` or `unknown`.
     pub state: String,
-    /// The time since when it is in this state.
+    /// The time at which the switch entered this state.
     #[schema(required)]
     pub since: Option<String>,
     /// The last error that the switch reported.
@@ -64,17 +64,18 @@ pub struct Trunk {
     pub cost: u32,
     /// The capacity in Mbit/s.
     pub capacity_mbps: u32,
-    /// The sum of the contracted rates of the circuits between its switches in Mbit/s, in the direction that has more.
+    /// The sum of the contracted rates of the circuits between its switches in Mbit/s, in the direction with
+    /// the larger sum.
     pub contracted_mbps: u32,
     /// The present rates; null if they are not measured. `in` is from its first end to its second one.
     #[schema(required)]
     pub load: Option<Load>,
-    /// True if no traffic is to use it.
+    /// True if the trunk is drained: traffic uses it only if no other trunk is available.
     pub drained: bool,
     /// True if both ends are up; null if that is not known.
     #[schema(required)]
     pub up: Option<bool>,
-    /// The time since when it is up or down.
+    /// The time at which the trunk last went up or down.
     #[schema(required)]
     pub since: Option<String>,
     /// True if it carries the traffic between its sites now.
@@ -96,17 +97,18 @@ pub struct Load {
     pub out_bps: u64,
 }
 
-/// The effect of taking the traffic from a trunk.
+/// The effect of draining a trunk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Impact {
     /// The services that would take another trunk.
     pub services: Vec<ImpactService>,
     /// The members to be notified.
     pub members: Vec<AccountName>,
-    /// The trunk that would carry the traffic; null if none is left.
+    /// The trunk that would carry the traffic; null if there is no other trunk.
     #[schema(required)]
     pub carrier: Option<String>,
-    /// The sum of the contracted rates that the other trunk would carry in Mbit/s, in the direction that has more.
+    /// The sum of the contracted rates that the other trunk would carry in Mbit/s, in the direction with the
+    /// larger sum.
     pub contracted_mbps: u32,
     /// The capacity of the other trunk in Mbit/s.
     pub capacity_mbps: u32,

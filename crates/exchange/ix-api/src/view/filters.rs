@@ -30,15 +30,15 @@ pub struct Filter {
     /// The reason of a refusal or suspension.
     #[schema(required)]
     pub reason: Option<String>,
-    /// The sentences of the reason, for words in other languages; none if it has no code.
+    /// The sentences of the reason as codes, for translation; empty if the reason has no code.
     pub coded: Vec<Coded>,
-    /// The reason for the filter, in the words of its owner, or the rule of a route.
+    /// The reason for the filter, in the words of its owner, or the rule of the BGP route.
     #[schema(required)]
     pub comment: Option<String>,
     /// The counters; null if they are not known.
     #[schema(required)]
     pub counter: Option<Counter>,
-    /// The order that makes the same filter again; null for filters of routes.
+    /// The order that creates the same filter again; null for filters that come from BGP routes.
     #[schema(required)]
     pub order: Option<NewFilter>,
     /// The end of its time to live.
@@ -53,7 +53,7 @@ pub struct Filter {
 /// A new filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NewFilter {
-    /// The account that it protects; the own one if it is null.
+    /// The account that it protects; null for the caller's account.
     #[serde(default)]
     pub account: Option<String>,
     /// The destination: an address or a prefix.
@@ -101,9 +101,9 @@ pub struct PortRange {
 /// The counters of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Counter {
-    /// The packets since the filter is active.
+    /// The packets since the filter became active.
     pub packets: u64,
-    /// The bytes since the filter is active.
+    /// The bytes since the filter became active.
     pub bytes: u64,
     /// The present rate in packets a second.
     pub packets_per_s: u64,
@@ -125,20 +125,20 @@ pub struct Explanation {
 pub struct ExplainedStep {
     /// The filter.
     pub filter: Filter,
-    /// True if the packet is one that the filter means.
+    /// True if the packet matches the filter.
     pub matches: bool,
     /// True if the filter decides about the packet.
     pub applies: bool,
     /// The reason in words.
     pub why: String,
-    /// The sentences of the reason, for words in other languages.
+    /// The sentences of the reason as codes, for translation.
     pub coded: Vec<Coded>,
 }
 
 /// The destinations of an account, and the traffic to one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct AttackView {
-    /// The destinations, the one with the greatest excess first; empty if traffic is not measured.
+    /// The destinations in descending order of their excess; empty if traffic is not measured.
     pub targets: Vec<Target>,
     /// The traffic to the destination that was asked for.
     #[schema(required)]
@@ -150,9 +150,9 @@ pub struct AttackView {
 pub struct Target {
     /// The destination.
     pub prefix: String,
-    /// The present rate in bit/s, with the part that switches drop.
+    /// The present rate in bit/s, including the part that switches drop.
     pub bits_per_s: u64,
-    /// The rate of the traffic before, in bit/s; null while it is not known.
+    /// The usual rate before an attack, in bit/s; null while it is not known.
     #[schema(required)]
     pub usual_bits_per_s: Option<u64>,
 }
@@ -162,15 +162,15 @@ pub struct Target {
 pub struct Traffic {
     /// The destination with its rate.
     pub target: Target,
-    /// The part of the rate that switches drop, as filters do, in bit/s.
+    /// The part of the rate that switches drop, for example by filters, in bit/s.
     pub dropped_bits_per_s: u64,
     /// The rate in packets a second.
     pub packets_per_s: u64,
-    /// The half width of the interval of confidence of 95 %, in percent of the rates.
+    /// The half width of the 95 % confidence interval, in percent of the rates.
     pub error_percent: f64,
-    /// The minutes, oldest first; the newest one has the rates of its part so far.
+    /// The rates by minute, oldest first. The newest minute covers only its part so far.
     pub minutes: Vec<Minute>,
-    /// The parts.
+    /// The breakdowns of the traffic, one for each property.
     pub breakdown: Vec<Breakdown>,
     /// The filters that would help; none while the usual rate is not known.
     pub suggestions: Vec<Suggestion>,
@@ -179,7 +179,7 @@ pub struct Traffic {
 /// The rates of one minute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Minute {
-    /// The begin.
+    /// The start of the minute.
     pub at: String,
     /// The rate of packets that passed, in bit/s.
     pub passed_bps: u64,
@@ -218,7 +218,8 @@ pub struct Suggestion {
     pub collateral: f64,
     /// The reason in words.
     pub why: String,
-    /// The sentences of the reason, for words in other languages, in which the packets stand beside it.
+    /// The sentences of the reason as codes, for translation. Unlike `why`, the sentences do not describe the
+    /// packets.
     pub coded: Vec<Coded>,
 }
 
@@ -236,7 +237,7 @@ pub struct BgpSession {
     pub account: Option<AccountName>,
     /// `idle`, `open_sent`, `open_confirm` or `established`.
     pub state: String,
-    /// The time since when it is in this state.
+    /// The time at which the session entered this state.
     pub since: String,
     /// The number of unicast routes.
     pub routes: usize,

@@ -1,4 +1,4 @@
-//! Peering LANs, service keys and orders of two persons as JSON values.
+//! Peering LANs, service keys and orders that need two persons, as JSON values.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,8 +12,8 @@ pub struct RegisteredIp {
     pub id: String,
     /// The address.
     pub address: String,
-    /// The length of the network that the address lies in: the longest one of the LAN, 64 for a link-local address; null if
-    /// there is none.
+    /// The prefix length of the network that contains the address: the longest such network of the LAN, or 64
+    /// for a link-local address; null if no network contains it.
     #[schema(required)]
     pub length: Option<u8>,
 }
@@ -38,7 +38,7 @@ pub struct LanRules {
 /// The checklist of an end in quarantine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Checklist {
-    /// The time since when no offending frame was seen.
+    /// The time from which no offending frame was seen.
     pub clean_since: String,
     /// The time at which the quarantine ends, if no offending frame comes.
     pub ends: String,
@@ -71,9 +71,9 @@ pub struct Finding {
     pub check: String,
     /// The frame in words.
     pub text: String,
-    /// The sentences of the text, for words in other languages.
+    /// The sentences of the text as codes, for translation.
     pub coded: Vec<Coded>,
-    /// The first bytes of the newest one in hexadecimal.
+    /// The first bytes of the newest such frame, in hexadecimal.
     pub frame: String,
     /// The number of such frames that were seen.
     pub count: u64,
@@ -88,7 +88,7 @@ pub struct Presence {
     pub sites: Vec<String>,
     /// The addresses in the LAN.
     pub addresses: Vec<String>,
-    /// True for the own account.
+    /// True for the reader's account.
     pub own: bool,
 }
 

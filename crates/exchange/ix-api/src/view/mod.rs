@@ -55,9 +55,10 @@ pub struct Whoami {
     pub account: AccountName,
     /// The roles.
     pub roles: Vec<String>,
-    /// True for the exchange's own people.
+    /// True for the exchange's staff.
     pub operator: bool,
-    /// The operations that the roles permit on something, for menus. Each object says itself what is permitted on it.
+    /// The operations that the roles permit on at least one object, for menus. Each object lists the
+    /// operations that are permitted on it.
     pub can: Vec<String>,
     /// The language of the user's pages, if one is chosen.
     #[schema(required)]
@@ -74,11 +75,11 @@ pub enum Severity {
     Error,
     /// Something is not as contracted.
     Warning,
-    /// Something is under way, or waits for somebody else.
+    /// An operation is in progress, or waits for somebody else.
     Info,
 }
 
-/// One fact about an object's state, with what is missing to move on.
+/// One fact about an object's state: a fault, or a step that is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Status {
     /// The severity.
@@ -87,11 +88,11 @@ pub struct Status {
     pub tag: String,
     /// The fact in words.
     pub message: String,
-    /// The sentences of the fact, for words in other languages; none if the tag says all.
+    /// The sentences of the fact as codes, for translation; empty if the tag says everything.
     pub coded: Vec<Coded>,
 }
 
-/// A sentence as code and parameters: the page has words for it in other languages.
+/// A sentence as a code with parameters, which the page translates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Coded {
     /// The code, such as `vlan-taken`.
@@ -100,7 +101,7 @@ pub struct Coded {
     pub values: BTreeMap<String, String>,
 }
 
-/// Returns sentences of the model as they are in the API.
+/// Converts sentences of the model to sentences of the API.
 pub(crate) fn coded(sentences: &[millrace_ix_model::Coded]) -> Vec<Coded> {
     let all = sentences.iter().map(|coded| Coded {
         code: coded.code.clone(),
@@ -194,7 +195,7 @@ pub struct Connection {
     pub speed_mbps: u32,
     /// The sum of the contracted rates of its ends in Mbit/s.
     pub reserved_mbps: u32,
-    /// The number of its ends of services.
+    /// The number of service ends on the connection.
     pub ends: usize,
     /// The present rates; null if they are not measured.
     #[schema(required)]
@@ -213,7 +214,7 @@ pub struct Connection {
 pub struct Vlans {
     /// The free ranges of VIDs for an end with one tag: first and last.
     pub free: Vec<[u16; 2]>,
-    /// True if the connection has no end, so that an end may have the whole port.
+    /// True if the connection has no end, so that an end may use the whole port.
     pub port: bool,
     /// The VIDs in use.
     pub taken: Vec<TakenVlan>,
@@ -239,13 +240,13 @@ pub struct TakenVlan {
 pub enum Vlan {
     /// The whole connection, untagged.
     Port,
-    /// One tag; the lowest free VID if it is null in an order.
+    /// One tag. In an order, a null VID stands for the lowest free VID.
     Dot1q {
         /// The VID.
         #[serde(default)]
         vlan: Option<u16>,
     },
-    /// Two tags; the lowest free VIDs where they are null in an order.
+    /// Two tags. In an order, a null VID stands for the lowest free VID.
     Qinq {
         /// The VID of the outer tag.
         #[serde(default)]
@@ -256,7 +257,7 @@ pub enum Vlan {
     },
 }
 
-/// One connection's end of a service. Of a foreign end only account and site are shown.
+/// One connection's end of a service. Only account and site are shown of another account's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct End {
     /// The identifier.
@@ -316,14 +317,14 @@ pub struct RegisteredMac {
     pub id: String,
     /// The address.
     pub address: String,
-    /// The first moment of validity.
+    /// The start of validity.
     pub valid_from: String,
     /// The end of validity; null for no end.
     #[schema(required)]
     pub valid_until: Option<String>,
 }
 
-/// A service, in which frames travel.
+/// A service: a circuit or a peering LAN.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Service {
     /// The identifier.
@@ -337,11 +338,12 @@ pub struct Service {
     /// The invited account.
     #[schema(required)]
     pub peer: Option<AccountName>,
-    /// The state, from the commercial state, the realisation in the switches, and consent.
+    /// The state, derived from the commercial state, the state of the switches, and the consent of the
+    /// invited account.
     pub state: String,
-    /// The steps that are missing to move on, the most severe first.
+    /// The facts about the state, such as missing steps, the most severe first.
     pub status: Vec<Status>,
-    /// The stages of its life with the present one, in order.
+    /// The stages of its life in order, each with its state.
     pub stages: Vec<Stage>,
     /// The ends.
     pub ends: Vec<End>,
@@ -358,9 +360,9 @@ pub struct Service {
     /// The rules of a peering LAN.
     #[schema(required)]
     pub rules: Option<LanRules>,
-    /// The version of the way that frames take.
+    /// The version of the path that frames take.
     pub generation: u32,
-    /// The way of the frames through the fabric; empty before both ends are configured.
+    /// The path of frames through the fabric; empty before both ends are configured.
     pub path: Vec<Hop>,
     /// The revision, which is also the ETag.
     pub revision: u64,
@@ -387,7 +389,7 @@ pub struct Hop {
     /// The site, for ports and switches.
     #[schema(required)]
     pub site: Option<String>,
-    /// True if it works; null if that is not known.
+    /// True if the hop is up; null if that is not known.
     #[schema(required)]
     pub up: Option<bool>,
 }
@@ -461,7 +463,7 @@ pub struct AuditEntry {
 pub struct Ordered {
     /// True if nothing was done.
     pub dry_run: bool,
-    /// The change that makes the switches follow; null for a dry run, and if no switch is concerned.
+    /// The change that updates the switches; null for a dry run, or if no switch is affected.
     #[schema(required)]
     pub change: Option<String>,
     /// The objects that were, or would be, created.
@@ -470,7 +472,7 @@ pub struct Ordered {
     pub changed: Vec<String>,
     /// The objects that were, or would be, deleted.
     pub deleted: Vec<String>,
-    /// The work of each switch.
+    /// The numbers of entries to add, change and remove in each switch.
     pub plan: Vec<PlannedSwitch>,
     /// The tags that were, or would be, chosen for the end.
     #[schema(required)]
@@ -480,20 +482,20 @@ pub struct Ordered {
     pub secret: Option<String>,
 }
 
-/// The work of a switch for an order.
+/// The numbers of entries that an order adds, changes and removes in a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedSwitch {
     /// The name of the switch.
     pub switch: String,
     /// The number of entries, groups and meters that are added.
     pub added: usize,
-    /// The number that is changed.
+    /// The number of entries, groups and meters that are changed.
     pub changed: usize,
-    /// The number that is removed.
+    /// The number of entries, groups and meters that are removed.
     pub removed: usize,
 }
 
-/// The tasks that wait, and the numbers of the first screen.
+/// The waiting tasks, and the counts for the overview page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Overview {
     /// The tasks that wait for somebody of this account.
@@ -517,7 +519,7 @@ pub struct Overview {
     pub revision: u64,
 }
 
-/// A number by state.
+/// The number of objects in one state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Count {
     /// The state.
@@ -526,7 +528,7 @@ pub struct Count {
     pub count: usize,
 }
 
-/// Something that waits for somebody.
+/// A task that waits for somebody.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Task {
     /// The task as a word: `accept`, `configure_end`, `quarantine`, `mac_ends`, `switch_unreachable`, `trunk_down`.
@@ -535,18 +537,18 @@ pub struct Task {
     pub object: String,
     /// The name of the object.
     pub name: String,
-    /// The account that asks, or is concerned.
+    /// The account that requests the task, or that the task concerns.
     #[schema(required)]
     pub account: Option<AccountName>,
     /// The severity.
     pub severity: Severity,
-    /// The time of its end, if it has one.
+    /// The time at which the task ends, if it has an end.
     #[schema(required)]
     pub until: Option<String>,
-    /// The time of its begin, if it is known.
+    /// The time at which the task began, if known.
     #[schema(required)]
     pub since: Option<String>,
-    /// The number of members that a fault of the fabric hits; null for other tasks.
+    /// The number of members that a fault of the fabric affects; null for other tasks.
     #[schema(required)]
     pub members: Option<usize>,
 }
@@ -556,11 +558,11 @@ pub struct Task {
 pub struct ApiKey {
     /// The identifier.
     pub id: String,
-    /// The name that tells its owner where it is used.
+    /// The name by which the owner recognizes where the key is used.
     pub name: String,
     /// The requests that it may send.
     pub scope: crate::session::KeyScope,
-    /// The user as whom it acts.
+    /// The user as which the key acts.
     pub user: String,
     /// The time of its creation.
     pub created: String,

@@ -5,22 +5,22 @@ use utoipa::ToSchema;
 
 use super::Coded;
 
-/// A session of an end of a peering LAN with a route server, as the route server tells it.
+/// A session of an end of a peering LAN with a route server, as the route server reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RouteServerSession {
     /// The name of the route server.
     pub server: String,
     /// The autonomous system of the route server.
     pub server_asn: u32,
-    /// `fresh`, `stale` (no answer for three intervals), `unreachable` (nothing was read yet) or `pending`.
+    /// `fresh`, `stale` (no answer for three intervals), `unreachable` (no answer yet) or `pending`.
     pub freshness: String,
-    /// The time at which the route server was read; null if it never was.
+    /// The time of the route server's last answer; null before the first answer.
     #[schema(required)]
     pub read_at: Option<String>,
-    /// The time since when the route server cannot be read; null if it can.
+    /// The time from which queries to the route server fail; null if they succeed.
     #[schema(required)]
     pub failing_since: Option<String>,
-    /// The reason why the route server cannot be read; only operators see it.
+    /// The reason why queries to the route server fail; only operators see it.
     #[schema(required)]
     pub failure: Option<String>,
     /// The address of the end.
@@ -34,7 +34,8 @@ pub struct RouteServerSession {
     /// `idle`, `connect`, `active`, `open_sent`, `open_confirm`, `established`, `close`, `down` (disabled), `passive`, `absent` (the
     /// route server has no session for the address and autonomous system) or `unknown`.
     pub state: String,
-    /// The number of routes that the route server has from the session, with those that it rejects and keeps in a table.
+    /// The number of routes that the route server has from the session, including rejected routes that it
+    /// keeps in a table.
     #[schema(required)]
     pub imported: Option<u64>,
     /// The number of rejected routes that are listed.
@@ -62,18 +63,19 @@ pub struct RejectedRoute {
     pub as_path: String,
     /// The causes; never empty.
     pub causes: Vec<RejectCause>,
-    /// The time at which the route server was read.
+    /// The time of the route server's answer.
     pub read_at: String,
 }
 
 /// A cause of a rejection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RejectCause {
-    /// The community in which it stands: `65520:2`, `64999:1101:3`; null if the route server gives no cause.
+    /// The community that states the cause: `65520:2`, `64999:1101:3`; null if the route server gives no
+    /// cause.
     #[schema(required)]
     pub community: Option<String>,
     /// The cause in words.
     pub text: String,
-    /// The sentences of the text, for words in other languages.
+    /// The sentences of the text as codes, for translation.
     pub coded: Vec<Coded>,
 }

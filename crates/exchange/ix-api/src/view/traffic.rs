@@ -8,7 +8,7 @@ use super::AccountName;
 /// The traffic of an account over the last half minute.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub struct AccountTraffic {
-    /// False if this exchange samples no traffic; then everything else is empty.
+    /// False if this exchange samples no traffic. All other fields are then empty.
     pub measured: bool,
     /// The time in seconds over which rates are computed.
     pub seconds: u32,
@@ -27,8 +27,9 @@ pub struct AccountTraffic {
 /// The traffic with a peer in a service.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct PeerTraffic {
-    /// The account at the other end. One of a peering LAN that does not want to be found has its AS numbers as name, and no
-    /// identifier; null if it has none, and if the packets were dropped before their way was known.
+    /// The account at the other end. An account of a peering LAN that the reader may not know has no
+    /// identifier here, and its AS numbers as its name. Null if such an account has no AS number, or if the
+    /// packets were dropped before their destination was known.
     #[schema(required)]
     pub peer: Option<AccountName>,
     /// The service.
@@ -41,7 +42,7 @@ pub struct PeerTraffic {
     pub packets_per_s: u64,
     /// The part of the rate that switches drop, in bit/s.
     pub dropped_bits_per_s: u64,
-    /// The half width of the interval of confidence of 95 %, in percent of the rate.
+    /// The half width of the 95 % confidence interval, in percent of the rate.
     pub error_percent: f64,
 }
 

@@ -1,5 +1,6 @@
-//! Addresses to which webhooks may go. A member names a URL, and the exchange's host sends a request there: without this
-//! check, a member could reach the networks behind the exchange (server-side request forgery).
+//! The check of the addresses to which webhooks send requests. A member names a URL, and the exchange's host
+//! sends a request there. Without this check, a member could reach the internal networks of the exchange
+//! (server-side request forgery).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,8 +10,8 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-/// Returns true for an address of the Internet: not private, local, shared, for documentation, for benchmarks, multicast
-/// or reserved (RFC 6890 and the IANA special-purpose registries).
+/// Returns true for a public address: not private, local, shared, for documentation, for benchmarks,
+/// multicast or reserved (RFC 6890 and the IANA special-purpose registries).
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -49,7 +50,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         (0x2002, high) => embedded(high, third),
         // Teredo, benchmarks, ORCHID; documentation.
         (0x2001, 0..0x200 | 0xdb8) | (0x3fff, _) => false,
-        // Only 2000::/3 is unicast of the Internet.
+        // Only 2000::/3 is global unicast.
         _ => first & 0xe000 == 0x2000,
     }
 }

@@ -1,4 +1,4 @@
-//! Webhooks: events as signed HTTP requests to an address of the member.
+//! Webhooks: events as signed HTTP requests to a URL of the member.
 //!
 //! ```text
 //!  EventLog --> task of each webhook: next event that its user may know of
@@ -6,8 +6,8 @@
 //!                 +-- 2xx: next event
 //!                 +-- else: again after 1 s, 2 s, 4 s ... 1 h, for 24 h; then the event is given up
 //! ```
-//! A webhook has one request under way, so that events arrive in order. It acts as the user who made it: each event is
-//! checked against the permission table when it is sent.
+//! A webhook sends one request at a time, so that events arrive in order. It has the permissions of the user
+//! who created it: each event is checked against the permission table when it is sent.
 
 pub(crate) mod address;
 
@@ -33,25 +33,25 @@ use crate::app::{App, actor_of};
 use crate::events::Logged;
 use crate::v2::records::Record;
 
-/// The time after which the first delivery is tried again.
+/// The delay before the first retry of a delivery.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// The longest time between two tries.
+/// The longest delay between two tries.
 const RETRY_MAX: Duration = Duration::from_secs(3600);
-/// The time for which a delivery is tried.
+/// The time after which a delivery is given up.
 const TRIED_FOR: Duration = Duration::from_secs(86_400);
-/// The time for one request with its answer.
+/// The timeout of one request, including its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of requests that are under way at once, of all webhooks.
+/// The maximum number of concurrent requests of all webhooks.
 const UNDER_WAY_MAX: usize = 16;
-/// The number of deliveries of a webhook that are remembered.
+/// The number of past deliveries that are kept for each webhook.
 const REMEMBERED: usize = 50;
 
 /// A webhook as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Webhook {
-    /// The user as whom it acts.
+    /// The user whose permissions the webhook has.
     pub(crate) user: UserId,
-    /// The address.
+    /// The URL.
     pub(crate) url: String,
     /// The sealed secret.
     pub(crate) sealed: Vec<u8>,
@@ -79,12 +79,12 @@ pub(crate) struct Delivery {
     /// The HTTP status of the last answer; null without an answer.
     #[schema(required)]
     pub(crate) status: Option<u16>,
-    /// The reason for which the last try failed.
+    /// The reason why the last try failed.
     #[schema(required)]
     pub(crate) error: Option<String>,
 }
 
-/// The webhooks that run.
+/// The running webhooks.
 #[derive(Default)]
 pub(crate) struct Webhooks {
     running: Mutex<HashMap<String, Running>>,
@@ -95,11 +95,12 @@ struct Running {
     kept: Kept,
 }
 
-/// The parts of a webhook that stay when it is restarted.
+/// The parts of a webhook that are kept when its task restarts.
 #[derive(Clone)]
 struct Kept {
     deliveries: Arc<Mutex<VecDeque<Delivery>>>,
-    /// One permit: that of the request that is under way. A request goes on when the task that sent it is aborted.
+    /// A semaphore with one permit, for the request in progress. A request continues after its task is
+    /// aborted.
     turn: Arc<Semaphore>,
 }
 
@@ -109,7 +110,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns the purpose under which the secret of a webhook is sealed.
+/// The purpose under which the secret of a webhook is sealed.
 pub(crate) const PURPOSE: &str = "webhook secret";
 
 impl Webhooks {
@@ -117,7 +118,8 @@ impl Webhooks {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a webhook with the events behind a serial number. A webhook that runs already is restarted there.
+    /// Starts a webhook with the events after a serial number. A running webhook is restarted from that
+    /// number.
     pub(crate) fn start(&self, app: &App, id: &str, webhook: Webhook, after: u64) {
         let kept = self.running().remove(id).map(|old| old.kept.clone());
         let kept = kept.unwrap_or_else(|| Kept {
@@ -151,7 +153,8 @@ impl Webhooks {
     }
 }
 
-/// Returns the agent that sends requests: no redirects, no proxy of the environment, and only to addresses that are permitted.
+/// Returns the HTTP agent for webhook requests. It follows no redirects, ignores proxies of the environment,
+/// and connects only to permitted addresses.
 pub(crate) fn agent(permits_private: bool) -> Agent {
     let config = Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
@@ -189,7 +192,7 @@ pub(crate) fn sign(secret: &[u8], id: &str, timestamp: u64, body: &str) -> Strin
     format!("v1,{}", STANDARD.encode(tag))
 }
 
-/// A webhook that runs.
+/// A running webhook.
 struct Sender {
     app: App,
     id: String,
@@ -216,7 +219,7 @@ impl Sender {
                         return;
                     }
                 }
-                // Events were missed: the receiver reads everything again.
+                // Events were missed: the receiver must read all objects again.
                 None => {
                     last = self.app.events.newest();
                     let body = json!({ "kind": "reset", "serial": last }).to_string();
@@ -257,7 +260,7 @@ impl Sender {
             .await;
     }
 
-    /// Sends a request until it is answered with success, or given up.
+    /// Sends a request, and repeats it until it succeeds or is given up.
     async fn send(&self, event: &str, serial: u64, body: &str) {
         let began = tokio::time::Instant::now();
         let mut pause = RETRY_FIRST;
@@ -301,7 +304,8 @@ impl Sender {
         }
     }
 
-    /// Sends one request and returns the status of its answer. The timestamp is that of the try: a receiver refuses old ones.
+    /// Sends one request and returns the status of its answer. The timestamp is the time of this try, because
+    /// a receiver refuses old timestamps.
     async fn post(&self, event: &str, body: &str) -> Result<u16, String> {
         let secret = self
             .app
@@ -326,7 +330,7 @@ impl Sender {
             .header("webhook-timestamp", timestamp.to_string())
             .header("webhook-signature", sign(&secret, event, timestamp, body));
         let (body, id) = (body.to_owned(), self.id.clone());
-        // The thread has the permits, since it goes on if a restart of the webhook aborts this task.
+        // The thread holds the permits, because it continues if a restart of the webhook aborts this task.
         let sent = tokio::task::spawn_blocking(move || {
             let _permits = (turn, permit);
             request.send(body)

@@ -181,7 +181,8 @@ impl Order<'_> {
         })
     }
 
-    /// Returns the number of an end in the metadata: that of the connection, unless another end of the service has it.
+    /// Returns the index of an end in the metadata: the index of the connection, unless another end of the
+    /// service has it.
     fn end_index(&self, service: ServiceId, connection: ConnectionId) -> Result<ConnectionIndex, Refusal> {
         let index = self.object(connection)?.index;
         let is_taken = self
@@ -245,8 +246,9 @@ impl Order<'_> {
         self.check_contracts(new.service)
     }
 
-    /// Returns true if an end of an account is the invited account's: of itself, or of an account below it for which it orders or
-    /// which is not below the inviting account as well.
+    /// Returns true if an end of `account` counts as an end of the invited account. This holds for the
+    /// invited account itself. It holds for an account below it if the invited account orders, or if the
+    /// account is not below the inviting account, too.
     fn is_of_peer(&self, service: &Service, account: AccountId) -> bool {
         service.peer.is_some_and(|peer| {
             let may_speak =
@@ -255,7 +257,7 @@ impl Order<'_> {
         })
     }
 
-    /// Refuses an end of an account for which the service has no place.
+    /// Refuses an end of an account that may not have another end in the service.
     fn check_place(&self, id: ServiceId, service: &Service, account: AccountId, by_key: bool) -> Outcome {
         if !service.state.is_carried() {
             return Err(Refusal::conflict(reason::service_ends(id)).object(id));
@@ -304,7 +306,7 @@ impl Order<'_> {
         capacity_mbps: Option<u32>,
         asns: BTreeSet<u32>,
     ) -> Outcome {
-        // The relation to the service is no condition: the secret is the permission.
+        // The actor needs no relation to the service: the secret is the permission.
         if !permission::is_permitted(self.actor, OperationKind::RedeemServiceKey, Relation::Foreign) {
             return Err(Refusal::new(RefusalCode::Forbidden, reason::key_forbidden()));
         }
@@ -349,8 +351,8 @@ impl Order<'_> {
         })
     }
 
-    /// Returns the service keys that bound the ends of an account: those of the service that the account redeemed. They do not
-    /// bound an actor who may make service keys for this service.
+    /// Returns the service keys that limit the ends of an account: the keys of the service that the account
+    /// redeemed. Returns no keys if the actor may create service keys for this service.
     fn bounding_keys(&self, service: ServiceId, account: AccountId) -> Vec<ServiceKey> {
         let kind = OperationKind::CreateServiceKey;
         if self.draft.check(self.actor, kind, service.into()).is_ok() {
@@ -450,7 +452,7 @@ impl Order<'_> {
         self.check_contracts(service)
     }
 
-    /// Gives back the number of an end if it is not that of its connection.
+    /// Releases the index of an end, unless it is the index of its connection.
     pub(super) fn release_index(&mut self, config: &Config) {
         let of_connection = self
             .draft
@@ -461,7 +463,7 @@ impl Order<'_> {
         }
     }
 
-    /// Takes an end and its addresses away, and gives its numbers back.
+    /// Removes an end and its addresses, and releases its numbers.
     pub(super) fn remove_end(&mut self, id: ConfigId) -> Outcome {
         let config = self.object(id)?;
         self.release_index(&config);

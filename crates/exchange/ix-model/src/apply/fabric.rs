@@ -10,7 +10,7 @@ use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{Connection, ConnectionKind};
 
-/// A LAG has at most as many ports (IEEE 802.1AX names no bound; hardware of members has eight).
+/// The maximum number of ports of a LAG (IEEE 802.1AX sets no limit; members' hardware supports eight).
 const LAG_PORTS_MAX: usize = 8;
 
 impl Order<'_> {
@@ -174,7 +174,7 @@ impl Order<'_> {
         }
     }
 
-    /// Checks that the actor may do an operation to the exchange itself.
+    /// Checks that the actor may execute an operation on the exchange itself.
     pub(super) fn check_exchange(&self, kind: crate::operation::OperationKind) -> Outcome {
         if crate::permission::is_permitted(self.actor, kind, crate::permission::Relation::Foreign) {
             return Ok(());
@@ -281,7 +281,7 @@ impl Order<'_> {
     }
 }
 
-/// Returns the ports in the order of their numbers.
+/// Sorts ports by number. Refuses duplicate ports, ports without a speed, and reserved port numbers.
 fn in_order(mut ports: Vec<SwitchPort>) -> Result<Vec<SwitchPort>, Refusal> {
     ports.sort_by_key(|port| port.number.raw());
     if let Some(pair) = ports.windows(2).find(|pair| pair[0].number == pair[1].number) {

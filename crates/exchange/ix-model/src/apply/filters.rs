@@ -1,4 +1,4 @@
-//! Orders of filters. Ownership and precedence are decided by the caller.
+//! Orders of filters. The caller decides about ownership and precedence.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 /// The largest number of filters of an account.
 const FILTERS_MAX: usize = 500;
-/// The largest number of matches of a filter beside its first.
+/// The largest number of matches of a filter in addition to its first match.
 const ALTERNATIVES_MAX: usize = 2_000;
 /// The longest validity of a filter.
 const VALIDITY_MAX: Duration = Duration::from_secs(30 * 86_400);

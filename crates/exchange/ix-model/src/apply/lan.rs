@@ -9,7 +9,8 @@ use crate::reason;
 use crate::refusal::Refusal;
 use crate::service::{LanPolicy, RegisteredIp, RegisteredMac, ServiceKind, is_usable};
 
-/// The longest time for which an end may have one MAC address more than its policy permits: the swap of a router.
+/// The longest time for which an end may have one MAC address more than its policy permits, while a router is
+/// replaced.
 const SWAP_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The largest number of MAC addresses of an end of a multipoint circuit.
 const CIRCUIT_MACS_MAX: usize = 32;
@@ -168,7 +169,8 @@ impl Order<'_> {
         if service.kind != ServiceKind::ExchangeLan {
             return Err(Refusal::conflict(reason::no_lan(id)).object(id));
         }
-        // Link-local addresses that are not made of a MAC address are learned and registered (RFC 4291, section 2.5.6).
+        // A link-local address (RFC 4291, section 2.5.6) that is not derived from a MAC address is
+        // registered, too.
         let is_link_local = matches!(address, core::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
         let is_inside = is_link_local || service.networks.iter().any(|network| network.contains(address));
         if !is_usable(address) || !is_inside {

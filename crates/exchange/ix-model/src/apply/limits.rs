@@ -1,4 +1,4 @@
-//! Limits of accounts: no member uses up the numbers that all members share.
+//! Limits of accounts, so that no member uses up the numbers that all members share.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::reason::{self, Reason};
 use crate::refusal::{Refusal, RefusalCode};
 
 impl Order<'_> {
-    /// Refuses one more service of an account that has its limit of them.
+    /// Refuses another service of an account that has reached its limit of services.
     pub(super) fn check_services_limit(&self, account: AccountId) -> Outcome {
         let services = || self.draft.all::<ServiceId>().map(|(_, service)| service.account);
         self.check_limit(account, |limits| limits.services, services, reason::services_full)
     }
 
-    /// Refuses one more service over trunks of an account that has its limit of them.
+    /// Refuses another service over trunks of an account that has reached its limit of such services.
     pub(super) fn check_carried_limit(&self, account: AccountId) -> Outcome {
         let services = || {
             let services = self.draft.all::<ServiceId>();
@@ -25,14 +25,15 @@ impl Order<'_> {
         self.check_limit(account, |limits| limits.carried, services, reason::carried_full)
     }
 
-    /// Refuses one more end of an account that has its limit of them.
+    /// Refuses another end of an account that has reached its limit of ends.
     pub(super) fn check_ends_limit(&self, account: AccountId) -> Outcome {
         let ends = || self.draft.all::<ConfigId>().map(|(_, config)| config.account);
         self.check_limit(account, |limits| limits.ends, ends, reason::account_ends_full)
     }
 
-    /// Refuses one more object of an account if it, or an account above it, has as many of them as its limit says, those of the
-    /// accounts below it included. The exchange's staff and the engine are exempt, and so is the exchange's own account.
+    /// Refuses another object of an account if the account, or an account above it, has reached its limit.
+    /// Objects of accounts below an account count towards its limit. The exchange's staff and the engine are
+    /// exempt, and so is the exchange's own account.
     fn check_limit<I: Iterator<Item = AccountId>>(
         &self,
         account: AccountId,
@@ -55,7 +56,7 @@ impl Order<'_> {
             let counted = self.draft.base().descendants(id);
             let count = owners().filter(|owner| counted.contains(owner)).count();
             if count >= max as usize {
-                // An account that does not want to be found is not named.
+                // An account that the actor may not know of is not named.
                 let named = if self.knows_account(id) { id } else { account };
                 return Err(Refusal::new(RefusalCode::Exhausted, full(named, max)).object(named));
             }

@@ -1,5 +1,6 @@
-//! Execution of orders. Each file holds the orders of one kind of object; this one dispatches, and has the parts that
-//! several need: uniqueness, allocation, and the path of a service over trunks.
+//! Execution of orders. Each other file of this folder holds the orders of one kind of object. This file
+//! dispatches orders, and has the shared parts: uniqueness, allocation, and the path of a service over
+//! trunks.
 
 mod ends;
 mod fabric;
@@ -27,14 +28,14 @@ use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{PoolKind, Released};
 use crate::time::Timestamp;
 
-/// Names have at most this many characters.
+/// The maximum length of a name in characters.
 const NAME_LEN_MAX: usize = 100;
 
 impl Exchange {
-    /// Executes an order. All of it is done, or nothing.
+    /// Executes an order completely or not at all.
     ///
     /// # Errors
-    /// [`Refusal`] if the actor may not order this, the order is invalid, or a number is missing.
+    /// [`Refusal`] if the actor may not order this, the order is invalid, or a pool has no free number.
     pub fn apply(&mut self, actor: &Actor, now: Timestamp, operation: Operation) -> Result<Applied, Refusal> {
         let changes = self.draft(actor, now, operation)?;
         Ok(self.commit(changes))
@@ -56,7 +57,7 @@ impl Exchange {
     }
 }
 
-/// An order under way.
+/// An order in progress.
 struct Order<'a> {
     draft: Draft<'a>,
     actor: &'a Actor,
@@ -119,7 +120,7 @@ impl Order<'_> {
         }
     }
 
-    /// Returns an object that is known to be there.
+    /// Returns a copy of an object, or a refusal if it is absent.
     fn object<K: Key>(&self, id: K) -> Result<K::Object, Refusal> {
         self.draft.find(id).cloned().ok_or_else(|| Refusal::not_found(id))
     }
@@ -131,7 +132,8 @@ impl Order<'_> {
             .ok_or_else(|| Refusal::invalid("account", reason::account_needed()))
     }
 
-    /// Returns true if the actor may know of an account. An account that does not want to be found is answered as an absent one.
+    /// Returns true if the actor may know of an account. An account that is neither discoverable nor related
+    /// to the actor is treated as absent.
     fn knows_account(&self, account: AccountId) -> bool {
         self.draft.find(account).is_some_and(|found| {
             found.discoverable
@@ -172,7 +174,8 @@ impl Order<'_> {
         }
     }
 
-    /// Refuses a reference that an object of the same type has already; it is the key with which clients retry.
+    /// Refuses a reference that another object of the same type has. The reference is the key with which
+    /// clients retry.
     fn check_external_ref<K: Key>(
         &self,
         reference: Option<&str>,
@@ -214,7 +217,8 @@ impl Order<'_> {
         )
     }
 
-    /// Notes that a number is no longer used; it rests until the engine has seen that no switch has it.
+    /// Records that a number is no longer used. The number rests until the engine has confirmed that no
+    /// switch has it.
     fn release(&mut self, kind: PoolKind, number: u32) {
         self.draft.set_released(kind, number, Some(Released::InSwitches));
     }

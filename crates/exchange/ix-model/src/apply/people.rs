@@ -23,7 +23,7 @@ impl Order<'_> {
                 as_set,
                 external_ref,
             } => {
-                // A new account is foreign to everybody but those above it.
+                // A new account is foreign to all accounts except the accounts above it.
                 let relation = match (parent, self.actor.account) {
                     (Some(parent), Some(own)) if self.draft.is_below(parent, own) => Relation::Child,
                     _ => Relation::Foreign,
@@ -142,7 +142,8 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Refuses numbers of an account that are no AS, that another account has, or that ends of unrelated accounts have.
+    /// Refuses AS numbers of an account that are reserved, that another account has, or that ends of
+    /// unrelated accounts have.
     fn check_asns(&self, id: Option<AccountId>, parent: Option<AccountId>, asns: &BTreeSet<u32>) -> Outcome {
         check_not_reserved(asns)?;
         for (other, account) in self.draft.all::<AccountId>() {
@@ -152,7 +153,8 @@ impl Order<'_> {
                 return Err(self.asn_taken(other, *asn));
             }
         }
-        // A reseller's ends may have numbers of its customers, and ends of customers those of their reseller.
+        // A reseller's ends may have numbers of its customers, and customers' ends may have numbers of their
+        // reseller.
         let is_related = |other: AccountId| {
             Some(other) == id
                 || parent.is_some_and(|parent| self.draft.is_below(parent, other))
@@ -168,8 +170,9 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Refuses numbers of an end that are no AS, or that an unrelated account or its ends have. Accounts are related if one is
-    /// below the other. Customers of one reseller are unrelated, but each of them may use the numbers of the reseller.
+    /// Refuses AS numbers of an end that are reserved, or that an unrelated account or its ends have.
+    /// Accounts are related if one is below the other. Customers of one reseller are unrelated, but each of
+    /// them may use the numbers of the reseller.
     pub(super) fn check_end_asns(&self, account: AccountId, asns: &BTreeSet<u32>) -> Outcome {
         check_not_reserved(asns)?;
         let mut inherited: BTreeSet<u32> = BTreeSet::new();
@@ -198,7 +201,8 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Returns the refusal of a number that another account has. It names the holder only to an actor that may know of it.
+    /// Returns the refusal of a number that another account has. The refusal names that account only if the
+    /// actor may know of it.
     fn asn_taken(&self, holder: AccountId, asn: u32) -> Refusal {
         if self.knows_account(holder) {
             return Refusal::conflict(reason::asn_taken(holder, asn))
@@ -209,9 +213,10 @@ impl Order<'_> {
     }
 }
 
-/// Refuses numbers that are no AS of a member.
+/// Refuses AS numbers that are reserved.
 fn check_not_reserved(asns: &BTreeSet<u32>) -> Outcome {
-    // RFC 7607 and RFC 6793: AS 0 and AS_TRANS are nobody's; RFC 7300: neither are the last ones.
+    // RFC 7607 reserves AS 0, RFC 6793 reserves AS_TRANS, and RFC 7300 reserves the last 16-bit and 32-bit
+    // numbers.
     let reserved = [0, 23_456, 65_535, u32::MAX];
     match reserved.into_iter().find(|asn| asns.contains(asn)) {
         Some(asn) => Err(Refusal::invalid("asns", reason::asn_reserved(asn))),

@@ -1,4 +1,4 @@
-//! Reports of the engine: rules in place and gone, quarantine, ends of validity.
+//! Reports of the engine: rules installed and removed, quarantine, ends of validity.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl Order<'_> {
         }
     }
 
-    /// Deletes a service whose end was ordered, with its ends; its numbers rest for [`REST`].
+    /// Deletes a service whose deletion was ordered, with its ends. Its numbers rest for [`REST`].
     fn remove_service(&mut self, id: ServiceId) -> Outcome {
         let service = self.object(id)?;
         if service.state != CommercialState::DecommissionRequested {
@@ -129,7 +129,7 @@ impl Order<'_> {
             .collect();
         keys.into_iter().for_each(|id| self.draft.delete(id));
         self.expire_filters();
-        // Numbers whose rest is over need no note.
+        // Numbers whose rest is over need no record.
         for kind in [
             PoolKind::ConnectionIndex,
             PoolKind::ServiceIndex,
@@ -145,8 +145,9 @@ impl Order<'_> {
         }
     }
 
-    /// Ends filters whose validity is over, and deletes ended ones of page and API that are old, or too many of an account. The
-    /// routes bound those of BGP: an ended one stays until its route is withdrawn, or the route would order it again.
+    /// Ends filters whose validity is over. Deletes ended filters of page and API that are old, or that
+    /// exceed the maximum of their account. An ended BGP filter stays until its route is withdrawn, because
+    /// the route would order it again.
     fn expire_filters(&mut self) {
         let now = self.now;
         let is_over = |filter: &Filter| filter.valid_until.is_some_and(|end| end <= now);

@@ -13,7 +13,7 @@ use crate::state::CommercialState;
 
 /// The longest validity of a service key.
 const KEY_VALIDITY_MAX: Duration = Duration::from_secs(90 * 86_400);
-/// The fewest characters of a secret: 128 bits in base 64.
+/// The minimum length of a secret in characters: 128 bits in base 64.
 const SECRET_LEN_MIN: usize = 22;
 
 impl Order<'_> {
@@ -145,7 +145,8 @@ impl Order<'_> {
         }
     }
 
-    /// Refuses an invited account that is absent, or for which the service has no place.
+    /// Refuses an invited account if the service is not a `p2p_vc`, or if the actor may not know of the
+    /// account.
     fn check_peer(&self, kind: ServiceKind, account: AccountId, peer: Option<AccountId>) -> Outcome {
         let Some(peer) = peer else {
             return Ok(());
@@ -160,7 +161,7 @@ impl Order<'_> {
         }
     }
 
-    /// Notes the answer of the invited account.
+    /// Records the answer of the invited account.
     fn answer(&mut self, id: ServiceId, kind: crate::operation::OperationKind, answer: Consent) -> Outcome {
         self.draft.check(self.actor, kind, id.into())?;
         let mut service = self.object(id)?;
@@ -220,7 +221,7 @@ impl Order<'_> {
         self.set_lock(target, self.actor.account.or(owner))
     }
 
-    /// Removes a lock. The lock of another account was approved by a second person at this point.
+    /// Removes a lock. At this point, a second person has approved the removal of another account's lock.
     fn unlock(&mut self, target: ObjectId, kind: crate::operation::OperationKind) -> Outcome {
         self.draft.check(self.actor, kind, target)?;
         match self.locked_by(target) {

@@ -13,7 +13,7 @@ use crate::service::{PoolKind, ServiceKind};
 use crate::state::CommercialState;
 
 impl Order<'_> {
-    /// Notes an order that needs a second person, and returns true; returns false for all others.
+    /// Stores an order that needs a second person, and returns true. Returns false for all other orders.
     pub(super) fn waits_for_second_person(&mut self, operation: &Operation) -> Result<bool, Refusal> {
         if self.is_approved {
             return Ok(false);
@@ -53,7 +53,7 @@ impl Order<'_> {
         Ok(true)
     }
 
-    /// Executes an order that waits, if the actor is another person than the one who asked for it.
+    /// Executes a waiting order, if the actor is not the person who requested it.
     pub(super) fn approve(&mut self, id: ApprovalId) -> Outcome {
         self.draft.check(self.actor, OperationKind::Approve, id.into())?;
         let approval = self.object(id)?;

@@ -1,9 +1,10 @@
 //! The filters whose entries a change may alter.
 //!
-//! The priority of a filter depends on the filters of its account that overlap it, whose priorities depend on further filters.
-//! Two filters overlap only if one of their destinations contains the other. The filters of an account therefore fall into
-//! independent parts: one below each destination that no other destination contains. A change plans the parts that it touches,
-//! before and after.
+//! The priority of a filter depends on the overlapping filters of its account. Their priorities depend on
+//! further filters. Two filters overlap only if one of their destinations contains the other. The filters of
+//! an account therefore fall into independent parts: one below each destination that no other destination
+//! contains. For a change, only the parts that it touches are planned: once as they were before, and once as
+//! they are after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,21 +18,22 @@ use crate::service::Settings;
 pub(crate) enum FilterScope {
     /// The filters of all accounts.
     All,
-    /// For each account the filters whose destinations are within these prefixes.
+    /// The filters of the selected parts, for each account.
     Within(BTreeMap<AccountId, Part>),
 }
 
 /// A part of the filters of an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// All of them.
+    /// All filters of the account.
     Whole,
-    /// Those to destinations within any of these prefixes.
+    /// The filters with destinations within any of these prefixes.
     Destinations(BTreeSet<Prefix>),
 }
 
 impl FilterScope {
-    /// Returns the filters whose entries may differ between the exchange `old` at the time `then` and `new` at the time `now`.
+    /// Returns the scope of the filters with entries that may differ between the exchange `old` at the time
+    /// `then` and the exchange `new` at the time `now`.
     pub(crate) fn of_change(
         (old, then): (&Exchange, &Settings),
         (new, now): (&Exchange, &Settings),
@@ -86,7 +88,7 @@ impl FilterScope {
     }
 }
 
-/// Returns the accounts with filters that are bound to ends which differ.
+/// Returns the accounts with filters that are bound to ends that differ.
 fn concerned_by_ends(old: &Exchange, new: &Exchange) -> BTreeSet<AccountId> {
     let bound = |side: &Exchange, id| side.configs.get(&id).map(|config| (config.account, config.index));
     let ends = old.configs.differing(&new.configs).into_iter();
@@ -105,8 +107,9 @@ fn concerned_by_ends(old: &Exchange, new: &Exchange) -> BTreeSet<AccountId> {
     concerned.map(|filter| filter.account).collect()
 }
 
-/// Returns the parts of the filters of accounts that contain changed destinations. An account that may have more entries
-/// than it is allowed is planned as a whole, because then each filter decides whether later ones fit.
+/// Returns the parts of the filters of accounts that contain changed destinations. An account that may exceed
+/// its maximum number of entries is planned as a whole, because each of its filters then affects whether
+/// later filters fit.
 fn parts_around(
     changed: &BTreeMap<AccountId, BTreeSet<Prefix>>,
     sides: [(&Exchange, &Settings); 2],
@@ -152,7 +155,7 @@ fn parts_around(
     widest.into_iter().map(part).collect()
 }
 
-/// Returns a number that the entries of a filter, for one end and in one switch, do not exceed.
+/// Returns an upper bound for the number of entries of a filter, for one end and in one switch.
 fn entries_at_most(exchange: &Exchange, filter: &Filter) -> usize {
     // A range has at most 64 ports, or 30 masks.
     let ports = |ranges: &[Ports]| match ranges {
@@ -229,7 +232,7 @@ mod tests {
         assert_eq!(scope(&old, &old), [0; 0]);
         assert_eq!(changed(1, &|filter| filter.rank = 5), [0, 1, 2]);
         assert_eq!(changed(4, &|filter| filter.rank = 5), [3, 4]);
-        // Filters that are not in the switches join no parts.
+        // Filters that are not in the switches do not merge parts.
         assert_eq!(changed(3, &|filter| filter.state = FilterState::Draft), [3, 4]);
         let mut new = old.clone();
         new.filters.insert(FilterId(9), filter("10.0.0.0/23"));

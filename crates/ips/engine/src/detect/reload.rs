@@ -1,21 +1,21 @@
-//! The replacement of a rule set while flows go on.
+//! Replacement of a rule set while flows are active.
 //!
-//! Bits and counters keep their numbers by name. A flow also remembers rules by their index: hits of the prefilter, candidates
-//! of transactions, rules that matched. They are renumbered when the flow has its next packet, so that the replacement itself
-//! takes no time.
+//! Flow bits and counters keep their numbers, because each name keeps its number. A flow also stores rules by
+//! index: prefilter hits, candidates of transactions and rules that already matched. The indexes of a flow
+//! are renumbered at its next packet, so that the replacement itself takes no time.
 
 use std::collections::HashMap;
 
 use super::program::Rule;
 use crate::flow::Flow;
 
-/// An index of the previous set that has no rule in this one.
+/// Index of a previous rule that this set no longer has.
 const NONE: u32 = u32::MAX;
 
-/// The numbers of a rule set that flows remember.
+/// The numbers that a rule set gives to bits, counters and rules. Flows store these numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Numbers {
-    /// The number of sets that this one follows.
+    /// Number of rule sets that were in use before this one.
     pub generation: u64,
     /// Numbers of bits by name.
     pub bits: HashMap<String, u32>,
@@ -23,12 +23,12 @@ pub struct Numbers {
     pub counters: HashMap<String, u32>,
     /// Indexes of the rules by generator, number and revision.
     rules: HashMap<(u32, u32, u32), u32>,
-    /// Indexes of the rules of the previous set in this one.
+    /// Index in this set of each rule of the previous set; [`NONE`] for a rule that was removed.
     from_previous: Vec<u32>,
 }
 
 impl Numbers {
-    /// Returns the numbers of a set of rules that follows another one.
+    /// Returns the numbers of a rule set that replaces the set with the numbers `previous`.
     pub(super) fn new(
         rules: &[Rule],
         bits: HashMap<String, u32>,
@@ -56,14 +56,15 @@ impl Numbers {
         }
     }
 
-    /// Returns the index of a rule of the previous set.
+    /// Returns the new index of a rule from its index in the previous set; `None` if the rule was removed.
     fn renumbered(&self, old: u32) -> Option<u32> {
         let new = *self.from_previous.get(old as usize)?;
         (new != NONE).then_some(new)
     }
 }
 
-/// Renumbers the rules that a flow remembers. A flow that had no packet while the previous set was in use forgets them.
+/// Renumbers the rules that a flow stores. The flow forgets them if it had no packet while the previous set
+/// was in use.
 #[cold]
 pub(super) fn renumber(flow: &mut Flow, numbers: &Numbers) {
     let is_next = flow.detect.generation + 1 == numbers.generation;

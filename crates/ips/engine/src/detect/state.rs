@@ -1,4 +1,4 @@
-//! State that rules share: bits and counters of flows, bits of addresses and pairs of them.
+//! State that rules share: bits and counters of flows, bits of addresses and of address pairs.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -100,16 +100,16 @@ impl FlowBits {
     }
 }
 
-/// The owner of a bit: an address, or a pair of them in order.
+/// The owner of a bit: an address, or an ordered pair of addresses.
 type Owner = (IpAddr, Option<IpAddr>);
 
-/// Bits of addresses and pairs, each with the time at which it expires.
+/// Bits of addresses and of address pairs, each with its expiry time.
 #[derive(Debug, Default)]
 pub(super) struct AddressBits {
     expiry: HashMap<(Owner, u32), Time>,
-    /// Largest number of bits that are kept at a time.
+    /// Largest number of stored bits.
     limit: usize,
-    /// Number of bits that were lost because there was no room.
+    /// Number of bits that were not stored because the limit was reached.
     pub(super) lost: u64,
 }
 
@@ -123,7 +123,7 @@ fn owner(table: BitTable, packet: &Packet<'_>) -> Option<Owner> {
 }
 
 impl AddressBits {
-    /// Returns no bits, of which at most `limit` are kept.
+    /// Returns an empty table for at most `limit` bits.
     pub(super) fn new(limit: usize) -> AddressBits {
         AddressBits {
             limit,
@@ -154,7 +154,7 @@ impl AddressBits {
         self.expiry.insert((owner, bit), Time::from_nanos(expiry));
     }
 
-    /// Forgets all bits.
+    /// Removes all bits.
     pub(super) fn clear(&mut self) {
         self.expiry.clear();
     }
@@ -181,7 +181,7 @@ pub(super) fn is_true(
             if *table == BitTable::Flow && flow.is_none() {
                 return false;
             }
-            // "Not set" with alternatives asks for one that is not set.
+            // A negated test with alternatives is true if at least one of the bits is not set.
             match (is_all, is_negated) {
                 (true, false) => bits.iter().all(has),
                 (true, true) => bits.iter().all(|bit| !has(bit)),

@@ -1,4 +1,4 @@
-//! State of detection that lives with a transaction: candidates, and the buffers of each that matched.
+//! Detection state of a transaction: the candidate rules, and the buffer tests of each rule that matched.
 
 use super::compile::Hook;
 use super::detector::Candidates;
@@ -9,7 +9,8 @@ use super::transform;
 use crate::app::Transaction;
 use crate::flow::{Direction, FlowState};
 
-/// Largest number of buffer instances whose scanned size is kept; more are scanned again.
+/// Largest number of buffer instances with a stored scan position. Further instances are scanned from their
+/// start each time.
 const SCANNED: usize = 256;
 
 /// A rule that may match a transaction.
@@ -18,7 +19,8 @@ pub(super) struct Candidate {
     pub(super) rule: u32,
     /// One bit for each buffer test that matched.
     pub(super) matched: u32,
-    /// The version of the transaction on which the buffer tests were evaluated last; 0 for none.
+    /// The version of the transaction at the last evaluation of the buffer tests; 0 before the first
+    /// evaluation.
     pub(super) evaluated: u32,
     pub(super) is_done: bool,
 }
@@ -33,13 +35,13 @@ impl Candidate {
         }
     }
 
-    /// Forgets what was evaluated.
+    /// Discards the results of earlier evaluations.
     pub(super) fn begin(&mut self) {
         *self = Candidate::of(self.rule);
     }
 }
 
-/// Bytes of an instance of a buffer that were scanned.
+/// The scan position in one instance of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Scanned {
     hook: u16,
@@ -47,7 +49,7 @@ struct Scanned {
     end: u64,
 }
 
-/// The state on which most candidates depend: while it does not change, evaluating them again gives the same result.
+/// The state on which most candidates depend. While it does not change, an evaluation gives the same result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Seen {
     /// The version of the transaction; 0 for none.
@@ -63,15 +65,15 @@ pub(super) fn varies(rule: &Rule) -> bool {
     depends_on_packet || !rule.state.is_empty()
 }
 
-/// State of one direction.
+/// Detection state of one direction of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct DirectionState {
-    /// At most one for each rule.
+    /// The candidate rules, each at most once.
     pub(super) candidates: Vec<Candidate>,
     scanned: Vec<Scanned>,
-    /// The number of replacements in the transaction when it was scanned last.
+    /// The transaction's replacement counter at the last scan.
     replaced: u32,
-    /// The rules that are always evaluated are among the candidates.
+    /// True if the candidates include the rules that are always evaluated.
     pub(super) has_always: bool,
     /// The state in which all candidates were evaluated last.
     pub(super) seen: Seen,
@@ -79,7 +81,7 @@ pub(super) struct DirectionState {
     pub(super) has_varying: bool,
 }
 
-/// State of detection of a transaction.
+/// Detection state of a transaction.
 #[derive(Debug, Default)]
 pub struct TransactionState {
     pub(super) directions: [DirectionState; 2],
@@ -112,7 +114,8 @@ impl DirectionState {
         }
     }
 
-    /// Keeps the candidates whose rules stay, and scans all buffers again for rules of a new set.
+    /// Renumbers the candidates with `stays`, which returns false for a removed rule, and drops those
+    /// candidates. All buffers are scanned again for the rules of the new set.
     pub(super) fn renumber(&mut self, stays: impl Fn(&mut u32) -> bool) {
         self.candidates.retain_mut(|candidate| stays(&mut candidate.rule));
         self.scanned.clear();
@@ -120,8 +123,9 @@ impl DirectionState {
         self.has_always = false;
     }
 
-    /// Scans the bytes of a hook that were not scanned before, and adds the rules that they name. The rules of all candidates
-    /// are marked. Returns the number of bytes.
+    /// Scans the new bytes of the hook's buffers, and adds the rules that the prefilter finds as candidates.
+    /// The caller has marked the rules of all candidates with [`DirectionState::mark`]. Returns the number of
+    /// scanned bytes.
     pub(super) fn scan(
         &mut self,
         index: u16,
@@ -154,7 +158,7 @@ impl DirectionState {
             if hook.transforms.is_empty() {
                 let new = before.saturating_sub(view.offset) as usize;
                 let from = new.saturating_sub(group.look_back()).min(view.bytes.len());
-                // Names are compared from the end, so that they are never scanned in parts.
+                // Names are compared from their end, so a complete buffer is scanned from its first byte.
                 let from = if view.is_complete && before == 0 { 0 } else { from };
                 size += view.bytes.len() - from;
                 let known = new.min(view.bytes.len()).saturating_sub(from);

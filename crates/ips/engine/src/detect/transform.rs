@@ -1,4 +1,4 @@
-//! Changes of a buffer before it is inspected.
+//! Transforms of a buffer before its inspection.
 
 use millrace_ips_rules::options::words::Transform;
 
@@ -25,7 +25,7 @@ pub(super) fn apply(transforms: &[Transform], bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns true for what `isspace` of C accepts.
+/// Returns true for the bytes that the C function `isspace` accepts.
 fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

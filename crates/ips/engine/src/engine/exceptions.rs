@@ -1,4 +1,4 @@
-//! Packets that cannot be inspected as they should be, and flows that need no inspection any more.
+//! Packets that cannot be inspected as they should be, and flows that need no further inspection.
 
 use core::net::IpAddr;
 
@@ -20,7 +20,7 @@ impl Engine {
         self.overload = overload;
     }
 
-    /// Returns whether events beside alerts are written.
+    /// Returns true if events other than alerts are written.
     pub(super) fn keeps_records(&self) -> bool {
         self.settings.records && !self.overload.sheds_records
     }
@@ -41,8 +41,9 @@ impl Engine {
         }
     }
 
-    /// Notes that packets of a flow are seen again, and adds the packets and bytes that were not seen to its counters. `vlans` are
-    /// its VLAN identifiers from the outermost on, 0 without a tag. The time-out of the flow starts at `now`.
+    /// Ends the shun of a flow, and adds the packets and bytes that the engine did not see to the flow's
+    /// counters. `vlans` holds the flow's VLAN identifiers, outermost first, and 0 without a tag. The idle
+    /// time of the flow starts at `now`.
     pub fn unshun(
         &mut self,
         ends: [(IpAddr, u16); 2],
@@ -63,7 +64,8 @@ impl Engine {
         }
     }
 
-    /// Returns the decision of a policy about a new flow that cannot be inspected; `None` if it begins.
+    /// Returns the decision of a policy about a new flow that cannot be inspected; `None` if the flow may
+    /// begin.
     pub(super) fn refuses_flow(
         &mut self,
         packet: &Packet<'_>,
@@ -84,7 +86,8 @@ impl Engine {
         None
     }
 
-    /// Returns the decision about a segment with a problem; `None` if it is inspected by itself.
+    /// Returns the decision about a segment with a problem; `None` if the segment is inspected outside of its
+    /// stream.
     pub(super) fn problem(
         &mut self,
         problem: TcpProblem,
@@ -93,7 +96,7 @@ impl Engine {
         out: &mut Events,
     ) -> Option<Verdict> {
         let cause = match problem {
-            // An acknowledgment alone brings nothing that would have to be inspected.
+            // An acknowledgment without data needs no inspection.
             TcpProblem::OneSided if packet.payload.is_empty() => return None,
             TcpProblem::OneSided => Cause::OneSided,
             TcpProblem::Midstream => Cause::Midstream,
@@ -103,8 +106,8 @@ impl Engine {
         self.exception(cause, packet, Some(flow), out)
     }
 
-    /// Returns true if a packet is dropped because the bytes that it brought contradict their protocol: rules are not
-    /// evaluated on it.
+    /// Returns true if a packet is dropped because its bytes violate the application protocol. Rules are not
+    /// evaluated for a packet that is dropped here.
     pub(super) fn refuses_message(&mut self, packet: &Packet<'_>, flow: &mut Flow, out: &mut Events) -> bool {
         let policy = self.settings.policies.of(Cause::ParserError);
         let drops = matches!(policy, Policy::DropPacket | Policy::DropFlow);
@@ -116,8 +119,8 @@ impl Engine {
                 .is_some()
     }
 
-    /// Applies the policy of a cause, and returns its decision about the packet; `None` if the packet is inspected as far as
-    /// possible, and always in mode `ids`.
+    /// Applies the policy of a cause, and returns the policy's decision about the packet. Returns `None` if
+    /// the packet is inspected as far as possible, and always in mode `ids`.
     pub(super) fn exception(
         &mut self,
         cause: Cause,
@@ -156,8 +159,8 @@ impl Engine {
         }
     }
 
-    /// Ends the inspection of a flow that is encrypted, if the settings ask for it, and under overload that of a large flow
-    /// without an alert.
+    /// Ends the inspection of an encrypted flow, if the settings ask for it. Under overload, also ends the
+    /// inspection of a large flow without an alert.
     pub(super) fn bypass(&self, flow: &mut Flow) {
         if flow.verdict != FlowVerdict::None {
             return;

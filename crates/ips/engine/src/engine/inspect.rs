@@ -1,4 +1,4 @@
-//! The inspection of a packet of a flow with the stream data that wait, and the decision that follows.
+//! Inspection of a packet and of the pending stream data of its flow, and the decision that follows.
 
 use super::Engine;
 use crate::detect::{Inspection, Ruleset};
@@ -11,7 +11,7 @@ use crate::settings::Mode;
 use crate::verdict::{Action, DropReason, Verdict};
 
 impl Engine {
-    /// Evaluates the rules on a packet, and on the stream data that wait in its direction.
+    /// Evaluates the rules on a packet, and on the pending stream data of its direction.
     pub(super) fn inspect(
         &mut self,
         rules: &Ruleset,
@@ -25,7 +25,7 @@ impl Engine {
         let is_closing = flow.tcp.as_ref().is_some_and(|session| session.is_closing());
         let flushes = core::mem::take(&mut flow.app.flushes_raw[direction.index()]) || is_closing;
         let mut action = self.inspect_once(rules, packet, flow, direction, flushes, out);
-        // Data behind a hole become inspectable when those before it are inspected.
+        // Data behind a hole become inspectable once the data before the hole are inspected.
         while flow
             .tcp
             .as_ref()
@@ -63,7 +63,7 @@ impl Engine {
         if let Some(decided) = cause.and_then(|cause| self.exception(cause, packet, Some(flow), out)) {
             verdict = verdict.max(decided);
         }
-        // Also where no record is kept: a flow with an alert is not bypassed.
+        // The flag is needed even when no records are kept: a flow with an alert is not bypassed.
         flow.is_alerted |= out.list[events..]
             .iter()
             .any(|event| matches!(event, Event::Alert(_)));
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Evaluates the rules once.
+    /// Evaluates the rules once on a packet and on the stream data that are due.
     pub(super) fn inspect_once(
         &mut self,
         rules: &Ruleset,
@@ -89,7 +89,7 @@ impl Engine {
         flushes: bool,
         out: &mut Events,
     ) -> Action {
-        // A segment that was seen before is inspected with the stream as it is now.
+        // In mode `ips`, a retransmitted segment is inspected again with the current stream data.
         let repeats = self.settings.mode == Mode::Ips && !packet.payload.is_empty() && !packet.is_unordered;
         let buffer = flow
             .tcp
@@ -113,7 +113,7 @@ impl Engine {
         action
     }
 
-    /// Applies the action of rules to the flow and returns the decision about the packet.
+    /// Applies the action of the matching rules to the flow, and returns the decision about the packet.
     fn apply(&self, action: Action, flow: &mut Flow) -> Verdict {
         match action {
             Action::None | Action::PassPacket => return Verdict::Pass,
@@ -132,7 +132,7 @@ impl Engine {
     }
 }
 
-/// Returns the decision for an action that drops.
+/// Returns the decision for an action that drops or rejects a packet.
 pub(super) fn rejection(action: Action) -> Verdict {
     let reject = |source, destination| Verdict::Reject { source, destination };
     match action {
@@ -143,7 +143,7 @@ pub(super) fn rejection(action: Action) -> Verdict {
     }
 }
 
-/// Returns a packet without payload in the place of `packet`.
+/// Returns a pseudo packet: a copy of `packet` without the payload.
 fn pseudo<'a>(packet: &Packet<'a>) -> Packet<'a> {
     Packet {
         payload: &[],

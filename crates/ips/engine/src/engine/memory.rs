@@ -1,10 +1,11 @@
-//! The pool of parsers: what parsers and detection keep for flows, and what is given up when the pool is full.
+//! The memory pool of parsers and detection, and the steps that free memory when the pool is full.
 //!
 //! ```text
-//!  full ─▶ memory kept for later flows ─▶ the parser of the flow that holds most, among 1,024 and this one ─▶ policy
+//!  pool full ─▶ free memory kept for later flows ─▶ free the largest of 1,024 parsers ─▶ free own parser
 //! ```
 //!
-//! The pool is within its limit after each packet: only the flow of the packet grows, and it is the last to give up.
+//! The pool is within its limit after each packet. Only the packet's own flow grows, and this flow is the
+//! last to free its parser.
 
 use super::Engine;
 use crate::event::Events;
@@ -15,8 +16,8 @@ use crate::policy::Cause;
 use crate::verdict::Verdict;
 
 impl Engine {
-    /// Charges what the parser and detection keep for a flow. Returns the decision about the packet if its flow had to give
-    /// up its parser.
+    /// Charges the memory of a flow's parser and detection to the pool. Returns the policy's decision about
+    /// the packet if the flow had to free its parser.
     pub(super) fn charge_parser(
         &mut self,
         packet: &Packet<'_>,
@@ -35,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Gives up memory of parsers until the pool is within its limit.
+    /// Frees memory of parsers until the pool is within its limit.
     #[cold]
     fn shed_parsers(&mut self, packet: &Packet<'_>, flow: &mut Flow, out: &mut Events) -> Option<Verdict> {
         self.flows.free_spare();
@@ -47,7 +48,7 @@ impl Engine {
             && let Some(mut other) = self.flows.take(index)
         {
             let subject = Packet::pseudo(&other.key, Direction::ToServer, packet.time);
-            // The verdict of the other flow holds for its later packets.
+            // The verdict about the other flow applies to its later packets, not to this packet.
             let _decided = self.give_up_parser(&subject, &mut other, out);
             self.flows.put(index, other);
         }

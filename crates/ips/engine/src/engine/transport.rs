@@ -1,4 +1,4 @@
-//! The transport of a flow: a packet's segment or datagram, up to the parser.
+//! The transport layer of a flow: from a packet's segment or datagram to the parser.
 
 use millrace_wire::IpProto;
 use millrace_wire::tcp::flags;
@@ -11,8 +11,8 @@ use crate::tcp::normalize::{Edits, Place};
 use crate::tcp::{Session, TcpProblem};
 
 impl Engine {
-    /// Applies a packet to the transport of its flow, and passes data that became inspectable to the parser. Returns the
-    /// changes that the normaliser asks for.
+    /// Applies a packet to the transport state of its flow, and passes data that became inspectable to the
+    /// parser. Returns the changes of the packet that the normaliser asks for.
     pub(super) fn transport(
         &mut self,
         packet: &Packet<'_>,
@@ -29,7 +29,7 @@ impl Engine {
             }
             return Ok(None);
         };
-        // Under overload, new connections are inspected half as deep.
+        // Under overload, new connections are inspected to half the depth.
         let depth = match self.overload.sheds_depth {
             true => self.tcp.depth / 2,
             false => self.tcp.depth,
@@ -48,7 +48,7 @@ impl Engine {
         };
         let needed = self.segment_bytes + packet.payload.len();
         if needed + self.buffer_bytes > self.settings.segment_bytes {
-            // Memory that is kept for later connections goes first.
+            // Buffers that are kept for later connections are freed first.
             self.buffers.clear();
             self.buffer_bytes = 0;
         }
@@ -75,10 +75,12 @@ impl Engine {
             }
         };
         let (app, key, expectations) = (&mut flow.app, &flow.key, &mut self.expectations);
-        // After the segment that closes the connection its sender sends nothing more, so missing data are not waited for.
+        // The sender sends nothing after the segment that closes the connection, so the engine does not wait
+        // for missing data.
         let is_last = session.is_closing() && tcp.flags & (flags::FIN | flags::RST) != 0;
         for side in Direction::BOTH {
-            // In mode `ids` data are inspected with a packet of their receiver, even if they were acknowledged before.
+            // In mode `ids`, data are inspected when their receiver sends a packet, even if they were
+            // acknowledged before.
             if self.settings.mode == Mode::Ids && side == direction && !is_last && !session.is_closing() {
                 continue;
             }
@@ -95,7 +97,8 @@ impl Engine {
             return Ok(None);
         }
         let Some(place) = Place::of(packet) else {
-            // Without its last fragment, the segment does not arrive.
+            // A segment made of fragments cannot be rewritten. Its last fragment is dropped, so that the
+            // segment does not arrive.
             self.counters.tcp.problems[TcpProblem::Fragmented as usize] += 1;
             return Err(TcpProblem::Fragmented);
         };
@@ -103,7 +106,8 @@ impl Engine {
         Ok(Some((accepted.edits, place)))
     }
 
-    /// Charges the memory of a flow's streams to the pool. A connection that is closed gives back what it does not need.
+    /// Charges the memory of a flow's streams to the pool. A closed connection releases the buffers that it
+    /// no longer needs.
     pub(super) fn charge(&mut self, flow: &mut Flow) {
         if let Some(session) = &mut flow.tcp {
             if flow.state == FlowState::Closed {
@@ -114,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the buffers that a connection does not need for others.
+    /// Keeps the buffers that a connection no longer needs, for later connections.
     pub(super) fn keep_buffers(&mut self, session: &mut Session, has_ended: bool) {
         for buffer in session.release(has_ended) {
             let size = self.buffer_bytes + buffer.capacity();

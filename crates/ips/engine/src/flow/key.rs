@@ -8,7 +8,7 @@ use millrace_wire::{IpProto, ipv4, ipv6};
 use crate::hash::Seed;
 use crate::packet::{IcmpHeader, Packet};
 
-/// The endpoints of a flow as its first packet had them.
+/// The endpoints of a flow; the client is the sender of the first packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// Address of the client.
@@ -23,14 +23,14 @@ pub struct FlowKey {
     pub protocol: u8,
     /// VLAN identifiers, outermost first.
     pub vlans: [u16; 3],
-    /// Number of encapsulations outside.
+    /// Number of tunnels around the packet.
     pub tunnel_depth: u8,
 }
 
 /// Address and port.
 type End = (IpAddr, u16);
 
-/// The key of a packet: the same for both directions of a flow.
+/// The lookup key of a packet. Both directions of a flow have the same hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tuple {
     src: End,
@@ -41,8 +41,9 @@ pub(crate) struct Tuple {
 }
 
 impl Tuple {
-    /// Returns the key of a packet, and true if the packet goes against the direction of the key: an ICMP error goes to
-    /// the source of the packet that it quotes. Returns `None` for packets without flow.
+    /// Returns the key of a packet, and true if the packet travels against the direction of the key. An ICMP
+    /// error does: it goes to the source of the packet that it quotes. Returns `None` for packets without a
+    /// flow.
     pub(crate) fn of(packet: &Packet<'_>) -> Option<(Tuple, bool)> {
         let tuple = |src, dst, protocol, is_quoted| {
             let tuple = Tuple {
@@ -83,7 +84,7 @@ impl Tuple {
         tuple((packet.src, port), (packet.dst, port), packet.protocol, false)
     }
 
-    /// Returns the key of packets between two ends, with these VLAN identifiers and without tunnels.
+    /// Returns the key of packets between two endpoints with these VLAN identifiers and outside of tunnels.
     pub(crate) fn between(ends: [End; 2], protocol: u8, vlans: [u16; 3]) -> Tuple {
         Tuple {
             src: ends[0],
@@ -125,7 +126,8 @@ impl Tuple {
             && self.tunnel_depth == key.tunnel_depth
     }
 
-    /// Returns true if a packet with this key, which belongs to the flow of `key`, comes from its client.
+    /// Returns true if a packet with this key comes from the client of `key`. The packet must belong to that
+    /// flow.
     pub(crate) fn is_from_client(&self, key: &FlowKey) -> bool {
         self.src == (key.client, key.client_port)
     }
@@ -141,7 +143,8 @@ impl Tuple {
         }
     }
 
-    /// Returns the fields of a tuple of IPv4 with at most one tag, in an order that does not depend on the direction.
+    /// Returns the fields of an IPv4 key with at most one VLAN tag as two words, which are the same for both
+    /// directions. Returns `None` for other keys.
     #[inline]
     fn two_words(&self) -> Option<[u64; 2]> {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (self.src.0, self.dst.0) else {
@@ -162,7 +165,7 @@ impl Tuple {
 }
 
 impl Hash for Tuple {
-    /// Hashes the ends in an order that does not depend on the direction.
+    /// Hashes the endpoints in an order that does not depend on the direction.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (low, high) = if self.src <= self.dst {
             (self.src, self.dst)
@@ -185,7 +188,7 @@ impl Hash for Tuple {
     }
 }
 
-/// Returns true if a message of ICMP or ICMPv6 quotes the packet that caused it.
+/// Returns true if an ICMP or ICMPv6 message is an error, which quotes the packet that caused it.
 fn is_error(protocol: u8, icmp: &IcmpHeader) -> bool {
     match IpProto(protocol) {
         // Unreachable, source quench, redirect, time exceeded, parameter problem (RFC 792).
@@ -195,7 +198,8 @@ fn is_error(protocol: u8, icmp: &IcmpHeader) -> bool {
     }
 }
 
-/// Returns the ends and the protocol of the packet that an ICMP error quotes, whose data may be cut.
+/// Returns the endpoints and the protocol of the packet that an ICMP error quotes. The quoted data may be
+/// truncated.
 fn quoted(bytes: &[u8]) -> Option<(End, End, u8)> {
     let (src, dst, protocol, transport): (IpAddr, IpAddr, _, _) = match bytes.first()? >> 4 {
         4 => {

@@ -1,4 +1,4 @@
-//! Flows: the state of a conversation that outlives its packets.
+//! Flows: the state of a conversation between its packets.
 
 mod key;
 mod table;
@@ -30,7 +30,7 @@ impl Direction {
     /// Both directions.
     pub const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
-    /// Returns 0 for the direction to the server, 1 for that to the client.
+    /// Returns 0 for the direction to the server, 1 for the direction to the client.
     #[inline]
     pub const fn index(self) -> usize {
         match self {
@@ -59,7 +59,7 @@ pub enum FlowVerdict {
     Pass,
     /// Packets of the flow are dropped.
     Drop,
-    /// Packets of the flow are forwarded, and its data are not followed.
+    /// Packets of the flow are forwarded without inspection, and its connection is not tracked.
     Bypass,
 }
 
@@ -71,15 +71,15 @@ pub struct DirectionCounters {
     pub bytes: u64,
 }
 
-/// The state of a flow as rules ask for it (`flow:established`).
+/// The state of a flow as rules test it (`flow:established`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FlowState {
-    /// One direction was seen; the handshake of TCP is not complete.
+    /// Packets of one direction only; for TCP, the handshake is not complete.
     #[default]
     New,
-    /// Both directions were seen; the handshake of TCP is complete.
+    /// Packets of both directions; for TCP, the handshake is complete.
     Established,
-    /// TCP ended.
+    /// The TCP connection ended.
     Closed,
 }
 
@@ -99,13 +99,14 @@ pub struct Flow {
     pub was_established: bool,
     /// Packets and bytes, by [`Direction::index`].
     pub counters: [DirectionCounters; 2],
-    /// True if an end of the flow sent a packet, by [`Direction::index`]; an ICMP error about the flow is none.
+    /// True if an end of the flow sent a packet, by [`Direction::index`]. An ICMP error about the flow does
+    /// not count.
     pub was_heard: [bool; 2],
     /// The decision about the flow.
     pub verdict: FlowVerdict,
-    /// True if a rule raised an alert, as far as records are kept.
+    /// True if a rule raised an alert.
     pub is_alerted: bool,
-    /// True while packets of the flow are treated elsewhere, and not seen here.
+    /// True while the flow is shunned, so that the engine does not see its packets.
     pub is_shunned: bool,
     /// The causes that policies decided about, one bit each, in the order of [`Cause::ALL`](crate::Cause::ALL).
     pub exceptions: u16,
@@ -115,9 +116,9 @@ pub struct Flow {
     pub detect: detect::FlowState,
     /// Memory of `app` and `detect` that was charged to the pool of parsers, in bytes.
     pub(crate) charged: usize,
-    /// State of TCP; `None` for other protocols, and for TCP that is not followed.
+    /// State of the TCP connection; `None` for other protocols, and for a connection that is not followed.
     pub tcp: Option<Box<tcp::Session>>,
-    /// The memory of an earlier connection.
+    /// Memory of an earlier connection, for the next one.
     spare: Option<Box<tcp::Session>>,
 }
 
@@ -145,7 +146,7 @@ impl Flow {
         }
     }
 
-    /// Makes the flow one without packets, which keeps the memory that it has.
+    /// Resets the flow to one without packets, and keeps the allocated memory.
     pub(crate) fn renew(&mut self, key: FlowKey, id: u64, start: Time) {
         let (mut app, mut detect) = (core::mem::take(&mut self.app), core::mem::take(&mut self.detect));
         app.renew();
@@ -159,24 +160,24 @@ impl Flow {
         };
     }
 
-    /// Returns the bytes that the parser and detection keep.
+    /// Returns the memory of the parser and detection in bytes.
     pub(crate) fn parser_memory(&mut self) -> usize {
         self.app.memory() + self.detect.heap()
     }
 
-    /// Frees what the parser and detection keep. What follows is not parsed.
+    /// Frees the memory of the parser and detection. Later data of the flow are not parsed.
     pub(crate) fn give_up_parser(&mut self) {
         self.app.give_up_memory();
         self.detect.give_up_memory();
     }
 
-    /// Frees the memory that an ended flow keeps for the next one, beside that of its own fields.
+    /// Frees the parser and detection memory that an ended flow keeps for the next one.
     fn free_spare(&mut self) {
         self.app = AppState::default();
         self.detect = detect::FlowState::default();
     }
 
-    /// Begins a TCP connection, in the memory of an earlier one if there is one.
+    /// Begins a TCP connection, in the memory of an earlier connection if possible.
     pub(crate) fn begin_tcp(&mut self, session: tcp::Session) {
         self.tcp = Some(match self.spare.take() {
             Some(mut spare) => {
@@ -201,7 +202,7 @@ impl Flow {
         self.was_heard.swap(0, 1);
     }
 
-    /// Returns true if the flow is established in the sense of `flow:established`: also after its end.
+    /// Returns true if the flow matches `flow:established`: it is or was established.
     pub fn is_established(&self) -> bool {
         self.was_established
     }
@@ -211,7 +212,7 @@ impl Flow {
         self.was_heard == [true; 2]
     }
 
-    /// Returns true if the packet that was counted last is the first of its direction.
+    /// Returns true if exactly one packet of `direction` was counted.
     pub fn is_first(&self, direction: Direction) -> bool {
         self.counters[direction.index()].packets == 1
     }

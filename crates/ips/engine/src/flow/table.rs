@@ -1,4 +1,4 @@
-//! The flow table: sets of eight places, chosen by a keyed hash, and the flows beside them.
+//! The flow table: a hash table of sets with eight entries each, which hold the indexes of the flows.
 //!
 //! ```text
 //!  hash(key, seed) ─▶ set ─▶ [tag, index] x 8 ─▶ flows[index]      one packet
@@ -6,10 +6,11 @@
 //!                                                ages[index]       search for one to evict
 //! ```
 //!
-//! A set that is full gives up one of its flows; senders who do not know the seed cannot fill a chosen set. All indexes
-//! are allocated when the table is made. A flow that ends is kept with its memory, and the next one begins in it.
+//! A full set evicts one of its flows. Senders who do not know the seed cannot fill a chosen set. All indexes
+//! are allocated when the table is made. An ended flow keeps its memory, and the next flow begins in it.
 //!
-//! The searches read 4 and 16 bytes of each flow, side by side: flows themselves are larger than the caches of a processor.
+//! The searches read 4 and 16 bytes of each flow from contiguous arrays, because the flows themselves are
+//! larger than the caches of a processor.
 
 use millrace_types::Time;
 
@@ -17,17 +18,17 @@ use super::{Flow, FlowState, FlowVerdict, Timeouts, Tuple};
 use crate::hash::Seed;
 use crate::tcp::Session;
 
-/// Places of a set.
+/// Entries of a set.
 const WAYS: usize = 8;
-/// Flows that are compared when the table is full and one must go.
+/// Number of flows that are compared to evict one from a full table.
 const CANDIDATES: usize = 32;
 
-/// Flows that are looked at for the one whose parser holds most memory.
+/// Number of flows that are searched for the largest parser.
 const LARGEST_SCAN: usize = 1024;
-/// Memory of a parser in bytes at which that search ends.
+/// Memory of a parser in bytes at which the search for the largest parser ends.
 const MUCH: usize = 64 << 10;
 
-/// The rank of an established flow among those that may go.
+/// The eviction rank of an established flow.
 const ESTABLISHED: u8 = 2;
 
 /// The index of a flow in the table.
@@ -38,20 +39,20 @@ pub struct FlowIndex(u32);
 struct Place {
     /// Bits of the hash that the choice of the set does not use.
     tag: u32,
-    /// Index of the flow plus one; 0 for an empty place.
+    /// Index of the flow plus one; 0 for an empty entry.
     index: u32,
 }
 
-/// Memory of a flow in bytes, beside the data that the other pools count: its record, its TCP connection, its places in
-/// the table.
+/// Memory of a flow in bytes: its record, its TCP connection and its table entries. Other pools count its
+/// data.
 pub const FLOW_SIZE: usize = size_of::<Flow>()
     + size_of::<Session>()
     + size_of::<Slot>()
     + size_of::<Age>()
     + size_of::<Deadline>()
-    // Up to four times as many places as flows.
+    // Up to four times as many entries as flows.
     + 4 * size_of::<Place>()
-    // Indexes of free slots, and what an allocator adds to two allocations.
+    // Indexes of free slots, and the overhead of the allocator for two allocations.
     + size_of::<u32>()
     + 2 * 16;
 
@@ -62,9 +63,9 @@ pub struct FlowCounters {
     pub created: u64,
     /// Flows that ended because they were idle.
     pub timeouts: u64,
-    /// Flows that were given up because the table was full.
+    /// Flows that were evicted because the table was full.
     pub evicted_full: u64,
-    /// Flows that were given up because their set was full.
+    /// Flows that were evicted because their set was full.
     pub evicted_set: u64,
 }
 
@@ -76,32 +77,32 @@ struct Slot {
     is_free: bool,
 }
 
-/// The earliest [`unit`] of time in which a flow is idle for too long; [`NEVER`] without a flow.
+/// The earliest [`unit`] of time at which a flow times out; [`NEVER`] without a flow.
 type Deadline = u32;
 
-/// The age of a flow, for the search for one to evict.
+/// The data by which flows are compared for eviction.
 #[derive(Debug, Clone, Copy)]
 struct Age {
     /// Time of the last packet.
     last: Time,
     /// Memory of the parser in units of [`PARSER_UNIT`].
     parser: u16,
-    /// The rank among flows that may be evicted: the smallest goes first.
+    /// The eviction rank: the flow with the smallest rank is evicted first.
     rank: u8,
 }
 
-/// Bytes of a unit in which the memory of parsers is compared.
+/// Unit for the comparison of parser memory, in bytes.
 const PARSER_UNIT: usize = 64;
 
 /// The deadline of a slot without a flow.
 const NEVER: Deadline = Deadline::MAX;
 /// The rank of a slot without a flow.
 const NONE: u8 = u8::MAX;
-/// Flows without packets that are kept with their memory.
+/// Largest number of ended flows that are kept for their memory.
 const SPARE: usize = 8192;
 
 impl Age {
-    /// The age of a slot without a flow, or whose flow the engine works on.
+    /// The age of a slot without a flow, and of a slot while the engine works on its flow.
     const ABSENT: Age = Age {
         last: Time::ZERO,
         parser: 0,
@@ -123,14 +124,15 @@ fn unit(time: Time) -> Deadline {
     Deadline::try_from(time.nanos() >> SHIFT).map_or(NEVER - 1, |unit| unit.min(NEVER - 1))
 }
 
-/// Returns true if one of the deadlines is over. Compares all of them, which vector instructions do several at a time.
+/// Returns true if at least one deadline has passed. The loop compares all deadlines, so that it compiles to
+/// vector instructions.
 #[inline]
 fn has_passed(deadlines: &[Deadline], unit: Deadline) -> bool {
     let passed = deadlines.iter().map(|deadline| u32::from(*deadline <= unit));
     passed.fold(0, |any, passed| any | passed) != 0
 }
 
-/// Returns the rank of a flow among those that may go.
+/// Returns the eviction rank of a flow.
 fn rank(flow: &Flow) -> u8 {
     match (flow.verdict, flow.state) {
         (FlowVerdict::Drop, _) => 3,
@@ -150,7 +152,7 @@ pub(crate) struct FlowTable {
     /// The deadline of each slot.
     deadlines: Vec<Deadline>,
     free: Vec<u32>,
-    /// Flows that ended, whose memory is used again.
+    /// Ended flows, for reuse of their memory.
     #[expect(clippy::vec_box, reason = "flows move between this list and slots")]
     spare: Vec<Box<Flow>>,
     /// Memory that the parsers and detection of flows in `spare` keep, in bytes, and its limit.
@@ -160,7 +162,7 @@ pub(crate) struct FlowTable {
     seed: Seed,
     timeouts: Timeouts,
     next_id: u64,
-    /// Slot at which the search for idle flows goes on.
+    /// Slot at which the next search continues.
     sweep: usize,
     pub(crate) counters: FlowCounters,
 }
@@ -175,7 +177,7 @@ impl FlowTable {
         first_id: u64,
     ) -> FlowTable {
         let limit = limit.clamp(WAYS, 1 << 30);
-        // Twice as many places as flows, so that few sets fill up.
+        // Twice as many entries as flows, so that few sets fill up.
         let sets = (2 * limit / WAYS).next_power_of_two();
         FlowTable {
             sets: vec![Default::default(); sets],
@@ -204,7 +206,7 @@ impl FlowTable {
         ((hash as usize) & (self.sets.len() - 1), (hash >> 32) as u32)
     }
 
-    /// Returns the flow of a key.
+    /// Returns the index of the flow with a key.
     pub(crate) fn find(&self, tuple: &Tuple) -> Option<FlowIndex> {
         let (set, tag) = self.place_of(tuple.hash_with(self.seed));
         let places = self.sets[set]
@@ -216,7 +218,7 @@ impl FlowTable {
         })
     }
 
-    /// Returns whether a new flow would take the place of an established one.
+    /// Returns true if a new flow would evict a flow that is established or dropped.
     pub(crate) fn is_full(&self, tuple: &Tuple) -> bool {
         let (set, _) = self.place_of(tuple.hash_with(self.seed));
         let victim = match self.sets[set].iter().all(|place| place.index != 0) {
@@ -230,7 +232,8 @@ impl FlowTable {
         })
     }
 
-    /// Begins a flow whose client sends packets with the key. Returns it and the flow that had to go.
+    /// Begins a flow; the sender of packets with the key is its client. Returns the index of the flow, and
+    /// the flow that was evicted.
     pub(crate) fn insert(&mut self, tuple: &Tuple, now: Time) -> (FlowIndex, Option<Box<Flow>>) {
         let hash = tuple.hash_with(self.seed);
         let (set, tag) = self.place_of(hash);
@@ -286,12 +289,12 @@ impl FlowTable {
         (FlowIndex(index), evicted)
     }
 
-    /// Takes a flow out to work on it; [`FlowTable::put`] gives it back.
+    /// Takes a flow out of the table to work on it; [`FlowTable::put`] puts it back.
     pub(crate) fn take(&mut self, index: FlowIndex) -> Option<Box<Flow>> {
         self.slots.get_mut(index.0 as usize)?.flow.take()
     }
 
-    /// Gives back a flow that was taken.
+    /// Puts back a flow that was taken out.
     pub(crate) fn put(&mut self, index: FlowIndex, flow: Box<Flow>) {
         let at = index.0 as usize;
         self.ages[at] = Age::of(&flow);
@@ -299,7 +302,7 @@ impl FlowTable {
         self.slots[at].flow = Some(flow);
     }
 
-    /// Keeps the memory of a flow that has ended for the next one.
+    /// Keeps the memory of an ended flow for the next flow.
     pub(crate) fn recycle(&mut self, mut flow: Box<Flow>) {
         if self.spare.len() >= self.spare.capacity() {
             return;
@@ -314,14 +317,14 @@ impl FlowTable {
         self.spare.push(flow);
     }
 
-    /// Returns the memory that parsers and detection of ended flows keep for others, in bytes.
+    /// Returns the memory that parsers and detection of ended flows keep for later flows, in bytes.
     pub(crate) fn spare_bytes(&self) -> usize {
         self.spare_bytes
     }
 
-    /// Frees the memory that parsers and detection of ended flows keep for others.
+    /// Frees the memory that parsers and detection of ended flows keep for later flows.
     pub(crate) fn free_spare(&mut self) {
-        // Those without memory are left alone: a full pool asks with each packet.
+        // Flows without memory are skipped, because a full pool calls this function with each packet.
         for flow in self.spare.iter_mut().rev() {
             if self.spare_bytes == 0 {
                 break;
@@ -333,8 +336,8 @@ impl FlowTable {
         }
     }
 
-    /// Returns the flow whose parser holds most memory among the next [`LARGEST_SCAN`] slots, and that memory in bytes, rounded
-    /// up to [`PARSER_UNIT`]. The search ends at the first parser that holds [`MUCH`].
+    /// Returns the flow with the most parser memory among the next [`LARGEST_SCAN`] slots, and this memory in
+    /// bytes, rounded up to [`PARSER_UNIT`]. The search ends at the first parser that holds [`MUCH`].
     pub(crate) fn largest(&mut self) -> Option<(FlowIndex, usize)> {
         let len = self.ages.len();
         let mut found: Option<(FlowIndex, u16)> = None;
@@ -383,7 +386,7 @@ impl FlowTable {
             return None;
         }
         let next = if self.sweep + 1 < len { self.sweep + 1 } else { 0 };
-        // In nearly all cases these slots have no deadline that is over.
+        // In nearly all calls no deadline of these slots has passed.
         if let Some(deadlines) = self.deadlines.get(next..next + budget)
             && !has_passed(deadlines, unit)
         {
@@ -393,7 +396,8 @@ impl FlowTable {
         self.expire_one_by_one(now, budget)
     }
 
-    /// As [`FlowTable::expire`], for slots with deadlines that are over, and where the search passes the end of the table.
+    /// Does the work of [`FlowTable::expire`] if a deadline has passed, or if the search wraps around the end
+    /// of the table.
     #[cold]
     fn expire_one_by_one(&mut self, now: Time, budget: usize) -> Option<Box<Flow>> {
         let (len, unit) = (self.deadlines.len(), unit(now));
@@ -420,7 +424,7 @@ impl FlowTable {
         unit(flow.last + self.timeouts.of(flow))
     }
 
-    /// Returns true if the flow is idle for longer than its protocol and state allow.
+    /// Returns true if the flow is idle for longer than the time-out of its protocol and state.
     pub(crate) fn is_idle(&self, flow: &Flow, now: Time) -> bool {
         now.since(flow.last) > self.timeouts.of(flow)
     }
@@ -441,7 +445,7 @@ impl FlowTable {
         flows.into_iter()
     }
 
-    /// Returns the order in which the flow of a slot is evicted: the smallest goes first.
+    /// Returns the eviction order of the flow in a slot: the smallest is evicted first.
     fn order(&self, index: usize) -> (u8, Time) {
         let age = &self.ages[index];
         (age.rank, age.last)

@@ -5,23 +5,24 @@ use millrace_wire::IpProto;
 
 use super::{Flow, FlowState, FlowVerdict};
 
-/// The time-out of a shunned flow, whose packets the engine does not see, if the switch never reports the end of the shun.
+/// The time-out of a shunned flow. The engine does not see its packets, and the switch may never report the
+/// end of the shun.
 const SHUNNED: Duration = Duration::from_secs(3600);
 
-/// Times of one protocol.
+/// Idle time-outs of one protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeoutsOfProtocol {
-    /// For a flow of which one direction was seen.
+    /// For a flow with packets of one direction only.
     pub new: Duration,
     /// For an established flow.
     pub established: Duration,
-    /// For a flow that ended.
+    /// For a closed flow.
     pub closed: Duration,
     /// For a flow that is passed or bypassed.
     pub bypassed: Duration,
 }
 
-/// Times by protocol. The defaults are those in Suricata's documentation of `flow-timeouts`.
+/// Idle time-outs by protocol. The defaults are those in Suricata's documentation of `flow-timeouts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     pub tcp: TimeoutsOfProtocol,
@@ -50,7 +51,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// Returns the time after which `flow` ends without packets.
+    /// Returns the idle time after which `flow` ends.
     pub fn of(&self, flow: &Flow) -> Duration {
         let times = match IpProto(flow.key.protocol) {
             IpProto::TCP => &self.tcp,

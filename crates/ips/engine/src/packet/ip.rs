@@ -5,7 +5,8 @@ use millrace_wire::{Fragment, IpProto, ipv4, ipv6};
 
 use super::{IpHeader, IpVersion, Packet, Undecoded};
 
-/// Decodes the IP header at the packet's offset, of `version` if that is known; transport and payload are left empty.
+/// Decodes the IP header at the packet's offset. `version` is the expected IP version, if it is known. The
+/// transport header and the payload are left empty.
 pub(super) fn decode<'a>(
     packet: &mut Packet<'a>,
     frame: &'a [u8],
@@ -85,7 +86,7 @@ fn decode_v6<'a>(packet: &mut Packet<'a>, bytes: &'a [u8]) -> Result<(), Undecod
     Ok(())
 }
 
-/// Returns true if there is a routing header of type 0 with segments left.
+/// Returns true if an IPv6 packet has a routing header of type 0 with segments left.
 pub(super) fn has_routing_type_0(ip: &IpHeader<'_>) -> bool {
     let Some(fixed) = ip.bytes.first_chunk::<{ ipv6::SIZE }>() else {
         return false;

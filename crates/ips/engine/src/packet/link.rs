@@ -1,4 +1,4 @@
-//! Link layers: finds the IP header of a frame behind link headers, tags and labels.
+//! Link layers: finds the IP header of a frame after link headers, tags and labels.
 
 use millrace_wire::{EtherType, ethernet, mpls, nsh, pbb, vlan};
 
@@ -45,29 +45,29 @@ impl Vlans {
     }
 }
 
-/// The place of an IP header.
+/// The position of an IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Network {
     /// Offset of the IP header in the frame, in bytes.
     pub(crate) offset: usize,
-    /// The version that the header before it names; `None` if only the header itself names it.
+    /// The IP version that the preceding header names; `None` if only the IP header names it.
     pub(crate) version: Option<IpVersion>,
     /// The VLAN identifiers.
     pub(crate) vlans: Vlans,
 }
 
-/// The header that follows.
+/// The type of the next header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Next {
     /// A header with this EtherType.
     EtherType(EtherType),
     /// An Ethernet header.
     Ethernet,
-    /// A PPP protocol number, with address and control bytes if they are there.
+    /// A PPP protocol number, after optional address and control bytes.
     Ppp,
     /// An MPLS label stack.
     Mpls,
-    /// IPv4 or IPv6, by its first four bits.
+    /// IPv4 or IPv6, according to the first four bits.
     Ip,
     /// IP of this version.
     IpOf(IpVersion),
@@ -81,7 +81,7 @@ fn chunk<const N: usize>(frame: &[u8], at: usize) -> Result<&[u8; N], Undecoded>
 /// Finds the IP header of a frame.
 #[inline]
 pub(crate) fn network(link: LinkType, frame: &[u8]) -> Result<Network, Undecoded> {
-    // Most frames have nothing between the Ethernet header and that of IP.
+    // Most frames have no header between the Ethernet header and the IP header.
     if link.0 == LinkType::ETHERNET
         && let Some([.., high, low]) = frame.first_chunk::<{ ethernet::SIZE }>()
         && let Some(version) = version_of(EtherType(u16::from_be_bytes([*high, *low])))
@@ -95,7 +95,7 @@ pub(crate) fn network(link: LinkType, frame: &[u8]) -> Result<Network, Undecoded
     network_behind_headers(link, frame)
 }
 
-/// Returns the IP version that an EtherType stands for.
+/// Returns the IP version of an EtherType; `None` for other protocols.
 #[inline]
 fn version_of(ether_type: EtherType) -> Option<IpVersion> {
     match ether_type {
@@ -105,7 +105,7 @@ fn version_of(ether_type: EtherType) -> Option<IpVersion> {
     }
 }
 
-/// Finds the IP header of a frame of any link type, behind any headers.
+/// Finds the IP header of a frame of any link type, after any preceding headers.
 fn network_behind_headers(link: LinkType, frame: &[u8]) -> Result<Network, Undecoded> {
     // https://www.tcpdump.org/linktypes.html numbers the link types and describes their headers.
     let (next, at) = match link.0 {
@@ -145,7 +145,7 @@ fn network_behind_headers(link: LinkType, frame: &[u8]) -> Result<Network, Undec
     follow(next, frame, at, Vlans::default())
 }
 
-/// Follows headers from `next` at `at` to an IP header.
+/// Follows headers from type `next` at offset `at` to an IP header.
 pub(crate) fn follow(
     mut next: Next,
     frame: &[u8],
@@ -248,7 +248,8 @@ fn ppp_header(frame: &[u8], mut at: usize) -> Result<(Next, usize), Undecoded> {
     Ok((next, at + size))
 }
 
-/// Passes a label stack; the payload is IP by its first four bits, or a pseudowire with Ethernet (RFC 4385, RFC 4448).
+/// Skips a label stack. The first four bits of the payload tell whether it is IP or an Ethernet pseudowire
+/// (RFC 4385, RFC 4448).
 fn label_stack(frame: &[u8], mut at: usize) -> Result<(Next, usize), Undecoded> {
     for _ in 0..HEADERS_MAX {
         let view = mpls::View::new(frame.get(at..).unwrap_or_default());

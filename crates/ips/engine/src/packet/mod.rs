@@ -62,7 +62,7 @@ pub enum IpVersion {
     V6,
 }
 
-/// The reason why a frame, or a packet inside a tunnel, is not decoded.
+/// The reason why a frame, or a packet in a tunnel, is not decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Undecoded {
     /// The link type is not known.
@@ -91,7 +91,7 @@ pub struct IpHeader<'a> {
     pub ttl: u8,
     /// Type of service or traffic class.
     pub tos: u8,
-    /// Identification; in IPv6 that of the fragment header, or 0.
+    /// Identification; for IPv6 that of the fragment header, or 0.
     pub id: u32,
     /// True if the don't fragment bit of IPv4 is set.
     pub dont_fragment: bool,
@@ -188,9 +188,9 @@ pub struct Packet<'a> {
     pub dst: IpAddr,
     /// The IP header.
     pub ip: IpHeader<'a>,
-    /// Offset of the IP header in the frame in bytes; in the whole packet for one made of fragments.
+    /// Offset of the IP header in bytes, in the frame or in the packet that was reassembled from fragments.
     pub ip_offset: usize,
-    /// IP protocol of the payload: in IPv6 that after the extension headers. For a fragment of IPv6 it is 44.
+    /// IP protocol of the payload; for IPv6 the protocol after the extension headers, or 44 for a fragment.
     pub protocol: u8,
     /// Source and destination port of TCP, UDP and SCTP.
     pub ports: Option<(u16, u16)>,
@@ -200,35 +200,38 @@ pub struct Packet<'a> {
     pub icmp: Option<IcmpHeader>,
     /// Bytes after the header of TCP, UDP, SCTP, ICMP, ICMPv6 and ESP. Empty for fragments and other protocols.
     pub payload: &'a [u8],
-    /// True if the packet is made of fragments.
+    /// True if the packet was reassembled from fragments.
     pub is_reassembled: bool,
-    /// True if the packet carries another one, which is inspected in its place: the payload of the outer one is not.
+    /// True if the packet carries an inner packet. The inner packet is inspected, and not the payload of this
+    /// one.
     pub is_tunnel: bool,
-    /// True if the data of the flow are encrypted from this packet on: its payload is not inspected.
+    /// True if the data of the flow are encrypted from this packet on. The payload is not inspected.
     pub is_encrypted: bool,
-    /// True for a segment that its connection did not accept: it is inspected by itself, and not as part of the stream.
+    /// True for a segment that its connection did not accept. The segment is inspected on its own, not as
+    /// part of the stream.
     pub is_unordered: bool,
-    /// True for a fragment: it has no transport, and waits for the others.
+    /// True for a fragment. A fragment has no transport header, and waits for the other fragments of its
+    /// packet.
     pub is_fragment: bool,
-    /// True if the engine made the packet to flush a flow: there is no frame, and only addresses, ports, protocol and
-    /// time have a meaning.
+    /// True if the engine made the packet to flush a flow. Such a packet has no frame; only its addresses,
+    /// ports, protocol and time have a meaning.
     pub is_pseudo: bool,
-    /// Number of encapsulations outside.
+    /// Number of tunnels around the packet.
     pub tunnel_depth: u8,
 }
 
-/// The circumstances of a packet that its bytes do not hold.
+/// Facts about a packet that its bytes do not contain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context {
     /// Number of the frame.
     pub(crate) number: u64,
     /// Time of the frame.
     pub(crate) time: Time,
-    /// Number of encapsulations outside.
+    /// Number of tunnels around the packet.
     pub(crate) tunnel_depth: u8,
-    /// True if the bytes are a packet made of fragments.
+    /// True if the bytes are a packet that was reassembled from fragments.
     pub(crate) is_reassembled: bool,
-    /// Number of packets made of fragments in which this one lies.
+    /// Number of reassembled packets that contain this packet.
     pub(crate) reassemblies: u8,
     pub(crate) is_tunnel: bool,
 }
@@ -269,7 +272,8 @@ impl<'a> Packet<'a> {
         Ok(packet)
     }
 
-    /// Decodes the packet whose IP header `network` found in `frame` into this empty one: a packet is too large to be moved.
+    /// Decodes the packet whose IP header `network` found in `frame` into `self`, which is empty. A packet is
+    /// too large to be moved.
     pub(crate) fn read(
         &mut self,
         frame: &'a [u8],
@@ -292,7 +296,7 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    /// Returns the packet in whose place the rest of a flow is inspected.
+    /// Returns a pseudo packet for the inspection of the remaining data of a flow.
     pub(crate) fn pseudo(key: &FlowKey, direction: Direction, now: Time) -> Packet<'static> {
         let (client, server) = ((key.client, key.client_port), (key.server, key.server_port));
         let (src, dst) = match direction {
@@ -345,8 +349,8 @@ impl<'a> Packet<'a> {
             }
     }
 
-    /// Returns true if the header asks for a route: options of IPv4, and the deprecated header of type 0 of IPv6 (RFC
-    /// 5095).
+    /// Returns true if the header requests a source route, by IPv4 options or by the deprecated IPv6 routing
+    /// header of type 0 (RFC 5095).
     pub fn has_source_route(&self) -> bool {
         const LOOSE: u8 = 131;
         const STRICT: u8 = 137;
@@ -376,7 +380,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Returns the payload of the innermost packet of a frame, for records of it; `None` if the frame has no packet.
+/// Returns the payload of the innermost packet of a frame, for event records; `None` if the frame has no
+/// packet.
 pub fn payload(frame: &[u8], link: LinkType) -> Option<&[u8]> {
     let mut place = network(link, frame).ok()?;
     let mut found = None;

@@ -11,20 +11,21 @@ const ESP_SIZE: usize = 8;
 const V6_PACKET_TOO_BIG: u8 = 2;
 const V6_ECHO_REQUEST: u8 = 128;
 const V6_ECHO_REPLY: u8 = 129;
-/// The first message of multicast listener discovery (RFC 2710): query. Those of neighbour discovery follow the last one.
+/// First message type of multicast listener discovery: query (RFC 2710). The types of neighbour discovery
+/// come after those of listener discovery.
 const V6_LISTENER_DISCOVERY_FIRST: u8 = 130;
-/// A report of multicast listener discovery, version 2 (RFC 3810).
+/// Message type of a report of multicast listener discovery, version 2 (RFC 3810).
 const V6_LISTENER_REPORT_2: u8 = 143;
-/// The last message of neighbour discovery (RFC 4861): redirect.
+/// Last message type of neighbour discovery: redirect (RFC 4861).
 const V6_NEIGHBOUR_DISCOVERY_LAST: u8 = 137;
 /// Size of type, code and checksum.
 const V6_CHECKSUM_END: usize = 4;
-/// Bytes at the end of a message of discovery that no rule sees.
+/// Bytes at the end of a discovery message that rules do not see.
 const V6_DISCOVERY_TAIL: usize = 8;
 /// "Fragmentation needed", a code of ICMP unreachable (RFC 1191).
 const FRAGMENTATION_NEEDED: u8 = 4;
 
-/// Decodes the transport header of a whole packet.
+/// Decodes the transport header of a packet that is not a fragment.
 pub(super) fn decode(packet: &mut Packet<'_>) -> Result<(), Undecoded> {
     let bytes = packet.ip_payload();
     let invalid = |_| Undecoded::InvalidTransport;
@@ -59,11 +60,12 @@ pub(super) fn decode(packet: &mut Packet<'_>) -> Result<(), Undecoded> {
             packet.payload = view.payload();
         }
         IpProto::ICMPV6 if packet.src.is_ipv6() => {
-            // The layout of the first eight bytes is that of ICMP.
+            // The first eight bytes have the same layout as in ICMP.
             let view = icmpv4::View::new(bytes).map_err(invalid)?;
             packet.icmp = Some(icmp6(view.kind(), view.code(), view.rest()));
-            // Listener and neighbour discovery have fields of their own behind the checksum (RFC 2710, section 3; RFC 4861,
-            // section 4). As observed, the reference shows them to rules, but not the last bytes of the message.
+            // Messages of listener and neighbour discovery have more fields after the checksum (RFC 2710,
+            // section 3; RFC 4861, section 4). Suricata shows these fields to rules, but not the last bytes
+            // of the message (observed).
             packet.payload = match view.kind() {
                 V6_LISTENER_DISCOVERY_FIRST..=V6_NEIGHBOUR_DISCOVERY_LAST | V6_LISTENER_REPORT_2 => {
                     let end = bytes.len().saturating_sub(V6_DISCOVERY_TAIL);
@@ -82,7 +84,7 @@ pub(super) fn decode(packet: &mut Packet<'_>) -> Result<(), Undecoded> {
 
 fn icmp(kind: u8, code: u8, rest: [u8; 4]) -> IcmpHeader {
     let [a, b, c, d] = rest;
-    // Echo, timestamp, information and address mask have an identifier (RFC 792, RFC 950).
+    // Echo, timestamp, information and address mask messages have an identifier (RFC 792, RFC 950).
     let has_id = matches!(kind, icmpv4::ECHO_REPLY | icmpv4::ECHO_REQUEST | 13..=18);
     let has_mtu = kind == icmpv4::UNREACHABLE && code == FRAGMENTATION_NEEDED;
     IcmpHeader {

@@ -10,7 +10,7 @@ const IPV4: IpProto = IpProto(4);
 const IPV6: IpProto = IpProto(41);
 const GRE: IpProto = IpProto(47);
 
-/// Protocol types of GRE that are no EtherTypes of Ethernet.
+/// GRE protocol types that are not EtherTypes of Ethernet.
 const PPP: EtherType = EtherType(0x880b);
 const ERSPAN: EtherType = EtherType(0x88be);
 const ERSPAN_III: EtherType = EtherType(0x22eb);
@@ -45,8 +45,8 @@ impl Default for Tunnels {
     }
 }
 
-/// Returns the place of the IP header of the packet inside `packet`, relative to the same bytes as
-/// [`Packet::ip_offset`]; `None` if it carries no packet. `frame` holds those bytes.
+/// Returns the position of the IP header of the packet inside `packet`; `None` if there is no inner packet.
+/// Offsets are relative to `frame`, the bytes that [`Packet::ip_offset`] refers to.
 pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &Tunnels) -> Option<Network> {
     if packet.is_fragment {
         return None;
@@ -95,7 +95,8 @@ fn gre(bytes: &[u8], has_erspan_iii: bool) -> Option<(Next, usize)> {
         0 => {
             size += size_of(CHECKSUM | ROUTING, 4);
             if flags & ROUTING != 0 {
-                // Source route entries: family, offset, length; one of length 0 is the last.
+                // Source route entries have a family, offset and length. An entry with length 0 is the last
+                // one.
                 loop {
                     let [_, _, _, length] = *bytes.get(size..)?.first_chunk()?;
                     size += 4 + usize::from(length);
@@ -114,7 +115,8 @@ fn gre(bytes: &[u8], has_erspan_iii: bool) -> Option<(Next, usize)> {
     }
     Some(match protocol {
         PPP => (Next::Ppp, size),
-        // ERSPAN type I has no header of its own, and GRE without sequence number; type II has 8 bytes.
+        // ERSPAN type I has no ERSPAN header, and its GRE header has no sequence number. The ERSPAN header of
+        // type II has 8 bytes.
         ERSPAN => (Next::Ethernet, size + size_of(SEQUENCE, 8)),
         ERSPAN_III if !has_erspan_iii => return None,
         ERSPAN_III => {
@@ -135,7 +137,7 @@ fn udp(packet: &Packet<'_>, tunnels: &Tunnels) -> Option<(Next, usize)> {
         let header = packet.payload.first_chunk::<8>()?;
         return (header[0] & 0x08 != 0).then_some((Next::Ethernet, 8));
     }
-    // As observed, an answer from the port of Geneve carries a packet, too.
+    // A reply from the Geneve port also carries a packet (observed).
     if is(dst, tunnels.geneve) || is(src, tunnels.geneve) {
         let header = packet.payload.first_chunk::<8>()?;
         let size = 8 + usize::from(header[0] & 0x3f) * 4;
@@ -151,7 +153,7 @@ fn udp(packet: &Packet<'_>, tunnels: &Tunnels) -> Option<(Next, usize)> {
     None
 }
 
-/// Passes the headers of Teredo (RFC 4380, section 5.1.1): authentication, origin indication.
+/// Skips the headers of Teredo: authentication and origin indication (RFC 4380, section 5.1.1).
 fn teredo(payload: &[u8], has_authentication: bool) -> Option<(Next, usize)> {
     let mut at = 0;
     if payload.first_chunk::<2>()? == &[0, 1] {
@@ -170,7 +172,7 @@ fn teredo(payload: &[u8], has_authentication: bool) -> Option<(Next, usize)> {
     (fixed[0] >> 4 == 6 && size == inner.len() - 40).then_some((Next::IpOf(IpVersion::V6), at))
 }
 
-/// Passes the header of GTP-U version 1 with a T-PDU, and its extension headers (3GPP TS 29.281, section 5).
+/// Skips the header of a GTP-U T-PDU, version 1, and its extension headers (3GPP TS 29.281, section 5).
 fn gtp_u(payload: &[u8]) -> Option<(Next, usize)> {
     const T_PDU: u8 = 255;
     let header = payload.first_chunk::<8>()?;

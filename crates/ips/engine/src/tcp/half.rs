@@ -6,7 +6,7 @@ use super::options::Options;
 use super::stream::Stream;
 use crate::flow::Direction;
 
-/// SYN segments with different sequence numbers that are remembered: the acknowledgment decides which one counts.
+/// Number of SYN segments with different sequence numbers that are stored until one of them is acknowledged.
 const SYNS: usize = 4;
 
 /// A SYN or SYN-ACK.
@@ -18,7 +18,7 @@ pub(super) struct Syn {
     pub(super) timestamp: Option<u32>,
 }
 
-/// One end: what it sent, and what it is ready to receive.
+/// One end of a connection: the data that it sent, and its receive window.
 #[derive(Debug)]
 pub(super) struct Half {
     syns: ArrayVec<Syn, SYNS>,
@@ -28,13 +28,13 @@ pub(super) struct Half {
     pub(super) stream: Option<Stream>,
     /// Receive window of this end in bytes.
     pub(super) window: u64,
-    /// True if the window is not checked: a connection of which one direction is seen never tells the window of this end.
+    /// True if the window is not checked, because segments that announce the window of this end are not seen.
     pub(super) is_window_unknown: bool,
     pub(super) window_scale: Option<u8>,
     /// The last timestamp in order (TS.Recent of the receiver, RFC 7323, section 4.3).
     pub(super) timestamp: Option<u32>,
     direction: Direction,
-    /// Bytes of the stream that are reassembled; 0 is no limit.
+    /// Bytes of the stream that are reassembled; 0 means no limit.
     depth: u64,
 }
 
@@ -53,7 +53,7 @@ impl Half {
         }
     }
 
-    /// Returns the end as it was after its SYN, for a connection that begins with the same one.
+    /// Returns the state of this end after its SYN, for a new connection that begins with the same SYN.
     pub(super) fn after_syn(&self) -> Half {
         let mut half = Half::new(self.direction, self.depth);
         let isn = self
@@ -78,7 +78,7 @@ impl Half {
         !self.syns.is_empty()
     }
 
-    /// Records a SYN. Until one is acknowledged the latest counts.
+    /// Records a SYN. The latest SYN counts until one is acknowledged.
     pub(super) fn add_syn(&mut self, seq: u32, window: u16, options: &Options) {
         let syn = Syn {
             isn: seq,
@@ -98,8 +98,8 @@ impl Half {
         self.choose(syn);
     }
 
-    /// Applies the acknowledgment of a SYN. Returns false if `ack` acknowledges no SYN of this end; `reach` is the number of
-    /// data bytes behind the SYN that it may acknowledge, too.
+    /// Applies the acknowledgment of a SYN. Returns false if `ack` acknowledges no SYN of this end. `ack` may
+    /// also acknowledge up to `reach` data bytes after the SYN.
     pub(super) fn acknowledge_syn(&mut self, ack: u32, reach: u32) -> bool {
         if self.is_syn_acked {
             return true;
@@ -129,7 +129,7 @@ impl Half {
         }
     }
 
-    /// Begins in the middle of a connection: the next byte of this end has this sequence number.
+    /// Begins in the middle of a connection, with `seq` as the sequence number of this end's next byte.
     pub(super) fn begin_midstream(&mut self, seq: u32, window: u16) {
         /// The scale that is assumed where the handshake was not seen.
         const SCALE: u8 = 7;

@@ -22,7 +22,7 @@ pub use session::Session;
 pub(crate) use stream::LOOK_BACK;
 pub use stream::Stream;
 
-/// In-order bytes of one direction: each byte once, as it becomes inspectable.
+/// In-order bytes of one direction. Each byte is delivered once, when it becomes inspectable.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamChunk<'a> {
     /// The direction of the bytes.
@@ -51,12 +51,12 @@ impl<'a> StreamChunk<'a> {
     }
 }
 
-/// The bytes of one direction of a stream that raw inspection sees: what was seen before, and new bytes.
+/// The bytes of one direction that raw inspection sees: bytes that were inspected before, and new bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamWindow<'a> {
     /// Offset of `bytes[0]` in the stream.
     pub offset: u64,
-    /// Look-back and new bytes, without gap.
+    /// Look-back bytes and new bytes, without a gap.
     pub bytes: &'a [u8],
     /// Index in `bytes` of the first byte that was not inspected before.
     pub new_from: usize,
@@ -69,19 +69,19 @@ pub struct StreamWindow<'a> {
 /// Limits and policies of TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// The place of the engine: data are inspected at once in line, else when they are acknowledged.
+    /// Mode of the engine: `ips` inspects data at once, `ids` after their acknowledgment.
     pub mode: Mode,
-    /// Bytes of a direction that are reassembled; 0 is no limit.
+    /// Bytes of each direction that are reassembled; 0 means no limit.
     pub depth: u64,
     /// Bytes of raw stream data that are inspected at a time, by [`Direction::index`].
     pub chunk: [usize; 2],
-    /// True if connections whose handshake was not seen are followed.
+    /// True if connections without a handshake that was seen are followed.
     pub accepts_midstream: bool,
-    /// True if connections of which one direction is seen are followed.
+    /// True if connections with segments of one direction only are followed.
     pub accepts_async: bool,
-    /// The bytes that are kept where segments over IPv4 overlap; in line it is always the first copy.
+    /// Overlap policy for segments over IPv4. In mode `ips` it is always the first copy.
     pub policy_v4: OverlapPolicy,
-    /// The bytes that are kept where segments over IPv6 overlap; in line it is always the first copy.
+    /// Overlap policy for segments over IPv6. In mode `ips` it is always the first copy.
     pub policy_v6: OverlapPolicy,
     /// The parts of the normaliser.
     pub normalizer: Normalizer,

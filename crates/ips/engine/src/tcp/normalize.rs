@@ -1,4 +1,5 @@
-//! The normaliser: segments about which receivers may disagree are dropped or changed, so that one reading is left.
+//! The normaliser drops or changes segments that receivers may interpret in different ways, so that only one
+//! interpretation remains.
 //!
 //! Ptacek and Newsham, "Insertion, Evasion, and Denial of Service", 1998; Handley, Paxson and Kreibich, "Network
 //! Intrusion Detection: Evasion, Traffic Normalization, and End-to-End Protocol Semantics", 2001.
@@ -51,14 +52,14 @@ problems! {
     Fragmented "fragmented" "The normaliser would change the segment, whose fragments were forwarded already.";
 }
 
-/// The parts of the normaliser, each of which can be turned off. A part that is off lets the segment pass.
+/// The parts of the normaliser. A part that is turned off lets the segment pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Normalizer {
     /// Rewrites data that differ from the first copy.
     pub rewrites_overlaps: bool,
     /// Removes data from a SYN without fast open.
     pub trims_syn: bool,
-    /// Clears the urgent pointer: the urgent byte stays in line (RFC 6093).
+    /// Clears the urgent pointer, so that the urgent byte stays in the data (RFC 6093).
     pub clears_urgent: bool,
     /// Clears the reserved bits.
     pub clears_reserved: bool,
@@ -97,7 +98,7 @@ pub struct TcpCounters {
     pub reserved: u64,
     /// Segments that lost unknown options.
     pub options: u64,
-    /// Holes in streams that were given up.
+    /// Holes in streams that were skipped.
     pub gaps: u64,
 }
 
@@ -189,7 +190,7 @@ impl Edits {
     }
 }
 
-/// The place of a segment in its frame.
+/// The position of a segment in its frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     version: IpVersion,
@@ -200,7 +201,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the place of the segment of `packet`; `None` if it has no frame of its own.
+    /// Returns the position of the segment of `packet`; `None` for a packet that is reassembled, pseudo or
+    /// not TCP.
     pub(crate) fn of(packet: &Packet<'_>) -> Option<Place> {
         if packet.is_reassembled || packet.is_pseudo || packet.tcp.is_none() {
             return None;
@@ -223,7 +225,7 @@ fn clear_options(mut options: &mut [u8]) {
             (0, _) => return,
             (NO_OPERATION, _) => 1,
             (_, Some(size)) if (2..=rest.len() + 1).contains(&usize::from(*size)) => usize::from(*size),
-            // An option without a valid size hides what follows.
+            // An option without a valid size hides the options after it.
             _ => {
                 options.fill(NO_OPERATION);
                 return;

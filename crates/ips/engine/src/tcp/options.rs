@@ -12,7 +12,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads options; what follows an invalid one is ignored.
+    /// Reads options, and ignores those after an invalid one.
     pub(super) fn parse(bytes: &[u8]) -> Options {
         // The usual options of an established connection: two no-operations and the timestamps.
         if let [1, 1, 8, 10, a, b, c, d, _, _, _, _] = *bytes {
@@ -35,8 +35,8 @@ impl Options {
     }
 }
 
-/// Returns the options with their values, up to the end of the list or the first invalid one; an invalid one has the kind
-/// 255 if its own is a known one.
+/// Returns the options with their values, up to the end of the list or the first invalid option. An invalid
+/// option is returned with kind 255 and no value.
 pub(super) fn list(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     core::iter::from_fn(move || {

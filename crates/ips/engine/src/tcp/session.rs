@@ -5,8 +5,8 @@
 //!  Handshake ──────────────────────▶ Established ─────────────────────────▶ Closed
 //! ```
 //!
-//! The handshake is complete when the SYN of each end was acknowledged by the other, in any order of segments: three
-//! segments, simultaneous open and split handshake are the same here.
+//! The handshake is complete when the SYN of each end was acknowledged by the other end, in any order of
+//! segments. Three-way handshake, simultaneous open and split handshake need no separate treatment.
 
 use millrace_wire::tcp::flags;
 
@@ -29,9 +29,10 @@ pub struct Session {
     is_midstream: bool,
     /// True if a reset ended the connection.
     is_reset: bool,
-    /// True once the SYN of the client came again behind the end of the connection.
+    /// True once the client repeated its SYN after the end of the connection.
     is_repeated: bool,
-    /// True once the connection is being closed: the client sent a FIN, both ends did, or one sent a reset.
+    /// True once the connection is closing: the client sent a FIN, both ends sent a FIN, or one end sent a
+    /// reset.
     is_closing: bool,
     /// Memory that was charged to the pool of segments, in bytes.
     pub(crate) charged: usize,
@@ -45,8 +46,8 @@ pub(crate) struct Accepted {
 }
 
 impl Session {
-    /// Returns the session that a first segment begins, of which `depth` bytes a direction are reassembled; `None` if the segment
-    /// begins none.
+    /// Returns the session that a first segment begins; `None` if the segment begins none. `depth` is the
+    /// number of bytes of each direction that are reassembled.
     pub(crate) fn begin(tcp: &TcpHeader<'_>, settings: &TcpSettings, depth: u64) -> Option<Session> {
         let is_syn = tcp.has(flags::SYN) && tcp.flags & (flags::ACK | flags::RST | flags::FIN) == 0;
         let is_midstream = !is_syn && settings.accepts_midstream && tcp.flags & flags::RST == 0;
@@ -72,8 +73,8 @@ impl Session {
         client.is_some_and(|stream| stream.first_seq() == tcp.seq.wrapping_add(1))
     }
 
-    /// Returns a new connection, if this segment shows that the repeated SYN began one: the server answers with another initial
-    /// sequence number.
+    /// Returns a new connection if this segment shows that the repeated SYN began one. The server then
+    /// answers with another initial sequence number.
     pub(crate) fn other_connection(&self, tcp: &TcpHeader<'_>, depth: u64) -> Option<Box<Session>> {
         let server = self.stream(Direction::ToClient);
         let is_answer = self.is_repeated && tcp.has(flags::SYN | flags::ACK) && tcp.flags & flags::RST == 0;
@@ -115,7 +116,7 @@ impl Session {
             .sum()
     }
 
-    /// Returns the end that sends in `direction`, and the one that receives.
+    /// Returns the end that sends in `direction`, and the end that receives.
     fn ends(&mut self, direction: Direction) -> (&mut Half, &mut Half) {
         let [client, server] = &mut self.halves;
         match direction {
@@ -124,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Applies a segment.
+    /// Applies a segment to the connection.
     pub(crate) fn segment(
         &mut self,
         packet: &Packet<'_>,
@@ -189,10 +190,10 @@ impl Session {
         Ok(accepted)
     }
 
-    /// Returns true if a segment behind a repeated SYN brings the receiver nothing new.
+    /// Returns true if a segment after a repeated SYN carries nothing new for the receiver.
     ///
-    /// The receiver may not have accepted what ended the connection: a reset or FIN that expired on its way. Only a new handshake
-    /// may follow a reset, and only bytes that the receiver acknowledged may follow a FIN.
+    /// The reset or FIN that ended the connection may have expired before it reached the receiver. Only a new
+    /// handshake may follow a reset, and only bytes that the receiver acknowledged may follow a FIN.
     fn is_repetition(&self, packet: &Packet<'_>, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
         if self.is_reset {
             return tcp.is_syn() || tcp.has(flags::RST);
@@ -229,7 +230,7 @@ impl Session {
                 if !accepts_async {
                     return Err(TcpProblem::OneSided);
                 }
-                // Segments of the other direction take another route, and are not seen here.
+                // Segments of the other direction take a route that the engine does not see.
                 receiver.begin_midstream(tcp.ack, u16::MAX);
                 receiver.is_window_unknown = true;
                 sender.is_syn_acked = true;
@@ -250,7 +251,7 @@ impl Session {
         Ok(())
     }
 
-    /// Begins in the middle of a connection.
+    /// Begins the session in the middle of a connection.
     fn begin_midstream(&mut self, tcp: &TcpHeader<'_>, direction: Direction, settings: &TcpSettings) {
         let (sender, receiver) = self.ends(direction);
         let first = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
@@ -260,7 +261,7 @@ impl Session {
         self.state = FlowState::Established;
     }
 
-    /// Applies a SYN of an established connection: a repetition of the handshake is harmless.
+    /// Applies a SYN of an established connection. Only a repetition of the handshake's SYN is accepted.
     fn syn_in_connection(&mut self, tcp: &TcpHeader<'_>, direction: Direction) -> Result<(), TcpProblem> {
         let (sender, _) = self.ends(direction);
         let first = tcp.seq.wrapping_add(1);
@@ -330,12 +331,12 @@ impl Session {
         let seq = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
         let offset = match stream.offset_of(seq) {
             Some(offset) => offset,
-            // A keep-alive before the first byte repeats the number of the SYN.
+            // A keep-alive before the first data byte has the sequence number of the SYN.
             None if payload.len() <= 1 => return Ok(()),
             None => return Err(TcpProblem::Window),
         };
         let end = offset + payload.len() as u64;
-        // The right edge of the window; a probe of one byte past a closed window is usual.
+        // The right edge of the window. A sender may probe a closed window with one byte.
         let edge = stream.acked() + receiver.window.max(1);
         if end > edge && is_established && !receiver.is_window_unknown {
             return Err(TcpProblem::Window);
@@ -417,7 +418,7 @@ impl Session {
         self.halves.iter().all(is_complete)
     }
 
-    /// Returns true once the connection is being closed, so that raw data are inspected at once.
+    /// Returns true if the connection is closing, so that raw data are inspected at once.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing
     }
@@ -443,7 +444,7 @@ impl Session {
         }
     }
 
-    /// Takes the raw data of `direction` out for inspection, if enough wait.
+    /// Takes the raw data of `direction` out for inspection, if enough data wait.
     pub(crate) fn take_for_inspection(
         &mut self,
         direction: Direction,
@@ -462,14 +463,14 @@ impl Session {
         self.stream(direction).is_some_and(Stream::needs_buffer)
     }
 
-    /// Gives the stream of `direction` memory for data, which is empty.
+    /// Gives an empty buffer to the stream of `direction`.
     pub(crate) fn give_buffer(&mut self, direction: Direction, buffer: Vec<u8>) {
         if let Some(stream) = &mut self.halves[direction.index()].stream {
             stream.give_buffer(buffer);
         }
     }
 
-    /// Returns the memory of streams whose data are not needed any more: of all, if the flow has ended.
+    /// Returns the buffers of streams that no longer need their data. If the flow has ended, no stream does.
     pub(crate) fn release(&mut self, has_ended: bool) -> impl Iterator<Item = Vec<u8>> + '_ {
         let streams = self.halves.iter_mut().filter_map(|half| half.stream.as_mut());
         streams.filter_map(move |stream| stream.release(has_ended))

@@ -31,18 +31,18 @@ pub struct Stream {
     next: u64,
     /// Highest offset that was sent.
     sent: u64,
-    /// Offset up to which the receiver acknowledged.
+    /// Offset up to which the receiver acknowledged data.
     acked: u64,
     /// Offset of the FIN.
     fin: Option<u64>,
     /// Data that wait for a hole to be filled, or for their acknowledgment.
     pieces: Pieces,
-    /// Bytes from `base` to `next`, and `staged` bytes behind them.
+    /// Bytes from `base` to `next`, followed by `staged` bytes.
     buffer: Vec<u8>,
     base: u64,
     /// Bytes that arrived in order and are delivered with the next call of [`Stream::deliver`].
     staged: usize,
-    /// Offset up to which raw inspection came.
+    /// Offset after the last byte that was inspected as raw data.
     inspected: u64,
     /// Offset at which the current message begins, as far as the parser told; in mode `ids` no window begins before it.
     message: u64,
@@ -52,15 +52,15 @@ pub struct Stream {
     is_ended: bool,
 }
 
-/// The result of a segment's data.
+/// The result of storing a segment's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Stored {
-    /// Overlaps with other data.
+    /// Overlaps of the new data with earlier data.
     pub(super) insertion: Insertion,
 }
 
 impl Stream {
-    /// Returns a stream without data, of which `depth` bytes are reassembled.
+    /// Returns a stream without data. `depth` is the number of bytes that are reassembled.
     pub(super) fn new(direction: Direction, first_seq: u32, depth: u64) -> Stream {
         Stream {
             direction,
@@ -86,15 +86,15 @@ impl Stream {
         self.buffer.capacity() == 0
     }
 
-    /// Gives the stream memory for data, which is empty.
+    /// Gives an empty buffer to the stream.
     pub(super) fn give_buffer(&mut self, buffer: Vec<u8>) {
         if self.buffer.capacity() == 0 {
             self.buffer = buffer;
         }
     }
 
-    /// Returns the memory of the stream if none of its data are needed any more: the flow has ended, or all were inspected and
-    /// acknowledged, and none wait.
+    /// Returns the buffer of the stream if its data are no longer needed: the flow has ended, or all data
+    /// were inspected and acknowledged and none wait.
     pub(super) fn release(&mut self, has_ended: bool) -> Option<Vec<u8>> {
         let is_used = self.inspected < self.next || self.acked < self.next || !self.pieces.is_empty();
         if is_used && !has_ended || self.staged != 0 || self.buffer.capacity() == 0 {
@@ -106,10 +106,12 @@ impl Stream {
         Some(buffer)
     }
 
-    /// Returns the offset of a sequence number: the one nearest to the progress of the stream; `None` before offset 0.
+    /// Returns the offset of a sequence number, nearest to the progress of the stream; `None` before offset
+    /// 0.
     ///
-    /// `next` stays at the depth, while the connection goes on. Bytes that were sent count as progress only when no byte is
-    /// reassembled any more: data that the receiver ignores must not move bytes of the stream by the range of sequence numbers.
+    /// Progress is the larger of `next` and the acknowledged offset. Sent bytes count as progress only at the
+    /// depth, where `next` stays while the connection continues. Before the depth, data that the receiver
+    /// ignores must not shift offsets by the range of sequence numbers.
     pub(super) fn offset_of(&self, seq: u32) -> Option<u64> {
         let sent = if self.is_at_depth() { self.sent } else { 0 };
         let near = self.next.max(self.acked).max(sent);
@@ -133,7 +135,7 @@ impl Stream {
         self.sent
     }
 
-    /// Returns the offset up to which the receiver acknowledged.
+    /// Returns the offset up to which the receiver acknowledged data.
     pub fn acked(&self) -> u64 {
         self.acked
     }
@@ -150,7 +152,7 @@ impl Stream {
             .is_some_and(|fin| self.pieces.contiguous_end(staged) >= fin)
     }
 
-    /// Returns the memory that the stream takes beside itself, in bytes.
+    /// Returns the memory that the stream has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.pieces.memory() + self.buffer.capacity()
     }
@@ -204,7 +206,7 @@ impl Stream {
         stored
     }
 
-    /// Returns true if bytes that were passed to the parser, and are still there, differ from `bytes`.
+    /// Returns true if `bytes` differ from stored bytes that were already passed to the parser.
     fn differs(&self, offset: u64, bytes: &[u8]) -> bool {
         let from = offset.max(self.base);
         let to = (offset + bytes.len() as u64).min(self.next);
@@ -213,7 +215,7 @@ impl Stream {
                 != bytes[(from - offset) as usize..(to - offset) as usize]
     }
 
-    /// Copies the bytes that are known at `offset` over `bytes`; returns true if that changed them.
+    /// Copies the known bytes at `offset` over `bytes`; returns true if `bytes` changed.
     pub(super) fn overwrite(&self, offset: u64, bytes: &mut [u8]) -> bool {
         let mut is_changed = self.pieces.overwrite(offset, bytes);
         let from = offset.max(self.base);
@@ -229,7 +231,7 @@ impl Stream {
         is_changed
     }
 
-    /// Passes the data that became inspectable to `parse`. `is_last` passes also what was not acknowledged.
+    /// Passes the data that became inspectable to `parse`. With `is_last`, passes unacknowledged data, too.
     pub(super) fn deliver(
         &mut self,
         settings: &TcpSettings,
@@ -263,7 +265,8 @@ impl Stream {
                 });
                 self.gap = 0;
             }
-            // A hole is given up once the receiver has acknowledged it: it has the bytes, they were not seen here.
+            // A hole is skipped once the receiver has acknowledged its bytes: the receiver got them, but the
+            // engine did not.
             let Some(first) = self.pieces.first_offset() else {
                 break;
             };
@@ -315,7 +318,8 @@ impl Stream {
         }
     }
 
-    /// Returns true if enough raw data wait for inspection. `flushes` is true if all are to be inspected.
+    /// Returns true if enough raw data wait for inspection. `flushes` asks for all waiting data, and
+    /// `repeats` for data that were inspected before.
     pub(super) fn is_due(&self, settings: &TcpSettings, flushes: bool, repeats: bool) -> bool {
         let waiting = self.next - self.inspected;
         let chunk = settings.chunk[self.direction.index()] as u64;
@@ -325,7 +329,8 @@ impl Stream {
         waiting > 0 && (at_once || waiting >= chunk) || repeats && self.next > self.base
     }
 
-    /// Takes the buffer out for inspection, so that the flow can be changed meanwhile; [`Stream::put_back`] ends it.
+    /// Takes the buffer out for inspection, so that the flow can change meanwhile. [`Stream::put_back`]
+    /// returns it.
     pub(super) fn take_for_inspection(&mut self, mode: Mode, flushes: bool) -> InspectionBuffer {
         let message = self.message.saturating_sub(self.base) as usize;
         if mode == Mode::Ids && flushes {
@@ -341,17 +346,17 @@ impl Stream {
         }
     }
 
-    /// Puts the buffer back after inspection, and frees what is needed no more.
+    /// Puts the buffer back after inspection, and frees the bytes that are no longer needed.
     pub(super) fn put_back(&mut self, buffer: InspectionBuffer, mode: Mode) {
         self.buffer = buffer.bytes;
         self.inspected = self.next;
         let mut keep_from = self.inspected.saturating_sub(LOOK_BACK as u64);
         if mode == Mode::Ips {
-            // A retransmission of what is not acknowledged is compared with the first copy.
+            // Unacknowledged bytes are kept, so that a retransmission is compared with the first copy.
             keep_from = keep_from.min(self.acked);
         }
         let unused = keep_from.saturating_sub(self.base) as usize;
-        // Moving the rest costs time: it is done when it halves the buffer.
+        // A move of the remaining bytes costs time, so it is done only when it halves the buffer.
         if unused > self.buffer.len() / 2 {
             self.buffer.drain(..unused);
             self.base += unused as u64;
@@ -376,7 +381,8 @@ pub(crate) struct InspectionBuffer {
 impl InspectionBuffer {
     /// Returns the window that raw inspection sees.
     ///
-    /// Bytes before the look-back may be there for retransmissions; inspecting them again would cost time with each segment.
+    /// Older bytes than the look-back may be stored for retransmissions. Inspecting them with each segment
+    /// would cost time.
     pub(crate) fn window(&self) -> StreamWindow<'_> {
         let look_back = match self.is_chunk {
             true => CHUNK_LOOK_BACK,

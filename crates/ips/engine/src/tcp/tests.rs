@@ -1,4 +1,4 @@
-//! Connections segment by segment, and the property that segmentation does not matter.
+//! Tests with single segments of connections, and the property that segmentation does not change the result.
 
 use millrace_types::Time;
 use millrace_wire::ip::Pseudo;
@@ -154,7 +154,7 @@ impl TestBed {
         self.segment(direction, &segment)
     }
 
-    /// Sends a segment; returns the frame as the normaliser leaves it.
+    /// Sends a segment; returns the frame after normalisation.
     fn segment(&mut self, direction: Direction, segment: &Segment<'_>) -> Result<Vec<u8>, TcpProblem> {
         let mut frame = bytes(segment);
         let packet = decode(&frame);
@@ -369,7 +369,7 @@ fn a_syn_or_fin_inserted_into_a_connection_is_refused() {
         bed.send(ToServer, SYN | FIN, CLIENT + 1, 0, b""),
         Err(TcpProblem::Flags)
     );
-    // A FIN outside the window would end the stream for us and not for the receiver.
+    // A FIN outside the window would end the stream here, but not at the receiver.
     let far = CLIENT + 1 + 70_000;
     assert_eq!(
         bed.send(ToServer, FIN | ACK, far, SERVER + 1, b"x"),
@@ -476,7 +476,8 @@ fn nothing_is_kept_past_the_depth() {
     assert!(bed.session.memory() < 10_000, "{}", bed.session.memory());
 }
 
-/// Returns segments for the property: parts of the stream, and whether the other side acknowledges then.
+/// Returns parameters of the properties: extra segments (offset, size), a random seed, and true for mode
+/// `ips`.
 fn parts() -> impl Strategy<Value = (Vec<(usize, usize)>, u64, bool)> {
     (
         prop::collection::vec((0usize..300, 1usize..60), 0..20),
@@ -504,7 +505,7 @@ proptest! {
         for (from, to) in ranges {
             bed.send(ToServer, ACK, base.wrapping_add(from as u32), SERVER + 1, &data[from..to]).unwrap();
             if is_inline && seed % 2 == 0 {
-                // The receiver acknowledges what it has.
+                // The receiver acknowledges the data that it has.
                 let have = bed.received[0].len() as u32;
                 bed.send(ToClient, ACK, SERVER + 1, base.wrapping_add(have), b"").unwrap();
             }
@@ -517,7 +518,7 @@ proptest! {
         prop_assert_eq!(bed.gaps[0], 0);
     }
 
-    /// In line, the bytes that the parser receives are those that a receiver gets, whichever copy it prefers.
+    /// In mode `ips`, the parser receives the same bytes as a receiver, whichever copy the receiver prefers.
     #[test]
     fn the_receiver_gets_what_was_inspected(
         segments in prop::collection::vec((0usize..60, 1usize..20, any::<u8>(), any::<bool>()), 1..40),

@@ -30,7 +30,7 @@ pub struct ByteOption {
     pub operator: Option<String>,
     /// The value of a test or of a computation.
     pub value: Option<Operand>,
-    /// The place of the first byte.
+    /// The offset of the first byte.
     pub offset: Operand,
     /// The variable that is set.
     pub result: Option<String>,
@@ -67,7 +67,7 @@ fn argument(text: &str) -> Result<String, Reason> {
     })
 }
 
-/// Returns the name of a variable.
+/// Returns the name of a variable, if it is valid.
 fn variable(text: &str) -> Result<String, Reason> {
     let is_variable = is_name(text) && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     is_variable
@@ -216,16 +216,16 @@ impl fmt::Display for ByteOption {
     }
 }
 
-/// A test for data at a place.
+/// A test for data at a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IsDataAt {
-    /// True if no data must be there.
+    /// True if there must be no data.
     pub is_negated: bool,
-    /// The place.
+    /// The position.
     pub position: Operand,
-    /// True if the place counts from the end of the match before.
+    /// True if the position counts from the end of the previous match.
     pub relative: bool,
-    /// True for bytes before any decoding.
+    /// True if the test applies to the bytes before any decoding.
     pub rawbytes: bool,
 }
 
@@ -276,9 +276,9 @@ impl fmt::Display for IsDataAt {
 pub struct Base64Decode {
     /// The number of bytes to decode.
     pub bytes: Option<u32>,
-    /// The first byte.
+    /// The offset of the first byte.
     pub offset: Option<u32>,
-    /// True if the offset counts from the end of the match before.
+    /// True if the offset counts from the end of the previous match.
     pub relative: bool,
 }
 

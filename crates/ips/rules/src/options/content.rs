@@ -50,43 +50,43 @@ impl fmt::Display for Operand {
 /// The part of a content that the prefilter uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastPattern {
-    /// All of it.
+    /// The whole content.
     Whole,
-    /// All of it, and nothing but the prefilter looks at it.
+    /// The whole content, which only the prefilter evaluates.
     Only,
-    /// A part of it.
+    /// A part of the content.
     Part {
-        /// The first byte.
+        /// The offset of the first byte.
         offset: u32,
         /// The number of bytes.
         size: u32,
     },
 }
 
-/// A pattern with the places where it may be.
+/// A pattern with the positions at which it may occur.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
     /// The bytes.
     pub pattern: Vec<u8>,
-    /// True if the pattern must not be there.
+    /// True if the pattern must not occur.
     pub is_negated: bool,
     /// True if upper and lower case are equal.
     pub nocase: bool,
-    /// The number of bytes from the offset in which the pattern lies.
+    /// The number of bytes, from the offset, that must contain the pattern.
     pub depth: Option<Operand>,
-    /// The first byte at which the pattern may begin.
+    /// The smallest offset at which the pattern may begin.
     pub offset: Option<Operand>,
-    /// The smallest distance from the end of the match before this one.
+    /// The smallest distance from the end of the previous match.
     pub distance: Option<Operand>,
-    /// The number of bytes after the match before this one in which the pattern lies.
+    /// The number of bytes after the previous match that must contain the pattern.
     pub within: Option<Operand>,
-    /// True if the pattern begins the buffer.
+    /// True if the pattern must be at the beginning of the buffer.
     pub startswith: bool,
-    /// True if the pattern ends the buffer.
+    /// True if the pattern must be at the end of the buffer.
     pub endswith: bool,
-    /// True for bytes before any decoding (Snort).
+    /// True if the pattern is compared with the bytes before any decoding (Snort).
     pub rawbytes: bool,
-    /// The use by the prefilter.
+    /// The part that the prefilter uses, if the rule says so.
     pub fast_pattern: Option<FastPattern>,
     /// The buffer that a modifier after the content names.
     pub buffer: Option<Buffer>,
@@ -150,7 +150,7 @@ fn hex(bytes: &mut std::str::Bytes<'_>, out: &mut Vec<u8>) -> Result<(), Reason>
     Err(Reason::invalid("the closing bar is missing", FORM))
 }
 
-/// Prints a pattern in quotes, so that [`decode_pattern`] gives it back.
+/// Prints a pattern in quotes, in a form that [`decode_pattern`] reads.
 pub fn encode_pattern(pattern: &[u8]) -> String {
     let mut out = String::from("\"");
     let mut in_hex = false;
@@ -214,7 +214,7 @@ impl Content {
         Ok(content)
     }
 
-    /// Applies a modifier; returns false if the keyword is none.
+    /// Applies a modifier; returns false if the keyword is not a modifier.
     pub(crate) fn modify(&mut self, syntax: Syntax, name: &str, value: Option<&str>) -> Result<bool, Reason> {
         const FORM: &str = "a number of bytes, or the name of a variable";
         let place = match name {
@@ -342,7 +342,7 @@ impl Content {
 /// The modifiers of contents, for messages.
 pub(crate) const MODIFIERS: &str = "nocase, depth, offset, distance, within, startswith, endswith, rawbytes, fast_pattern or the modifier of a buffer";
 
-/// Returns the offset of the quote that closes the text at the beginning.
+/// Returns the offset of the quote that closes the quoted text at the beginning of `text`.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -430,7 +430,7 @@ impl Pcre {
         Ok(pcre)
     }
 
-    /// Returns true if the match begins after the end of the match before it.
+    /// Returns true if the match must begin after the end of the previous match.
     pub fn is_relative(&self) -> bool {
         self.flags.contains('R')
     }

@@ -1,4 +1,4 @@
-//! The options of a rule: one variant for each family, with its syntax in the module of the family.
+//! The options of a rule, with one variant for each family. The module of a family has its syntax.
 
 pub mod bytes;
 pub mod content;
@@ -35,11 +35,11 @@ pub enum RuleOption {
     Priority(u32),
     /// The class, which the classification table describes.
     Classtype(String),
-    /// A link to more about the rule.
+    /// A link to more information about the rule.
     Reference {
-        /// The system, which the reference table describes.
+        /// The reference system, which the reference table describes.
         system: String,
-        /// The identifier in the system.
+        /// The identifier in the reference system.
         id: String,
     },
     /// Keys and values for people and tools.
@@ -50,15 +50,15 @@ pub enum RuleOption {
     Remark(String),
     /// A pattern with its modifiers.
     Content(Content),
-    /// The buffer of the options that follow, with an argument in Snort 3.
+    /// The buffer that the following options inspect, with an argument in Snort 3.
     Buffer(Buffer, Option<String>),
-    /// A change of the buffer before it is inspected.
+    /// A transform of the buffer before its inspection.
     Transform(Transform),
     /// A regular expression.
     Pcre(Pcre),
-    /// A number in the payload.
+    /// An option that reads a number from the payload.
     Byte(ByteOption),
-    /// A test for data at a place.
+    /// A test for data at a position.
     IsDataAt(IsDataAt),
     /// Decoding of Base64 data.
     Base64Decode(Base64Decode),
@@ -72,7 +72,7 @@ pub enum RuleOption {
     Rate(Rate),
     /// A comparison with a number.
     Number(NumberField, Comparison, Option<String>),
-    /// A condition or annotation whose value is text.
+    /// A condition or annotation with a text value.
     Text(TextField, String),
     /// A match raises no alert.
     NoAlert,
@@ -81,7 +81,7 @@ pub enum RuleOption {
 }
 
 impl RuleOption {
-    /// Reads an option. Modifiers of contents are not options of their own.
+    /// Reads an option. A modifier is part of its content, and not an option.
     pub(crate) fn parse(syntax: Syntax, name: &str, value: Option<&str>) -> Result<RuleOption, Reason> {
         const NUMBER: &str = "a number of 32 bits";
         let positive = |value| number32(required(value, NUMBER)?, NUMBER);
@@ -153,7 +153,7 @@ impl RuleOption {
         })
     }
 
-    /// Reads an option that one of the tables describes.
+    /// Reads an option that is in one of the tables.
     fn parse_table(syntax: Syntax, name: &str, value: Option<&str>) -> Result<RuleOption, Reason> {
         if let Some(buffer) = Buffer::sticky(syntax, name) {
             if syntax != Syntax::Snort3 {
@@ -243,7 +243,7 @@ impl RuleOption {
     }
 }
 
-/// Returns the elements of a list that are not empty.
+/// Returns the non-empty elements of a list.
 fn texts(value: Option<&str>) -> Vec<String> {
     let parts = list(value.unwrap_or_default()).filter(|part| !part.is_empty());
     parts.map(str::to_owned).collect()

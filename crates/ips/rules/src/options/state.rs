@@ -1,4 +1,4 @@
-//! Options about the flow and about state that rules share: `flow`, bits, counters, thresholds, `tag`.
+//! Options for the flow and for state that rules share: `flow`, bits, counters, thresholds, `tag`.
 
 use std::fmt;
 
@@ -52,13 +52,13 @@ pub(crate) fn flow(value: Option<&str>) -> Result<Vec<FlowState>, Reason> {
 }
 
 words! {
-    /// The table that a bit is kept in.
+    /// The table in which a bit is stored.
     BitScope "flowbits, xbits or hostbits" {
-        /// In the flow.
+        /// The bits of the flow.
         Flow "flowbits";
-        /// In a pair of addresses, or an address.
+        /// The bits of an address pair, or of an address.
         Cross "xbits";
-        /// In a host.
+        /// The bits of a host.
         Host "hostbits";
     }
 }
@@ -66,15 +66,15 @@ words! {
 words! {
     /// An operation with a bit.
     BitOperation "set, isset, isnotset, unset, toggle or noalert" {
-        /// Set it.
+        /// Set the bit.
         Set "set";
-        /// Go on if it is set.
+        /// Continue if the bit is set.
         IsSet "isset";
-        /// Go on if it is not set.
+        /// Continue if the bit is not set.
         IsNotSet "isnotset";
-        /// Unset it.
+        /// Unset the bit.
         Unset "unset";
-        /// Invert it.
+        /// Invert the bit.
         Toggle "toggle";
         /// Raise no alert.
         NoAlert "noalert";
@@ -87,9 +87,9 @@ pub struct Bits {
     /// The table.
     pub scope: BitScope,
     pub operation: BitOperation,
-    /// The names; several are alternatives (`|`) or conjuncts (`&`).
+    /// The names. Several names are alternatives (`|`), or all are required (`&`).
     pub names: Vec<String>,
-    /// True if all names are meant, false if any is.
+    /// True if all names are required, false if one is enough.
     pub is_all: bool,
     /// The other arguments: `track ip_pair`, `expire 60`, a group.
     pub arguments: Vec<String>,
@@ -219,7 +219,7 @@ words! {
         Limit "limit";
         /// Each COUNT-th alert.
         Threshold "threshold";
-        /// One alert in each interval, after COUNT.
+        /// One alert in each interval, after COUNT matches.
         Both "both";
     }
 }
@@ -238,12 +238,12 @@ words! {
     }
 }
 
-/// A rate: `threshold` with a kind, or `detection_filter` without.
+/// A rate: `threshold` with a kind, or `detection_filter` without a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// The kind of threshold; none for a detection filter, which passes matches after the first COUNT.
+    /// The kind of threshold; `None` for a detection filter, which passes the matches after the first COUNT.
     pub kind: Option<RateKind>,
-    /// The key.
+    /// The key by which matches are counted.
     pub track: Track,
     /// The number of matches.
     pub count: u32,

@@ -1,10 +1,10 @@
-//! Options whose value is a text of few forms, and the transformations of buffers.
+//! Options with a text value of few forms, and the transforms of buffers.
 
 use crate::refusal::Reason;
 use crate::text::{list, negation, number32, quote, required, words};
 
 words! {
-    /// A transformation of a buffer before it is inspected.
+    /// A transform of a buffer before its inspection.
     Transform "dotprefix, to_lowercase, to_uppercase, compress_whitespace, strip_whitespace or url_decode" {
         /// Put a dot before the text.
         DotPrefix "dotprefix";
@@ -23,7 +23,7 @@ words! {
 
 macro_rules! fields {
     ($($variant:ident $name:literal $words:literal $form:literal;)*) => {
-        /// A condition or annotation whose value is text.
+        /// A condition or annotation with a text value.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum TextField { $(#[doc = $words] $variant,)* }
 
@@ -94,7 +94,7 @@ fn is_quoted(text: &str) -> bool {
 }
 
 impl TextField {
-    /// Returns the value without needless blanks, if it has the form of the option.
+    /// Returns the value without unnecessary blanks, if it has the form of the option.
     pub(crate) fn check(self, value: Option<&str>) -> Result<String, Reason> {
         let form = self.form();
         let text = required(value, form)?;
@@ -170,7 +170,7 @@ impl TextField {
             TextField::ModbusFunc | TextField::Dnp3Func | TextField::Dnp3Ind => all(&is_word),
             TextField::SipMethodList | TextField::SipStatCode => all(&is_word),
         };
-        // Blanks after commas say nothing; texts in quotes keep theirs.
+        // Blanks after commas have no meaning, but blanks in quotes do.
         let normal = || {
             if text.contains('"') {
                 text.to_owned()

@@ -16,9 +16,9 @@ use crate::tx_port::{TxPath, TxPort};
 use crate::worker::{Command, RxPort};
 
 impl<B: Backend> Bridge<B> {
-    /// Opens a device, and has the workers receive from it and send to it. The caller must have added the port to the
-    /// pipeline and published that ([`Op`](millrace_pipeline::Op)), so that no packet is dropped for coming from an
-    /// unknown port. When this returns, every worker sends to the port.
+    /// Opens a device, and attaches its queues to the workers. The caller must have added the port to the
+    /// pipeline and published this change ([`Op`](millrace_pipeline::Op)), because packets from an unknown
+    /// port are dropped. When this returns, every worker can send to the port.
     ///
     /// # Errors
     /// [`AddPortError`].
@@ -35,8 +35,8 @@ impl<B: Backend> Bridge<B> {
         self.attach_port(port, opened)
     }
 
-    /// Adds a port as [`Self::add_port`] does, for a device that is open already: a logical port, whose packets come
-    /// from a [`Service`](crate::service::Service). It may have no receive queue.
+    /// Adds a port as [`Self::add_port`] does, for a device that is already open: a logical port with packets
+    /// from a [`Service`](crate::service::Service). A logical port may have no receive queue.
     ///
     /// # Errors
     /// [`AddPortError::Exists`].
@@ -93,8 +93,9 @@ impl<B: Backend> Bridge<B> {
         Ok(())
     }
 
-    /// Gives each worker a transmit queue, from `owner` on; workers for which there is none send by the inbox of
-    /// `owner`. Returns when all workers send to the port, before which packets to it would be dropped.
+    /// Gives each worker a transmit queue, beginning with `owner`. Workers without a queue send through the
+    /// inbox of `owner`. Returns when all workers can send to the port; before that, packets to it would be
+    /// dropped.
     fn add_tx_port(
         &self,
         port: PortNo,
@@ -132,7 +133,7 @@ impl<B: Backend> Bridge<B> {
         while back.recv().is_ok() {}
     }
 
-    /// Prepares all workers for GSO packets; returns when they are.
+    /// Prepares all workers for GSO packets, and returns when they are prepared.
     fn expect_gso(&self) {
         let (done, back) = mpsc::sync_channel(1);
         for worker in &*self.workers {
@@ -142,11 +143,11 @@ impl<B: Backend> Bridge<B> {
         while back.recv().is_ok() {}
     }
 
-    /// Switches backpressure of a port on or off. With backpressure, the port's packets stay in its device while the
-    /// port that its last packets went to has no room; without it, as for a new port, packets for which there is no
-    /// room are dropped. The port that they went to must have a queue of its own: not a scheduled one (ADR 6), nor one
-    /// of another worker. All packets of the port wait, whatever their destination. Returns false if there is no such
-    /// port.
+    /// Switches backpressure of a port on or off. With backpressure, the port's packets stay in its device
+    /// while the port that its last packets went to has no room. Without backpressure, which is the default,
+    /// packets without room are dropped. The port that the packets go to must have a transmit queue in the
+    /// same worker, and no scheduler (ADR 6). All packets of the port wait, whatever their destination.
+    /// Returns false if there is no such port.
     pub fn set_backpressure(&mut self, port: PortNo, enabled: bool) -> bool {
         for worker in &*self.workers {
             worker.send(Command::SetBackpressure {
@@ -194,7 +195,7 @@ impl<B: Backend> Bridge<B> {
         self.ports.iter().flat_map(queues).collect()
     }
 
-    /// Returns the properties of a port's device now.
+    /// Returns the current properties of a port's device.
     pub fn device_info(&self, port: PortNo) -> Option<DeviceInfo> {
         Some(self.ports.get(&port)?.device.info())
     }
@@ -238,7 +239,7 @@ fn spread_labels(device: &mut dyn Device, queues: usize) {
             Ok(id) => installed.push(id),
             Err(error) => {
                 tracing::debug!(%error, "the device refuses rules for MPLS; all of it comes to one queue");
-                // Rules for some labels only would be no better than none.
+                // Rules for only some labels would be no better than no rules.
                 for id in installed {
                     steering.remove(id);
                 }

@@ -12,9 +12,9 @@ use crate::scheduled::SchedulerRole;
 use crate::worker::{Command, Policing};
 
 impl<B: Backend> Bridge<B> {
-    /// Schedules the packets that leave by a port, or no longer, if the plan is plain. The plan may be changed at any
-    /// time: packets stay queued in queues that still exist, which keep their counters, and packets of removed queues
-    /// move to queue 0. Returns false if there is no such port.
+    /// Schedules the packets that leave by a port, or ends the scheduling if the plan is plain. The plan may
+    /// be changed at any time. Queues that still exist keep their packets and counters; packets of removed
+    /// queues move to queue 0. Returns false if there is no such port.
     pub fn schedule(&mut self, port: PortNo, plan: &PortPlan) -> bool {
         let now = self.now();
         let Some(state) = self.ports.get_mut(&port) else {
@@ -49,8 +49,8 @@ impl<B: Backend> Bridge<B> {
             .unwrap_or_default()
     }
 
-    /// Polices the packets that a port receives; `None` ends that. The counters live until policing ends. Returns
-    /// false if there is no such port.
+    /// Polices the packets that a port receives; `None` ends policing. The counters exist until policing
+    /// ends. Returns false if there is no such port.
     pub fn police(&mut self, port: PortNo, plan: Option<&PolicerPlan>) -> bool {
         let now = self.now();
         let Some(state) = self.ports.get_mut(&port) else {

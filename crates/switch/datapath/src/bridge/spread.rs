@@ -9,7 +9,8 @@ use crate::spread::SpreadStats;
 use crate::spread::reta::Urgency;
 
 impl<B: Backend> Bridge<B> {
-    /// Returns the state of the spreading of each receive queue of a port; empty if workers hand nothing off.
+    /// Returns the state of the spreading of each receive queue of a port; empty if workers hand off no
+    /// packets.
     pub fn spread(&self, port: PortNo) -> Vec<SpreadStats> {
         let retas = self.ports.get(&port).into_iter().flat_map(|port| &port.retas);
         retas.map(|reta| reta.stats(self.workers.len())).collect()
@@ -27,11 +28,11 @@ impl<B: Backend> Bridge<B> {
         reta.is_some()
     }
 
-    /// Has a port's device mark packets of the flow and direction of `packet`, so that the worker that receives them
-    /// finds their bucket without parsing them. They are processed as before.
+    /// Lets a port's device mark packets of the flow and direction of `packet`, so that the receiving worker
+    /// finds their bucket without parsing them. The packets are processed as before.
     ///
     /// # Errors
-    /// [`SteerError`]; the flow is spread in software, as before.
+    /// [`SteerError`]; the flow is then spread in software, as before.
     pub fn mark_flow(&mut self, port: PortNo, packet: &[u8]) -> Result<RuleId, SteerError> {
         let spreading = self.spreading.as_ref().ok_or(SteerError::None)?;
         let rule = mark_rule(packet, spreading.hash.mark(packet))?;

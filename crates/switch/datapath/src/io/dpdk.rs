@@ -1,4 +1,4 @@
-//! The backend for production: devices of DPDK, and packets that are mbufs.
+//! The production backend: DPDK devices, with mbufs as packets.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -22,7 +22,7 @@ use super::{
     af_packet, dpdk_af_packet, socket_file,
 };
 
-/// Opens NICs and DPDK's virtual devices, and those that need no driver.
+/// Opens NICs, DPDK's virtual devices, and devices that need no driver.
 pub struct DpdkBackend {
     eal: Eal,
     pools: NumaPools<Mempool>,
@@ -56,9 +56,10 @@ impl DpdkBackend {
         self.registry.memory(name)
     }
 
-    /// Returns a pool for one port: of AF_XDP, where the kernel keeps some of its buffers when the port closes, so
-    /// that a shared pool would drain; or of a peer that may take many buffers at once. Pools live as long as the
-    /// process, so the next port with the same devargs gets the same pool while it has enough buffers left.
+    /// Returns a pool for one port. An AF_XDP port needs one because the kernel keeps some of its buffers
+    /// when the port closes, which would drain a shared pool. A peer that may take many buffers at once needs
+    /// one, too. Pools live as long as the process, so the next port with the same devargs gets the same pool
+    /// while enough buffers are left.
     fn own_pool(&self, devargs: &str, wanted: u32) -> Result<Mempool, MempoolError> {
         let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(devargs).filter(|pool| pool.available() >= wanted / 3) {
@@ -70,7 +71,7 @@ impl DpdkBackend {
         Ok(pool)
     }
 
-    /// Returns a pool for drivers that need a frame of this size in one buffer.
+    /// Returns a pool for drivers that need a frame of `segment_size` bytes in one buffer.
     fn pool_of(&self, segment_size: u32) -> Result<Mempool, MempoolError> {
         if segment_size as usize <= self.pools.home().segment_size() {
             return Ok(self.pools.home());
@@ -90,8 +91,8 @@ impl DpdkBackend {
         Ok(pool)
     }
 
-    /// Opens a virtual NIC. The number of queues of its peer is not known before the peer connects, so a device has as
-    /// many as configured, and packets go to the first, which every peer has.
+    /// Opens a virtual NIC. The number of the peer's queues is not known before the peer connects. The device
+    /// therefore has as many queues as configured, and sends to the first queue, which every peer has.
     fn open_vnic(&self, spec: &VnicSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
         let queues = if options.only_if_spread { 1 } else { options.queues };
         let Some(devargs) = spec.devargs(queues) else {
@@ -101,7 +102,7 @@ impl DpdkBackend {
         Ok(opened(self.attach(&devargs, options, true)?))
     }
 
-    /// Opens a virtual NIC that the switch drives itself: memif or vhost-user.
+    /// Opens a virtual NIC that the switch implements itself: memif or vhost-user.
     fn open_own(
         &self,
         spec: &VnicSpec,
@@ -118,7 +119,7 @@ impl DpdkBackend {
         opened.unwrap_or_else(|| Err(unsupported(device)))
     }
 
-    /// Opens an interface of the kernel with a pool of its own, as its long packets take many buffers at once.
+    /// Opens a kernel interface with its own pool, because its long packets take many buffers at once.
     fn open_kernel(
         &self,
         spec: &DeviceSpec,
@@ -157,7 +158,7 @@ impl DpdkBackend {
             rx_queues: wanted.clamp(1, info.max_rx_queues.max(1)),
             tx_queues: wanted.clamp(1, info.max_tx_queues.max(1)),
             rss_word: self.rss_word,
-            // Devices whose MTU cannot be set are not refused for the most common value.
+            // The default MTU is not set, so that devices that cannot set an MTU are not refused.
             mtu: (options.mtu != DEFAULT_MTU && !is_af_packet).then_some(options.mtu),
             tx_limits: parsed.virtual_driver().is_none().then_some(TxLimits {
                 shortest: NIC_SHORTEST,
@@ -200,7 +201,7 @@ impl DpdkBackend {
     }
 }
 
-/// A port that runs.
+/// A running port.
 struct Attached {
     port: Port,
     info: PortInfo,
@@ -228,7 +229,7 @@ fn unsupported(device: String) -> OpenError {
     }
 }
 
-/// Returns a function that appends empty packets of a pool, at least one if there is one.
+/// Returns a function that appends empty packets of a pool to a burst, at least one if the pool has one.
 fn empty_of(pool: Mempool) -> impl Fn(usize, &mut Burst<Mbuf>) + Send + Sync + 'static {
     move |len, burst| {
         if pool.alloc_some(len, burst) == 0 {
@@ -256,12 +257,15 @@ fn opened(attached: Attached) -> Opened<Mbuf> {
 
 /// The driver whose ports share their pool with the kernel.
 const AF_XDP: &str = "net_af_xdp";
-/// Number of buffers for each queue of such a port: the capacity of the kernel's rings, and as many again in flight.
+/// Number of buffers for each queue of an AF_XDP port: the capacity of the kernel's rings, and as many again
+/// in flight.
 const AF_XDP_BUFFERS: u32 = 3 * 4096;
-/// Number of buffers of a pool for long frames: such a driver keeps none, so these are only packets in flight.
+/// Number of buffers of a pool for long frames. A driver for long frames keeps no buffers, so all are packets
+/// in flight.
 const LONG_BUFFERS: u32 = 2047;
 
-/// The shortest frame that every NIC sends, in bytes: `I40E_TX_MIN_PKT_LEN`, below which an i40e stops the queue.
+/// The shortest frame that every NIC sends, in bytes: `I40E_TX_MIN_PKT_LEN`. An i40e stops the queue at
+/// shorter frames.
 const NIC_SHORTEST: u16 = 17;
 
 /// Size of a frame's headers in bytes: Ethernet header and two VLAN tags.

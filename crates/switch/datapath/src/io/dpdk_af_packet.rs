@@ -1,5 +1,5 @@
-//! Options of DPDK's AF_PACKET driver for long frames: ring slots that hold them, and buffers that hold them in one
-//! piece. Its MTU is that of the interface and cannot be set.
+//! Options of DPDK's AF_PACKET driver for long frames: ring slots and buffers that hold such a frame in one
+//! piece. The driver uses the MTU of the interface, which cannot be set.
 
 use millrace_dpdk::{DevArgs, Mbuf, RxQueue};
 
@@ -15,8 +15,8 @@ const SLOT_OVERHEAD: u32 = 128;
 /// Slots of a block of the ring, which is contiguous memory of the kernel.
 const SLOTS_PER_BLOCK: u32 = 4;
 
-/// Returns the options to add for frames with `mtu` bytes of payload; empty if the given options set the sizes, and if
-/// the driver's defaults suffice.
+/// Returns the options to add for frames with `mtu` bytes of payload. Returns an empty text if the given
+/// options set the sizes, or if the driver's defaults suffice.
 pub(super) fn more_options(given: &DevArgs, mtu: u16) -> String {
     let slot_size = (u32::from(mtu) + SLOT_OVERHEAD).next_power_of_two();
     if slot_size <= SLOT_SIZE || given.option("framesz").is_some() || given.option("blocksz").is_some() {

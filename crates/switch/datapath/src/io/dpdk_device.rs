@@ -1,4 +1,5 @@
-//! The control side's handle of a DPDK port: its properties, its counters, and the rules that it applies by itself.
+//! The control side's handle of a DPDK port: its properties, its counters, and the rules that the device
+//! applies.
 
 use core::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use super::{Device, DeviceInfo, DeviceStats, PortModes, kernel};
 pub(super) const DEFAULT_MTU: u16 = 1500;
 
 pub(super) struct DpdkDevice {
-    /// Declared before the port, and so dropped before it: rules keep a port from being closed.
+    /// Declared before the port, and so dropped before it: a port with rules cannot be closed.
     rules: BTreeMap<RuleId, FlowRule>,
     rules_made: u64,
     port: Port,
@@ -26,7 +27,7 @@ pub(super) struct DpdkDevice {
 }
 
 impl DpdkDevice {
-    /// Returns the handle of a port that runs.
+    /// Returns the handle of a running port.
     pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16) -> DpdkDevice {
         let offload = port.flow_offload();
         DpdkDevice {
@@ -50,7 +51,7 @@ impl DpdkDevice {
     /// Returns true if the link is up, the rate in Mbit/s, and the link modes.
     fn connection(&self) -> (bool, Option<u32>, PortModes) {
         if let Some(interface) = self.port.kernel_interface() {
-            // A driver over an interface does not know the link.
+            // A driver on top of a kernel interface does not know the state of the link.
             let is_up = kernel::state(interface).is_ok_and(|state| state.is_running);
             let known = self.interface.get().filter(|(was_up, ..)| *was_up == is_up);
             let connection = known.unwrap_or_else(|| {
@@ -97,7 +98,8 @@ impl Device for DpdkDevice {
     }
 
     fn set_link(&mut self, up: bool) {
-        // Many virtual devices cannot; the pipeline's handling of the port does not depend on it.
+        // Many virtual devices cannot set the link; the pipeline's handling of the port does not depend on
+        // it.
         if let Err(error) = self.port.set_link(up) {
             tracing::debug!(%error, up, "the device's link stays as it is");
         }
@@ -114,7 +116,7 @@ impl Steering for DpdkDevice {
         let items = items.ok_or(SteerError::Packet)?;
         let spec = match rule.action {
             SteerAction::Queue(queue) => FlowSpec::new(items, [FlowAction::Queue(queue)]),
-            // Most drivers require a queue beside the mark.
+            // Most drivers require a queue in addition to the mark.
             SteerAction::Mark(mark) => FlowSpec::new(items, [FlowAction::Mark(mark), FlowAction::Queue(0)]),
         };
         let rule = self

@@ -10,19 +10,20 @@ use super::{Backend, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, R
 
 /// Number of buffers in the pool.
 const FRAMES_LEN: usize = 8192;
-/// Size of a buffer behind its headroom in bytes: the longest frame, 9,600 bytes, and a few tags.
+/// Size of a buffer after its headroom in bytes: the longest frame, 9,600 bytes, and a few tags.
 const FRAME_SIZE: usize = 9728;
 
 /// Number of buffers in the pool of kernel interfaces; only buffers that were filled once take memory.
 const LONG_FRAMES_LEN: usize = 1024;
-/// Size of such a buffer in bytes: a TCP packet of 64 KiB in one piece, with the headers in front of it.
+/// Size of a buffer of this pool in bytes: a TCP packet of 64 KiB in one piece, with the headers in front of
+/// it.
 const LONG_FRAME_SIZE: usize = 65_535 + 128;
 
 /// Opens memory, links, pcap files, taps, interfaces of the kernel and memifs.
 pub struct HeapBackend {
     pool: FramePool,
     len: usize,
-    /// Created with the first interface of the kernel.
+    /// The pool of kernel interfaces, created with the first interface.
     long: OnceLock<FramePool>,
     registry: Registry<Frame>,
 }

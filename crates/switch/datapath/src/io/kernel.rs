@@ -1,9 +1,9 @@
 //! All `ioctl` requests to the kernel about its interfaces: creates a tap device, and reads the state and the link
 //! settings of an interface.
 //!
-//! A tap device created here has no offloads: no virtio header in front of frames (`IFF_NO_PI` without `IFF_VNET_HDR`)
-//! and none enabled (`TUNSETOFFLOAD` is never called), so that frames come one by one, no longer than the MTU, with
-//! their checksums.
+//! A tap device created here has no offloads: frames have no virtio header (`IFF_NO_PI` without
+//! `IFF_VNET_HDR`), and no offload is enabled (`TUNSETOFFLOAD` is never called). Frames therefore come one by
+//! one, no longer than the MTU, with complete checksums.
 
 #![allow(unsafe_code)]
 use std::fs::{File, OpenOptions};
@@ -17,7 +17,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 /// Maximum number of words of each bit set of link modes; Linux 6.12 has 4.
 const MODE_WORDS: usize = 8;
 
-/// `struct ethtool_link_settings` with its three bit sets behind it (linux/ethtool.h).
+/// `struct ethtool_link_settings`, followed by its three bit sets (linux/ethtool.h).
 #[repr(C)]
 struct RawSettings {
     cmd: u32,
@@ -54,7 +54,7 @@ pub(super) struct LinkSettings {
     pub(super) peer: Vec<u32>,
 }
 
-/// Returns the link settings of an interface. Some drivers ask their firmware, so call this rarely.
+/// Returns the link settings of an interface. Some drivers ask their firmware, so this must be called rarely.
 ///
 /// # Errors
 /// Returns the error of the kernel: `EOPNOTSUPP` if the driver does not know.
@@ -124,7 +124,7 @@ fn request(name: &str) -> io::Result<ifreq> {
     Ok(request)
 }
 
-/// Sends one of the requests of this file about an interface to a file or socket.
+/// Sends one of this file's requests about an interface to a file or socket.
 fn ask(fd: &impl AsRawFd, what: c_ulong, request: &mut ifreq) -> io::Result<()> {
     // SAFETY: each request of this file takes a pointer to an ifreq, which is alive and writable during the call, as
     // is the structure that it points to, and the kernel keeps no reference to them. ETHTOOL writes as many words as
@@ -169,7 +169,7 @@ pub(super) fn set_mtu(name: &str, mtu: u16) -> io::Result<()> {
     ask(&socket_for_requests()?, libc::SIOCSIFMTU as c_ulong, &mut request)
 }
 
-/// Returns the state of an interface now.
+/// Returns the current state of an interface.
 ///
 /// # Errors
 /// Returns the error of the kernel: `ENODEV` if this network namespace has no interface of that name.

@@ -19,7 +19,7 @@ pub(super) struct Cable<P>([Arc<Pipe<P>>; 2]);
 
 struct Pipe<P> {
     packets: ArrayQueue<P>,
-    /// True if a port receives at the other end.
+    /// True if a port receives from this pipe.
     attached: AtomicBool,
 }
 
@@ -82,12 +82,12 @@ impl<P: Send> TxQueue<P> for Tx<P> {
         }
         let room = self.0.packets.capacity() - self.0.packets.len();
         for packet in burst.drain(..room.min(burst.len())) {
-            // There is room: this queue is the only one that fills it.
+            // There is room, because no other queue pushes packets here.
             let _refused = self.0.packets.push(packet);
         }
     }
 
-    /// Takes every GSO packet: the port by which it leaves the switch segments it.
+    /// Accepts every GSO packet: the port by which the packet leaves the switch segments it.
     fn takes_gso(&mut self, _: &P, _: &GsoLayout) -> bool {
         true
     }

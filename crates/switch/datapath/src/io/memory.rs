@@ -1,8 +1,8 @@
-//! A device whose other end is in this process: tests send and receive through it.
+//! A device with its other end in this process, by which tests send and receive.
 //!
-//! It has as many receive queues as requested and takes rules, which it applies to the packets that are sent to the
-//! switch, as a NIC with rte_flow does; it does not hash. Packets that no rule steers therefore come to the first
-//! queue.
+//! The device has as many receive queues as requested. It takes rules, and applies them to the packets that
+//! are sent to the switch, as a NIC with rte_flow does. It does not hash, so packets that no rule steers come
+//! to the first queue.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -116,7 +116,7 @@ impl<P: Packet> MemoryPeer<P> {
 }
 
 impl<P> Wire<P> {
-    /// Returns a receive queue; the first, if there is none of that number.
+    /// Returns a receive queue; the first if there is none with this number.
     fn queue(&self, number: u16) -> &ArrayQueue<P> {
         let more = self.more.get();
         let queue = more.and_then(|more| more.get(usize::from(number).checked_sub(1)?));
@@ -147,7 +147,7 @@ pub(super) fn open<P: Packet + 'static>(
         options.queues.clamp(1, QUEUES_MAX)
     };
     let make = || (1..wanted).map(|_| ArrayQueue::new(QUEUE_LEN)).collect();
-    // The number of queues stays after they were created.
+    // The number of queues does not change after they were created.
     let queues = wanted.min(1 + peer.wire.more.get_or_init(make).len() as u16);
     let rx = (0..queues).map(|queue| Box::new(Rx(wire(), queue)) as Box<dyn RxQueue<P>>);
     Ok(Opened {
@@ -171,7 +171,7 @@ impl<P: Send> TxQueue<P> for Tx<P> {
     fn tx_burst(&mut self, burst: &mut Burst<P>) {
         let room = self.0.from_switch.capacity() - self.0.from_switch.len();
         for packet in burst.drain(..room.min(burst.len())) {
-            // There is room: this queue is the only one that fills it.
+            // There is room, because no other queue pushes packets here.
             let _refused = self.0.from_switch.push(packet);
         }
     }

@@ -1,5 +1,5 @@
-//! Devices, the sources and sinks of packets: one trait for each direction of a queue, and one for backends that open
-//! devices, so that the whole switch runs on DPDK, on pcap files or on memory alike.
+//! Devices, the sources and sinks of packets: one trait for each direction of a queue, and one for backends
+//! that open devices. With these traits the whole switch runs on DPDK, on pcap files or on memory alike.
 
 mod af_packet;
 mod allocate;
@@ -53,12 +53,12 @@ pub type Burst<P> = ArrayVec<P, BURST>;
 
 /// A receive queue of a device. One worker owns it.
 pub trait RxQueue<P>: Send {
-    /// Appends received packets to `burst` until it is full or none is left. Never waits.
+    /// Appends received packets to `burst` until `burst` is full or no packet is left. Never waits.
     fn rx_burst(&mut self, burst: &mut Burst<P>);
 
-    /// Returns the time at which the queue has a packet without further input; a time in the past if it has one now.
-    /// `None` for devices whose packets arrive from outside. A worker without work asks before it sleeps
-    /// (docs/adr/0014-next-due.md).
+    /// Returns the time at which the queue has a packet without further input; a past time if it has one now.
+    /// Returns `None` for devices whose packets arrive from outside. A worker without work calls this before
+    /// it sleeps (docs/adr/0014-next-due.md).
     fn next_due(&mut self) -> Option<Instant> {
         None
     }
@@ -70,21 +70,22 @@ pub trait TxQueue<P>: Send {
     /// waits.
     fn tx_burst(&mut self, burst: &mut Burst<P>);
 
-    /// Returns the number of packets that the device will never take: the first ones of the `left` packets that the
-    /// last [`Self::tx_burst`] left in the burst. The caller drops them. Called only if `left` is not zero.
+    /// Returns the number of packets that the device will never take. They are the first of the `left`
+    /// packets that the last [`Self::tx_burst`] left in the burst, and the caller drops them. Called only if
+    /// `left` is not zero.
     fn refused(&self, left: usize) -> usize {
         let _ = left;
         0
     }
 
-    /// Returns true if packets that the queue took have not left yet, so that packets of another queue of the same
-    /// device might overtake them. False for devices, whose packets have left once they are taken; ports whose other
-    /// end is a thread of the switch override it.
+    /// Returns true if packets that the queue took have not left yet, so that packets of another queue of the
+    /// same device might overtake them. Devices return false, because their packets have left once they are
+    /// taken. Ports with a thread of the switch at the other end override this.
     fn has_in_flight(&self) -> bool {
         false
     }
 
-    /// Returns true if the device takes a GSO packet as it is. If not, its segments are sent in its place.
+    /// Returns true if the device takes a GSO packet unsegmented. Otherwise the caller sends its segments.
     fn takes_gso(&mut self, packet: &P, gso: &GsoLayout) -> bool {
         let _ = (packet, gso);
         false
@@ -110,7 +111,8 @@ pub struct DeviceInfo {
     pub numa_node: Option<u32>,
     /// Number of open receive queues.
     pub rx_queues: u16,
-    /// The headers by which the device spreads flows over its receive queues (`ip,tcp,udp`); `None` if it does not.
+    /// The headers by which the device spreads flows over its receive queues (`ip,tcp,udp`); `None` without
+    /// spreading.
     pub rss: Option<String>,
     /// The types of rules that the device takes (`flows,marks`), if any: [`steer::Steers`].
     pub offload: Option<String>,
@@ -155,9 +157,9 @@ pub trait Device: Send {
 pub struct Opened<P> {
     /// Receive queues, at least one, except for a logical port.
     pub rx: Vec<Box<dyn RxQueue<P>>>,
-    /// Transmit queues, at least one. Workers that get none forward their packets to a worker that got one.
+    /// Transmit queues, at least one. Workers without a queue forward their packets to a worker with one.
     pub tx: Vec<Box<dyn TxQueue<P>>>,
-    /// The device, which closes when this is dropped: after the queues.
+    /// The device, which closes when this is dropped. It is dropped after the queues.
     pub device: Box<dyn Device>,
 }
 
@@ -192,7 +194,7 @@ pub enum DeviceSpec {
     Kernel(String),
     /// The virtual NIC of a virtual machine, a container or a process, by its socket.
     Vnic(VnicSpec),
-    /// A device whose other end a test in this process holds.
+    /// A device with its other end in this process, for tests.
     Memory(String),
 }
 
@@ -274,7 +276,7 @@ pub enum OpenError {
         /// The error of the driver.
         source: Box<dyn core::error::Error + Send + Sync>,
     },
-    /// The device exists and cannot be opened.
+    /// The device exists, but cannot be opened.
     #[error("{device}: cannot be opened: {reason}. To fix it: {next_step}")]
     Failed {
         device: String,
@@ -284,7 +286,7 @@ pub enum OpenError {
     },
 }
 
-/// Opens devices whose packets are all of one type.
+/// Opens devices that all have the same packet type.
 pub trait Backend: Send + Sync + 'static {
     /// The packet buffer.
     type Packet: Packet + 'static;
@@ -295,7 +297,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns a packet with these bytes, or `None` if no buffer is free. Not for workers.
     fn packet(&self, bytes: &[u8]) -> Option<Self::Packet>;
 
-    /// Returns the emulated paths whose ends it opens as [`DeviceSpec::Wan`].
+    /// Returns the emulated paths whose ends this backend opens as [`DeviceSpec::Wan`].
     fn wans(&self) -> &Arc<wan::Wans>;
 
     /// Opens a device.

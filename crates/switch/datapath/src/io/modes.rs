@@ -1,5 +1,5 @@
-//! The link modes that a port supports and uses, as bits `OFPPF_*` (OpenFlow 1.3.5, section 7.2.1), whether the kernel
-//! or a driver of DPDK reports them.
+//! The link modes that a port supports and uses, as bits `OFPPF_*` (OpenFlow 1.3.5, section 7.2.1). The
+//! kernel or a DPDK driver reports them.
 
 use core::ops::BitOr;
 
@@ -62,7 +62,7 @@ impl LinkModes {
             14 => LinkModes::PAUSE_ASYM,
             23..=26 => LinkModes::rate(40_000, true),
             36..=39 | 57..=61 | 75..=79 => LinkModes::rate(100_000, true),
-            // Other connectors, and forward error correction.
+            // Other connectors and forward error correction have no bit.
             8 | 9 | 11 | 16 | 49..=51 | 74 => LinkModes(0),
             _ => LinkModes::OTHER,
         }
@@ -84,7 +84,7 @@ impl BitOr for LinkModes {
     }
 }
 
-/// The modes of a port; none where they are unknown.
+/// The modes of a port; empty where they are unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortModes {
     /// The modes in use.
@@ -100,7 +100,8 @@ pub struct PortModes {
 }
 
 impl PortModes {
-    /// Returns the modes of a port with these rates, all in Mbit/s: the rate `now`, and the rates that it can have.
+    /// Returns the modes of a port from rates in Mbit/s: `now` is the current rate, `can` has the supported
+    /// rates.
     pub fn of_rates(now: Option<u32>, full_duplex: bool, autoneg: bool, can: &[u32]) -> PortModes {
         let negotiates = if autoneg { LinkModes::AUTONEG } else { LinkModes(0) };
         let supported = can

@@ -1,5 +1,5 @@
-//! A pool of packet buffers for each NUMA node that has devices: a NIC writes packets into memory of its own node, or
-//! all of them would cross the link between the sockets.
+//! A pool of packet buffers for each NUMA node that has devices. A NIC then writes packets into memory of its
+//! own node; otherwise all of them would cross the link between the sockets.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -34,8 +34,8 @@ impl<P: Copy> NumaPools<P> {
         self.home
     }
 
-    /// Returns the pool of a node, which is created when it is needed first. If it cannot be created because EAL has
-    /// no memory there, buffers come from another node: slower, and better than no port.
+    /// Returns the pool of a node, and creates it at the first use. If EAL has no memory on this node, the
+    /// buffers come from another node: that is slower, but better than no port.
     pub(super) fn near<E: core::fmt::Display>(
         &self,
         node: Option<u16>,

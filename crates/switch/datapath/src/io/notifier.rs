@@ -1,8 +1,8 @@
 //! Notifies a peer that sleeps until its eventfd is written to: the interrupt of memif, the call of vhost-user.
 //!
-//! The peer has the eventfd, too, and may fill its counter, so that a write would block for ever. A thread of its own
-//! therefore writes. It is created when a peer asks for a notification first; peers that poll, as those with DPDK,
-//! never do. A peer that fills the counter delays only its own notifications.
+//! The peer also has the eventfd, and may fill its counter, so that a write would block for ever. A separate
+//! thread therefore writes. It is created when a peer asks for a notification for the first time; peers that
+//! poll, such as those with DPDK, never ask. A peer that fills the counter delays only its own notifications.
 //!
 //! ```text
 //!   worker: notify() -> is_pending -> unpark thread -> write(eventfd)
@@ -28,7 +28,8 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Requests a notification; called by a worker. Returns false if there is no thread yet that sends it.
+    /// Requests a notification; called by a worker. Returns false if the thread that sends it does not exist
+    /// yet.
     pub(super) fn notify(&self) -> bool {
         self.is_pending.store(true, Ordering::Release);
         match self.thread.get() {
@@ -40,7 +41,7 @@ impl Notifier {
         }
     }
 
-    /// Sets the eventfd of later notifications.
+    /// Sets the eventfd for later notifications.
     pub(super) fn set_eventfd(&self, eventfd: Option<OwnedFd>) {
         let eventfd = eventfd.filter(is_eventfd).map(|file| Arc::new(File::from(file)));
         let mut current = self.eventfd.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,8 +49,9 @@ impl Notifier {
             release(&old);
         }
         drop(current);
-        // A notification that the peer had not read from the former eventfd, or that came there too late, is repeated; one
-        // too many does no harm. A peer that polls has no thread, and gets none by this.
+        // The notification is repeated, because the peer may not have read the last one from the former
+        // eventfd. One notification too many does no harm. A peer that polls has no thread, and gets none
+        // here.
         if self.thread.get().is_some() {
             self.notify();
         }
@@ -99,7 +101,8 @@ impl Notifier {
     }
 }
 
-/// Returns true if the file is an eventfd. No other file is written to: a peer must not make us change it.
+/// Returns true if the file is an eventfd. No other file is written to: a peer must not make the switch
+/// change it.
 fn is_eventfd(file: &OwnedFd) -> bool {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .is_ok_and(|kind| kind.as_os_str() == "anon_inode:[eventfd]")

@@ -1,6 +1,6 @@
 //! Capture files as a device: replays one file, and records into another.
 //!
-//! The file to replay is read into memory first, so that replaying costs a copy and no disk access.
+//! The file to replay is read into memory first, so that replaying costs a copy but no disk access.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};

@@ -36,7 +36,7 @@ impl AsFd for WakeEvent {
     }
 }
 
-/// Counters of a port beside those of packets.
+/// Counters of a port other than those of packets.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) rx_errors: AtomicU64,

@@ -13,7 +13,7 @@ use super::wan::Wans;
 use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, af_packet, pcap, tap, vhost, wan};
 use millrace_wire::Packet;
 
-/// Opens devices without a driver, and keeps those that have two ends.
+/// Opens devices without a driver, and keeps the devices that have two ends.
 pub struct Registry<P> {
     allocate: Allocate<P>,
     empty: Empty<P>,
@@ -25,9 +25,9 @@ pub struct Registry<P> {
 }
 
 impl<P: Packet + 'static> Registry<P> {
-    /// Returns a registry. `allocate` makes packets from bytes; `empty` appends at most this many empty packets to a
-    /// burst, for devices to fill. `accepts_unsealed` is true if this process survives a SIGBUS that a peer causes
-    /// when it shrinks the memory that it shares.
+    /// Returns a registry. `allocate` makes packets from bytes; `empty` appends up to the given number of
+    /// empty packets to a burst, for devices to fill. `accepts_unsealed` is true if this process survives a
+    /// SIGBUS that a peer causes when it shrinks the memory that it shares.
     pub fn new(
         allocate: impl Fn(&[u8]) -> Option<P> + Send + Sync + 'static,
         empty: impl Fn(usize, &mut Burst<P>) + Send + Sync + 'static,
@@ -89,7 +89,8 @@ impl<P: Packet + 'static> Registry<P> {
         }
     }
 
-    /// Opens a memif or a vhost-user port whose packets `empty` makes; `None` for another virtual NIC.
+    /// Opens a memif or a vhost-user port; `None` for another virtual NIC. `empty` supplies packets for
+    /// received frames.
     pub(super) fn open_vnic(
         &self,
         vnic: &VnicSpec,

@@ -1,9 +1,9 @@
 //! The slot of a ring between bursts: of a vhost-user driver, or of an interface of the kernel.
 //!
-//! A worker acquires the ring for a burst and releases it. The control thread of the port removes the ring when the
-//! driver stops it; from then on nobody else has the ring. Neither waits for the next burst of the other, since a
-//! transmit queue may have none for hours. A worker that finds the slot empty has no peer. The control thread retries
-//! while a worker has the ring, as a burst takes microseconds.
+//! A worker acquires the ring for a burst, and then releases it. The control thread of the port removes the
+//! ring when the driver stops it; from then on no other thread has the ring. The control thread does not wait
+//! for the worker's next burst, since a transmit queue may have none for hours. While a worker has the ring,
+//! the control thread retries, as a burst takes microseconds. A worker that finds the slot empty has no peer.
 //!
 //! ```text
 //!           insert                    acquire
@@ -23,10 +23,10 @@ use crossbeam_utils::atomic::AtomicCell;
 const RETRIES_MAX: usize = 100_000;
 const RETRY_AFTER: Duration = Duration::from_micros(20);
 
-/// A ring that runs.
+/// A running ring.
 pub(super) struct RunningRing<T> {
     pub(super) ring: T,
-    /// True if the peer violated the protocol: then the ring is only to be removed.
+    /// True if the peer violated the protocol. The ring is then only removed.
     pub(super) is_violated: bool,
 }
 
@@ -46,7 +46,7 @@ impl<T> RingSlot<T> {
         }
     }
 
-    /// Starts a ring: the worker acquires it from now on; called by the control thread.
+    /// Starts a ring, so that the worker can acquire it; called by the control thread.
     pub(super) fn insert(&self, ring: T) {
         let running = RunningRing {
             ring,
@@ -56,8 +56,8 @@ impl<T> RingSlot<T> {
         self.is_running.store(true, Ordering::Release);
     }
 
-    /// Removes the ring: nobody else has it from now on; called by the control thread. Returns `None` if there was
-    /// none, or if a worker ended in the middle of a burst.
+    /// Removes the ring, so that no other thread has it; called by the control thread. Returns `None` if
+    /// there was no ring, or if a worker ended in the middle of a burst.
     pub(super) fn remove(&self) -> Option<T> {
         if !self.is_running.swap(false, Ordering::AcqRel) {
             return None;

@@ -1,9 +1,10 @@
-//! The socket files that the switch creates for virtual NICs. The file's permissions say who may connect, so it must
-//! never, not for a moment, be open to everyone, and no file of others is removed for it.
+//! The socket files that the switch creates for virtual NICs. The file's permissions decide who may connect.
+//! The file is therefore never open to everyone, not even for a moment, and no file of others is removed for
+//! it.
 //!
-//! Drivers create the file, by its path, when a port is opened. [`SocketFile::make`] runs them on a thread with a file
-//! mode mask of its own, so that the file is created for this process's user alone; then the file gets the configured
-//! owner, group and permissions.
+//! Drivers create the file, by its path, when a port is opened. [`SocketFile::make`] runs them on a thread
+//! with its own file mode mask (umask), so that only this process's user can access the new file. Then the
+//! file gets the configured owner, group and permissions.
 
 use std::fs;
 use std::io;
@@ -29,7 +30,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Calls `open`, which creates the socket `path`, and gives the file the rights in `access`.
+    /// Calls `open`, which creates the socket `path`, and gives the file the access rights in `access`.
     ///
     /// # Errors
     /// Returns [`OpenError`], which names the file or the account; and the errors of `open`.
@@ -81,8 +82,8 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     file.file_type().is_socket().then(|| (file.dev(), file.ino()))
 }
 
-/// Returns an error if everyone may rename files in the folder of the socket, so that it could be replaced by another
-/// one.
+/// Returns an error if everyone may rename files in the folder of the socket, because the socket could then
+/// be replaced.
 fn check_folder(path: &Path) -> Result<(), OpenError> {
     let device = || path.display().to_string();
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -102,7 +103,7 @@ fn check_folder(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Removes a socket file that nobody listens to, as a killed process leaves it, and no other file.
+/// Removes a socket file that nobody listens to, such as a killed process leaves, and no other file.
 fn remove_stale(path: &Path) -> Result<(), OpenError> {
     let device = || path.display().to_string();
     let found = match fs::symlink_metadata(path) {
@@ -174,7 +175,7 @@ pub(super) fn expect_peer(path: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// Calls `open` on a thread whose new files are not executable and for this process's user alone.
+/// Calls `open` on a thread whose new files are not executable, and accessible only to this process's user.
 fn with_private_umask<T: Send>(
     path: &Path,
     open: impl FnOnce() -> Result<T, OpenError> + Send,
@@ -188,7 +189,7 @@ fn with_private_umask<T: Send>(
     std::thread::scope(|scope| {
         let work = || {
             let _log_here = tracing::dispatcher::set_default(&subscriber);
-            // From here on this thread has a mask of its own.
+            // From here on this thread has its own mask.
             unshare(CloneFlags::CLONE_FS)
                 .map_err(|error| failed(format!("no file mode mask of its own: {error}")))?;
             umask(Mode::from_bits_truncate(0o177));

@@ -1,17 +1,18 @@
-//! Flow rules that a device applies by itself: it steers packets that match to one of its queues, or marks them so
-//! that the worker need not parse them.
+//! Flow rules that a device applies itself: the device steers matching packets to one of its queues, or marks
+//! them so that the worker need not parse them.
 //!
 //! # Queues
-//! Hardly any NIC hashes MPLS: all of it comes to one queue. If a device takes rules, has several queues and does not
-//! hash labels, [`label_rules`] spread MPLS by the low bits of the outermost label, from the moment the port opens.
+//! Hardly any NIC hashes MPLS, so all MPLS packets come to one queue. If a device takes rules, has several
+//! queues and does not hash labels, the rules of [`label_rules`] spread MPLS by the low bits of the outermost
+//! label, from the moment the port opens.
 //!
 //! # Marks
-//! The mark of a flow is the hash that the worker would compute ([`FlowHash`]), so that packets come to the same
-//! bucket with and without it: before the rule exists, if the device refuses it, and after it is removed. A device
-//! that marks wrongly can disturb order, and nothing else.
+//! The mark of a flow is the hash that the worker would compute ([`FlowHash`]). Packets therefore come to the
+//! same bucket with and without the mark: before the rule exists, if the device refuses the rule, and after
+//! the rule is removed. A device that marks wrongly can disturb the order of packets, and nothing else.
 //!
-//! The trait is implemented with rte_flow (`dpdk`, drivers that have it) and by the memory device, which applies rules
-//! as a NIC would, for tests of the layers above.
+//! The trait [`Steering`] is implemented with rte_flow (`dpdk`, drivers that have it) and by the memory
+//! device. The memory device applies rules as a NIC would, for tests of the layers above.
 //!
 //! [`FlowHash`]: crate::spread::FlowHash
 
@@ -50,7 +51,7 @@ pub struct HeaderMatch {
 pub enum SteerAction {
     /// Steers the packet to this receive queue.
     Queue(u16),
-    /// Sets this mark, and leaves the queue as it is. Drivers that need a queue steer to queue 0.
+    /// Sets this mark, and does not change the queue. Drivers that need a queue steer to queue 0.
     Mark(u32),
 }
 
@@ -149,7 +150,7 @@ pub fn label_rules(queues: u16) -> Vec<SteerRule> {
     (0..used).filter(|_| used > 1).map(rule).collect()
 }
 
-/// Returns the rule that marks packets of the same flow and direction as this one.
+/// Returns the rule that marks packets of the same flow and direction as `packet`.
 ///
 /// # Errors
 /// Returns [`SteerError::Packet`].

@@ -1,8 +1,9 @@
-//! A tap device: an interface of the kernel by which the machine itself, or a container, takes part in a bridge.
+//! A tap device: a kernel interface by which the machine itself, or a container, is connected to a bridge.
 //!
-//! A system call for each frame is expensive, and one for each poll more so. Two threads make them therefore, one for
-//! each direction, and workers see two queues in memory. An empty poll costs a worker one read of a counter; the
-//! threads sleep in the kernel meanwhile. Works with any packet buffer, with and without DPDK.
+//! A system call for each frame is expensive, and a system call for each poll even more so. Two threads
+//! therefore make these calls, one for each direction, and workers see two queues in memory. An empty poll
+//! costs a worker one read of a counter, while the threads sleep in the kernel. Works with any packet buffer,
+//! with and without DPDK.
 
 use core::cell::Cell;
 use std::fs::File;
@@ -144,7 +145,7 @@ fn refused(spec: &DeviceSpec, name: &str, error: &std::io::Error) -> OpenError {
     }
 }
 
-/// Reads frames from the kernel; the body of a thread.
+/// The body of the reading thread: reads frames from the kernel.
 fn read<P: Packet>(mut file: File, pipes: &Pipes<P>, allocate: &Allocate<P>) {
     let mut bytes = vec![0; FRAME_SIZE];
     while !pipes.stop.load(Ordering::Acquire) {
@@ -163,7 +164,7 @@ fn read<P: Packet>(mut file: File, pipes: &Pipes<P>, allocate: &Allocate<P>) {
                     PollFd::new(file.as_fd(), PollFlags::POLLIN),
                     PollFd::new(pipes.stopped.as_fd(), PollFlags::POLLIN),
                 ];
-                // An interrupted wait is a short one.
+                // An interrupted wait only ends early.
                 let _interrupted = poll(&mut fds, PollTimeout::NONE);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -175,7 +176,7 @@ fn read<P: Packet>(mut file: File, pipes: &Pipes<P>, allocate: &Allocate<P>) {
     }
 }
 
-/// Writes frames to the kernel; the body of a thread.
+/// The body of the writing thread: writes frames to the kernel.
 fn write<P: Packet>(mut file: File, pipes: &Pipes<P>) {
     let mut bytes = Vec::with_capacity(FRAME_SIZE);
     while !pipes.stop.load(Ordering::Acquire) {
@@ -213,7 +214,7 @@ impl<P: Send> TxQueue<P> for Tx<P> {
         let queue = &self.pipes.from_switch;
         let room = queue.capacity() - queue.len();
         for packet in burst.drain(..room.min(burst.len())) {
-            // There is room: this queue is the only one that fills it.
+            // There is room, because no other queue pushes packets here.
             let _refused = queue.push(packet);
         }
         self.writer.unpark();

@@ -1,8 +1,8 @@
 //! Virtual NICs: vhost-user and memif, which the switch implements ([`super::vhost`], [`super::memif`]), and
 //! `net_virtio_user` of DPDK.
 //!
-//! Peers come and go while the port exists, and the port's link is up while a peer is connected. Packets from a peer
-//! are handled as packets from a wire.
+//! Peers come and go while the port exists, and the port's link is up while a peer is connected. Packets from
+//! a peer are handled like packets from a wire.
 
 use core::fmt;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub struct SocketAccess {
     pub owner: Option<String>,
     /// A group's name or number; `None` for this process's group.
     pub group: Option<String>,
-    /// The permission bits; those of others are 0.
+    /// The permission bits; the bits for other users are 0.
     pub mode: u16,
 }
 
@@ -65,8 +65,8 @@ const VIRTIO_RING_LEN: u16 = 1024;
 
 #[cfg(feature = "dpdk")]
 impl VnicSpec {
-    /// Returns DPDK's devargs of the device with this many queues; `None` if it is no device of DPDK. The device name is
-    /// derived from the socket, as names must differ.
+    /// Returns DPDK's devargs of the device with this many queues; `None` for a device that DPDK does not
+    /// drive. The device name is derived from the socket, as names must differ.
     pub(super) fn devargs(&self, queues: u16) -> Option<String> {
         use std::hash::{DefaultHasher, Hash, Hasher};
 

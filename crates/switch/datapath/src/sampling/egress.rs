@@ -1,4 +1,4 @@
-//! The destinations of a sampled packet, as the egress of the worker sees them.
+//! The destinations of a sampled packet, as recorded by the egress of the worker.
 
 use millrace_pipeline::DropReason;
 use millrace_types::PortNo;
@@ -17,7 +17,7 @@ pub(crate) struct SampledDestinations {
 }
 
 impl SampledDestinations {
-    /// Notes that a port took the packet with this VLAN tag, or the reason why it did not.
+    /// Records that a port took the packet with this VLAN tag, or the reason why the port refused it.
     pub(crate) fn note_port(&mut self, port: PortNo, tci: Option<u16>, refused: Option<DropReason>) {
         match refused {
             None => {
@@ -28,12 +28,12 @@ impl SampledDestinations {
         }
     }
 
-    /// Notes that the switch itself took the packet.
+    /// Records that the switch itself took the packet.
     pub(crate) fn note_taken(&mut self) {
         self.is_taken = true;
     }
 
-    /// Returns the outcome of the packet, whose last drop had this reason.
+    /// Returns the outcome of the packet. `drop_reason` is the reason of the packet's last drop.
     pub(crate) fn outcome(&self, drop_reason: Option<DropReason>) -> SampleOutcome {
         match (self.sent, self.last, self.refused, drop_reason) {
             (1, Some((port, tci)), ..) => SampleOutcome::Sent { port, tci },

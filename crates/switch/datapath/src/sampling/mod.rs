@@ -8,9 +8,10 @@
 //!  policer, tables, full transmit queues: dropped packets --> queue of discards --^
 //! ```
 //!
-//! A burst without a sampled packet costs one subtraction. A worker copies the first bytes of a packet into a record and
-//! queues it; a record that finds the queue full is counted in the next record of the same port and worker. The number of
-//! packets from which samples were taken goes the same way, so that no counter is shared.
+//! A burst without a sampled packet costs one subtraction. A worker copies the first bytes of a packet into a
+//! record and queues the record. If the queue is full, the loss is counted in the next record of the same
+//! port and worker. The record also carries the number of packets from which samples were taken, so that no
+//! counter is shared.
 
 mod egress;
 mod skip;
@@ -26,7 +27,7 @@ use crossbeam_queue::ArrayQueue;
 use millrace_pipeline::DropReason;
 use millrace_types::{Cookie, PortNo};
 
-/// The largest part of a packet that a sample has, in bytes.
+/// The largest number of bytes of a packet that a sample contains.
 pub const SAMPLE_HEADER_MAX: usize = 256;
 
 /// Capacity of the queue of samples. The control side empties it at least every 50 ms, and is woken when it is half full.
@@ -37,11 +38,12 @@ const DISCARDS_LEN: usize = 1024;
 /// The sampling of a bridge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SamplingPlan {
-    /// The number of bytes that a sample has of its packet, at most [`SAMPLE_HEADER_MAX`].
+    /// The number of bytes of its packet that a sample contains, at most [`SAMPLE_HEADER_MAX`].
     pub header_size: usize,
-    /// The ports with samples, and the mean number of packets for each sample, which is not zero.
+    /// The ports with samples, each with the mean number of packets for each sample, which is not zero.
     pub rates: Vec<(PortNo, u32)>,
-    /// The maximum number of records of dropped packets per second, over all workers; 0 makes none.
+    /// The maximum number of records of dropped packets per second, over all workers; 0 disables these
+    /// records.
     pub discards_per_second: u32,
     /// The seed of the random numbers.
     pub seed: u64,
@@ -56,13 +58,13 @@ pub enum SampleOutcome {
         /// The outermost VLAN tag, if the packet left with one.
         tci: Option<u16>,
     },
-    /// The packet left by this number of ports, or several times by one.
+    /// The packet left this many times, by several ports or by one.
     Copied(u32),
     /// The packet was dropped.
     Dropped {
         reason: DropReason,
-        /// The output port whose transmit queue, or the inbox of the worker that sends for it, was full; `None` if the
-        /// packet was dropped elsewhere.
+        /// The output port, if its transmit queue or the inbox of the worker that sends for it was full;
+        /// `None` if the packet was dropped elsewhere.
         port: Option<PortNo>,
     },
     /// The switch itself took the packet: for the controllers, or as a frame of address resolution or of OAM.
@@ -109,9 +111,10 @@ pub struct SampledPacket {
     pub port: PortNo,
     /// The mean number of packets for each sample.
     pub rate: u32,
-    /// The number of packets from which this sample was taken: those of its port and worker since the sample before.
+    /// The number of packets from which this sample was taken: packets of the port in this worker since the
+    /// last sample.
     pub pool: u64,
-    /// The number of samples that were lost since the one before.
+    /// The number of samples that were lost since the previous sample.
     pub lost: u64,
     /// Size of the packet in bytes, without frame check sequence.
     pub size: u32,
@@ -120,21 +123,22 @@ pub struct SampledPacket {
     /// The outermost VLAN tag with which the packet came in.
     pub tci: Option<u16>,
     pub outcome: SampleOutcome,
-    /// The metadata behind the last table.
+    /// The metadata after the last table.
     pub metadata: u64,
-    /// The cookie of the last entry that matched; `None` without one.
+    /// The cookie of the last entry that matched; `None` if no entry matched.
     pub cookie: Option<Cookie>,
 }
 
 /// A dropped packet.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscardedPacket {
-    /// The port at which the packet came in, if it is known: packets from other workers for a port have none.
+    /// The port at which the packet came in; `None` for packets from other workers.
     pub in_port: Option<PortNo>,
-    /// The port that dropped the packet on its way out; `None` elsewhere.
+    /// The output port that dropped the packet; `None` if the packet was dropped elsewhere.
     pub out_port: Option<PortNo>,
     pub reason: DropReason,
-    /// The number of records that were lost since the one before, to a full queue or to the limit of their rate.
+    /// The number of records lost since the previous one, because the queue was full or the rate limit was
+    /// reached.
     pub lost: u64,
     /// Size of the packet in bytes.
     pub size: u32,
@@ -142,7 +146,7 @@ pub struct DiscardedPacket {
     pub header: SampledHeader,
 }
 
-/// Packets that were counted and not reported when the sampling of a bridge ended or changed.
+/// Packets that were counted but not reported when the sampling of a bridge ended or changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SampleRemainder {
     pub port: PortNo,

@@ -7,7 +7,7 @@
 
 use millrace_types::split_mix;
 
-/// 2^-53: the distance of two random numbers below one.
+/// 2^-53: the distance between neighbouring random numbers below one.
 const STEP: f64 = 1.0 / (1_u64 << 53) as f64;
 
 /// The skip counter of one port in one worker.
@@ -33,7 +33,8 @@ impl SkipCounter {
         counter
     }
 
-    /// Counts `len` packets. Returns the index of the first sampled one, if any; those behind it are not counted then.
+    /// Counts `len` packets. Returns the index of the first sampled packet, if any; packets after it are then
+    /// not counted.
     #[inline]
     pub(crate) fn advance(&mut self, len: usize) -> Option<usize> {
         match self.skip.checked_sub(len as u64) {
@@ -49,7 +50,8 @@ impl SkipCounter {
         }
     }
 
-    /// Returns the index of the first sampled one of the next `len` packets, if any, and counts none.
+    /// Returns the index of the first sampled packet among the next `len` packets, if any, without counting
+    /// them.
     pub(crate) fn peek(&self, len: usize) -> Option<usize> {
         (self.skip < len as u64).then_some(self.skip as usize)
     }

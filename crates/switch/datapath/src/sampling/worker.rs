@@ -13,7 +13,7 @@ use super::{
 };
 use crate::io::Burst;
 
-/// The interval in which records of dropped packets are limited.
+/// The interval over which the rate of records of dropped packets is limited.
 const LIMIT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sampler of one port.
@@ -24,7 +24,7 @@ struct PortSampler {
     skip: SkipCounter,
     /// Packets counted since the last sample that was queued.
     pool: u64,
-    /// Samples lost since then.
+    /// Samples lost since the last sample that was queued.
     lost: u64,
 }
 
@@ -46,7 +46,7 @@ struct DiscardLimit {
     per_second: u32,
     /// The end of the current second.
     until: Time,
-    /// The number of records that the current second has left.
+    /// The number of records that are still allowed in the current second.
     left: u32,
     /// Records lost since the last one that was queued.
     lost: u64,
@@ -104,8 +104,8 @@ impl Sampler {
         }
     }
 
-    /// Counts `len` packets that came in at a port. Returns the index of the first sampled one, if any; those behind it are
-    /// not counted then.
+    /// Counts `len` packets that came in at a port. Returns the index of the first sampled packet, if any;
+    /// packets after it are then not counted.
     #[inline]
     pub(crate) fn advance(&mut self, port: PortNo, len: usize) -> Option<usize> {
         let at = find(&self.ports, &self.direct, port)?;
@@ -115,7 +115,8 @@ impl Sampler {
         index
     }
 
-    /// Returns the index of the first sampled packet of the next `len` at a port, if any, and counts none.
+    /// Returns the index of the first sampled packet among the next `len` packets of a port, if any, without
+    /// counting them.
     pub(crate) fn peek(&self, port: PortNo, len: usize) -> Option<usize> {
         self.ports[find(&self.ports, &self.direct, port)?].skip.peek(len)
     }
@@ -193,7 +194,8 @@ impl Sampler {
         self.record_discards((Some(port), None), packets, reason, now);
     }
 
-    /// Records dropped packets, if that is on. `ports` are those where they came in, and on whose way out they were dropped.
+    /// Records dropped packets, if this is on. `ports` has the ingress port, and the output port that dropped
+    /// them.
     #[cold]
     #[inline(never)]
     pub(crate) fn record_discards<P: Packet>(
@@ -224,7 +226,7 @@ impl Sampler {
         }
     }
 
-    /// Returns the packets that were counted since the last samples, and the samples that were lost.
+    /// Returns the packets counted since the last sample of each port, and the samples lost.
     pub(crate) fn remainders(&self) -> impl Iterator<Item = SampleRemainder> + '_ {
         self.ports.iter().map(|port| SampleRemainder {
             port: port.port,

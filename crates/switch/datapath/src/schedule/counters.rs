@@ -69,7 +69,8 @@ impl PortQueues {
         self.0.is_empty()
     }
 
-    /// Creates and removes queues as the plan says, all of them if it is plain. Queues that stay keep their counters.
+    /// Creates and removes queues as the plan says; a plain plan removes all queues. Remaining queues keep
+    /// their counters.
     pub(crate) fn change(&mut self, plan: &PortPlan, now: Time) -> QueueCountersMap {
         let mut before = core::mem::take(&mut self.0);
         let wanted = if plan.is_plain() {

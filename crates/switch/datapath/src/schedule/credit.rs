@@ -1,15 +1,16 @@
-//! A token bucket: the amount that may be sent at a rate by now.
+//! A token bucket: a credit of data that may be sent at a given rate.
 //!
-//! A credit grows with time at its rate and shrinks by what is sent; packets may be sent while it is not negative. It
-//! therefore goes below zero by less than a packet, no packet is too large for it, and the amount sent over any time
-//! is the rate times that time, plus or minus one burst. The unit is a billionth of a bit: a rate in bits per second
-//! times a time in nanoseconds is a whole number of these, so that nothing is ever rounded and nothing drifts, from
-//! one bit per second to hundreds of Gbit/s.
+//! A credit grows with time at its rate, and shrinks by the amount sent. Packets may be sent while it is not
+//! negative. It therefore goes below zero by less than a packet, no packet is too large for it, and the
+//! amount sent over any time is the rate times that time, plus or minus one burst. The unit is a billionth of
+//! a bit: a rate in bits per second times a time in nanoseconds is a whole number of units. Nothing is
+//! therefore rounded, and nothing drifts, from one bit per second to hundreds of Gbit/s.
 //!
-//! The credit has two upper limits. While nothing is queued, it grows to one burst only ([`Credit::advance_idle`]), so
-//! that packets leave smoothly after a pause. While packets are queued it grows further: the worker was late, kept
-//! from its core, and catches up. Catching up takes longer than the packets of a queue last, so the higher limit also
-//! applies for some time after the worker was late ([`Delay`]).
+//! The credit has two upper limits. While nothing is queued, it grows to one burst only
+//! ([`Credit::advance_idle`]), so that packets leave smoothly after a pause. While packets are queued, it
+//! grows further: the worker was late, because it was kept from its core, and catches up. To catch up takes
+//! longer than the packets of a queue last, so the higher limit also applies for some time after the worker
+//! was late ([`Delay`]).
 
 use millrace_types::{BitRate, Duration, Time};
 
@@ -19,14 +20,15 @@ const BYTE: i64 = 8_000_000_000;
 const BURST: Duration = Duration::from_millis(1);
 /// Minimum size of the burst in bytes: two full frames.
 const BURST_BYTES_MIN: i64 = 3_028;
-/// The amount that a late worker catches up, as time at the rate: longer than the kernel keeps a busy worker from its
-/// core, shorter than people notice.
+/// The amount that a late worker may catch up, as time at the rate: longer than the kernel keeps a busy
+/// worker from its core, and too short for people to notice.
 const LATE: Duration = Duration::from_millis(20);
 
-/// Records if the worker was late, and until when it catches up.
+/// Records whether the worker was late, and until when it catches up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Delay {
-    /// The time of the last poll. A worker never sleeps for as long as a burst lasts.
+    /// The time of the last poll. A worker never sleeps for as long as a burst lasts, so a longer gap means
+    /// that it was late.
     polled_at: Time,
     catch_up_until: Time,
 }
@@ -97,7 +99,7 @@ impl Credit {
         }
     }
 
-    /// Adds the credit of a time in which nothing was queued: one burst at most.
+    /// Adds the credit of a time without queued packets: one burst at most.
     #[inline]
     pub(super) fn advance_idle(&mut self, now: Time) {
         self.advance(now);
@@ -110,7 +112,7 @@ impl Credit {
         self.amount >= 0
     }
 
-    /// Subtracts the credit of this many bytes.
+    /// Subtracts `bytes` from the credit.
     #[inline]
     pub(super) fn spend(&mut self, bytes: u32) {
         self.amount = self.amount.saturating_sub(i64::from(bytes).saturating_mul(BYTE));
@@ -126,7 +128,7 @@ impl Credit {
     }
 }
 
-/// Returns the credit of some time at a rate, limited to a quarter of the range.
+/// Returns the credit for a time at a rate, limited to a quarter of the range.
 fn credit_of(rate: u64, time: Duration) -> i64 {
     i64::try_from(u128::from(rate) * time.as_nanos())
         .unwrap_or(i64::MAX)

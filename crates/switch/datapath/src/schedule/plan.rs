@@ -2,7 +2,7 @@
 
 use millrace_types::{BitRate, QueueId};
 
-/// Maximum number of queues of a port: the bits of a word, by which a scheduler addresses them.
+/// Maximum number of queues of a port: a scheduler has one bit for each queue in a 64-bit word.
 pub const QUEUES_MAX: usize = 64;
 
 /// The settings of a queue.
@@ -10,8 +10,8 @@ pub const QUEUES_MAX: usize = 64;
 pub struct QueuePlan {
     /// The number of the queue on the port.
     pub id: QueueId,
-    /// The rate that the queue gets before any other queue gets more than its own, whatever the priorities; `None` for
-    /// no guarantee.
+    /// The rate that the queue gets before any other queue gets more than its guarantee, whatever the
+    /// priorities; `None` for no guarantee.
     pub min_rate: Option<BitRate>,
     /// The rate that the queue never exceeds; `None` for no limit.
     pub max_rate: Option<BitRate>,
@@ -46,19 +46,19 @@ impl QueuePlan {
 /// The settings of the scheduler of a port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PortPlan {
-    /// The rate that all queues together never exceed; `None` for as fast as the device sends.
+    /// The rate that all queues together never exceed; `None` for the rate of the device.
     pub rate: Option<BitRate>,
-    /// Bytes that are added to each packet's size, in all rates and limits. The size of a frame begins with the
-    /// Ethernet header and excludes the check sequence; 24 stands for check sequence, preamble and the gap between
-    /// frames.
+    /// Bytes that are added to each packet's size, in all rates and limits. The size of a frame begins with
+    /// the Ethernet header and excludes the frame check sequence. 24 bytes stand for frame check sequence,
+    /// preamble and the gap between frames.
     pub overhead: u8,
-    /// The queues, with different numbers. Queue 0 exists even if it is not among them: packets with no queue, or with
-    /// one that does not exist, use it. Queues beyond [`QUEUES_MAX`] are not created.
+    /// The queues, with different numbers. Queue 0 exists even if this list does not have it: packets without
+    /// a queue, or with a queue that does not exist, use it. Queues beyond [`QUEUES_MAX`] are not created.
     pub queues: Vec<QueuePlan>,
 }
 
 impl PortPlan {
-    /// The queue of packets that name none.
+    /// The queue of packets that name no queue.
     pub const DEFAULT_QUEUE: QueueId = QueueId(0);
 
     /// Returns all queues, including the default queue, at most [`QUEUES_MAX`].

@@ -1,4 +1,4 @@
-//! One queue: packets in the order in which they came, bounded, with its guarantee, its limit and its deficit.
+//! One queue: a bounded FIFO of packets, with its guarantee, its limit and its deficit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,14 +14,15 @@ use super::plan::QueuePlan;
 #[derive(Debug)]
 pub(super) struct Queue<P> {
     pub(super) id: QueueId,
-    /// Never longer than its initial capacity, so that nothing is allocated later.
+    /// The queued packets, never more than the initial capacity, so that nothing is allocated later.
     packets: VecDeque<P>,
     packets_max: usize,
     bytes: u64,
     bytes_max: u64,
     pub(super) guarantee: Option<Credit>,
     pub(super) limit: Option<Credit>,
-    /// Bytes that the queue may still send in its turn; negative by the excess of its last packet.
+    /// Bytes that the queue may still send in its round-robin turn; negative by the excess of its last
+    /// packet.
     pub(super) deficit: i64,
     /// Bytes that a turn adds to the deficit.
     pub(super) quantum: i64,

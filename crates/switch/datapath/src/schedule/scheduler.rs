@@ -11,7 +11,7 @@ use super::queue::Queue;
 
 /// Bytes that a turn adds to the queue with the smallest weight of its priority.
 const QUANTUM: i64 = 2_048;
-/// Number of queue numbers that are found without search.
+/// Number of queue numbers that are found without a search.
 const DIRECT: usize = 64;
 
 /// The queues of one priority.
@@ -19,7 +19,7 @@ const DIRECT: usize = 64;
 struct Level {
     /// A bit for each queue.
     queues: u64,
-    /// Index of the queue that has the turn.
+    /// Index of the queue whose turn it is.
     current: u32,
     /// Index of the queue that was served last for its guarantee.
     last_guaranteed: u32,
@@ -109,8 +109,8 @@ impl<P: Packet> Scheduler<P> {
         scheduler
     }
 
-    /// Takes the packets and the credits from the scheduler that this one replaces. Packets that do not fit are
-    /// counted, and appended to `overflow`. Called before anything is enqueued.
+    /// Takes over the packets and the credits of the scheduler that this one replaces. Packets that do not
+    /// fit are counted, and appended to `overflow`. Must be called before anything is enqueued.
     pub fn inherit(&mut self, mut old: Scheduler<P>, now: Time, overflow: &mut Vec<P>) {
         let same = |credit: &Option<Credit>, old: &Option<Credit>| match (credit, old) {
             (Some(credit), Some(old)) if credit.rate() == old.rate() => Some(*old),
@@ -197,7 +197,7 @@ impl<P: Packet> Scheduler<P> {
 
     /// Prepares an empty queue for its first packet.
     fn activate(&mut self, at: usize, now: Time) {
-        // The port was not late either if the queued packets wait for their own limits.
+        // The port was not late if nothing was queued, or if the queued packets wait for their own limits.
         if self.waiting == 0 || now < self.eligible_at {
             advance_rested(&mut self.rate, self.delay, now);
         }
@@ -287,7 +287,7 @@ impl<P: Packet> Scheduler<P> {
         for at in Bits(touched) {
             self.queues[at as usize].publish_len();
         }
-        // Queues that did not hold packets back were not late, and save one burst at most.
+        // A limit that did not hold packets back was not late, and saves one burst at most.
         if !is_open {
             for at in Bits(open & self.limited) {
                 advance_rested(&mut self.queues[at as usize].limit, self.delay, now);
@@ -308,8 +308,8 @@ impl<P: Packet> Scheduler<P> {
         Bits(self.waiting).for_each(|at| self.queues[at as usize].publish_len());
     }
 
-    /// Returns the time at which the limits let a queued packet pass. All credits of queues with packets are up to
-    /// date.
+    /// Returns the time at which the limits let a queued packet pass. The credits of all queues with packets
+    /// must be up to date.
     fn next_eligible(&self) -> Time {
         let limits = Bits(self.waiting).map(|at| match &self.queues[at as usize].limit {
             Some(limit) => limit.eligible_at(),
@@ -319,7 +319,7 @@ impl<P: Packet> Scheduler<P> {
         self.rate.map_or(queues, |rate| queues.max(rate.eligible_at()))
     }
 
-    /// Returns the next queue of the highest priority among those that are behind their guarantee.
+    /// Returns the next queue of the highest priority, among the queues that are behind their guarantee.
     #[inline]
     fn next_guaranteed(&mut self, behind: u64) -> u32 {
         let Some(level) = self.levels.iter_mut().find(|level| level.queues & behind != 0) else {
@@ -330,7 +330,7 @@ impl<P: Packet> Scheduler<P> {
         level.last_guaranteed
     }
 
-    /// Returns the queue of the highest priority whose turn it is, among those that may send.
+    /// Returns the queue whose turn it is at the highest priority, among the queues that may send.
     #[inline]
     fn next(&mut self, open: u64) -> u32 {
         let Some(level) = self.levels.iter_mut().find(|level| level.queues & open != 0) else {
@@ -354,7 +354,7 @@ const fn bit(at: u32) -> u64 {
     1 << at
 }
 
-/// Returns the lowest bit above bit `at`, or else the lowest bit.
+/// Returns the number of the lowest set bit above bit `at`, or else of the lowest set bit.
 #[inline]
 const fn after(at: u32, bits: u64) -> u32 {
     let above = bits & !(u64::MAX >> (63 - at));
@@ -365,7 +365,7 @@ const fn after(at: u32, bits: u64) -> u32 {
     }
 }
 
-/// Returns the bit `at` if there is a credit and it is used up now.
+/// Returns the bit `at` if there is a credit and it is used up now, or else 0.
 #[inline]
 fn exhausted(credit: &mut Option<Credit>, at: u32, now: Time) -> u64 {
     match credit {
@@ -377,7 +377,7 @@ fn exhausted(credit: &mut Option<Credit>, at: u32, now: Time) -> u64 {
     }
 }
 
-/// Subtracts `size` from a credit. Returns the bit `at` if that uses it up.
+/// Subtracts `size` from a credit. Returns the bit `at` if that uses up the credit, or else 0.
 #[inline]
 fn spend(credit: &mut Option<Credit>, at: u32, size: u32) -> u64 {
     match credit {

@@ -1,13 +1,14 @@
-//! Decides on the control side, a few times a second, which worker owns which bucket, from the load that the workers
-//! measured.
+//! Decides on the control side, a few times a second, which worker owns which bucket. The input is the load
+//! that the workers measure.
 //!
-//! As long as one worker is much fuller than another, buckets move from the fullest to the emptiest, the heaviest
-//! first that do not overshoot the mean of the two. Only a worker that is nearly full is relieved, so that a switch
-//! with little load leaves packets with the worker that receives them. When the whole load fits one worker again,
-//! buckets return to the receiving worker. A flow that fills a worker alone stays: it cannot be divided, so the other
-//! flows move away from it. A worker that is kept from its core ([`Exclusions`]) gets nothing and loses its buckets:
-//! all of them return to the receiving worker. They return, too, if all workers together process no more packets than the
-//! receiving one did alone ([`Trial`]).
+//! While one worker has much more load than another, buckets move from the most loaded worker to the least
+//! loaded one. Buckets with the most traffic move first, except those that would overshoot the mean of both
+//! loads. Buckets leave only a worker that is nearly full, so that a switch with little load leaves packets
+//! with the worker that receives them. When the total load fits one worker again, buckets return to the
+//! receiving worker. A flow that fills a worker alone stays: it cannot be divided, so the other flows move
+//! away from it. A worker that other processes keep from its core ([`Exclusions`]) gets no buckets, and its
+//! buckets return to the receiving worker. All buckets also return if all workers together process no more
+//! packets than the receiving worker did alone ([`Trial`]).
 
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +27,9 @@ use crate::counters::WorkerCounters;
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The minimum difference of load between two workers, as a share of time, at which buckets move.
 const MIN_GAP: f64 = 0.15;
-/// Nanoseconds of processing below which packets are not handed off: a hand-off costs as much, as it moves the packet
-/// and its buffer from one core's caches to another's. Measured in docs/scaling.md.
+/// Nanoseconds of processing for each packet below which packets are not handed off. A hand-off costs about
+/// as much, because it moves the packet and its buffer from one core's caches to another's. docs/scaling.md
+/// has measurements.
 const HANDOFF_NANOS_MIN: f64 = 80.0;
 /// The load of all workers together, as a share of one worker's time, below which buckets return to the receiving
 /// worker.
@@ -55,7 +57,8 @@ enum Advice {
     Move(Vec<(u16, u16)>, Urgency),
 }
 
-/// Returns a move of the buckets that excluded workers own to the receiving worker; `None` if there are none.
+/// Returns the request that moves the buckets of excluded workers to the receiving worker; `None` if they
+/// have none.
 fn return_home(reta: &Traffic, excluded: &[bool]) -> Option<Advice> {
     let receiver = reta.worker as u16;
     let is_away = |owner: u16| owner != receiver && excluded.get(usize::from(owner)) == Some(&true);
@@ -122,7 +125,7 @@ fn advise(
         for (reta, advice) in retas.iter().zip(&mut advice) {
             if reta.worker == full && !reta.is_on {
                 if permission != Permission::Stay && loads[full].packet_nanos >= HANDOFF_NANOS_MIN {
-                    // The traffic of its buckets is known at the next sample.
+                    // The next sample shows the traffic of the queue's buckets.
                     *advice = Some(Advice::Switch(true));
                 }
                 is_off = true;
@@ -222,7 +225,7 @@ impl Drop for Balancer {
 /// The state of the balancer at the last sample.
 struct LoadMonitor {
     spread: Spread,
-    /// Nanoseconds busy, nanoseconds of these spent on spreading, and packets processed, by worker.
+    /// By worker: busy nanoseconds, the part of them that was spent on spreading, and packets processed.
     workers: Vec<(Arc<WorkerCounters>, [u64; 3])>,
     retas: Vec<(Weak<Reta>, Vec<u64>)>,
     /// Number of packets that the rings of each worker refused, by worker.
@@ -441,7 +444,7 @@ mod tests {
             refused: 0.0,
         };
         let idle = Load::default();
-        // Processing takes a tenth of the worker's time, so all of it moves.
+        // Processing takes a tenth of the worker's time, so all buckets move.
         let advice = advise(
             &[receiving, idle],
             &[reta(0, &[10; 20])],
@@ -488,7 +491,7 @@ mod tests {
 
     #[test]
     fn repeated_advice_settles_and_then_stays() {
-        // 60 buckets of different weight, which one worker would need 1.6 times its time for.
+        // 60 buckets of different weight, with 1.6 times the traffic that one worker can process.
         let counts: Vec<u64> = (0..60).map(|bucket| 10 + bucket % 13).collect();
         let total: u64 = counts.iter().sum();
         let mut traffic = reta(0, &counts);

@@ -19,9 +19,9 @@ const EXCLUSION_MAX: u32 = 600;
 /// The state of one worker.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// Number of samples for which it is still excluded.
+    /// Number of further samples for which the worker is excluded.
     left: u32,
-    /// Number of samples for which it was excluded the last time.
+    /// Number of samples of the worker's last exclusion.
     duration: u32,
 }
 
@@ -30,7 +30,7 @@ struct State {
 pub(super) struct Exclusions(Vec<State>);
 
 impl Exclusions {
-    /// Returns the state of `workers` workers, none of which is excluded.
+    /// Returns a state in which none of `workers` workers is excluded.
     pub(super) fn none(workers: usize) -> Exclusions {
         Exclusions(vec![State::default(); workers])
     }

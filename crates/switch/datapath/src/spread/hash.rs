@@ -14,8 +14,8 @@
 //! MPLS does not name its payload. An IPv4 header is accepted if its version and its checksum are right, an IPv6
 //! header if its version is right and its next header is a common one, an Ethernet header if its EtherType is known;
 //! otherwise the labels are the flow. The decision must not depend on bytes that change within a flow, or it would
-//! split the flow (RFC 4928, section 2). Of these bytes only the checksum matters, and bytes that are no header pass
-//! for one once in 65,536 packets.
+//! split the flow (RFC 4928, section 2). Only the checksum test reads bytes that change within a flow. It
+//! succeeds for every IPv4 packet, and by chance for one in 65,536 packets without an IPv4 header.
 
 use millrace_types::split_mix;
 use millrace_wire::bytes::{be16, be32, be64};
@@ -104,7 +104,7 @@ impl FlowHash {
         }
     }
 
-    /// Returns the hash of a packet that begins with the bytes `head`. The high bits are the best ones.
+    /// Returns the hash of a packet that begins with the bytes `head`. The high bits are mixed best.
     #[inline]
     pub fn of(&self, head: &[u8]) -> u64 {
         match self.of_common(head) {
@@ -113,8 +113,9 @@ impl FlowHash {
         }
     }
 
-    /// Returns the hash of the two outermost IP addresses of a packet, which packets of any protocol between them have:
-    /// whole ones, fragments, and tunnelled ones. Packets without IP behind their VLAN tags have one hash.
+    /// Returns the hash of the two outermost IP addresses of a packet. All packets between two addresses have
+    /// the same hash, whatever their protocol, fragments and tunnelled packets included. All packets without
+    /// IP behind their VLAN tags have one common hash.
     pub fn of_addresses(&self, head: &[u8]) -> u64 {
         let address_ends = || {
             let (mut kind, mut rest) = (be16(head.first_chunk::<14>()?, 12), &head[14..]);
@@ -142,7 +143,7 @@ impl FlowHash {
         })
     }
 
-    /// Returns the addresses of an IPv6 header, in 48 bits each, as many as [`Self::end`] takes.
+    /// Returns 48-bit hashes of both addresses of an IPv6 header: [`Self::end`] takes 48 bits of an address.
     fn v6_ends(&self, header: &[u8; 40]) -> [u64; 2] {
         [8, 24].map(|at| {
             fold(
@@ -152,8 +153,8 @@ impl FlowHash {
         })
     }
 
-    /// Returns the mark by which a device may tag packets of this one's flow, so that workers need not parse them: the
-    /// upper half of the hash.
+    /// Returns the upper half of the hash. A device may attach this mark to all packets of the flow, so that
+    /// workers need not parse them.
     pub fn mark(&self, head: &[u8]) -> u32 {
         (self.of(head) >> 32) as u32
     }
@@ -164,8 +165,8 @@ impl FlowHash {
         u64::from(mark) << 32
     }
 
-    /// Returns the hash of the common case: Ethernet, IPv4 without options and not a fragment, TCP or UDP that is no
-    /// tunnel.
+    /// Returns the hash of a packet of the common case: Ethernet, IPv4 without options and not a fragment,
+    /// TCP or UDP without a tunnel.
     #[inline(always)]
     fn of_common(&self, head: &[u8]) -> Option<u64> {
         let start = head.first_chunk::<38>()?;
@@ -212,8 +213,8 @@ impl FlowHash {
         self.finish(&found)
     }
 
-    /// Returns the hash of one end of a flow. It is not linear in its arguments, so that sums of two are not easily
-    /// made equal.
+    /// Returns the hash of one end of a flow. The hash is not linear in the arguments, so that an attacker
+    /// cannot easily find two pairs of ends with equal sums.
     #[inline(always)]
     fn end(&self, address: u64, port: u16) -> u64 {
         fold((address << 16 | u64::from(port)) ^ self.keys[0], self.keys[1])
@@ -265,7 +266,7 @@ impl FlowHash {
         }
     }
 
-    /// Skips VLAN tags, any number of them; `bytes` begins behind the first EtherType.
+    /// Skips all VLAN tags. `bytes` begins behind the first EtherType.
     fn tags<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
         let mut rest = bytes;
         loop {
@@ -353,7 +354,8 @@ impl FlowHash {
                 // Hop-by-hop options, routing, destination options (RFC 8200, section 4), mobility (RFC 6275, section
                 // 6.1).
                 0 | 43 | 60 | 135 => rest.get(1).map(|words| 8 + 8 * usize::from(*words)),
-                // The fragment header, of a first fragment, too: later fragments have nothing but addresses.
+                // A fragment header ends the parsing, even of a first fragment: later fragments have only
+                // addresses.
                 44 => {
                     let inner = rest.first().copied().unwrap_or(protocol);
                     self.set_addresses(inner, addresses, found);
@@ -526,7 +528,8 @@ fn is_ethernet(bytes: &[u8]) -> bool {
     }
 }
 
-/// Adds the number of a network. Number 0 adds nothing: VLAN 0 means no VLAN (IEEE 802.1Q-2018, section 9.6).
+/// Adds a network number to those in `networks`. Number 0 in the outermost tag changes nothing: VLAN 0 means
+/// no VLAN (IEEE 802.1Q-2018, section 9.6).
 #[inline]
 fn join(networks: u64, number: u32) -> u64 {
     networks

@@ -1,4 +1,4 @@
-//! The rings between workers: one from each to each other.
+//! The rings between workers: one from each worker to each other worker.
 
 use millrace_types::PortNo;
 use millrace_wire::Packet;
@@ -14,11 +14,12 @@ pub(crate) struct FlowHandoff<P> {
     pub(crate) packet: P,
 }
 
-/// Slots of a ring: for the packets that arrive while the other worker is away for some hundred microseconds.
+/// Number of slots of a ring: enough for the packets that arrive while the other worker does not poll for
+/// some hundred microseconds.
 const RING_LEN: usize = 2048;
-/// Maximum number of slots of all rings out of one worker: with very many workers each ring is shorter.
+/// Maximum total number of slots of the rings out of one worker: with very many workers each ring is shorter.
 const RINGS_LEN: usize = 64 * 1024;
-/// Minimum number of slots of a ring: some bursts.
+/// Minimum number of slots of a ring: a few bursts.
 const RING_LEN_MIN: usize = 256;
 
 /// One worker's ends of the rings.
@@ -30,7 +31,7 @@ pub(crate) struct Links<P> {
     handed_off: u64,
 }
 
-/// Returns the ends of each worker, by worker.
+/// Returns the ring ends of each worker, by worker.
 pub(crate) fn mesh<P>(workers: usize) -> Vec<Links<P>> {
     let len = (RINGS_LEN / workers.max(1)).clamp(RING_LEN_MIN, RING_LEN);
     let mut all: Vec<Links<P>> = (0..workers)
@@ -110,8 +111,8 @@ impl<P: Packet> Links<P> {
         self.incoming.len()
     }
 
-    /// Fills `burst`, which is empty, with the next packets of one ring that came in at one port. Returns that port
-    /// and its bridge.
+    /// Fills the empty `burst` with the next packets of a ring that were received at the same port. Returns
+    /// the bridge and this port.
     #[inline]
     pub(crate) fn receive(&mut self, ring: usize, burst: &mut Burst<P>) -> Option<(u32, PortNo)> {
         let receiver = self.incoming.get_mut(ring)?;

@@ -1,6 +1,6 @@
 //! The load of a worker.
 
-/// The share of time, 0 to 1, above which a worker is relieved.
+/// The share of time, 0 to 1, from which on a worker's buckets may move to other workers.
 const FULL_LOAD: f64 = 0.7;
 
 /// The load of a worker since the last sample.
@@ -12,14 +12,14 @@ pub(crate) struct Load {
     pub(super) spreading: f64,
     /// Nanoseconds for each packet, from receiving to sending.
     pub(super) packet_nanos: f64,
-    /// Number of packets that it processed.
+    /// Number of packets that the worker processed.
     pub(super) packets: f64,
-    /// Number of packets that its rings refused.
+    /// Number of packets that the worker's rings refused.
     pub(super) refused: f64,
 }
 
 impl Load {
-    /// Returns true if the worker is to be relieved.
+    /// Returns true if buckets of the worker may move to other workers.
     pub(super) fn is_full(&self) -> bool {
         self.busy >= FULL_LOAD
     }

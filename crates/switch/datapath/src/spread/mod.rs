@@ -1,8 +1,9 @@
 //! Spreads the packets of one receive queue over all workers.
 //!
-//! A NIC with as many queues as there are workers spreads by itself the packets that it can hash (RSS). All other
-//! packets come to one worker: all that a device with one queue receives (pcap, AF_PACKET, memif, links), and on any
-//! NIC the protocols that it does not parse (MPLS, PBB, most tunnels). That worker can hand packets off:
+//! A NIC with one queue for each worker spreads the packets that it can hash (RSS) over the workers. All
+//! other packets come to one worker: the packets of a device with one queue (pcap, AF_PACKET, memif, links),
+//! and on any NIC the packets of protocols that it does not parse (MPLS, PBB, most tunnels). That worker can
+//! hand packets off:
 //!
 //! ```text
 //!  queue -> hash -> bucket (1,024 of them) -> worker      [hash], [reta]
@@ -59,18 +60,17 @@ impl Spreading {
     pub(crate) fn new(workers: usize, spread: Spread) -> Option<Spreading> {
         (workers > 1 && spread != Spread::Off).then(|| Spreading {
             retas: Retas::default(),
-            // The standard library's only source of random numbers of the system.
+            // `RandomState` is the standard library's only access to random numbers of the system.
             hash: FlowHash::new(RandomState::new().hash_one(0)),
             workers,
             spread,
         })
     }
 
-    /// Returns the two sides of the redirection table of a queue that `worker` receives from, of a device with
-    /// `queues` queues.
+    /// Returns the two sides of the redirection table of a receive queue. `worker` polls the queue, and its
+    /// device has `queues` queues.
     pub(crate) fn queue<P: Packet>(&self, worker: usize, queues: usize) -> (Arc<Reta>, Box<Spreader<P>>) {
-        // The flows of a device with a queue for each worker are spread already, until the load shows that they are
-        // not.
+        // A device with a queue for each worker spreads the flows already. The load shows if it does not.
         let evenly = self.spread == Spread::Always && queues < self.workers;
         let reta = Reta::new(worker, self.workers, evenly);
         let mut retas = self.retas.lock().unwrap_or_else(PoisonError::into_inner);

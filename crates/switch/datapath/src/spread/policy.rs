@@ -1,4 +1,4 @@
-//! The condition under which flows are spread over workers, and the state of that.
+//! The condition under which flows are spread over workers, and the state of the spreading.
 
 /// The condition under which workers hand packets to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,7 +15,7 @@ pub enum Spread {
 /// The state of the spreading of one receive queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpreadStats {
-    /// The worker that receives.
+    /// The worker that receives from the queue.
     pub worker: usize,
     /// True if packets are hashed.
     pub is_on: bool,

@@ -22,11 +22,11 @@
 //! # Why no packet is overtaken
 //! A worker settles at the end of a round in which its transmit buffers became empty and no packet waits in its queues
 //! into chains (`TxQueue::has_in_flight`): a lane of a chain could poll the new owner's queue first. Each packet that
-//! it took is then in a device's queue, or in the inbox of the worker that sends for the port. In the first case the
-//! packet left by another queue than the new owner's packets do, or by the same device before them. In the second
-//! case, the new owner pushes into the same inbox later. If the new owner is the worker that reads that inbox, it
-//! reads the inbox after it took the packet from the ring and before it processes it (`worker`), and sees everything
-//! that happened before the packet was put there.
+//! it took is then in a device's queue, or in the inbox of the worker that sends for the port. In the first
+//! case, the device has the packet before the new owner sends later packets of the flow. In the second case,
+//! the new owner pushes later packets into the same inbox. The new owner may also be the worker that reads
+//! that inbox. It reads the inbox after it takes a later packet from the ring and before it processes that
+//! packet (`worker`), and therefore sees everything that was put into the inbox before.
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -54,7 +54,7 @@ const PARKED_MAX: usize = 1024;
 const MOVE_MAX: Duration = Duration::from_millis(20);
 /// Time within which buckets must move away from a worker that is kept from its core and has a full ring.
 const MOVE_MAX_LONG: Duration = Duration::from_millis(500);
-/// Stands for the owner of a bucket that moves.
+/// The value in place of an owner while the bucket moves.
 const MOVING: u16 = u16::MAX;
 
 /// The condition for giving a request up, and what happens to packets that cannot be parked.
@@ -69,9 +69,10 @@ pub(crate) enum Urgency {
 /// The redirection table of one queue, which the control side and the receiving worker share.
 #[derive(Debug)]
 pub(crate) struct Reta {
-    /// The worker that receives.
+    /// The worker that receives from the queue.
     worker: usize,
-    /// True if packets are hashed. A worker ignores a change to false while it does not own all buckets.
+    /// True if packets are hashed. The receiving worker ignores a change to false while it does not own all
+    /// buckets.
     is_on: AtomicBool,
     /// The number of the last request; written by the control side.
     requested: AtomicU64,
@@ -128,7 +129,7 @@ impl Reta {
         })
     }
 
-    /// Returns the worker that receives.
+    /// Returns the worker that receives from the queue.
     pub(crate) fn worker(&self) -> usize {
         self.worker
     }
@@ -147,8 +148,8 @@ impl Reta {
         self.completed.load(Ordering::Acquire) == self.requested.load(Ordering::Relaxed)
     }
 
-    /// Requests other owners for some buckets: pairs of bucket and worker. Called by one control thread, and only
-    /// while [`Self::is_idle`].
+    /// Requests other owners for some buckets; `moves` has pairs of bucket and worker. Only one control
+    /// thread calls this, and only while [`Self::is_idle`] returns true.
     pub(crate) fn request(&self, moves: &[(u16, u16)], urgency: Urgency) {
         self.is_urgent
             .store(urgency == Urgency::Urgent, Ordering::Relaxed);
@@ -216,7 +217,8 @@ pub(crate) struct Spreader<P> {
     /// bucket.
     marks: Vec<Option<u64>>,
     parked: Vec<(u16, P)>,
-    /// Packets for this worker that arrived before all packets that it has yet to receive.
+    /// Formerly parked packets of this worker's buckets. They arrived before all packets that are still in
+    /// the queue.
     ready: VecDeque<P>,
 }
 
@@ -290,8 +292,8 @@ impl<P: Packet> Spreader<P> {
         self.reta.is_on() || self.away != 0 || !self.moving.is_empty()
     }
 
-    /// Moves packets that were parked and belong to this worker into `burst`, which is empty. The queue must not be
-    /// polled while this returns some.
+    /// Moves formerly parked packets of this worker's buckets into the empty `burst`. The queue must not be
+    /// polled while this returns packets.
     #[inline]
     pub(crate) fn take_ready(&mut self, burst: &mut Burst<P>) {
         if !self.ready.is_empty() {
@@ -313,7 +315,7 @@ impl<P: Packet> Spreader<P> {
     #[cold]
     fn continue_move(&mut self, now: Time, flushed: bool, handoff: &mut HandoffContext<'_, P>) {
         if self.moving.is_empty() {
-            // Own packets that were parked have not left yet.
+            // Formerly parked packets of this worker have not left yet.
             if !self.ready.is_empty() {
                 return;
             }
@@ -378,8 +380,8 @@ impl<P: Packet> Spreader<P> {
         self.reta.completed.store(self.seen, Ordering::Release);
     }
 
-    /// Hands packets of other workers' buckets off. Packets of own buckets stay in `burst`, in order, to be processed
-    /// here.
+    /// Hands off packets of other workers' buckets. Packets of this worker's buckets stay in `burst`, in
+    /// order.
     #[inline]
     pub(crate) fn spread(&mut self, burst: &mut Burst<P>, handoff: &mut HandoffContext<'_, P>) {
         let mut buckets = ArrayVec::<u16, BURST>::new();

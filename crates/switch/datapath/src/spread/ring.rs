@@ -18,15 +18,15 @@
 //! ```
 //!
 //! # Argument
-//! A slot belongs to the sender from the moment at which it sees the receiver's `taken` past the slot until it
-//! publishes a `filled` past it, and to the receiver for the rest of the time. Each of the two positions is written by
-//! one end with release, after it has finished with the slots, and read by the other with acquire, before it accesses
-//! them. Positions only grow (at a thousand million packets a second they wrap after 584 years), so neither end can
-//! mistake a new position for an old one.
+//! A slot belongs to the sender from the moment at which the sender reads a `taken` beyond the slot until the
+//! sender publishes a `filled` beyond it. At all other times the slot belongs to the receiver. One end writes
+//! each of the two positions with release, after its last access to the slots; the other end reads the
+//! position with acquire, before its first access. Positions only grow (at a thousand million packets a
+//! second they wrap after 584 years), so neither end can mistake a new position for an old one.
 //!
-//! Beside `publish.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code. A queue for any
-//! number of threads (`crossbeam_queue::ArrayQueue`) needs none and takes tens of nanoseconds for each packet, where
-//! this takes a few: docs/scaling.md.
+//! Beside `publish.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code. A queue for
+//! any number of threads (`crossbeam_queue::ArrayQueue`) needs no unsafe code, but takes tens of nanoseconds
+//! for each packet. This ring takes a few (docs/scaling.md).
 
 #![allow(unsafe_code)]
 
@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-/// The standard library's cell with the interface of loom's, which checks each access.
+/// The standard library's cell with the interface of loom's cell. Loom's cell checks each access.
 #[cfg(not(loom))]
 struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
@@ -189,9 +189,9 @@ impl<T> Sender<T> {
         self.filled
     }
 
-    /// Returns true if the receiver has settled all values that were pushed before the mark. Everything that the
-    /// receiver did with them then happens before the return of this function, and before whatever this thread tells
-    /// others next.
+    /// Returns true if the receiver has settled all values that were pushed before the mark. Everything that
+    /// the receiver did with these values then happens before this function returns, and before all later
+    /// actions of this thread.
     #[inline]
     pub fn is_settled(&self, mark: u64) -> bool {
         self.shared.settled.load(Ordering::Acquire) >= mark

@@ -1,5 +1,5 @@
-//! The trial of every hand-off: flows are handed to other workers only as long as all workers together process more packets
-//! than the receiving one did alone.
+//! The trial of every hand-off: flows are handed to other workers only while all workers together process
+//! more packets than the receiving worker did alone.
 //!
 //! ```text
 //!           a worker is full, and begins to hash          SETTLE samples later, still full
@@ -11,16 +11,17 @@
 //!    └───────────────────────── all queues have ceased to hash, as the load is low ────────────────┘
 //! ```
 //!
-//! The price of a hand-off depends on the machine: it moves a packet from one core's caches to another's, which was measured as
-//! 30 ns on a machine with two cores, and as several hundred on one with sixteen (docs/scaling.md).
+//! The cost of a hand-off depends on the machine, as a hand-off moves a packet from one core's caches to
+//! another's. Measurements are 30 ns on a machine with two cores, and several hundred on one with sixteen
+//! (docs/scaling.md).
 
 use super::load::Load;
 
-/// The least number of packets processed while flows are handed off, relative to that before.
+/// Minimum ratio of the packets processed while flows are handed off to the packets processed before.
 const GAIN: f64 = 1.05;
 /// Number of samples after which a trial is judged: flows have moved by then, and the balance has settled.
 const SETTLE: u32 = 15;
-/// Number of samples, the last ones before the judgement, whose packets count.
+/// Number of the last samples of a trial that are judged by their packets.
 const JUDGED: u32 = 8;
 /// Number of samples for which no queue begins to hash after a trial that failed; doubled each time.
 const WAIT_MIN: u32 = 50;
@@ -30,7 +31,8 @@ const WAIT_MAX: u32 = 600;
 /// The moves that the balancer may make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Permission {
-    /// Hand flows off as the load requires; they never return for want of load ([`Spread::Always`](super::Spread)).
+    /// Hand flows off as the load requires, and do not return them when it is low
+    /// ([`Spread::Always`](super::Spread)).
     Always,
     /// Hand flows off as the load requires, and return them when it is low.
     AsRequired,
@@ -46,7 +48,7 @@ enum State {
     Alone {
         before: Option<f64>,
     },
-    /// A queue hashes since `samples` samples, with `packets` packets in those that are judged.
+    /// A queue has hashed for `samples` samples; the judged ones of these have `packets` packets.
     Trying {
         before: f64,
         samples: u32,
@@ -59,11 +61,11 @@ enum State {
     },
 }
 
-/// The state of the hand-off, and the time that was waited before it.
+/// The state of the hand-off, and the length of the last wait.
 #[derive(Debug)]
 pub(super) struct Trial {
     state: State,
-    /// Number of samples that were waited the last time.
+    /// Number of samples of the last wait after a failed trial.
     waited: u32,
 }
 
@@ -76,7 +78,7 @@ impl Trial {
         }
     }
 
-    /// Updates the state by one sample of all workers' loads. `is_on` tells that a queue hashes.
+    /// Updates the state by one sample of all workers' loads. `is_on` is true if a queue hashes.
     pub(super) fn sample(&mut self, loads: &[Load], is_on: bool) -> Permission {
         let is_full = loads.iter().any(Load::is_full);
         let processed: f64 = loads.iter().map(|load| load.packets).sum();
@@ -95,7 +97,7 @@ impl Trial {
             _ if !is_on && !matches!(self.state, State::Waiting { .. } | State::Returning) => {
                 State::Alone { before: None }
             }
-            // The load has fallen: the packets that come say nothing about those that could be processed.
+            // The load has fallen: the number of packets no longer shows how many the workers could process.
             State::Trying { .. } if !is_full => State::Worthwhile,
             State::Trying {
                 before,
@@ -111,7 +113,7 @@ impl Trial {
         match self.state {
             State::Returning => Permission::Return,
             State::Waiting { .. } => Permission::Stay,
-            // The packets of a whole sample are known first.
+            // The packets of one complete sample must be counted first.
             State::Alone { before: None } => Permission::Stay,
             State::Alone { .. } | State::Trying { .. } | State::Worthwhile => Permission::AsRequired,
         }
@@ -180,7 +182,7 @@ mod tests {
             assert_eq!(tried(&mut trial, 1000.0, 1020.0), Permission::Return);
             assert_eq!(trial.sample(&loads(1.0, 900.0), true), Permission::Return);
             let stays = (0..).take_while(|_| trial.sample(&loads(1.0, 1000.0), false) == Permission::Stay);
-            // One more sample finds the packets before the next trial.
+            // One more sample counts the packets before the next trial.
             assert_eq!(stays.count() as u32, wait + 2);
         }
     }

@@ -15,7 +15,7 @@ use crate::spread::links::Links;
 use crate::spread::reta::{HandoffContext, Spreader};
 use crate::tx_port::TxPorts;
 
-/// One bridge in one worker.
+/// The state of one bridge in one worker.
 pub(crate) struct BridgeContext<P> {
     pub(crate) rx: Vec<RxPort<P>>,
     /// Called once in each round; usually none.
@@ -40,7 +40,7 @@ pub(crate) struct RxPort<P> {
     pub(crate) is_segmenting: bool,
 }
 
-/// The policer of a port, which all workers share that receive from it.
+/// The policer of a port. All workers that receive from the port share it.
 #[derive(Clone)]
 pub(crate) struct Policing {
     pub(crate) policer: Arc<Policer>,
@@ -84,8 +84,8 @@ impl<P: Packet> RxPort<P> {
         false
     }
 
-    /// Moves own packets that were parked while buckets moved into `burst`, which is empty. They arrived before all
-    /// packets in the queue.
+    /// Fills the empty `burst` with packets of this worker that were parked while their buckets moved. They
+    /// arrived before all packets in the queue.
     #[inline]
     pub(super) fn take_parked(&mut self, burst: &mut Burst<P>) {
         if let Some(spreader) = &mut self.spreader {
@@ -124,7 +124,7 @@ impl<P: Packet> RxPort<P> {
         self.spreader.as_ref().is_some_and(|spreader| spreader.is_on())
     }
 
-    /// Hands packets of flows that other workers own to these. The others stay in `burst`.
+    /// Hands packets of flows that other workers own to these workers. The other packets stay in `burst`.
     #[inline]
     pub(super) fn spread(
         &mut self,
@@ -168,7 +168,7 @@ impl<P: Packet> RxPort<P> {
     #[inline]
     pub(super) fn process(&mut self, burst: &mut Burst<P>, pipeline: &mut BridgePipeline<P>, now: Time) {
         if self.backpressure {
-            // Packets of queues polled earlier in this round do not hold this one back.
+            // Packets of queues polled earlier in this round do not hold this queue back.
             pipeline.tx.take_waiting();
         }
         pipeline.process(self.port, burst, now);
@@ -184,8 +184,8 @@ impl<P: Packet + 'static> BridgeContext<P> {
         self.pipeline.bridge
     }
 
-    /// Puts segmentation into the receive queues of ports with a policer, which measures packets of the MTU. It stays
-    /// when the policer is removed, as it may have packets.
+    /// Puts segmentation into the receive queues of ports with a policer, as a policer measures packets of
+    /// the MTU. Segmentation stays when the policer is removed, because its queue may still hold packets.
     pub(super) fn segment_policed(&mut self) {
         let segmented = |mut rx: RxPort<P>| {
             if rx.policing.is_some() && !rx.is_segmenting {

@@ -13,7 +13,8 @@ impl<P: Packet + 'static> Worker<P> {
     /// Executes all commands that were sent. Returns false if the worker is to stop.
     #[cold]
     pub(super) fn run_commands(&mut self) -> bool {
-        // A store instead of the swap could become visible after the store of a sender that has raised the flag since.
+        // A plain store instead of the swap could become visible after, and overwrite, the store of a sender
+        // that has raised the flag meanwhile.
         self.has_commands.swap(false, Ordering::AcqRel);
         while let Ok(command) = self.commands.try_recv() {
             match command {
@@ -71,7 +72,7 @@ impl<P: Packet + 'static> Worker<P> {
 }
 
 impl<P: Packet + 'static> BridgeContext<P> {
-    /// Executes a command to this bridge.
+    /// Executes a command for this bridge.
     fn run(&mut self, command: Command<P>, now: Time) {
         let tx = &mut self.pipeline.tx;
         match command {

@@ -92,8 +92,8 @@ impl<P: Packet + 'static> Worker<P> {
         burst.clear();
     }
 
-    /// Sends scheduled packets that may leave, since so many packets come from other workers at once that queues would
-    /// overflow before the end of the round.
+    /// Sends scheduled packets that may leave now. Without this, many packets from other workers at once
+    /// would overflow the queues before the end of the round.
     #[inline(never)]
     fn send_scheduled(&mut self, now: Time) {
         let pipelines = self.bridges.iter_mut().map(|context| &mut context.pipeline);

@@ -1,7 +1,7 @@
 //! Workers: each is a poll-mode thread that receives bursts, runs them to completion and sends them, round by round.
 //!
-//! A worker takes no lock, and allocates nothing except when it executes a command of the control side, between two
-//! rounds; a round without commands costs one read of a flag for that.
+//! A worker takes no lock, and allocates memory only when it executes a command of the control side, between
+//! two rounds. The check for commands costs each round one read of a flag.
 //!
 //! # State of a worker
 //! ```text
@@ -24,9 +24,9 @@
 //!           `- events       packet_ins, learned addresses and captures, to the control side
 //! ```
 //!
-//! # The way of a burst
-//! One `Burst` (up to 64 packets) is reused by all steps of a round. It is empty between two ports, and while it is not,
-//! all of its packets came in at the same port.
+//! # The path of a burst
+//! All steps of a round reuse one `Burst` (up to 64 packets). The burst is empty between two ports; otherwise
+//! all its packets were received at the same port.
 //!
 //! ```text
 //!  queue --> count, capture --> policer --> spreader --> tables --> TxPort --> queue of the device
@@ -95,7 +95,8 @@ pub(crate) struct Worker<P> {
 /// The result of a round.
 #[derive(Default)]
 struct Round {
-    /// Number of packets found: received, parked, handed off, from the inbox, of services, and released by schedulers.
+    /// Number of packets that were received, taken from the parked ones, the rings, the inbox or services, or
+    /// released by schedulers.
     found: usize,
     /// Number of packets that went through the pipeline.
     processed: usize,
@@ -147,8 +148,8 @@ impl<P: Packet + 'static> Worker<P> {
         }
     }
 
-    /// Returns the duration for which this worker may sleep, at most `sleep`, so that it polls when a receive queue has a
-    /// packet due; `None` if one is due so soon that it must not sleep.
+    /// Returns the duration for which this worker may sleep: until a receive queue has a packet due, at most
+    /// `sleep`. Returns `None` if a packet is due so soon that the worker must not sleep.
     fn until_due(&mut self, sleep: Duration) -> Option<Duration> {
         let queues = self.bridges.iter_mut().flat_map(|context| &mut context.rx);
         let Some(due) = queues.filter_map(|rx| rx.queue.next_due()).min() else {
@@ -229,8 +230,8 @@ impl<P: Packet + 'static> Worker<P> {
         round
     }
 
-    /// Counts the packets that were handed off in a round, and acknowledges those that this worker was handed, if all
-    /// of them have left.
+    /// Counts the packets that this worker handed off in a round. Acknowledges the packets that other workers
+    /// handed to this worker, if all of them have left.
     #[inline]
     fn settle(&mut self, round: &Round) {
         if let Some(links) = &mut self.links {

@@ -1,11 +1,12 @@
 //! CutSplit (Li, Li, Li and Xie, "CutSplit: a decision-tree combining cutting and splitting for scalable packet
 //! classification", INFOCOM 2018).
 //!
-//! Rules are partitioned by which addresses are *small* in them (a prefix of 16 bits or more): both, source,
-//! destination, neither. The first three get a tree each that is cut into equal parts (FiCuts: 64 a node, or 8 by 8)
-//! down to the size that counts as small, where rules are hardly repeated; below, and for the rules with neither,
-//! nodes are split in two (HyperSplit, Qi et al., INFOCOM 2009: the field with fewest rules a segment, at the weighted
-//! median) until eight rules are left.
+//! Rules are partitioned by their *small* addresses (a prefix of 16 bits or more): both addresses, the
+//! source, the destination, or none. Each of the first three parts gets a tree whose nodes are cut into equal
+//! children (FiCuts: 64 children, or 8 by 8) down to the size of a small address: such cuts repeat hardly any
+//! rule. Below that size, and for rules without a small address, nodes are split in two (HyperSplit, Qi et
+//! al., INFOCOM 2009: in the field with the fewest rules in each segment, at the weighted median). A node
+//! with at most eight rules becomes a leaf.
 //!
 //! Layout: nodes of twelve bytes in one array, children side by side, leaves inside it; a leaf's rules are indices,
 //! highest rank first. A rule that covers its node hides all lower ones. Trees are searched in the order of their
@@ -29,9 +30,9 @@ const SIZE_MAX: usize = 1 << 26;
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// The `value` rules from `first` on.
+    /// The node is a leaf with `value` rules, from index `first` on.
     Leaf,
-    /// Child `first` for values up to `value`, otherwise the next one.
+    /// The child is `first` for values up to `value`, otherwise the child after it.
     Split,
     /// The child is chosen by the six bits above `shift`.
     Cut,
@@ -251,7 +252,8 @@ impl Builder {
                 2 * sum >= total
             };
             let median = segments.iter().position(reached).unwrap_or(0);
-            // The end of the median segment, or of the one before if it is the last.
+            // The split is at the end of the median segment, or at the beginning of it if it is the last
+            // segment.
             let behind = (median + 1).min(segments.len() - 1);
             best = Some((mean, field, segments[behind].0 - 1));
         }

@@ -8,16 +8,17 @@
 //! * `cut_split`: CutSplit
 //! * `nuevo_match`: NuevoMatch
 //!
-//! They are new implementations after the papers, for IPv4 5-tuples alone: they read two words of a key, while
-//! Millrace's classifier is generic. All process packet by packet, as the papers do, and leave the overlap of
-//! neighbouring packets to the processor. None has prefetches or vector code of its own, which Millrace's has; "ours,
-//! plain" is Millrace's classifier compiled for plain x86-64, as they are. Hash tables take any mask, ranges only
-//! prefixes: PartitionSort and CutSplit therefore compare rules of other masks one by one, and NuevoMatch leaves them
-//! to TupleMerge. None of the measured sets has such a mask; those of the test have.
+//! All are new implementations of the papers, for IPv4 5-tuples only: they read two words of a key, while
+//! Millrace's classifier is generic. All process packet by packet, as in the papers, and leave the overlap of
+//! neighbouring packets to the processor. Only Millrace's classifier has prefetches and vector code; "ours,
+//! plain" is this classifier compiled for plain x86-64, like the published algorithms. Hash
+//! tables take any mask, but ranges only prefixes: PartitionSort and CutSplit therefore compare rules with
+//! other masks one by one, and NuevoMatch leaves these rules to TupleMerge. The sets of the test have such
+//! masks; the measured sets have none.
 //!
 //! ESwitch (Molnár et al., "Dataplane Specialization for High-performance OpenFlow Software Switching", SIGCOMM 2016)
-//! chooses one of four templates for each table: direct code, hash, LPM, linked list. Millrace's classifier does the
-//! same, so `lookup_table` measures its own forms of the first three.
+//! chooses one of four templates for each table: direct code, hash, LPM, linked list. Millrace's classifier
+//! does the same, so `lookup_table` measures Millrace's forms of the first three templates.
 //!
 //! Each algorithm is compared with a linear search before it is measured, and again after updates; a wrong verdict
 //! ends the run. A figure is the median of [`ROUNDS`] runs, each of which measures all algorithms in turn; the writing

@@ -2,10 +2,11 @@
 //! SIGCOMM 2020).
 //!
 //! An *iSet* is a set of rules that do not overlap in one field, so that a learned index (`rq_rmi`) finds the one rule
-//! that may match. The largest iSets are extracted from the rules one after the other, at most four, while each has a
-//! twentieth of all rules (the paper's figure with TupleMerge). The *remainder* goes to TupleMerge, which is searched
-//! last and stops at the result of an iSet. New rules go to the remainder, and removed ones leave a hole, until the
-//! next training.
+//! that may match. The largest iSet is extracted from the rules, then the largest of the remaining rules, and
+//! so on: at most four iSets, each with at least a twentieth of all rules (the paper's figure with
+//! TupleMerge). The *remainder* goes to TupleMerge, which is searched last and stops at the result of an
+//! iSet. Until the next training, new rules go to the remainder, and a rule that is removed leaves a hole in
+//! its iSet.
 
 use crate::rq_rmi::RqRmi;
 use crate::rule::{FIELDS, Packet, PublishedClassifier, Range, Rule5, values};
@@ -28,7 +29,7 @@ struct ISet {
 pub(crate) struct NuevoMatch {
     isets: Vec<ISet>,
     remainder: TupleMerge,
-    /// The number of rules of the remainder after the training.
+    /// The number of rules in the remainder after the training.
     left: usize,
 }
 

@@ -5,14 +5,15 @@
 //! do not overlap. One binary search in each field then finds the one rule that may match. Rules are partitioned into
 //! few sortable sets, which are searched in the order of their highest priorities.
 //!
-//! * The initial partition is the paper's greedy one: it takes, field by field, the field with the heaviest set of
-//!   ranges without overlaps, for every class of rules that are equal so far; the remaining rules are partitioned in
-//!   turn.
+//! * The initial partition is the paper's greedy one. It orders the fields step by step. Each step finds, for
+//!   every class of rules that are equal in the fields so far, the heaviest set of ranges without overlaps in
+//!   each field, and takes the field with the heaviest sets. The remaining rules are partitioned in the same
+//!   way.
 //! * Later rules go to the first set that can take them, otherwise to a new one, whose fields are reordered while it
 //!   has less than ten rules.
-//! * The multi-dimensional interval tree consists of sorted arrays of ranges instead of red-black trees: twelve bytes
-//!   a range, a binary search without branches, and a rule that is alone in its branch directly below (path
-//!   compression). The cost is in updates, which move the rest of one array.
+//! * The multi-dimensional interval tree consists of sorted arrays of ranges instead of red-black trees:
+//!   twelve bytes a range, and a binary search without branches. A rule that is alone in its branch is
+//!   directly below that branch (path compression). Updates cost more, as they move the rest of one array.
 
 use crate::rule::{FIELDS, NonPrefixRules, Packet, Priorities, PublishedClassifier, Range, Rule5, values};
 use crate::sortable::{field_order, partition};
@@ -107,7 +108,8 @@ impl Set {
         false
     }
 
-    /// Adds a rule to a branch of the same range with one rule: creates levels as long as both are equal.
+    /// Adds a rule to a branch that has the same range and one rule. Creates levels down to the first field
+    /// in which both rules differ.
     fn insert_beside(
         &mut self,
         rule: &Rule5,
@@ -258,7 +260,7 @@ impl PartitionSort {
             }
         }
         for (order, mut members) in partition(&ranges) {
-            // Sorted, so that each range is the last one in its level.
+            // The rules are sorted, so that each new range is the last one in its level.
             members.sort_by_key(|rule| order.map(|field| ranges[*rule as usize][field]));
             let mut set = Set::new(order);
             for rule in members {

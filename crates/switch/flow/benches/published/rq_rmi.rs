@@ -1,4 +1,4 @@
-//! The learned index of NuevoMatch (RQ-RMI): from a value to the index of the range that contains it.
+//! The learned index of NuevoMatch (RQ-RMI), which maps a value to the index of the range that contains it.
 //!
 //! There are three stages of models. A model's output chooses the model of the next stage. The output of the last
 //! stage is the index with an error bound, within which a binary search ends. The stages have the widths of the paper.
@@ -53,8 +53,8 @@ impl Model {
         self.bias + ((sums[0] + sums[1]) + (sums[2] + sums[3]))
     }
 
-    /// Returns a model through the first and the last of some points, in order, and through those with the greatest
-    /// error.
+    /// Returns a model that meets the first and the last of the sorted `points`, and the points with the
+    /// greatest error.
     fn fit(points: &[(u32, f64)]) -> Model {
         let mut model = Model::default();
         let (Some(first), Some(last)) = (points.first(), points.last()) else {
@@ -153,7 +153,7 @@ impl RqRmi {
         made
     }
 
-    /// Returns the model of a stage of this width.
+    /// Returns the index of the model to use in a stage of `width` models.
     #[inline(always)]
     fn choose(&self, place: f64, width: usize) -> usize {
         ((place * width as f64 / self.len as f64).max(0.0) as usize).min(width - 1)
@@ -199,7 +199,7 @@ fn ends(ranges: &[Range], reach: Reach) -> impl Iterator<Item = (u32, f64)> {
     })
 }
 
-/// Divides inputs where an increasing choice changes.
+/// Divides inputs into intervals with the same choice. `choice` must not decrease with the input.
 fn parts(reach: Reach, choice: impl Fn(u32) -> usize) -> Vec<Reach> {
     let mut parts = Vec::new();
     let mut lo = reach.lo;

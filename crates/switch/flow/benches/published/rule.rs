@@ -7,7 +7,7 @@ use millrace_flow::{FlowKey, Rule};
 /// The two words of a key: addresses, then ports, protocol, layers present and EtherType.
 pub(crate) type Packet = [u64; 2];
 
-/// The indices of these words in a key.
+/// The indices of a [`Packet`]'s words in a key.
 const WORDS: [usize; 2] = [6, 5];
 
 /// The bits of the second word that indicate the headers of the packet. They follow from the fields.
@@ -50,7 +50,7 @@ pub(crate) struct Rule5 {
 
 impl Rule5 {
     /// # Panics
-    /// If the rule looks at anything but an IPv4 5-tuple: then the comparison would be wrong.
+    /// If the rule compares anything but an IPv4 5-tuple, as the benchmark would then be wrong.
     pub(crate) fn new(rule: &Rule, slot: Slot) -> Rule5 {
         let others = (0..FlowKey::WORDS).filter(|word| !WORDS.contains(word));
         let beside = others.fold(0, |seen, word| seen | rule.mask.words()[word]);
@@ -134,7 +134,7 @@ pub(crate) fn values(packet: Packet) -> [u32; FIELDS] {
 
 /// The interface of the published algorithms.
 pub(crate) trait PublishedClassifier {
-    /// Returns the greater of `best` and the rank of the rule that wins.
+    /// Returns the highest rank of a rule that matches the packet; zero if none matches.
     fn lookup(&self, packet: Packet) -> u64;
 
     fn heap_size(&self) -> usize;
@@ -149,8 +149,8 @@ pub(crate) trait PublishedClassifier {
     fn remove(&mut self, rule: &Rule5) -> bool;
 }
 
-/// Rules with masks that are not prefixes, which algorithms of ranges cannot hold: compared one after the other,
-/// highest rank first.
+/// Rules with masks that are not prefixes, which algorithms of ranges cannot hold. They are compared one
+/// after the other, highest rank first.
 #[derive(Default)]
 pub(crate) struct NonPrefixRules(Vec<Rule5>);
 
@@ -178,7 +178,8 @@ impl NonPrefixRules {
     }
 }
 
-/// The number of rules of each priority, for structures that are searched in the order of their highest.
+/// The number of rules of each priority, for structures that are searched in the order of their highest
+/// priorities.
 #[derive(Default)]
 pub(crate) struct Priorities(std::collections::BTreeMap<u16, u32>);
 

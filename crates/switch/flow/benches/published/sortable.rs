@@ -21,7 +21,7 @@ pub(crate) fn partition(ranges: &[[Range; FIELDS]]) -> Vec<([usize; FIELDS], Vec
     sets
 }
 
-/// Returns an order of the fields, and the rules that are sortable in it.
+/// Returns an order of the fields, and the rules that are sortable in this order.
 pub(crate) fn field_order(ranges: &[[Range; FIELDS]], rules: Vec<u32>) -> ([usize; FIELDS], Vec<u32>) {
     let mut order = Vec::new();
     let mut classes = vec![rules];
@@ -46,8 +46,8 @@ pub(crate) fn field_order(ranges: &[[Range; FIELDS]], rules: Vec<u32>) -> ([usiz
     (core::array::from_fn(|place| order[place]), kept)
 }
 
-/// Returns the set of ranges without overlaps with most rules, among the ranges of a class in one field (weighted
-/// interval scheduling), as the rules of each range.
+/// Returns the set of ranges without overlaps that has most rules, among the ranges of a class in one field
+/// (weighted interval scheduling). Each item of the result has the rules of one range.
 fn heaviest(ranges: &[[Range; FIELDS]], class: &[u32], field: usize) -> Vec<Class> {
     let range = |rule: u32| ranges[rule as usize][field];
     if class.iter().all(|rule| range(*rule) == range(class[0])) {
@@ -56,7 +56,8 @@ fn heaviest(ranges: &[[Range; FIELDS]], class: &[u32], field: usize) -> Vec<Clas
     let mut sorted = class.to_vec();
     sorted.sort_unstable_by_key(|rule| (range(*rule).hi, range(*rule).lo));
     let groups: Vec<&[u32]> = sorted.chunk_by(|a, b| range(*a) == range(*b)).collect();
-    // The maximum number of rules among the first groups, and the number of groups before one that is taken.
+    // `most[n]` is the maximum number of rules in ranges of the first n groups. `before[n]` is the number of
+    // groups that end before group n begins.
     let mut most = vec![0];
     let mut before = Vec::new();
     for (at, group) in groups.iter().enumerate() {

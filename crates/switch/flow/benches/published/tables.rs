@@ -47,7 +47,7 @@ pub(crate) struct Tables {
     free: Vec<u32>,
 }
 
-/// Random numbers, which only the switch would know.
+/// Random numbers; in a switch they would be secret.
 const SEEDS: [u64; 5] = [
     0x8f2d_6a1b_90e3_c475,
     0x1c69_b3f7_a5e2_4d81,
@@ -85,7 +85,8 @@ pub(crate) fn is_subset(mask: Packet, of: Packet) -> bool {
 }
 
 impl Tables {
-    /// Continues a search with the result `best`.
+    /// Returns the highest rank of a matching rule, or `best`, the result of an earlier search, if that is
+    /// higher.
     #[inline(always)]
     pub(crate) fn lookup(&self, packet: Packet, mut best: u64) -> u64 {
         for place in &self.order {
@@ -204,7 +205,7 @@ impl Tables {
         true
     }
 
-    /// Returns the rules of a table with the same hash as this one.
+    /// Returns the rules of a table with the same hash as `rule`.
     pub(crate) fn together(&self, table: u32, rule: &Rule5) -> Vec<Rule5> {
         let held = &self.tables[table as usize];
         let hash = hash(and(rule.key, held.mask));

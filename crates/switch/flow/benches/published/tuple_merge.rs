@@ -1,11 +1,13 @@
 //! TupleMerge (Daly, Bruschi, Linguaglossa, Pontarelli, Rossi, Tollet, Torng and Yourtchenko, "TupleMerge: fast
 //! software packet processing for online packet classification", ToN 2019), its online form.
 //!
-//! A rule goes to the first table, in search order, whose mask is part of its own. A new table for a rule *relaxes*
-//! its mask: an address shorter than the other by more than 4 bits is left out, with its port; of the others 4, 3, 2
-//! or 1 bits are left out at lengths of 32, above 24, 16 and 8. If more than ten rules then have the same hash, the
-//! table is split: of the fields that those rules do not share whole, the one that differs most gets half of the
-//! difference, and every rule of the table that has those bits moves to a table with that mask.
+//! A rule goes to the first table, in search order, whose mask is part of the rule's mask. A new table gets
+//! the rule's mask in a *relaxed* form. If one address prefix is more than 4 bits shorter than the other, the
+//! mask leaves out the shorter address and its port. Other prefixes lose 4 bits at a length of 32, 3 bits
+//! above 24, 2 bits above 16, and 1 bit above 8. If more than ten rules then have the same hash, the table is
+//! split. The new mask has all bits that these rules share. It also has half of the other bits of one field:
+//! the field in which the rules' masks differ most. Every rule of the table whose mask contains the new mask
+//! moves to the table of the new mask.
 //!
 //! Masks that are not prefixes need no special treatment, because the algorithm compares submasks.
 
@@ -15,7 +17,7 @@ use crate::tables::{Tables, is_subset};
 /// The maximum number of rules with equal hashes.
 const COLLISIONS_MAX: usize = 10;
 
-/// The maximum difference of the address lengths for both to be used.
+/// The maximum difference of the two prefix lengths at which a relaxed mask keeps both addresses.
 const LENGTHS_APART_MAX: u32 = 4;
 
 #[derive(Default)]
@@ -30,13 +32,14 @@ impl TupleMerge {
         made
     }
 
-    /// Continues a search with the result `best`.
+    /// Returns the highest rank of a matching rule, or `best`, the result of an earlier search, if that is
+    /// higher.
     #[inline(always)]
     pub(crate) fn lookup_from(&self, packet: Packet, best: u64) -> u64 {
         self.0.lookup(packet, best)
     }
 
-    /// Moves rules of a table in which too many have the hash of `rule`.
+    /// Splits a table if too many of its rules have the hash of `rule`.
     fn split(&mut self, table: u32, rule: &Rule5) {
         let together = self.0.together(table, rule);
         if together.len() <= COLLISIONS_MAX {

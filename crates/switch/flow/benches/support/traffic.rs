@@ -9,8 +9,8 @@ use super::{Case, Rng, random_packet};
 /// The number of keys that are looked up at once.
 pub const BURST: usize = 32;
 
-/// Keys, reduced to the words that vary, so that reading them does not fill the caches. Each is written to the same
-/// burst buffer, as by a parser.
+/// Keys, reduced to the words that vary, so that reading them does not fill the caches. Each burst is written
+/// to the same buffer, as a parser does.
 pub struct Traffic {
     pub keys: Vec<FlowKey>,
     words: Vec<usize>,
@@ -31,7 +31,8 @@ impl Traffic {
         Traffic { keys, words, packed }
     }
 
-    /// Returns the nanoseconds per packet of one run of at least `least` packets, with the writing of keys.
+    /// Returns the nanoseconds per packet of one run of at least `least` packets, including the time to write
+    /// keys.
     pub fn run(&self, least: usize, mut look: impl FnMut(&[FlowKey])) -> f64 {
         let mut burst = [self.keys[0]; BURST];
         let size = self.words.len() * BURST;

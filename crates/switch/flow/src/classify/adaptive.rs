@@ -31,8 +31,8 @@ const DIRECT_MIN: usize = 16;
 /// The minimum number of updates between two plans; a quarter of the rules if that is more.
 const PLAN_PAUSE: usize = 64;
 
-/// Up to this number of rules, a part structure that has multiplied is planned again after updates to a sixteenth of
-/// the rules.
+/// Up to this number of rules, the parts are planned again after updates to a sixteenth of the rules, if
+/// lookups have become much slower than planned.
 const FREQUENT_PLANS: usize = 1 << 16;
 
 /// Up to this number of rules, an idle table is planned again if one rule in [`IDLE_SHARE`] has changed or a lookup
@@ -186,7 +186,7 @@ impl Adaptive {
         self.new_part(Part::Tuple(Box::new(tuple)))
     }
 
-    /// Returns the part that is compared directly.
+    /// Returns the part whose rules are compared directly.
     fn direct(&self) -> Option<(u32, &Direct)> {
         self.parts.iter().zip(0..).find_map(|(part, home)| match part {
             Some(Part::Direct(part)) => Some((home, part)),
@@ -194,7 +194,7 @@ impl Adaptive {
         })
     }
 
-    /// Returns the cost of a lookup, in tuples.
+    /// Returns the cost of a lookup, as a number of tuple searches.
     pub(super) fn weight(&self) -> usize {
         self.order.len() + self.direct().map_or(0, |(_, direct)| direct.weight())
     }
@@ -269,8 +269,8 @@ impl Adaptive {
         let is_crowded = self.weight() > self.planned_weight + self.planned_weight / 4 + 2
             || self.is_overfull() && !self.planned_overfull;
         let is_resized = self.placed > 2 * self.planned_rules || self.placed < self.planned_rules / 4;
-        // Rules often arrive sorted, so that later ones do not resemble those of the last plan, which soon becomes
-        // useless. The share is larger for many rules, because moving them takes long.
+        // Rules often arrive sorted. Later rules then do not resemble those of the last plan, and the plan
+        // soon becomes useless. The share is larger for many rules, because moving them takes long.
         let share = if is_crowded && self.placed <= FREQUENT_PLANS {
             16
         } else {
@@ -279,8 +279,8 @@ impl Adaptive {
         self.updates >= PLAN_PAUSE.max(self.placed / share) && (is_crowded || is_resized)
     }
 
-    /// Plans the parts again if that may be worth it. The caller calls it when no update has come for a while: during
-    /// updates, a plan waits for more of them, and the latest rules are in preliminary parts.
+    /// Plans the parts again if that may be worth it. The caller calls this when no update has come for a
+    /// while. During updates, a plan waits for more updates, and the latest rules are in preliminary parts.
     pub fn optimize(&mut self) {
         let is_worn = self.weight() > self.planned_weight || self.updates > self.placed / IDLE_SHARE;
         if is_worn && (DIRECT_MIN + 1..=IDLE_RULES).contains(&self.placed) && !self.is_perfect() {

@@ -22,13 +22,13 @@ struct DirectRule {
     compares: Box<[Compare]>,
 }
 
-/// The number of rules that a plan may leave to be compared, whatever their masks. Until the next plan there may be up
-/// to [`IRREGULAR_MAX`] rules, but at most [`ALIKE`] of each mask.
+/// The number of rules that a plan may leave for direct comparison, whatever their masks. Until the next plan
+/// there may be up to [`IRREGULAR_MAX`] such rules, but at most [`ALIKE`] of each mask.
 pub(super) const IRREGULAR: usize = 24;
 const IRREGULAR_MAX: usize = 4 * IRREGULAR;
 const ALIKE: usize = 8;
 
-/// The number of rules that a plan may leave to be compared if bit vectors suit their masks.
+/// The number of rules that a plan may leave for direct comparison if bit vectors suit their masks.
 pub(super) const MANY_PLANNED: usize = 448;
 const MANY: usize = Vectors1024::CAPACITY;
 
@@ -78,7 +78,7 @@ fn suits_vectors(mask: &Columns) -> bool {
     Vectors512::pieces(mask) <= PIECES_MAX
 }
 
-/// Returns the number of rules comparing these bits that a plan may leave to be compared.
+/// Returns the number of rules that a plan may leave for direct comparison if the rules compare these bits.
 pub(super) fn planned(mask: &Columns) -> usize {
     if suits_vectors(mask) {
         MANY_PLANNED
@@ -87,7 +87,7 @@ pub(super) fn planned(mask: &Columns) -> usize {
     }
 }
 
-/// Returns the cost of a lookup, in tuples, with `rules` rules that compare these bits.
+/// Returns the cost of a lookup in `rules` rules that compare these bits, as a number of tuple searches.
 pub(super) fn weight(rules: usize, mask: &Columns) -> usize {
     (Method::fastest(rules, mask).1 + TUPLE / 2) / TUPLE
 }
@@ -125,12 +125,13 @@ impl Direct {
         self.lines.len()
     }
 
-    /// Returns true if a plan may leave these rules, and one of this mask, to be compared.
+    /// Returns true if a plan may leave these rules, and one more rule of this mask, for direct comparison.
     pub(super) fn is_wanted(&self, mask: &Columns) -> bool {
         self.len() < planned(&self.mask.or(mask))
     }
 
-    /// Returns true if one more rule of this mask, which `alike` rules have, can be added before the next plan.
+    /// Returns true if a rule of this mask can be added before the next plan. `alike` rules have this mask
+    /// already.
     pub(super) fn has_room(&self, mask: &Columns, alike: usize) -> bool {
         match suits_vectors(&self.mask.or(mask)) {
             true => self.len() < MANY,
@@ -143,7 +144,7 @@ impl Direct {
         self.len() > Vectors512::CAPACITY
     }
 
-    /// Returns the cost of a lookup, in tuples.
+    /// Returns the cost of a lookup, as a number of tuple searches.
     pub(super) fn weight(&self) -> usize {
         weight(self.len(), &self.mask)
     }

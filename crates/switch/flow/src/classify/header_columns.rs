@@ -34,7 +34,7 @@ type Words = [u64; BURST];
 pub struct HeaderColumns {
     simd: Simd,
     len: usize,
-    /// The bytes from the EtherType behind a tag on: EtherType, version and size of the IPv4 header, traffic class,
+    /// The bytes from the last EtherType on: EtherType, version and size of the IPv4 header, traffic class,
     /// total size, identification.
     start: Words,
     /// Fragment field, TTL, protocol, checksum, and half of the IPv4 source.
@@ -300,8 +300,8 @@ fn word_of_ports(ports: u64, middle: u64) -> u64 {
     u64::from_be(ports) >> 32 << 32 | proto << 24 | LAYERS | u64::from(EtherType::IPV4.0)
 }
 
-/// Returns eight bytes at the constant offset `at`, in one load. The compiler loads bytes that two words share one by
-/// one otherwise.
+/// Returns eight bytes at the constant offset `at`, in one load. Without this function, the compiler loads
+/// bytes that two words share one by one.
 #[inline(always)]
 fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     let word = bytes.get(at..).and_then(<[u8]>::first_chunk);

@@ -3,8 +3,8 @@
 use super::{Classifier, Slot};
 use crate::key::{FlowKey, Rule};
 
-/// Rules in a list, highest priority first. The scan is slow and obvious, and the fastest structure for a handful of
-/// rules.
+/// Rules in a list, highest priority first. The scan is obviously correct. It is slow for many rules, and the
+/// fastest structure for a handful of rules.
 #[derive(Clone, Debug, Default)]
 pub struct LinearScan {
     rules: Vec<(Rule, Slot)>,

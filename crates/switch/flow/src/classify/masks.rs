@@ -56,7 +56,7 @@ pub(super) struct Masks {
     entries: Vec<MaskEntry>,
     free: Vec<u32>,
     index: HashTable<u32>,
-    /// The number of the mask of the latest lookup, because rules often arrive mask by mask.
+    /// The number of the mask that was looked up last. Rules often arrive mask by mask.
     last: u32,
     /// For each bit of a key, the number of masks that have it. Empty if there is no mask.
     counts: Vec<u32>,

@@ -86,7 +86,7 @@ impl Slot {
         self.0.get() as usize - 1
     }
 
-    /// Returns the index of a slot, or an index that no array has; without a branch.
+    /// Returns the index of a slot without a branch. The index for `None` is beyond the end of every array.
     #[inline(always)]
     pub fn index_or_none(slot: Option<Slot>) -> usize {
         (slot.map_or(0, |slot| slot.0.get()) as usize).wrapping_sub(1)
@@ -116,7 +116,7 @@ const fn slot_of(rank: u64) -> Option<Slot> {
     }
 }
 
-/// A set of rules that finds the rule of a packet.
+/// A set of rules, with a lookup of the rule that a packet matches.
 pub trait Classifier {
     /// Adds a rule, and returns the slot of the equal rule that it replaces, if there was one.
     fn insert(&mut self, rule: &Rule, slot: Slot) -> Option<Slot>;

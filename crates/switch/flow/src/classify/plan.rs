@@ -26,7 +26,7 @@ pub(super) const FULL: usize = 20;
 /// The maximum number of rules in a sample.
 pub(super) const SAMPLE: usize = 4096;
 
-/// The number of masks, those with most rules, that are considered in the comparison of candidates.
+/// The number of masks that the comparison of candidates considers: the masks with most rules.
 const MASKS: usize = 128;
 
 /// The number of masks that are combined with each other to find candidates.
@@ -130,8 +130,8 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     specs
 }
 
-/// The lowest cost of a plan in tuples, and the number of tuples of that plan; the remaining rules are compared
-/// directly.
+/// The cheapest plan so far: its cost as a number of tuple searches, and its number of tuples. The remaining
+/// rules are compared directly.
 #[derive(Default)]
 struct Cheapest(Option<(usize, usize)>);
 
@@ -240,7 +240,7 @@ fn best<'a>(
     let scores = order
         .into_iter()
         .map(|(_, candidate)| (score(sample, left, candidate, crowd, counter), candidate));
-    // Among candidates that are about equal, the first one wins, which has most bits.
+    // Among candidates that are about equal, the first one wins, because it has most bits.
     let best = scores.reduce(|best, other| if other.0 * 64 > best.0 * 65 { other } else { best });
     best.filter(|(score, _)| *score > 0)
         .map(|(_, candidate)| candidate)

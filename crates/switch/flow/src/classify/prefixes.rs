@@ -90,8 +90,8 @@ pub(super) struct PrefixSpec {
 }
 
 impl PrefixSpec {
-    /// Returns the properties that a rule shares with others that differ in this field's prefix, and the length of the
-    /// prefix; `None` if the mask of the field is not a prefix.
+    /// Returns the properties that a rule shares with rules that differ only in this field's prefix, and the
+    /// length of the rule's prefix; `None` if the mask of the field is not a prefix.
     pub(super) fn of(route: Route, mask: &Columns, key: &Columns) -> Option<(PrefixSpec, u32)> {
         let prefix = route.prefix(mask, key)?;
         let (mask, key) = (route.others(mask), route.others(key));
@@ -141,7 +141,7 @@ impl Prefixes {
         self.trie.len()
     }
 
-    /// Returns the rank with the priority of the highest rule.
+    /// Returns a rank with the highest priority of the rules, and no slot.
     pub(super) fn highest(&self) -> u64 {
         let highest = self.lengths.iter().filter_map(|(_, held)| held.highest()).max();
         highest.map_or(0, |priority| u64::from(priority) << PRIORITY_SHIFT)

@@ -269,7 +269,7 @@ fn the_structure_follows_the_rules() {
     rules.iter().skip(2).for_each(|rule| pair.remove(rule));
     assert_eq!(pair.fast.kind().to_string(), "direct(2)");
 
-    // One rule of another mask before them changes nothing: it is compared directly.
+    // One rule of another mask before the others changes nothing: it is compared directly.
     let source = world(&[EthSrc], false, true);
     let (mut pair, mut dice) = filled(&source, 1, 4);
     for _ in 0..500 {
@@ -316,7 +316,8 @@ fn the_structure_follows_the_rules() {
     (0..20).for_each(|_| pair.check(&mixed, &mut dice));
 }
 
-/// Returns an access list of 3,000 rules, from the general to the specific, and the dice that made it.
+/// Returns an access list of 3,000 rules, from the general to the specific, and the random generator that
+/// made it.
 fn access_list() -> (World, Vec<Rule>, Rng) {
     use Field::*;
     let list = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpDst], true, true);

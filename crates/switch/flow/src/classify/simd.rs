@@ -105,9 +105,9 @@ compiled! {
         (table: &Adaptive, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>])
         => table.lookup_inlined(keys, select, verdicts);
 
-    /// Raises the ranks of a burst to those of the rules in a part, with these instructions. (Each part is a function
-    /// of its own: with all parts in one function, for each number of columns, the quality of the remaining code was
-    /// erratic.)
+    /// Raises `best` of each packet to the highest rank of a matching rule in a part, with these
+    /// instructions. (The search of a part is a separate function. When the lookup contained the search of
+    /// all parts, for each number of columns, the quality of the remaining code was erratic.)
     search_part, part_avx2, part_avx512
         (part: &Part, burst: &Burst, len: usize, best: &mut [u64; BURST], scratch: Option<&mut Scratch>)
         => part.search_inlined(burst, len, best, scratch);
@@ -122,7 +122,7 @@ compiled! {
         (headers: &mut HeaderColumns)
         => headers.sort();
 
-    /// Looks up header columns with these instructions. Further arguments are the fields that are not in the packets'
+    /// Looks up header columns with these instructions. `beside` has the fields that are not in the packets'
     /// bytes, and the keys of packets that are not common.
     lookup_headers, headers_avx2, headers_avx512
         (table: &Adaptive, headers: &HeaderColumns, beside: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>])

@@ -1,4 +1,4 @@
-//! Slots by hash, for code that finds flow entries by other means than a packet.
+//! An index of slots by hash, for code that finds flow entries without a packet.
 //!
 //! The structure is the classifier's own hash table ([`super::table`]) with entries of one word. It grows by segments,
 //! so that no insertion waits until a million entries have moved, and takes about twelve bytes a slot.

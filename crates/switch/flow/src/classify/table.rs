@@ -20,7 +20,7 @@
 //!
 //! Groups are in segments. A segment grows by a quarter until it would have twice [`SEGMENT`] groups, and is then
 //! split in two (extendible hashing; Fagin et al., 1979). Two small segments are joined. An update therefore moves at
-//! most one segment's entries, two lanes of three are in use, and memory is released.
+//! most one segment's entries, two of three lanes are in use, and memory is released.
 
 mod hint;
 
@@ -37,7 +37,7 @@ const SEGMENT: usize = 4096;
 /// groups reaches every group. (All other sizes are powers of two, and the steps odd.)
 const BETWEEN: [usize; 3] = [5119, 6143, 7159];
 
-/// The first power of two above them.
+/// The first power of two above the sizes in [`BETWEEN`].
 const BEYOND: usize = 2 * SEGMENT;
 
 /// The maximum number of directory bits of a hash.
@@ -49,7 +49,7 @@ const ONES: u64 = 0x0001_0101_0101_0101;
 /// The highest bit of each tag.
 const HIGHS: u64 = ONES << 7;
 
-/// All other bits of each tag.
+/// All bits of each tag except the highest one.
 const LOWS: u64 = HIGHS - ONES;
 
 /// Position of the overflow count in a word of tags.
@@ -183,7 +183,7 @@ impl Segment {
                 self.len += 1;
                 return;
             }
-            // The count saturates at 255, because it cannot be decremented correctly afterwards.
+            // A count of 255 stays for good, because it cannot be decremented correctly.
             if self.tags[group] < 255 * OVERFLOW {
                 self.tags[group] += OVERFLOW;
             }

@@ -373,8 +373,8 @@ impl Trie {
         for address in &addresses[..len] {
             prefetch(&self.root, place(*address));
         }
-        // Each address with further nodes has its number and node in these arrays; each address has the index of its
-        // value so far.
+        // `numbers` and `nodes` list the addresses that have further nodes, and these nodes. `values` has the
+        // index of each address's value so far.
         let (mut numbers, mut nodes, mut left) = ([0u8; BURST], [0u32; BURST], 0);
         let mut values = [u32::MAX; BURST];
         for (number, address) in addresses[..len].iter().enumerate() {

@@ -5,8 +5,9 @@
 //! for each rule that this value matches. The conjunction of the vectors of all pieces is the set of rules that match
 //! the packet. The rules are sorted, so the first of the set is the best.
 //!
-//! The vectors of a 5-tuple fit, or nearly fit, the first-level cache: [`Vectors64`] has 64 rules and pieces of eight bits,
-//! [`Vectors512`] has 512 rules (one cache line) and pieces of four bits, [`Vectors1024`] has 1,024 rules and pieces of four bits.
+//! The vectors of a 5-tuple fit, or nearly fit, the first-level cache. [`Vectors64`] has 64 rules and pieces
+//! of eight bits, [`Vectors512`] has 512 rules (one cache line) and pieces of four bits, and [`Vectors1024`]
+//! has 1,024 rules and pieces of four bits.
 //!
 //! A lookup takes the same time for all packets and all rules, so no traffic can slow it down.
 

@@ -271,8 +271,8 @@ fn once<T>(place: &mut Option<T>, value: T, item: Span<'_>) -> Result<(), TextEr
     }
 }
 
-/// Parses the text after `actions=`: actions, which form apply_actions, and instructions, in any order, because
-/// OpenFlow fixes the order of their execution (OpenFlow 1.3.5, section 5.9).
+/// Parses the text after `actions=`. Actions in the text form apply_actions. Instructions may come in any
+/// order, because OpenFlow fixes the order of their execution (OpenFlow 1.3.5, section 5.9).
 pub(super) fn instructions(text: Span<'_>, context: &Match) -> Result<Instructions, TextError> {
     let mut given = Instructions::default();
     let mut applied = Vec::new();
@@ -323,7 +323,8 @@ impl FromStr for Instructions {
 
     /// Parses the syntax of ovs-ofctl after `actions=`, such as `set_field:7->ip_dscp,output:2,goto_table:1`.
     ///
-    /// There is no match to resolve the names that several protocols share (`mod_tp_dst`), so they mean TCP.
+    /// There is no match to resolve the names that several protocols share (`mod_tp_dst`), so such names mean
+    /// TCP.
     fn from_str(text: &str) -> Result<Instructions, TextError> {
         instructions(Span::new(text), &Match::any())
     }

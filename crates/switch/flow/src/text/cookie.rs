@@ -1,4 +1,4 @@
-//! A cookie to select flow entries by, with the bits that count.
+//! The selection of flow entries by cookie and mask.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,7 +9,8 @@ use super::error::TextError;
 use super::scan::Span;
 use super::value;
 
-/// A cookie and the bits of it that must be equal (OpenFlow 1.3.5, section 6.4).
+/// A cookie, and a mask of the bits that must be equal in the cookie of an entry (OpenFlow 1.3.5, section
+/// 6.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CookieMatch {
     pub value: Cookie,
@@ -18,7 +19,7 @@ pub struct CookieMatch {
 }
 
 impl CookieMatch {
-    /// Selects the entries with exactly this cookie.
+    /// Returns the selection of the entries with exactly this cookie.
     pub const fn exact(value: Cookie) -> CookieMatch {
         CookieMatch {
             value,

@@ -52,7 +52,7 @@ pub enum TextProblem {
     /// The numbers of opening and closing parentheses differ.
     #[error("unbalanced parentheses: expected as many `)` as `(`")]
     Unbalanced,
-    /// The item is a repetition.
+    /// The item repeats an earlier one.
     #[error("appears twice: expected it once")]
     Twice,
     /// Each token is well formed, but the match is invalid.
@@ -71,8 +71,8 @@ fn did_you_mean(nearest: &[&str]) -> String {
     }
 }
 
-/// Returns the names within an edit distance of two from `wrong`, the nearest first; of several with equal distance,
-/// at most three.
+/// Returns the names with the least edit distance from `wrong`: at most three, and none if that distance
+/// exceeds two.
 pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
     // The longest name has 14 characters, so that longer texts have no similar names, and the cost is bounded.
     if wrong.len() > 24 {

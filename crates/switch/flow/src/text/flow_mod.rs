@@ -30,7 +30,7 @@ impl FlowCommand {
     }
 
     /// Returns the items that a text of this command may have besides match fields and actions. Items that
-    /// the command would ignore are not among them: a text that has one does not mean what it says.
+    /// the command would ignore are not among them, because the author of such an item expects an effect.
     const fn items(self) -> &'static [&'static str] {
         match self {
             FlowCommand::Add => &[
@@ -60,8 +60,8 @@ impl FlowCommand {
     }
 }
 
-/// A flow_mod. Items that the text does not have are as OpenFlow's defaults, except for the priority, which is
-/// 32768 as in Open vSwitch.
+/// A flow_mod. Absent items have the defaults of OpenFlow, except for the priority, which is 32768 as in Open
+/// vSwitch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowModText {
     pub command: FlowCommand,
@@ -69,7 +69,7 @@ pub struct FlowModText {
     pub table: TableId,
     /// The priority; without effect on the commands that are not strict.
     pub priority: Priority,
-    /// The cookie: that of a new entry, or that of the entries to change or remove.
+    /// The cookie of a new entry, or of the entries to change or remove.
     pub cookie: Option<CookieMatch>,
     /// Seconds without a packet after which the entry is removed; 0 for never.
     pub idle_timeout: u16,
@@ -90,8 +90,8 @@ impl FlowModText {
     /// Parses the text of a flow_mod.
     ///
     /// # Errors
-    /// [`TextError`]: also if the text lacks `actions=` that the command needs, or has an item that the command
-    /// would ignore.
+    /// [`TextError`] if the text is malformed, lacks `actions=` although the command needs it, or has an item
+    /// that the command would ignore.
     pub fn parse(command: FlowCommand, text: &str) -> Result<FlowModText, TextError> {
         let items = Items::parse(text, command.items())?;
         let at_end = Span::new(text).end();

@@ -51,8 +51,8 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// Parses a text whose items, match fields and actions apart, are among `allowed`: names of [`KNOWN`], of
-    /// [`FLAGS`], and `cookie/mask` for a cookie with a mask.
+    /// Parses a text. Its items other than match fields and actions must be in `allowed`. This list has names
+    /// of [`KNOWN`] and [`FLAGS`], and `cookie/mask` if a cookie may have a mask.
     pub(super) fn parse(text: &str, allowed: &[&str]) -> Result<Items, TextError> {
         let whole = Span::new(text);
         let mut items = Items::default();

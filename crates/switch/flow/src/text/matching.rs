@@ -42,7 +42,7 @@ const SHORTHANDS: [Shorthand; 15] = [
     shorthand("pbb", 0x88e7, None),
 ];
 
-/// A name of several fields; the match has the prerequisites of one of them.
+/// A name that several fields share. The match has the prerequisites of one of these fields.
 struct SharedName {
     name: &'static str,
     fields: &'static [Field],
@@ -63,7 +63,7 @@ const SHARED_NAMES: [SharedName; 6] = [
     shared("nw_dst", &[Field::Ipv4Dst, Field::ArpTpa], false),
 ];
 
-/// Additional names of single fields, besides that of the specification and that of ovs-ofctl.
+/// Additional names of single fields, besides the names of the specification and of ovs-ofctl.
 const ALIASES: [(&str, Field); 4] = [
     ("ip_src", Field::Ipv4Src),
     ("ip_dst", Field::Ipv4Dst),
@@ -128,7 +128,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 #[derive(Default)]
 pub(crate) struct ParsedMatch<'a> {
     given: Vec<(MatchField, Span<'a>)>,
-    /// Values of shared names, whose field is known at the end.
+    /// Values of shared names. The field of a shared name is known at the end.
     shared: Vec<(&'static [Field], Span<'a>, Span<'a>)>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> ParsedMatch<'a> {
     /// Adds one item.
     ///
     /// # Errors
-    /// [`TextError`] if it is not an item of a match.
+    /// [`TextError`] if `item` is not an item of a match.
     pub(crate) fn take(&mut self, item: Span<'a>) -> Result<(), TextError> {
         let Some((name, value)) = item.split(&['=']) else {
             return self.word(item);

@@ -66,7 +66,7 @@ impl<'a> Span<'a> {
             .map(|rest| self.sub(0, rest.len()).trimmed())
     }
 
-    /// Returns the empty span at the end of the text, for what is missing.
+    /// Returns the empty span at the end of the text, for an error about a missing token.
     pub(crate) fn end(self) -> Span<'a> {
         self.sub(self.text().len(), self.text().len())
     }

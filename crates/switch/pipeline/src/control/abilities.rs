@@ -2,8 +2,8 @@
 //! restrict.
 //!
 //! A controller that sets table features describes the whole pipeline: tables that it leaves out are removed, tables
-//! whose abilities change lose their entries, and later entries must have these abilities. While no controller has set
-//! any, nothing is checked.
+//! whose abilities change lose their entries, and later entries may use only these abilities. While no
+//! controller has set table features, nothing is checked.
 
 use millrace_flow::{Action, Field, FieldSet, Instructions, Match};
 use millrace_types::{Priority, TableId};
@@ -226,10 +226,10 @@ pub(super) fn is_miss(match_: &Match, priority: Priority) -> bool {
 /// The features of one table, as a controller set them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum TableState {
-    /// All that the switch can do.
+    /// The table has all abilities of the switch.
     #[default]
     Default,
-    /// These abilities.
+    /// The table has only these abilities.
     Abilities(Box<TableAbilities>),
     /// The table does not exist.
     Removed,

@@ -10,15 +10,16 @@ use crate::FlowCachePolicy;
 pub struct ControlConfig {
     /// Number of tables, 1 to 255.
     pub tables: u8,
-    /// Entries that fit into one table.
+    /// Maximum number of entries in one table.
     pub max_entries: u32,
-    /// Keys every hash; should be random.
+    /// The key of every hash; should be random.
     pub seed: u64,
     /// The MAC table.
     pub fdb: FdbConfig,
     /// Policy for the workers' caches of traversals.
     pub flow_cache: FlowCachePolicy,
-    /// True if matches may use the extensions of Open vSwitch to OpenFlow 1.3.5 ([`Match::extension`](millrace_flow::Match::extension)).
+    /// True if matches may use the extensions of Open vSwitch to OpenFlow 1.3.5
+    /// ([`Match::extension`](millrace_flow::Match::extension)).
     pub match_extensions: bool,
 }
 

@@ -1,14 +1,15 @@
 //! Eviction: the entry that makes room in a full table.
 //!
-//! OpenFlow 1.3.5 only defines that a full table refuses an entry. This is eviction as in OpenFlow 1.4.0, section 6.5,
-//! in the order of remaining lifetime: of the entries with a time-out, the one that would expire first is removed.
-//! Entries without a time-out stay.
+//! OpenFlow 1.3.5 only defines that a full table refuses an entry. This module implements eviction of
+//! OpenFlow 1.4.0, section 6.5, in the order of remaining lifetime: of the entries with a time-out, the one
+//! that would expire first is removed. Entries without a time-out stay.
 //!
-//! Each table that evicts has a heap of its entries, ordered by the expiry time at their latest check. Packets extend
-//! idle time-outs without touching the heap: an entry that was used since goes back to its new position. As a search
-//! among entries that are all in use would not end, it checks a bounded number and removes the best of them. A removed
-//! entry leaves its element in the heap, which is dropped when it comes up, or in a sweep once the heap consists
-//! mostly of such elements.
+//! Each table that evicts has a heap of its entries, ordered by the expiry time at their latest check.
+//! Packets extend idle time-outs without a change of the heap. A search takes entries from the heap until it
+//! finds one that was not used since its latest check; used entries return to the heap with their new expiry
+//! time. If all entries are in use, the search ends after a bounded number of entries, and removes the one
+//! that would expire first. A removed entry leaves its element in the heap. The element is dropped when it
+//! reaches the top, or in a sweep when the heap consists mostly of such elements.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,13 +25,14 @@ use super::strict::StrictIndex;
 use super::writer::Control;
 use crate::Op;
 
-/// Entries that one search checks, not counting removed ones.
+/// Maximum number of entries that one search checks, without removed entries.
 const CANDIDATES: usize = 64;
 /// Length of a heap from which it is swept, if it is also twice as long as its table.
 const SWEEP_LEN: usize = 128;
 
 impl Control {
-    /// Sets the limits of tables; other tables hold as many entries as fit, and refuse more. Existing entries stay.
+    /// Sets the limits of tables. A table without a limit here has the capacity of the configuration, and
+    /// refuses more entries. Existing entries stay.
     pub fn set_limits(&mut self, limits: BTreeMap<TableId, TableLimit>) {
         if limits == self.limits {
             return;
@@ -46,7 +48,8 @@ impl Control {
         }
     }
 
-    /// Adds an entry to the heap of its table, when it was added or got other time-outs.
+    /// Adds an entry to the heap of its table. The caller calls this for a new entry, or after a change of
+    /// time-outs.
     #[inline]
     pub(super) fn note_due(&mut self, table: TableId, slot: Slot, due: Time) {
         let Some(heap) = self.evictions.0.get_mut(&table) else {
@@ -66,7 +69,8 @@ impl Control {
         self.fill(table, slots);
     }
 
-    /// Fills the heap of a table with those of these slots that hold an entry of the table with a time-out.
+    /// Fills the heap of a table from slots. Slots without an entry of the table that has a time-out are
+    /// ignored.
     fn fill(&mut self, table: TableId, slots: impl IntoIterator<Item = Slot>) {
         let known = |slot| Some(Reverse((self.due(table, slot)?, slot)));
         let heap = slots.into_iter().filter_map(known).collect();
@@ -80,7 +84,7 @@ impl Control {
         expiry_time(&record.entry, self.banks.entry(slot).last_used)
     }
 
-    /// Removes an entry from a table that evicts. Returns false if it has none with a time-out.
+    /// Removes an entry from a table that evicts. Returns false if the table has no entry with a time-out.
     pub(super) fn make_room(&mut self, table: TableId, now: Time, ops: &mut Vec<Op>) -> bool {
         let Some(mut heap) = self.evictions.0.remove(&table) else {
             return false;

@@ -14,7 +14,7 @@ use crate::{FdbEntry, FdbKey, Learn, Op};
 /// The configuration of the MAC table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FdbConfig {
-    /// Addresses that fit.
+    /// Maximum number of addresses.
     pub max_entries: u32,
     /// Time after which an address without packets is removed (IEEE 802.1Q-2018, table 8-6: 10 s to 1,000,000 s, by
     /// default 300 s).
@@ -30,7 +30,7 @@ impl Default for FdbConfig {
     }
 }
 
-/// Addresses that are compared to find one to evict.
+/// Number of addresses that are compared to find one to evict.
 const CANDIDATES: usize = 32;
 
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crate::counters::EntryCount;
 use crate::group::{CompiledGroup, Group, GroupKind};
 use crate::{FlowEntry, Op};
 
-/// Groups at most.
+/// Maximum number of groups.
 const GROUPS_MAX: usize = 262_144;
 
 /// A group_mod (`ofp_group_mod_command`; OpenFlow 1.3.5, section 7.3.4.2).
@@ -35,18 +35,18 @@ pub enum GroupMod {
 #[derive(Clone, Debug)]
 pub struct GroupStat<'a> {
     pub group: &'a Group,
-    /// Number of flow entries and of buckets of groups that forward to it.
+    /// Number of flow entries and of other groups' buckets that forward to the group.
     pub references: u32,
-    /// Packets and bytes that it processed.
+    /// Packets and bytes that the group processed.
     pub count: EntryCount,
-    /// Time since it was added.
+    /// Time since the group was added.
     pub duration: Duration,
     /// Packets and bytes that each bucket processed.
     pub buckets: Vec<EntryCount>,
 }
 
 impl Control {
-    /// Groups at most.
+    /// Maximum number of groups.
     pub const GROUPS_MAX: u32 = GROUPS_MAX as u32;
 
     /// Executes a group_mod and appends its changes for the readers to `ops`. Returns the number of flow entries that

@@ -31,7 +31,7 @@ pub(super) enum Undo {
 #[derive(Debug)]
 pub(super) struct Journal {
     pub(super) undo: Vec<Undo>,
-    /// The lengths of these lists at that time.
+    /// The lengths of these lists at the beginning of the transaction.
     pub(super) ops_len: usize,
     pub(super) removed_len: usize,
     pub(super) removed_counters_len: usize,

@@ -9,7 +9,8 @@ use super::writer::Control;
 use crate::{FdbEntry, Learn, Op};
 
 impl Control {
-    /// Learns the port of an address, or that it has moved: an [`Egress::learn`](crate::Egress::learn) of a worker.
+    /// Learns the port of a new or moved address, which a worker reported by
+    /// [`Egress::learn`](crate::Egress::learn).
     pub fn learn(&mut self, learn: Learn, now: Time, ops: &mut Vec<Op>) {
         if self.ports.port(learn.port).is_some() {
             self.fdb.learn(learn, now, ops);

@@ -19,7 +19,7 @@ pub enum WhenFull {
 /// The largest number of entries of a table, and the treatment of further ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableLimit {
-    /// Entries in the table at most.
+    /// Maximum number of entries in the table.
     pub max_entries: u32,
     /// The treatment of further entries.
     pub when_full: WhenFull,

@@ -20,7 +20,7 @@ use crate::{FlowEntry, Op};
 pub enum MeterMod {
     /// `OFPMC_ADD`: adds a meter.
     Add(Meter),
-    /// `OFPMC_MODIFY`: replaces the flags and bands of a meter, whose bands start with zero counters.
+    /// `OFPMC_MODIFY`: replaces the flags and bands of a meter. The counters of the new bands start at zero.
     Modify(Meter),
     /// `OFPMC_DELETE`: deletes a meter and the flow entries that use it; all meters for [`MeterId::ALL`].
     Delete(MeterId),
@@ -30,20 +30,20 @@ pub enum MeterMod {
 #[derive(Clone, Debug)]
 pub struct MeterStat<'a> {
     pub meter: &'a Meter,
-    /// Number of flow entries that use it.
+    /// Number of flow entries that use the meter.
     pub flows: u32,
-    /// Packets and bytes that it processed.
+    /// Packets and bytes that the meter processed.
     pub count: EntryCount,
-    /// Time since it was added.
+    /// Time since the meter was added.
     pub duration: Duration,
     /// Packets and bytes to which each band was applied.
     pub bands: Vec<EntryCount>,
 }
 
 impl Control {
-    /// Meters at most.
+    /// Maximum number of meters.
     pub const METERS_MAX: u32 = 262_144;
-    /// Bands of a meter at most.
+    /// Maximum number of bands of a meter.
     pub const BANDS_MAX: u8 = 16;
 
     /// Executes a meter_mod and appends its changes for the readers to `ops`. Returns the number of flow entries that

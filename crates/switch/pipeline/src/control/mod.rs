@@ -1,13 +1,15 @@
 //! The control half of the pipeline: the single writer of one bridge.
 //!
-//! [`Control`] holds the authoritative state of a bridge: flow entries, groups, meters, ports, MAC table. A request is
-//! validated first, then applied completely or not at all, and appends the [`Op`](crate::Op)s that bring the readers' copies to
-//! the same state. The control half never sees a packet.
+//! [`Control`] holds the authoritative state of a bridge: flow entries, groups, meters, ports, MAC table. A
+//! request is validated first, then applied completely or not at all. It appends the [`Op`](crate::Op)s that
+//! bring the readers' copies to the same state. The control half never sees a packet.
 //!
 //! # Slots and their counters
-//! Workers count for an entry at its [`Slot`](millrace_flow::classify::Slot); groups, buckets, meters and bands have slots only for their counters,
-//! in the same row. Workers may count for a removed entry until the change is published. Its slot therefore waits
-//! until [`Control::published`], which reads the final counters, reports the entry and frees the slot.
+//! The [`Slot`](millrace_flow::classify::Slot) of a flow entry is also the index of its counters in each
+//! worker. Groups, buckets, meters and bands have slots of the same range, only for their counters. Workers
+//! may count packets of a removed entry until the change is published. The slot of a removed entry therefore
+//! stays in use until [`Control::published`], which reads the final counters, reports the entry and frees the
+//! slot.
 //!
 //! # Cost
 //! A request that names one entry takes constant time. A request that covers many, and an add that checks for

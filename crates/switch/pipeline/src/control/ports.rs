@@ -17,8 +17,9 @@ const CONFIG_BITS: u32 = PortConfig::DOWN.0
     | PortConfig::NO_PACKET_IN.0;
 
 impl Control {
-    /// Adds a port, or replaces its whole state. MAC addresses learned from the port are removed when its link goes down
-    /// and when its VLANs change. A port_mod changes neither, so that roll back need not restore addresses.
+    /// Adds a port, or replaces its configuration and state. MAC addresses learned from the port are removed
+    /// when its link goes down and when its VLANs change. A port_mod changes neither link nor VLANs, so that
+    /// a rollback need not restore addresses.
     pub fn set_port(&mut self, port: Port, ops: &mut Vec<Op>) {
         let before = self.ports.port(port.number);
         if before == Some(&port) {
@@ -34,7 +35,8 @@ impl Control {
         self.ports.insert(port);
     }
 
-    /// Removes a port, and the MAC addresses learned from it. Entries that output to it stay, and drop.
+    /// Removes a port, and the MAC addresses learned from it. Flow entries that output to the port stay;
+    /// these outputs drop packets.
     pub fn remove_port(&mut self, number: PortNo, ops: &mut Vec<Op>) {
         if self.ports.remove(number).is_some() {
             ops.push(Op::RemovePort(number));
@@ -78,7 +80,8 @@ impl Control {
         })
     }
 
-    /// Sets the state of a port as its device reports it, as [`Self::set_port`] does.
+    /// Sets the state of a port that its device reports. Learned MAC addresses are removed as in
+    /// [`Self::set_port`].
     ///
     /// # Errors
     /// [`PortModError::NoSuchPort`].

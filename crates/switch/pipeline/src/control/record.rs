@@ -1,4 +1,4 @@
-//! Records of flow entries: of those in the tables, and of removed ones that workers may still use.
+//! Records of flow entries: the entries in the tables, and removed entries that workers may still use.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Record {
 pub(super) struct RemovedEntry {
     pub(super) slot: Slot,
     pub(super) entry: Arc<FlowEntry>,
-    /// `None` if no controller is notified.
+    /// The reason that is reported; `None` if no controller is notified.
     pub(super) reason: Option<RemovedReason>,
     pub(super) at: Time,
 }

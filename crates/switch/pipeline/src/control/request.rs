@@ -135,7 +135,7 @@ impl FlowFilter {
         self.cookie_mask != 0 || self.out_port != PortNo::ANY || self.out_group != GroupId::ANY
     }
 
-    /// Returns true if the filter selects an entry, which is in its table.
+    /// Returns true if the filter selects an entry, without a comparison of the table.
     pub(super) fn accepts(&self, entry: &FlowEntry) -> bool {
         self.accepts_but_for_match(entry) && self.covers(entry.match_())
     }
@@ -194,9 +194,9 @@ pub enum RemovedReason {
 pub struct FlowRemoved {
     pub entry: Arc<FlowEntry>,
     pub reason: RemovedReason,
-    /// Time from its addition to its removal.
+    /// Time from the addition of the entry to its removal.
     pub duration: Duration,
-    /// Packets and bytes that it matched.
+    /// Packets and bytes that the entry matched.
     pub count: EntryCount,
 }
 
@@ -204,9 +204,9 @@ pub struct FlowRemoved {
 #[derive(Clone, Copy, Debug)]
 pub struct FlowStat<'a> {
     pub entry: &'a Arc<FlowEntry>,
-    /// Time since it was added.
+    /// Time since the entry was added.
     pub duration: Duration,
-    /// Packets and bytes that it matched.
+    /// Packets and bytes that the entry matched.
     pub count: EntryCount,
 }
 
@@ -215,7 +215,7 @@ pub struct FlowStat<'a> {
 pub struct Aggregate {
     pub packets: u64,
     pub bytes: u64,
-    /// Entries.
+    /// Number of entries.
     pub flows: u64,
 }
 
@@ -223,9 +223,9 @@ pub struct Aggregate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableStat {
     pub table: TableId,
-    /// Entries in it.
+    /// Number of entries in the table.
     pub active: u32,
-    /// Entries that fit.
+    /// Maximum number of entries in the table.
     pub max_entries: u32,
     /// Packets looked up.
     pub lookups: u64,

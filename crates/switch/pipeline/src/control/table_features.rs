@@ -26,8 +26,9 @@ impl Control {
         }
     }
 
-    /// Sets the tables of the pipeline, with their abilities; `None` is all that the switch can do. Entries of tables
-    /// that change or are removed are removed without a report.
+    /// Sets the tables of the pipeline, with their abilities; `None` stands for all abilities of the switch.
+    /// Tables that are left out are removed. Removed tables, and tables whose abilities change, lose their
+    /// entries without a flow_removed.
     ///
     /// # Errors
     /// [`PipelineError`]; nothing has changed.

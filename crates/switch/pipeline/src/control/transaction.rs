@@ -12,7 +12,7 @@ use super::writer::Control;
 use crate::Op;
 
 impl Control {
-    /// Begins requests that belong together. `ops` is the list that all of them append to; nothing may be published
+    /// Begins a transaction. `ops` is the list to which all its requests append; nothing may be published
     /// until [`Control::commit`] or [`Control::roll_back`].
     pub fn begin(&mut self, ops: &[Op]) {
         self.journal = Some(Journal {
@@ -24,7 +24,7 @@ impl Control {
         });
     }
 
-    /// Ends requests that belong together, and keeps their changes.
+    /// Ends the transaction, and keeps its changes.
     pub fn commit(&mut self) {
         self.journal = None;
     }
@@ -45,7 +45,7 @@ impl Control {
         ops.truncate(journal.ops_len);
     }
 
-    /// Records how to undo a change, if requests belong together.
+    /// Records how to undo a change, if a transaction has begun.
     pub(super) fn note(&mut self, undo: impl FnOnce() -> Undo) {
         if let Some(journal) = &mut self.journal {
             journal.undo.push(undo());

@@ -12,7 +12,7 @@ use millrace_wire::EtherType;
 use super::error::{ActionError, FlowModError};
 use crate::action_set::rank;
 
-/// Actions in one list at most; a message holds fewer.
+/// Maximum number of actions in one list; a message holds fewer.
 const ACTIONS_MAX: usize = u16::MAX as usize;
 
 /// Checks the instructions of an entry.
@@ -49,7 +49,8 @@ pub(super) fn packet_out(actions: &[Action]) -> Result<(), ActionError> {
     list(actions, None, true)
 }
 
-/// Checks the actions of a bucket: an action set for any packet. The caller checks that its groups exist.
+/// Checks the actions of a bucket, which are an action set for any packet. The caller checks that the groups
+/// exist to which these actions forward.
 pub(super) fn bucket(actions: &[Action]) -> Result<(), ActionError> {
     list(actions, None, false)
 }

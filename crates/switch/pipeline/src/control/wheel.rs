@@ -4,8 +4,8 @@
 //! last slot; there its entry is checked and gets another timer. An entry costs a few bytes, and one check for each
 //! horizon or time-out, whichever is shorter. Adding and checking take constant time.
 //!
-//! Timers are never searched for: a removed entry leaves its timer, which finds, when its tick comes, no entry or an
-//! entry with another timer.
+//! Removal of an entry does not search for its timer. When the tick of such a timer comes, the entry's slot
+//! is empty, or has an entry with another timer.
 
 use millrace_flow::classify::Slot;
 use millrace_types::{Duration, Time};

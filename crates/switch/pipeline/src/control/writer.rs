@@ -1,4 +1,4 @@
-//! The state of one bridge, and the changes that every request is made of.
+//! The state of one bridge, and the elementary changes that all requests consist of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ impl Control {
         }
     }
 
-    /// Returns the workers' state as it is now. The caller takes two copies before the first request and applies all
-    /// later [`Op`]s to both, or takes another one later to compare.
+    /// Returns a copy of the current state for workers. The caller takes two copies before the first request,
+    /// and applies all later [`Op`]s to both. A later copy serves for a comparison.
     pub fn forwarding(&self) -> Forwarding {
         let mut forwarding = Forwarding::new(self.config.tables, self.config.seed);
         let mut apply = |op| forwarding.stage(&op);
@@ -177,8 +177,8 @@ impl Control {
         self.banks.lease(false)
     }
 
-    /// Returns counters for packets that the control side processes itself. They allocate memory for the entries that
-    /// they count; those of a worker allocate it for all entries.
+    /// Returns counters for packets that the control side processes itself. These counters allocate memory
+    /// only for entries that they count; the counters of a worker have memory for all entries.
     pub fn own_counters(&mut self) -> Arc<Counters> {
         self.banks.lease(true)
     }
@@ -188,8 +188,8 @@ impl Control {
         self.banks.drops(reason)
     }
 
-    /// Records that all workers use the state after everything emitted so far. Appends the removed entries with
-    /// `OFPFF_SEND_FLOW_REM` to `removed`, with their final counters, in the order of their removal.
+    /// Records that all workers use a state with every [`Op`] emitted so far. Appends the removed entries
+    /// with `OFPFF_SEND_FLOW_REM` to `removed`, with their final counters, in the order of their removal.
     pub fn published(&mut self, removed: &mut Vec<FlowRemoved>) {
         for entry in core::mem::take(&mut self.removed) {
             if let Some(reason) = entry.reason {
@@ -237,7 +237,7 @@ impl Control {
         }
     }
 
-    /// Replaces the ports at which frames of OAM are taken.
+    /// Replaces the ports whose OAM frames go to the control side.
     pub fn set_oam(&mut self, oam: OamPorts, ops: &mut Vec<Op>) {
         if *self.oam != oam {
             self.oam = Arc::new(oam);
@@ -245,7 +245,7 @@ impl Control {
         }
     }
 
-    /// Replaces all tunnels. Their ports, and their underlays, are added apart.
+    /// Replaces all tunnels. The caller adds the tunnels' logical ports and underlay ports separately.
     pub fn set_tunnels(&mut self, tunnels: Tunnels, ops: &mut Vec<Op>) {
         if *self.tunnels != tunnels {
             self.tunnels = Arc::new(tunnels);
@@ -378,7 +378,8 @@ impl Control {
         }
     }
 
-    /// Removes an entry from its table. It is reported if its flags ask for that and there is a reason.
+    /// Removes an entry from its table. The removal is reported if the entry's flags ask for that and
+    /// `reason` is `Some`.
     pub(super) fn remove(&mut self, slot: Slot, reason: Option<RemovedReason>, now: Time, ops: &mut Vec<Op>) {
         let Some(record) = self.records.get_mut(slot.index()).and_then(Option::take) else {
             return;
@@ -407,7 +408,8 @@ impl Control {
         });
     }
 
-    /// Records a change for flow monitors. `is_new`: the entry was added and replaced no other one.
+    /// Records a change for flow monitors. `is_new` is true if the entry was added and replaced no other
+    /// entry.
     pub(super) fn note_change(&mut self, kind: ChangeKind, is_new: bool, entry: &Arc<FlowEntry>) {
         if let Some(changes) = &mut self.changes {
             let entry = Arc::clone(entry);

@@ -1,9 +1,10 @@
 //! Reassembly of fragments, in bounded memory and time.
 //!
-//! Data are stored in chunks of one block of memory, each of which belongs to one incomplete packet or is free. When
-//! there is no room for another packet, the oldest is forgotten; so is a packet that is not complete after [`LIFE`].
-//! Overlapping data end the packet and all that follows of it: RFC 5722 demands that for IPv6, and for IPv4 honest
-//! senders make no overlaps either. A fragment that is repeated exactly is accepted once.
+//! Data are stored in the chunks of one block of memory. Each chunk belongs to one incomplete packet or is
+//! free. When there is no room for another packet, the oldest incomplete packet is discarded. A packet that
+//! is not complete after [`LIFE`] is also discarded. If data overlap, all fragments of the packet are
+//! dropped, including later ones: RFC 5722 demands that for IPv6, and honest senders make no overlaps in IPv4
+//! either. An exact repetition of a fragment is accepted, and not stored again.
 
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::{Depth, Fragment, Layers};
@@ -11,17 +12,18 @@ use millrace_wire::{Depth, Fragment, Layers};
 use super::view::{FragmentView, HEADERS_MAX, Identity};
 use crate::DropReason;
 
-/// The time for all fragments of a packet (RFC 8200, section 4.5; RFC 1122, section 3.3.2, for IPv4).
+/// The time within which all fragments of a packet must arrive (RFC 8200, section 4.5; RFC 1122, section
+/// 3.3.2, for IPv4).
 const LIFE: Duration = Duration::from_secs(60);
-/// The size of a chunk, bytes.
+/// The size of a chunk in bytes.
 const CHUNK_SIZE: usize = 2048;
 /// The number of chunks: four megabytes.
 const CHUNKS_LEN: usize = 2048;
-/// The chunks of the longest packet.
+/// The number of chunks of the longest packet.
 const CHUNKS_EACH: usize = 32;
-/// The most incomplete packets.
+/// The maximum number of incomplete packets.
 const PACKETS_LEN: usize = 512;
-/// The words of a set with one bit for each 8 bytes of the longest packet.
+/// The number of words of a set with one bit for each 8 bytes of the longest packet.
 const UNITS_WORDS: usize = 65_536 / 8 / 64;
 /// The index that stands for no chunk.
 const NONE: u16 = u16::MAX;
@@ -40,12 +42,13 @@ struct Incomplete {
     is_spoiled: bool,
     /// The number of fragments that are stored.
     fragments: u64,
-    /// The bytes that are stored, and the size of the whole once the last fragment is there.
+    /// The number of stored data bytes, and (`total`) the size of all data, known once the last fragment has
+    /// arrived.
     have: usize,
     total: Option<usize>,
     /// The end of the data with the highest offset.
     end: usize,
-    /// The first fragment and its headers, once it is there.
+    /// The first fragment and its headers, once that fragment has arrived.
     first: Option<FragmentView>,
     headers: [u8; HEADERS_MAX],
     /// The ECN fields of the fragments, one bit for each of the four values.
@@ -57,7 +60,7 @@ struct Incomplete {
 /// The outcome of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Assembled<'a> {
-    /// The fragment is stored until others come.
+    /// The fragment is stored until further fragments arrive.
     Kept,
     /// The packet is complete: the bytes of its frame.
     Whole(&'a [u8]),
@@ -66,7 +69,7 @@ pub enum Assembled<'a> {
     Dropped(DropReason, u64),
 }
 
-/// The reassembly of one worker. It takes about five megabytes when it is made, and allocates nothing later.
+/// The reassembly of one worker. It allocates about five megabytes at its creation, and nothing later.
 pub struct Assembler {
     packets: Vec<Incomplete>,
     /// The part of each packet's identity that is compared first, in one array.
@@ -111,7 +114,7 @@ impl Assembler {
         }
     }
 
-    /// The most bytes of a frame that are used.
+    /// The maximum number of bytes of a frame that are used.
     pub const FRAME_MAX: usize = HEADERS_MAX + CHUNKS_EACH * CHUNK_SIZE;
 
     /// Returns the buffer for the frame of a fragment, to be filled before [`Assembler::add`].
@@ -162,8 +165,8 @@ impl Assembler {
                 Assembled::Dropped(DropReason::FragmentMemory, lost)
             }
             Step::Whole => {
-                // A reassembled packet that is a fragment again, by a second fragment header behind the first, serves
-                // only to get past filters that look at whole packets.
+                // A second fragment header behind the first makes the reassembled packet a fragment again.
+                // Such packets serve only to evade filters that inspect complete packets.
                 let is_packet = self.write_whole(at)
                     && Layers::parse(&self.whole, Depth::L3).fragment() == Fragment::Whole;
                 let lost = self.forget(at);
@@ -242,7 +245,7 @@ impl Assembler {
             return Check::NoSuchPacket;
         };
         let (begin, end) = (fragment.offset, fragment.offset + fragment.size);
-        // Only the last fragment says where the packet ends, and no data are behind that.
+        // Only the last fragment tells the end of the packet, and no data may be behind this end.
         let is_contradiction = match packet.total {
             Some(total) => end > total || fragment.is_last && end != total,
             None => fragment.is_last && end < packet.end,
@@ -264,8 +267,9 @@ impl Assembler {
         }
     }
 
-    /// Allocates the chunks that the data of a fragment need. Where none is free, the oldest other packet with data is
-    /// forgotten, which may change the index of this one. Returns false if there is no such other packet.
+    /// Allocates the chunks that the data of a fragment need. If no chunk is free, discards the oldest other
+    /// packet with data, which may change the index of this packet. Returns false if there is no such other
+    /// packet.
     fn allocate(&mut self, at: &mut usize, fragment: &FragmentView) -> bool {
         let Some(in_port) = self.packets.get(*at).map(|packet| packet.in_port) else {
             return false;
@@ -329,8 +333,8 @@ impl Assembler {
         }
     }
 
-    /// Forgets the oldest packet, but not that at index `but`. Returns true if there was one; unless `but` is
-    /// `usize::MAX`, only packets with data count.
+    /// Discards the oldest packet except the packet at index `but`. Unless `but` is `usize::MAX`, only a
+    /// packet with data is discarded. Returns true if a packet was discarded.
     fn evict(&mut self, but: usize) -> bool {
         let holds =
             |packet: &Incomplete| but == usize::MAX || packet.chunks.iter().any(|chunk| *chunk != NONE);
@@ -351,8 +355,8 @@ impl Assembler {
         }
     }
 
-    /// Writes the frame of the packet at an index, whose data are all there, into `whole`. Returns false if it is no
-    /// valid packet.
+    /// Writes the frame of the complete packet at an index into `whole`. Returns false if the packet is not
+    /// valid.
     fn write_whole(&mut self, at: usize) -> bool {
         /// The bits of Not-ECT and CE (RFC 3168, section 5).
         const NOT_CAPABLE: u8 = 1;
@@ -364,8 +368,8 @@ impl Assembler {
         let (Some(first), Some(total)) = (&packet.first, packet.total) else {
             return false;
         };
-        // Congestion that one fragment met counts for the packet, and contradicts a fragment that is not ECN-capable
-        // (RFC 3168, section 5.3).
+        // If one fragment experienced congestion (CE), the packet did. A fragment that is not ECN-capable
+        // contradicts that (RFC 3168, section 5.3).
         let ecn = match packet.ecns {
             ecns if ecns & CONGESTED == 0 => first.ecn,
             ecns if ecns & NOT_CAPABLE == 0 => 3,
@@ -385,7 +389,7 @@ impl Assembler {
         true
     }
 
-    /// Forgets the packet at an index. Returns the number of fragments that it had stored.
+    /// Discards the packet at an index. Returns the number of its stored fragments.
     fn forget(&mut self, at: usize) -> u64 {
         self.give_back(at);
         if at < self.packets.len() && at < self.tags.len() {
@@ -412,17 +416,17 @@ enum Step {
     Kept,
     /// The fragment is stored, and none is missing.
     Whole,
-    /// The fragment contradicts others of its packet, or one before it did.
+    /// The fragment contradicts others of its packet, or an earlier fragment did.
     Spoiled,
     /// No memory is left for the fragment.
     Full,
 }
 
-/// The relation of a fragment to what its packet has already.
+/// The relation of a fragment to the stored data of its packet.
 enum Check {
-    /// The packet has none of its data.
+    /// The packet has no data of the fragment.
     New,
-    /// The packet has exactly its data.
+    /// The packet has exactly the data of the fragment.
     Repeated,
     /// The data overlap stored data, or exceed the end of the packet.
     Contradiction,
@@ -436,8 +440,8 @@ fn units_of(fragment: &FragmentView) -> core::ops::Range<usize> {
 }
 
 impl Incomplete {
-    /// Returns the parts of `size` bytes from `begin` on, each as offset in the range, offset in memory and size; it
-    /// ends before a missing chunk.
+    /// Returns the parts of `size` bytes from `begin` on, each as offset in the range, offset in memory and
+    /// size. The iterator ends before a missing chunk.
     fn parts(&self, begin: usize, size: usize) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let mut done = 0;
         core::iter::from_fn(move || {

@@ -1,8 +1,8 @@
 //! IP fragments before the first table (OpenFlow 1.3.5, section 7.3.2): passed on, dropped, or reassembled.
 //!
-//! A bridge that passes them on pays one comparison for each burst. Reassembly copies the bytes of a fragment into
-//! bounded memory of the worker and frees the packet's buffer at once, so that fragments which never become a packet
-//! hold no buffers.
+//! A bridge that passes fragments on pays one comparison for each burst. Reassembly copies the bytes of a
+//! fragment into bounded memory of the worker and frees the packet's buffer at once, so that fragments which
+//! never become a packet hold no buffers.
 
 mod assembler;
 mod view;

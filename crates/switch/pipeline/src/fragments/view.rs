@@ -1,40 +1,41 @@
-//! The parts of one fragment, and the header of the reassembled packet, which is made from that of the first
+//! The parts of one fragment, and the headers of the reassembled packet, made from the headers of the first
 //! fragment.
 
 use millrace_wire::{Depth, Fragment, IpProto, L3, Layers, checksum, ipv4};
 use thiserror::Error;
 
-/// The size of the fixed IPv6 header, bytes.
+/// The size of the fixed IPv6 header in bytes.
 const IPV6_SIZE: usize = 40;
-/// The size of a fragment header, bytes.
+/// The size of a fragment header in bytes.
 const FRAGMENT_HEADER_SIZE: usize = 8;
-/// The greatest size in an IP header, bytes.
+/// The maximum value of an IP length field, in bytes.
 const SIZE_MAX: usize = 65_535;
-/// The most bytes of headers in front of the data: Ethernet, tags, and IP with options or extensions.
+/// The maximum number of bytes of headers in front of the data: Ethernet, tags, and IP with options or
+/// extensions.
 pub(super) const HEADERS_MAX: usize = 256;
 
 /// The defect of a fragment that cannot be reassembled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FragmentError {
-    /// It has no data.
+    /// The fragment has no data.
     #[error("a fragment without data")]
     Empty,
-    /// It is not the last, and the size of its data is not a multiple of eight bytes.
+    /// The fragment is not the last, and the size of its data is not a multiple of eight bytes.
     #[error("a fragment in the middle whose {size} bytes are no multiple of 8")]
     Odd {
-        /// The size of its data, bytes.
+        /// The size of the fragment's data in bytes.
         size: usize,
     },
-    /// It ends beyond the longest packet (the "ping of death").
+    /// The fragment ends beyond the end of the longest packet (the "ping of death").
     #[error("a fragment that ends at byte {end} of the packet")]
     TooLong {
-        /// The offset of its end.
+        /// The offset of the fragment's end.
         end: usize,
     },
-    /// It has too many headers in front of the data.
+    /// The fragment has too many bytes of headers in front of the data.
     #[error("{size} bytes of headers")]
     Headers {
-        /// The size of its headers, bytes.
+        /// The size of the fragment's headers in bytes.
         size: usize,
     },
 }
@@ -53,8 +54,8 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Returns a hash. It is not keyed: a sender whose packets collide slows down the lookup of its own fragments, by
-    /// a little.
+    /// Returns a hash. The hash is not keyed: collisions slow down, a little, the lookup of the fragments of
+    /// the sender that causes them.
     pub(super) fn hash(&self) -> u32 {
         let words = self.addresses.as_chunks::<8>().0;
         let start = (u64::from(self.ident) << 8 | u64::from(self.proto)) ^ self.tags;
@@ -72,7 +73,7 @@ pub struct FragmentView {
     pub(super) l3: usize,
     /// The offset of the data, where the headers end.
     pub(super) data: usize,
-    /// The size of its data, bytes.
+    /// The size of the data in bytes.
     pub(super) size: usize,
     /// The offset of the data in the reassembled packet.
     pub(super) offset: usize,
@@ -198,7 +199,7 @@ impl FragmentView {
         Ok(self)
     }
 
-    /// Returns the bytes that the length in the IP header counts besides the data.
+    /// Returns the number of header bytes in the IP length field of the reassembled packet.
     fn headers_of_packet(&self) -> usize {
         let header = self.data - self.l3;
         if self.identity.is_v6 {
@@ -208,8 +209,8 @@ impl FragmentView {
         }
     }
 
-    /// Writes the headers of the reassembled packet to `out`. They are made from `headers`, those of this first
-    /// fragment, for `size` bytes of data. Returns false if the result is not a valid packet.
+    /// Writes the headers of a reassembled packet with `size` bytes of data to `out`. `self` is the first
+    /// fragment, and `headers` are its headers. Returns false if the result is not a valid packet.
     pub(super) fn write_headers(&self, headers: &[u8], size: usize, ecn: u8, out: &mut Vec<u8>) -> bool {
         let announced = self.headers_of_packet() + size;
         let Ok(length) = u16::try_from(announced) else {

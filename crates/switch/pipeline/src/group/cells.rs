@@ -21,7 +21,7 @@ const TRIES: u32 = 16;
 /// The cells of a select group.
 #[derive(Debug)]
 pub(crate) struct BucketCells {
-    /// The index of a bucket in each cell; a power of two of cells, or none.
+    /// The bucket index of each cell. The number of cells is zero or a power of two.
     places: Box<[u16]>,
     /// The identity of each bucket, by which it is found again when the group changes.
     identities: Box<[u64]>,
@@ -56,7 +56,7 @@ impl BucketCells {
         }
     }
 
-    /// Returns the bucket for a packet with this hash: a live one, if there is one with weight, else `None`.
+    /// Returns a live bucket for a packet with this hash; `None` if no bucket with weight is live.
     #[inline]
     pub(crate) fn choose(&self, hash: u64, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
@@ -71,7 +71,7 @@ impl BucketCells {
         self.any_live(hash as usize & mask, is_live)
     }
 
-    /// Returns the first live bucket from a cell on, where nearly all buckets are dead.
+    /// Returns the first live bucket from a cell on. Called for groups in which nearly all buckets are dead.
     #[cold]
     fn any_live(&self, from: usize, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
         let (before, after) = self.places.split_at(from);
@@ -121,7 +121,7 @@ fn quotas(weights: &[u16], len: usize) -> Vec<usize> {
     quotas
 }
 
-/// Leaves cells with the buckets that had them, as far as their shares allow.
+/// Assigns cells to the buckets that had them before, as far as the buckets' new shares allow.
 fn keep(places: &mut [Option<u16>], left: &mut [usize], before: &BucketCells, identities: &[u64]) {
     let Some(mask) = before.places.len().checked_sub(1) else {
         return;

@@ -20,7 +20,7 @@ impl SelectHash {
     /// Addresses, VLAN, protocol and ports, as far as a packet has them. Packets that are parsed as deep as
     /// [`millrace_wire::Depth::L4`] have all of them.
     ///
-    /// Fragments but the first have no ports: they may take another bucket than the first.
+    /// Later fragments have no ports, so they may take another bucket than the first fragment.
     pub(crate) const FIELDS: [Field; 15] = [
         Field::EthDst,
         Field::EthSrc,
@@ -31,7 +31,7 @@ impl SelectHash {
         Field::Ipv4Dst,
         Field::Ipv6Src,
         Field::Ipv6Dst,
-        // UDP, SCTP and ICMP have theirs at the same place.
+        // UDP and SCTP ports, and ICMP type and code, are at the same position of the key.
         Field::TcpSrc,
         Field::TcpDst,
         Field::ArpSpa,

@@ -24,13 +24,14 @@ pub(crate) struct GroupMap {
 #[derive(Clone, Debug)]
 struct GroupSlot {
     compiled: Shared,
-    /// True if a bucket is live. Kept up to date only while a bucket watches a group.
+    /// True if a bucket of the group is live. Kept up to date only while a bucket of any group watches a
+    /// group.
     is_live: bool,
 }
 
 impl GroupMap {
-    /// Returns the hash of a number. It is not keyed: controllers choose the numbers, and collisions would slow down
-    /// only themselves.
+    /// Returns the hash of a group number. The hash is not keyed: controllers choose the numbers, and
+    /// collisions would slow down only their own groups.
     #[inline]
     fn hash(id: GroupId) -> u64 {
         let product = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -49,7 +50,7 @@ impl GroupMap {
         self.slot(id).map(|slot| &*slot.compiled)
     }
 
-    /// Adds or replaces a group; [`Self::settle`] follows.
+    /// Adds or replaces a group. The caller then calls [`Self::settle`].
     pub(crate) fn insert(&mut self, compiled: Shared) {
         self.take(compiled.group().id);
         self.watchers += usize::from(watches_groups(&compiled));
@@ -62,13 +63,13 @@ impl GroupMap {
         self.is_stale = true;
     }
 
-    /// Removes a group; [`Self::settle`] follows.
+    /// Removes a group. The caller then calls [`Self::settle`].
     pub(crate) fn remove(&mut self, id: GroupId) {
         self.take(id);
         self.is_stale = true;
     }
 
-    /// Notes that the state of a port changed; [`Self::settle`] follows.
+    /// Records that the state of a port changed. The caller then calls [`Self::settle`].
     pub(crate) fn note_port(&mut self) {
         self.is_stale = true;
     }
@@ -81,8 +82,8 @@ impl GroupMap {
         }
     }
 
-    /// Updates the liveness of groups behind changes, if some bucket watches a group. Reads each bucket of each group once,
-    /// and each group again for a group that it watches and that is live.
+    /// Updates the liveness of groups after changes, if some bucket watches a group. Reads each bucket of
+    /// each group once, and visits a group again for each live group that it watches.
     pub(crate) fn settle(&mut self, ports: &PortMap) {
         if !core::mem::take(&mut self.is_stale) || self.watchers == 0 {
             return;
@@ -95,7 +96,7 @@ impl GroupMap {
         let mut live = Vec::new();
         for slot in &self.groups {
             let group = slot.compiled.group();
-            // No group is live yet: this asks for ports, and for buckets that watch nothing.
+            // No group is marked live yet, so this finds only buckets that watch a live port or nothing.
             if self.has_live_bucket(&slot.compiled, ports) {
                 live.push(group.id);
             }

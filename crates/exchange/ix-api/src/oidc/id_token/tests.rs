@@ -1,4 +1,4 @@
-//! Each way in which an ID token can be wrong, and one token that OpenSSL has signed.
+//! Tests of each error in an ID token, and of a token that OpenSSL has signed.
 
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
@@ -76,7 +76,7 @@ fn tokens_of_all_three_algorithms_are_accepted() {
         encode(claims().to_string())
     );
     let edwards_token = format!("{signed}.{}", encode(edwards.sign(signed.as_bytes())));
-    // A key of a type that is not known disturbs nothing.
+    // A key of an unknown type has no effect on other keys.
     let all = keys(&[
         json!({ "kty": "oct", "k": "AA" }),
         json!(7),
@@ -121,7 +121,7 @@ fn a_token_cannot_choose_its_check() {
         let error = verify(&token, &own, &EXPECTED).unwrap_err();
         assert_eq!(error, IdTokenError::Algorithm(algorithm.to_owned()));
     }
-    // A key of another type, use or algorithm verifies nothing.
+    // A key of another type, use or algorithm cannot verify the signature.
     let mut encryption = signer.key("k");
     encryption["use"] = json!("enc");
     let mut other_algorithm = signer.key("k");

@@ -1,6 +1,7 @@
 //! Network service configs: one connection's end of a service.
 //!
-//! [`order`] configures ends, this module lists, changes and removes them; [`view`] shows them, and [`vlan`] has their tags.
+//! [`order`] configures ends; this module lists, changes and removes ends; [`view`] converts ends to IX-API
+//! objects, and [`vlan`] has the tags of ends.
 
 mod order;
 mod view;

@@ -1,4 +1,4 @@
-//! Orders of ends.
+//! Orders of network service configs, which are ends of services.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::v2::problem::IxProblem;
 use crate::v2::view::{Billed, Owned, id as identifier, invalid};
 use crate::v2::{addresses, ips, joining, services};
 
-/// The validity of the service key by which an account joins under a rule.
+/// The validity of the service key with which an account joins a service under a joining rule.
 const JOINING: Duration = Duration::from_secs(60);
 
 /// The parts that all orders of configs have.
@@ -144,7 +144,7 @@ async fn join(
             format!("the joining rule wants at least {min} Mbit/s"),
         ));
     }
-    // A request that will be refused makes no key.
+    // No key is created for a request that will be refused.
     principal.require(OperationKind::RedeemServiceKey)?;
     if !principal.may(OperationKind::MoveEnd, connection) {
         let detail = format!("your roles do not permit an end on {connection}");
@@ -235,7 +235,7 @@ pub(crate) async fn create(
     operations.extend(macs.iter().map(|mac| mac.add(ConfigId(0))));
     let ordered = order(&app, &principal, &conditions, operations, &given).await;
     if let (Err(_), Some(key)) = (&ordered, key) {
-        // The key is of no use to anybody else, and is over in a minute.
+        // A failure is harmless: nobody else can use the key, and it expires in a minute.
         let _ = order_as_system(&app, vec![Operation::RevokeServiceKey { key }]).await;
     }
     let applied = ordered?;

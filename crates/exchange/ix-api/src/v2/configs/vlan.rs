@@ -38,11 +38,11 @@ const fn c_tag() -> Ethertype {
     Ethertype::CTag
 }
 
-/// The tags of the frames at an end. A VID that is null in an order is chosen.
+/// The tags of the frames at an end. In an order, the exchange chooses a VID that is null.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "vlan_type", rename_all = "snake_case")]
 pub(crate) enum VlanConfig {
-    /// The whole connection.
+    /// The whole connection: untagged frames, or every frame if the other end has the same type.
     Port,
     /// One tag.
     Dot1q {
@@ -92,7 +92,7 @@ impl From<ModelVlan> for VlanConfig {
 }
 
 impl VlanConfig {
-    /// Returns the tags as an order of the model names them.
+    /// Converts the tags to the type of the model's orders.
     ///
     /// # Errors
     /// A problem with the property that has no VID.

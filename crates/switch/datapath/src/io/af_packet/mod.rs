@@ -1,4 +1,4 @@
-//! An interface of the kernel as a device, by packet sockets of our own: `kernel:eth1`.
+//! A kernel interface as a device, by packet sockets that the switch opens itself: `kernel:eth1`.
 //!
 //! ```text
 //!   worker: Rx --- slot --- Receiver     The watch inserts and removes receivers and senders between two
@@ -30,7 +30,7 @@ use super::{
 /// The headers by which the kernel spreads flows over several queues (`PACKET_FANOUT_HASH`).
 const SPREADS_BY: &str = "ip,tcp,udp";
 
-/// Opens the interface `name`. `empty` makes the packets to be filled.
+/// Opens the interface `name`. `empty` supplies packets to be filled with received frames.
 ///
 /// # Errors
 /// [`OpenError`], with the next step.
@@ -105,7 +105,7 @@ fn refused(spec: &DeviceSpec, name: &str, reason: &Reason) -> OpenError {
 
 struct AfPacket {
     network: LinkReader,
-    /// Ends its thread when dropped.
+    /// The thread that follows the interface; it ends when this is dropped.
     _watch: LinkMonitor,
     interface: Arc<Interface>,
 }

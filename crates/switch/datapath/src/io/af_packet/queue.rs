@@ -84,7 +84,7 @@ impl<P: Packet> TxQueue<P> for Tx {
         }
     }
 
-    /// Packets do not wait for an interface that is down.
+    /// Refuses all packets while the interface is down, so that they do not wait for it.
     fn refused(&self, left: usize) -> usize {
         if self.is_down { left } else { 0 }
     }

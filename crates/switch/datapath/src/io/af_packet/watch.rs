@@ -1,5 +1,5 @@
-//! The thread of a port that follows its interface: upon each event of a link (`RTNLGRP_LINK`) it reads the state of
-//! the interface.
+//! The thread of a port that follows its interface: after each link event (`RTNLGRP_LINK`), the thread reads
+//! the state of the interface.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -61,7 +61,8 @@ fn wait(events: &OwnedFd, interface: &Interface, is_settled: bool) {
     // An interrupted poll only makes the loop run once more.
     let _interrupted = poll(&mut files, again.as_ref());
     let mut bytes = [0_u8; 4096];
-    // The events are not read: an overflow (ENOBUFS) is one more reason to read the interface's state.
+    // The content of the events is not used: an overflow (ENOBUFS) is one more reason to read the interface's
+    // state.
     while !matches!(recv(events, &mut bytes, RecvFlags::DONTWAIT), Err(Errno::AGAIN)) {}
 }
 

@@ -1,4 +1,4 @@
-//! Sockets that a peer serves: the thread that connects to one, and reconnects.
+//! Clients of sockets that a peer serves: the thread that connects to a socket, and reconnects.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::io::peer::{WakeEvent, failed};
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 /// Time within which a server must complete the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval of checks for changes without an event, while there can be any.
+/// Interval of checks for changes that cause no event, while such changes are possible.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The reason why a connection ended.
@@ -48,7 +48,7 @@ impl From<ConnectionError> for EndReason {
     }
 }
 
-/// A client, which connects until this is dropped.
+/// A client, which connects until it is dropped.
 pub(super) struct Client {
     stop: Arc<AtomicBool>,
     wake: Arc<WakeEvent>,
@@ -98,13 +98,13 @@ struct ClientThread {
     stop: Arc<AtomicBool>,
 }
 
-/// The memory and eventfds that are shared with a server, until it is connected.
+/// The memory and eventfds that a client shares with a server, until the connection is established.
 struct SharedRings {
     rings: Rings,
     memory: OwnedFd,
     /// The eventfd by which the switch notifies the server.
     notifier: OwnedFd,
-    /// The eventfd by which the server would notify the switch, which polls.
+    /// The eventfd by which the server would notify the switch; the switch polls instead.
     unused: OwnedFd,
 }
 
@@ -159,20 +159,20 @@ impl ClientThread {
         });
         let mut files = vec![PollFd::new(&*self.wake, PollFlags::IN)];
         files.extend(connection.map(|connection| PollFd::new(connection, PollFlags::IN)));
-        // An interrupted wait is a short one.
+        // An interrupted wait only ends early.
         let _interrupted = poll(&mut files, timeout.as_ref());
         self.wake.clear();
     }
 
     fn connect(&self) -> rustix::io::Result<Connection> {
-        // A connect does not wait for the peer's accept, unless its backlog is full.
+        // Connecting does not wait until the peer accepts, unless the peer's backlog is full.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         connect(&socket, &SocketAddrUnix::new(&self.path)?)?;
         Ok(Connection::new(socket))
     }
 
-    /// Handles a connection from the first message to the last. Returns the reason of its end.
+    /// Handles a connection from the first message to the last, and returns the reason why it ended.
     fn run_session(&self, connection: &Connection) -> Result<(), EndReason> {
         let interface = &self.interface;
         let mut session = Session::new(interface.id, PROGRAM, &interface.name, interface.client_config());

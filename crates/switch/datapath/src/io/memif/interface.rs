@@ -1,4 +1,4 @@
-//! The state that the queues, the control thread and the device of one interface share.
+//! The state of one interface that its queues, its control thread and its device share.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::OwnedFd;
@@ -89,13 +89,13 @@ impl Interface {
         self.connection.load(Ordering::Acquire) != 0
     }
 
-    /// Passes the rings of a connection to the workers; called by the control thread. Rings beyond our queues were
-    /// rejected before; those that we do not send on are dropped.
+    /// Passes the rings of a connection to the workers; called by the control thread. Rings beyond the
+    /// switch's queues were rejected before; rings that the switch does not send on are dropped.
     pub(super) fn connect(&self, rings: Rings, notifier: Option<OwnedFd>) {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         while self.violations.pop().is_some() {}
         self.notifier.set_eventfd(notifier);
-        // The sender comes first, so that packets that are received can be answered.
+        // The sender is posted first, so that received packets can be answered.
         let ring = rings.senders.into_iter().next();
         self.tx.post(ring.map(|ring| ConnectedRing { ring, connection }));
         let mut receivers = rings.receivers.into_iter();
@@ -103,7 +103,8 @@ impl Interface {
             let ring = receivers.next();
             mailbox.post(ring.map(|ring| ConnectedRing { ring, connection }));
         }
-        // A link that is up takes packets. Violations that workers found meanwhile are in `violations`.
+        // A link that is up accepts packets. Violations that workers found in the meantime are in
+        // `violations`.
         self.connection.store(connection, Ordering::Release);
     }
 
@@ -117,8 +118,8 @@ impl Interface {
         self.notifier.set_eventfd(None);
     }
 
-    /// Drops the rings that workers have returned; called by the control thread. After this no memory of a closed
-    /// connection is mapped, once each worker has polled.
+    /// Drops the rings that workers have returned; called by the control thread. Once each worker has polled
+    /// after a connection closed, this call unmaps the last memory of that connection.
     pub(super) fn collect(&self) {
         for mailbox in &self.rx {
             mailbox.collect();

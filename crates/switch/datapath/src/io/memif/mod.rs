@@ -1,4 +1,4 @@
-//! memif as a device: the other side of the Unix socket is a process that need not be trusted.
+//! memif as a device: the process at the other side of the Unix socket need not be trusted.
 //!
 //! A thread for each socket exchanges the messages: [`server`] for sockets that the switch serves, [`client`] for
 //! those that it connects to. When a connection is established, that thread posts the ends of its rings to mailboxes
@@ -36,14 +36,15 @@ use super::peer::{WakeEvent, failed, mac_of};
 use super::vnic::{SocketAccess, VnicSpec};
 use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue};
 
-/// The sockets that the switch serves, by path: interfaces may share one.
+/// The sockets that the switch serves, by path. Interfaces may share a socket.
 pub(super) struct Sockets {
     servers: Mutex<Vec<(PathBuf, Weak<Server>)>>,
     unsealed: UnsealedPolicy,
 }
 
 impl Sockets {
-    /// Returns an empty set. `accepts_unsealed` is true if this process survives when a peer shrinks memory.
+    /// Returns an empty set. `accepts_unsealed` is true if this process survives when a peer shrinks shared
+    /// memory.
     pub(super) fn new(accepts_unsealed: bool) -> Sockets {
         Sockets {
             servers: Mutex::default(),
@@ -54,7 +55,7 @@ impl Sockets {
         }
     }
 
-    /// Opens interface `id`, whose packets `empty` makes.
+    /// Opens interface `id`. `empty` supplies packets to be filled with received frames.
     ///
     /// # Errors
     /// Returns [`OpenError`], which has the next step.
@@ -103,7 +104,7 @@ impl Sockets {
         })
     }
 
-    /// Returns the server of a path, which is started if there is none.
+    /// Returns the server of a path, and starts one if there is none.
     fn server(&self, path: &Path, access: &SocketAccess) -> Result<Arc<Server>, OpenError> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|(_, server)| server.strong_count() > 0);
@@ -120,7 +121,7 @@ impl Sockets {
 /// The thread that handles the connections of an interface.
 enum EndReason {
     Server(Arc<Server>),
-    /// Ends its thread when dropped.
+    /// The client's thread ends when this is dropped.
     Client(#[expect(dead_code, reason = "held for its end")] Client),
 }
 

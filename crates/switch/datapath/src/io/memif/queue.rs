@@ -11,7 +11,7 @@ use crate::io::allocate::Empty;
 use crate::io::peer::count;
 use crate::io::{Burst, RxQueue, TxQueue};
 
-/// Maximum size in bytes of a frame in several segments that is sent: it is linearized first.
+/// Maximum size in bytes of a frame in several segments, which is linearized before it is sent.
 const LINEARIZED_MAX: usize = 65_536;
 
 pub(super) struct Rx<P> {
@@ -32,7 +32,7 @@ impl<P> Rx<P> {
     }
 }
 
-/// The empty packets of a burst, from `next` on, which take frames one after the other.
+/// The empty packets of a burst, from `next` on, which are filled with frames one after the other.
 struct Fill<'a, P> {
     packets: &'a mut Burst<P>,
     next: usize,
@@ -47,7 +47,7 @@ impl<P: Packet> Sink for Fill<'_, P> {
             .packets
             .get_mut(self.next)
             .filter(|_| size <= self.frame_size)?;
-        // If the frame is longer than a buffer, the packet stays empty, for the next frame.
+        // If the frame is longer than a buffer, the packet stays empty, and takes the next frame.
         let bytes = packet.append(size)?;
         self.next += 1;
         Some(bytes)
@@ -103,9 +103,9 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
 pub(super) struct Tx {
     interface: Arc<Interface>,
     connected: Option<ConnectedRing<Sender>>,
-    /// True if the first frame that was left is longer than the interface carries or the peer takes.
+    /// True if the first unsent frame is longer than the interface carries or the peer accepts.
     is_too_long: bool,
-    /// A linearized frame.
+    /// Buffer for a linearized frame.
     linearized: Vec<u8>,
 }
 

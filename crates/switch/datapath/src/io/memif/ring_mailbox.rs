@@ -16,9 +16,9 @@ pub(super) struct ConnectedRing<T> {
 pub(super) struct RingMailbox<T> {
     /// True if `posted` has a value.
     has_update: AtomicBool,
-    /// The last value posted: a ring, or none.
+    /// The last posted value: a ring, or `None`.
     posted: ArrayQueue<Option<ConnectedRing<T>>>,
-    /// Rings that the worker has returned: a worker must not unmap their memory.
+    /// Rings that the worker has returned, because a worker must not unmap their memory.
     retired: ArrayQueue<ConnectedRing<T>>,
 }
 
@@ -31,7 +31,7 @@ impl<T> RingMailbox<T> {
         }
     }
 
-    /// Posts the ring that the worker uses from now on, or none; called by the control thread.
+    /// Posts the ring that the worker uses from now on, or `None`; called by the control thread.
     pub(super) fn post(&self, connected: Option<ConnectedRing<T>>) {
         drop(self.posted.force_push(connected));
         self.has_update.store(true, Ordering::Release);
@@ -53,7 +53,7 @@ impl<T> RingMailbox<T> {
 
     #[cold]
     fn receive(&self, connected: &mut Option<ConnectedRing<T>>) {
-        // The swap reads and writes at once: a ring that is posted from here on sets the flag for the next poll.
+        // The swap reads and writes in one step: a ring that is posted later sets the flag for the next poll.
         self.has_update.swap(false, Ordering::AcqRel);
         while let Some(new) = self.posted.pop() {
             let old = core::mem::replace(connected, new);
@@ -63,7 +63,7 @@ impl<T> RingMailbox<T> {
         }
     }
 
-    /// Hands a ring back to the control thread; called by the worker.
+    /// Returns a ring to the control thread; called by the worker.
     pub(super) fn retire(&self, connected: ConnectedRing<T>) {
         // If the queue is full, because the thread has not collected for long, the worker unmaps the ring here.
         drop(self.retired.push(connected));

@@ -1,8 +1,8 @@
-//! A socket that the switch serves: its file, the thread that handles clients, and the interfaces behind it.
+//! A socket that the switch serves: its file, the thread that handles clients, and the socket's interfaces.
 //!
-//! Clients cost little and delay nobody: a client that has not connected within [`CONNECT_TIMEOUT`] is closed, at most
-//! [`UNASSIGNED_MAX`] clients have not yet chosen an interface, and the thread handles a few messages of each before
-//! it turns to the next.
+//! Clients cost little and do not delay each other: a client that has not connected within
+//! [`CONNECT_TIMEOUT`] is closed, at most [`UNASSIGNED_MAX`] clients have not yet chosen an interface, and
+//! the thread handles only a few messages of one client before it handles the next client.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,7 +32,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const UNASSIGNED_MAX: usize = 16;
 /// Maximum number of messages of one client before other clients are handled.
 const MESSAGES_MAX: usize = 8;
-/// Interval of checks for changes without an event, while there can be any.
+/// Interval of checks for changes that cause no event, while such changes are possible.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// The name of this program in messages.
 pub(super) const PROGRAM: &str = "millrace";
@@ -143,7 +143,7 @@ struct Peer {
     session: Session<OwnedFd>,
     since: Instant,
     interface: Option<Arc<Interface>>,
-    /// The memory that it shares, once it is connected.
+    /// The memory that the client shares, once it is connected.
     memory: Option<Arc<Regions>>,
 }
 
@@ -210,7 +210,8 @@ impl ServerThread {
         }
     }
 
-    /// Waits for events. Returns true if a client wants to connect, and which clients have sent something.
+    /// Waits for events. Returns true if a client wants to connect, and true for each client that has sent
+    /// something.
     fn wait(&self, has_retired: bool) -> (bool, Vec<bool>) {
         let needs_checks = |peer: &Peer| match &peer.memory {
             None => true,
@@ -229,7 +230,7 @@ impl ServerThread {
                 .iter()
                 .map(|peer| PollFd::new(&peer.connection, PollFlags::IN)),
         );
-        // An interrupted wait is a short one.
+        // An interrupted wait only ends early.
         if poll(&mut files, timeout.as_ref()).is_err() {
             return (false, Vec::new());
         }
@@ -266,7 +267,7 @@ impl ServerThread {
             {
                 continue;
             }
-            // The client that was silent for longest is closed to make room.
+            // The oldest client without an interface is closed to make room.
             let mut unassigned = (0..self.peers.len()).filter(|at| self.peers[*at].interface.is_none());
             if let Some(oldest) = unassigned.next()
                 && unassigned.count() + 1 >= UNASSIGNED_MAX
@@ -283,7 +284,7 @@ impl ServerThread {
         }
     }
 
-    /// Handles the messages of a client, and checks if it may stay.
+    /// Handles the messages of a client. Returns the reason if its connection must end.
     fn serve(
         &mut self,
         at: usize,
@@ -330,7 +331,7 @@ impl ServerThread {
             interface.disconnect();
             tracing::info!(device = %interface.name, "memif: peer disconnected");
         }
-        // A peer that does not read does not get the message.
+        // A peer that does not read its socket does not get the message.
         match end {
             EndReason::PeerClosed => {}
             EndReason::Closed => {

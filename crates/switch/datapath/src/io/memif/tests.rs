@@ -172,7 +172,8 @@ fn what_does_not_fit_into_the_ring_stays_and_what_fits_into_no_buffer_goes() {
     server.tx[0].tx_burst(&mut burst);
     assert!(burst.is_empty());
     while !receive(&mut client).is_empty() {}
-    // In several buffers, and longer than one buffer of ours.
+    // The first frame takes several buffers of the ring; the second is longer than a packet buffer of the
+    // switch.
     send(&mut server, &[&[1; 9000], &[2; 20_000], &[3; 60]]);
     assert_eq!(
         receive(&mut client).iter().map(Vec::len).collect::<Vec<_>>(),
@@ -225,7 +226,7 @@ fn a_switch_without_buffers_leaves_frames_where_they_are() {
     assert_eq!(receive(&mut server), [b"x"]);
 }
 
-/// A client of this test, which sends any messages.
+/// A client of this test, which can send any message.
 struct Peer {
     connection: Connection,
     rings: Option<Rings>,

@@ -17,9 +17,9 @@ use crate::io::vnic::VnicSpec;
 pub(super) struct Interface {
     /// The name, as configured.
     pub(super) name: String,
-    /// The transmit queues of the driver, by queue pair, from which the switch receives.
+    /// The transmit queues of the driver, by queue pair. The switch receives from them.
     pub(super) rx: Box<[RingSlot<Receiver>]>,
-    /// The first receive queue of the driver, which every driver has and which the switch sends to.
+    /// The first receive queue of the driver. The switch sends to it, because every driver has it.
     pub(super) tx: RingSlot<Sender>,
     /// The notifiers, by ring.
     notifiers: Box<[Arc<Notifier>]>,
@@ -44,7 +44,7 @@ impl Interface {
             counters: Counters::default(),
             limits,
             is_up: AtomicBool::new(false),
-            // At most one for each queue.
+            // Each queue reports at most one violation.
             violations: ArrayQueue::new(usize::from(pairs) + 1),
             wake: WakeEvent::new()?,
             close_log: CloseLog::default(),

@@ -1,10 +1,11 @@
 //! vhost-user as a device: the other side of the Unix socket is the driver of a virtual machine or a process, which
 //! need not be trusted.
 //!
-//! A thread for each port ([`session_thread`]) exchanges the messages with one driver at a time ([`peer`]). A ring
-//! that the driver starts is inserted into a slot ([`ring_slot`](super::ring_slot)), from which a worker acquires it
-//! for each burst. The thread removes it between two bursts when the driver stops it, or disconnects. A worker
-//! therefore never waits, and nothing accesses a driver's memory after the driver was told so.
+//! A thread for each port ([`session_thread`]) exchanges the messages with one driver at a time ([`peer`]). A
+//! ring that the driver starts is inserted into a slot ([`ring_slot`](super::ring_slot)), from which a worker
+//! acquires it for each burst. The thread removes the ring between two bursts when the driver stops it, or
+//! disconnects. A worker therefore never waits, and nothing accesses a driver's memory after the driver was
+//! told that the ring stopped.
 //!
 //! ```text
 //!   worker: Rx, Tx <-- acquire, release --> RingSlot <-- insert, remove -- session thread <-- socket --> driver
@@ -34,15 +35,16 @@ use super::peer::{failed, mac_of};
 use super::vnic::VnicSpec;
 use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue};
 
-/// Number of buffers for each receive queue of a port with TSO: for more than a hundred packets of 64 KiB.
+/// Number of buffers for each receive queue of a port with TSO: enough for more than a hundred packets of 64
+/// KiB.
 #[cfg(feature = "dpdk")]
 pub(super) const BUFFERS: u32 = 4095;
 /// Size of a frame's headers in bytes: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: usize = 22;
 
-/// Opens a port whose packets `empty` makes. With `tso`, drivers may leave TCP segmentation to the switch; packets
-/// then arrive in as many buffers as they need. `accepts_unsealed` is true if this process survives when a driver
-/// shrinks memory.
+/// Opens a port. `empty` supplies packets to be filled with received frames. With `tso`, drivers may leave
+/// TCP segmentation to the switch; packets then arrive in as many buffers as they need. `accepts_unsealed` is
+/// true if this process survives when a driver shrinks memory.
 ///
 /// # Errors
 /// Returns [`OpenError`], which has the next step.
@@ -59,7 +61,7 @@ pub(super) fn open<P: Packet + 'static>(
     };
     let mtu = usize::from(options.mtu);
     let limits = Limits {
-        // Without TSO, guests may send frames longer than the MTU, as far as our buffers hold them.
+        // Without TSO, guests may send frames longer than the MTU, as far as the switch's buffers hold them.
         frame_size: if tso { mtu + FRAME_OVERHEAD } else { usize::MAX },
         mtu,
         is_segmented: tso,
@@ -92,7 +94,7 @@ struct Vhost {
     mac: Mac,
     mtu: u16,
     tso: bool,
-    /// Ends its thread when dropped.
+    /// The thread of the port; it ends when this is dropped.
     _thread: SessionThread,
     interface: Arc<Interface>,
 }

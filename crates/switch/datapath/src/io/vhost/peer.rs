@@ -12,7 +12,7 @@ use super::interface::Interface;
 
 /// Maximum number of messages that are handled before other events.
 const MESSAGES_MAX: usize = 64;
-/// Time for which a driver that has not started its rings keeps other drivers waiting.
+/// Time for which a driver may keep other drivers waiting without starting its rings.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The reason why a connection ends.
@@ -77,7 +77,7 @@ pub(super) struct Peer<'a> {
     session: Session,
     shared: Shared<'a>,
     since: Instant,
-    /// True if the link has been up.
+    /// True if the link has been up during this connection.
     was_up: bool,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// Returns true if it must be checked regularly, without an event.
+    /// Returns true if the connection must be checked regularly, even without an event.
     pub(super) fn needs_checks(&self) -> bool {
         self.shared
             .memory
@@ -139,7 +139,7 @@ impl<'a> Peer<'a> {
         Ok(())
     }
 
-    /// Sets the link up or down, as the driver's rings run or not.
+    /// Sets the link up if the driver's rings run, and down otherwise.
     fn update_link(&mut self) {
         let (interface, is_up) = (self.shared.interface, self.session.is_up());
         if !interface.set_up(is_up) {

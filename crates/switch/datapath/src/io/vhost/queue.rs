@@ -93,12 +93,12 @@ impl<P: Packet> TxQueue<P> for Tx {
         slot.release(running);
     }
 
-    /// Packets do not wait for a driver: they would be outdated when one connects.
+    /// Refuses all packets while there is no driver: they would be outdated when one connects.
     fn refused(&self, left: usize) -> usize {
         if self.has_peer { 0 } else { left }
     }
 
-    /// Takes the GSO packets that the driver has negotiated.
+    /// Accepts the types of GSO packets that the driver has negotiated.
     fn takes_gso(&mut self, _: &P, gso: &GsoLayout) -> bool {
         let slot = &self.interface.tx;
         let Some(running) = slot.acquire() else {

@@ -1,7 +1,8 @@
-//! The thread of a port: it serves one driver at a time, and waits for the next when that one has disconnected.
+//! The thread of a port. It serves one driver at a time, and waits for the next driver after a disconnection.
 //!
-//! If the switch serves the socket, other drivers wait until the first one has disconnected, unless that one does not
-//! start its rings for [some time](super::peer). If the switch connects to a socket, it reconnects.
+//! If the switch serves the socket, other drivers wait until the first one has disconnected. They replace the
+//! first one if it does not start its rings within [some time](super::peer). If the switch connects to a
+//! socket, it reconnects.
 //!
 //! ```text
 //!              accept or connect                rings started: link up
@@ -34,7 +35,7 @@ use crate::io::vnic::VnicSpec;
 
 /// Interval between attempts to connect.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval of checks for changes without an event, while there can be any.
+/// Interval of checks for changes that cause no event, while such changes are possible.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 const SOCKET_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -110,7 +111,7 @@ fn listener(path: &Path) -> rustix::io::Result<OwnedFd> {
 
 fn connected(path: &Path) -> rustix::io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SOCKET_FLAGS, None)?;
-    // A connect does not wait for the peer's accept.
+    // Connecting does not wait until the peer accepts.
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
@@ -235,7 +236,7 @@ impl SessionLoop {
             .flatten()
             .map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN))
             .collect();
-        // An interrupted wait is a short one.
+        // An interrupted wait only ends early.
         if poll(&mut fds, timeout.as_ref()).is_err() {
             return Events::default();
         }

@@ -1,5 +1,5 @@
-//! Tests with a driver of split rings that has its memory in a file, and reads and writes the file: no memory is
-//! mapped here.
+//! Tests with a driver of split rings. The driver's memory is a file, which the tests read and write without
+//! mapping it.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
@@ -38,7 +38,7 @@ const BUFFER: u64 = 2048;
 const HEADER: usize = 12;
 const WRITE: u16 = 2;
 
-/// A connected driver, which handles no messages of the switch but the replies.
+/// A connected driver, which handles only the replies of the switch.
 struct Driver {
     stream: UnixStream,
     memory: File,
@@ -127,7 +127,7 @@ impl Driver {
         self.say(&message, &[kick.as_fd()]);
     }
 
-    /// Sends all messages of a driver before packets flow, for this many pairs of queues.
+    /// Sends all messages that a driver sends before packets flow, for this many queue pairs.
     fn run(mut self, pairs: u16) -> Driver {
         self.say(&Message::SetOwner, &[]);
         let offered = Features::from_bits(self.ask(&Message::GetFeatures));
@@ -251,7 +251,7 @@ fn send(port: &mut Opened<Frame>, frames: &[&[u8]]) {
     assert!(burst.is_empty());
 }
 
-/// Packets that are left when there is no driver are to be dropped.
+/// Sends packets without a driver, and asserts that the remaining packets are to be dropped.
 fn send_to_nobody(port: &mut Opened<Frame>) {
     let mut burst: Burst<Frame> = [Frame::new(b"a"), Frame::new(b"b")].into_iter().collect();
     port.tx[0].tx_burst(&mut burst);

@@ -1,4 +1,5 @@
-//! Emulated paths as devices: `wan:NAME,a` and `wan:NAME,b`, whose packets come out of the other end later, or not at all.
+//! Emulated paths as devices: `wan:NAME,a` and `wan:NAME,b`. Packets come out of the other end later, or not
+//! at all.
 //!
 //! ```text
 //!  worker of port a: Tx -- classify, segment -- Sender == ring == Receiver -- Rx :worker of port b
@@ -6,11 +7,13 @@
 //!  control: Wans -- configuration ----------------'  for frames from now on
 //! ```
 //!
-//! A packet over the emulated MTU may be answered by an ICMP error, which comes out of the end that the packet entered.
+//! A packet longer than the emulated MTU may be answered by an ICMP error. The error comes out of the end
+//! that the packet entered.
 //!
-//! The crate `wan-emulator` is the model and the ring; it has no clock. Here are the clock, the packets and the names. A
-//! packet arrives when the burst that it is in is sent to the port: all packets of a burst have the same arrival time.
-//! A direction has one producer, the worker that owns the port (docs/adr/0006-scheduling.md), and one consumer.
+//! The crate `wan-emulator` has the model and the ring, but no clock. This module has the clock, the packets
+//! and the names. A packet arrives when its burst is sent to the port, so all packets of a burst have the
+//! same arrival time. A direction has one producer, the worker that owns the port
+//! (docs/adr/0006-scheduling.md), and one consumer.
 
 mod queue;
 mod registry;
@@ -28,7 +31,7 @@ pub use self::registry::{PathError, PathSpec, PathState, Wans};
 use super::allocate::Empty;
 use super::{Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes};
 
-/// Opens an end of a configured path. `empty` makes the packets that leave it.
+/// Opens an end of a configured path. `empty` supplies packets for the frames that leave the path.
 ///
 /// # Errors
 /// [`OpenError`], with the next step.

@@ -1,4 +1,4 @@
-//! The queues of an end: the workers' side.
+//! The queues of an end, which workers own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,13 +24,13 @@ fn count(counter: &AtomicU64, add: u64) {
     counter.store(counter.load(Ordering::Relaxed) + add, Ordering::Relaxed);
 }
 
-/// Packets into the path.
+/// The transmit queue of an end, for packets into the path.
 pub(super) struct Tx {
     sender: BorrowedHalf<Sender<Ring>>,
     end: Arc<End>,
     /// The rules of the classes after the default one; the first that matches decides.
     classes: Box<[Rule]>,
-    /// A packet of several buffers, in one piece.
+    /// A copy in one piece of a packet that has several buffers.
     scratch: Vec<u8>,
     epoch: Instant,
 }
@@ -51,7 +51,7 @@ impl Tx {
         }
     }
 
-    /// Offers a packet, or the segments of a GSO packet: one random loss takes one of them.
+    /// Offers a packet, or each segment of a GSO packet, so that one random loss takes one segment.
     fn offer<P: Packet>(&mut self, packet: &P, arrival: Time) {
         if packet.segment_size().is_none() {
             return self.offer_frame(packet, arrival);
@@ -83,7 +83,7 @@ impl Tx {
         if packet.len() > FRAME_MAX {
             return count(&self.end.tx_errors, 1);
         }
-        // Never more than the capacity: nothing is allocated.
+        // The packet never exceeds the capacity of `scratch`, so nothing is allocated.
         self.scratch.clear();
         let scratch = &mut self.scratch;
         packet.each_segment(&mut |bytes| scratch.extend_from_slice(bytes));
@@ -118,7 +118,7 @@ impl<P: Packet> TxQueue<P> for Tx {
         P::discard(burst);
     }
 
-    /// Packets do not wait for the other end.
+    /// Refuses all packets while the other end is closed, so that they do not wait for it.
     fn refused(&self, left: usize) -> usize {
         if self.end.peer_is_open() { 0 } else { left }
     }
@@ -130,13 +130,13 @@ impl<P: Packet> TxQueue<P> for Tx {
     }
 }
 
-/// The frames that leave an end: those of the other end, and ICMP errors that answer frames of this one.
+/// The frames that leave an end: frames from the other end, and ICMP errors about frames that entered here.
 pub(super) struct OutOfPath {
     pub(super) receiver: BorrowedHalf<Receiver<Ring>>,
     pub(super) icmp_errors: BorrowedHalf<IcmpErrors>,
 }
 
-/// Packets out of the path.
+/// The receive queue of an end, for packets out of the path.
 pub(super) struct Rx<P> {
     frames: OutOfPath,
     end: Arc<End>,
@@ -144,11 +144,11 @@ pub(super) struct Rx<P> {
     epoch: Instant,
 }
 
-/// Packets to be filled with frames.
+/// Empty packets, to be filled with frames.
 struct Buffers<P> {
     empty: Empty<P>,
     spare: Box<Burst<P>>,
-    /// A frame for a packet of several buffers, in one piece.
+    /// A copy in one piece of a frame that needs several buffers.
     scratch: Box<[u8]>,
 }
 
@@ -184,7 +184,7 @@ impl<P: Packet> Rx<P> {
 }
 
 impl<P: Packet> Buffers<P> {
-    /// Returns true if there is a packet to be filled; fetches `wanted` of them if there is none.
+    /// Returns true if there is an empty packet. Fetches `wanted` empty packets if there was none.
     #[inline]
     fn replenish(&mut self, wanted: usize) -> bool {
         if self.spare.is_empty() {
@@ -193,7 +193,7 @@ impl<P: Packet> Buffers<P> {
         !self.spare.is_empty()
     }
 
-    /// Returns a packet with a frame; `None` if buffers are missing.
+    /// Returns a packet with a frame; `None` if not enough buffers are free.
     #[inline]
     fn packet(&mut self, frame: &Frame<'_, Ring>) -> Option<P> {
         let mut packet = self.spare.pop()?;
@@ -206,7 +206,7 @@ impl<P: Packet> Buffers<P> {
         self.chained(packet, size)
     }
 
-    /// Returns a packet with the frame that is in `scratch`, over as many buffers as it takes.
+    /// Returns a packet with the frame in `scratch`, in as many buffers as the frame needs.
     #[cold]
     fn chained(&mut self, mut packet: P, size: usize) -> Option<P> {
         let mut left = self.scratch.get(..size)?;
@@ -241,7 +241,7 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
         let mut took = false;
         while !burst.is_full() && receiver.in_flight() > 0 {
             if !self.buffers.replenish(burst.remaining_capacity()) {
-                // The frame stays where it is until a buffer is free.
+                // The frame stays in the ring until a buffer is free.
                 count(&self.end.rx_no_buffer, 1);
                 break;
             }

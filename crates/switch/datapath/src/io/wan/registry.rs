@@ -19,14 +19,14 @@ use super::scenario;
 /// The longest frame that enters a path, in bytes: 9,600 and a few tags.
 pub(super) const FRAME_MAX: usize = 9728;
 
-/// The smallest memory of a direction that configures none, in bytes: longer delays and higher rates can follow under
-/// traffic, and the sum of both directions is no burden.
+/// The smallest default memory of a direction in bytes. It has room for longer delays and higher rates that
+/// are set under traffic, and both directions together are no burden.
 const MEMORY_MIN: usize = 16 << 20;
 
 /// The memory of a direction.
 pub(super) type Ring = Box<[AtomicU64]>;
 
-/// The two directions, in the order of the ends that frames enter them at.
+/// The two directions, in the order of the ends at which frames enter them.
 const DIRECTIONS: [(DirectionId, &str); 2] = [
     (DirectionId::Forward, "a_to_b"),
     (DirectionId::Backward, "b_to_a"),
@@ -37,9 +37,9 @@ const DIRECTIONS: [(DirectionId, &str); 2] = [
 pub struct PathSpec {
     /// From end a to end b, and back.
     pub directions: [DirectionConfig; 2],
-    /// All random draws follow from it.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// Changes after a time.
+    /// Changes of the settings at given times.
     pub scenario: Option<Scenario>,
 }
 
@@ -54,7 +54,7 @@ pub enum PathError {
         /// The problem, and what was expected.
         reason: String,
     },
-    /// A class has a filter that is no match.
+    /// A class has a filter that is not a valid match.
     #[error("{direction}, class {class}: {reason}")]
     Filter {
         /// `a_to_b` or `b_to_a`.
@@ -64,7 +64,7 @@ pub enum PathError {
         /// The problem, and what was expected.
         reason: String,
     },
-    /// Seed, memory and classes cannot change while frames are on their way.
+    /// Seed, memory and classes cannot change while frames are in flight.
     #[error(
         "{what} of a path whose ends are ports cannot change: it has its present value. To fix it: remove the two ports, and add \
          them again"
@@ -96,18 +96,18 @@ pub struct PathState {
 pub(super) enum EndError {
     /// No path has this name.
     Unknown,
-    /// A port has it.
+    /// A port already has the end.
     Taken,
 }
 
-/// One half of a ring, lent to a queue. It returns to its home when the queue is dropped.
+/// One half of a ring, lent to a queue. The half returns to `home` when the queue is dropped.
 pub(super) struct BorrowedHalf<T> {
     half: Option<T>,
     home: Arc<Mutex<Option<T>>>,
 }
 
 impl<T> BorrowedHalf<T> {
-    /// Returns the half; it is there until the queue is dropped.
+    /// Returns the half, which is present until the queue is dropped.
     #[inline]
     pub(super) fn get_mut(&mut self) -> Option<&mut T> {
         self.half.as_mut()
@@ -128,7 +128,7 @@ pub(super) struct End {
     is_open: Arc<[AtomicBool; 2]>,
     /// Packets that could not be segmented, or were too long.
     pub(super) tx_errors: AtomicU64,
-    /// Times that a packet that was due found no buffer.
+    /// Number of times that no buffer was free for a packet that was due.
     pub(super) rx_no_buffer: AtomicU64,
 }
 
@@ -247,7 +247,8 @@ fn available_memory() -> Option<usize> {
     Some(kib * 1024)
 }
 
-/// Refuses memory that the machine does not have: every page is touched at the start, and the kernel would kill a process.
+/// Refuses memory that the machine does not have. Every page is touched at the start, so the kernel would
+/// kill a process.
 fn check_available(needed: usize, available: Option<usize>) -> Result<(), String> {
     let mib = |bytes: usize| bytes >> 20;
     match available {
@@ -272,7 +273,7 @@ fn files(name: &str) -> Result<String, String> {
     found.map_err(|error| format!("{name}: {error}"))
 }
 
-/// Returns the text of the table `*/tc/NAME` below a folder, if there is one.
+/// Returns the text of the file `*/tc/NAME` below a folder, if there is one.
 fn table_of_an_architecture(folder: &Path, name: &str) -> Option<String> {
     let architectures = std::fs::read_dir(folder).ok()?.flatten();
     architectures
@@ -284,13 +285,14 @@ struct WanPath {
     spec: PathSpec,
     lines: [Line; 2],
     is_open: Arc<[AtomicBool; 2]>,
-    /// The number of times that the path was configured: a scenario ends with its configuration.
+    /// The number of times that the path was configured. A new configuration ends the scenario of the
+    /// previous one.
     version: u64,
 }
 
 /// The emulated paths of a process.
 pub struct Wans {
-    /// The zero of the paths' clock.
+    /// The origin of the paths' clock.
     epoch: Instant,
     paths: Mutex<BTreeMap<String, WanPath>>,
 }
@@ -305,10 +307,10 @@ impl Default for Wans {
 }
 
 impl Wans {
-    /// Makes a path, or changes it for frames from now on. Frames on their way arrive as they would have.
+    /// Creates a path, or changes it for later frames. Frames in flight are not affected.
     ///
     /// # Errors
-    /// [`PathError`]; the path is then as it was.
+    /// [`PathError`]; the path is then unchanged.
     pub fn configure(self: &Arc<Wans>, name: &str, spec: &PathSpec) -> Result<(), PathError> {
         let mut paths = self.lock();
         if let Some(path) = paths.get_mut(name) {
@@ -358,7 +360,7 @@ impl Wans {
         }
     }
 
-    /// Removes the paths that are not among `names` and whose ends are no ports.
+    /// Removes the paths that are not among `names` and have no end that is a port.
     pub fn retain(&self, names: &[&str]) {
         self.lock().retain(|name, path| {
             names.contains(&name.as_str()) || path.is_open.iter().any(|open| open.load(Ordering::Acquire))
@@ -379,13 +381,13 @@ impl Wans {
         self.lock().iter().map(state).collect()
     }
 
-    /// Returns the zero of the paths' clock.
+    /// Returns the origin of the paths' clock.
     pub(super) fn epoch(&self) -> Instant {
         self.epoch
     }
 
-    /// Lends the halves of an end: the sender of the direction that begins there and its ICMP errors, and the receiver of
-    /// the other direction.
+    /// Lends the halves of an end: the sender and the ICMP errors of the direction that begins there, and the
+    /// receiver of the other direction.
     pub(super) fn open(&self, name: &str, end: usize) -> Result<OpenedEnd, EndError> {
         let paths = self.lock();
         let path = paths.get(name).ok_or(EndError::Unknown)?;
@@ -427,7 +429,8 @@ impl Wans {
         lock(&self.paths)
     }
 
-    /// Makes a change of a scenario, unless the path was configured again or removed since; returns false then.
+    /// Applies a step of a scenario. Returns false, without a change, if the path was configured again or
+    /// removed in the meantime.
     fn step(&self, name: &str, version: u64, step: &Step) -> bool {
         let mut paths = self.lock();
         let Some(path) = paths.get_mut(name).filter(|path| path.version == version) else {
@@ -461,7 +464,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the first setting that differs and cannot change under traffic.
+/// Returns the name of the first setting that differs but cannot change under traffic.
 fn fixed(old: &PathSpec, new: &PathSpec) -> Option<&'static str> {
     let differs = |of: fn(&DirectionConfig) -> String| {
         old.directions.each_ref().map(of) != new.directions.each_ref().map(of)

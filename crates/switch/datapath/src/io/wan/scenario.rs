@@ -1,15 +1,16 @@
-//! The thread of a scenario: it makes the changes at their times.
+//! The thread of a scenario, which makes the changes at their times.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use millrace_wan_emulator::{Scenario, Step};
 
-/// The longest sleep, and so the longest time until the thread notices that its scenario is over.
+/// The longest sleep, which is also the longest time until the thread notices the end of its scenario.
 const NAP: Duration = Duration::from_secs(1);
 
-/// Starts a thread that calls `change` for each step of a scenario, at its time from now on, until `change` returns
-/// false. The thread calls `is_over` at least once a second, and ends when that returns true.
+/// Starts a thread that calls `change` for each step of a scenario, at the step's time after now, until
+/// `change` returns false. The thread calls `is_over` at least once a second, and ends when `is_over` returns
+/// true.
 ///
 /// # Errors
 /// The error of starting a thread.
@@ -36,7 +37,7 @@ pub(super) fn start(
     thread.spawn(work).map(drop)
 }
 
-/// Sleeps until a time; returns false if the scenario is over before.
+/// Sleeps until a time; returns false if the scenario ends before that time.
 fn wait_until(due: Instant, is_over: &impl Fn() -> bool) -> bool {
     loop {
         let left = due.saturating_duration_since(Instant::now());

@@ -10,7 +10,7 @@ use crate::io::{Backend, Burst, DeviceOptions, HeapBackend};
 
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Returns a path of 4 MiB each way with these settings in both directions.
+/// Returns a path with 4 MiB of memory and these settings in both directions.
 fn spec(settings: &[(&str, &str)]) -> PathSpec {
     let mut config = DirectionConfig::default();
     for (key, text) in settings {
@@ -52,7 +52,7 @@ impl Ends {
         assert!(burst.is_empty());
     }
 
-    /// Returns the next packets at end b: so many, or those that come within the bound.
+    /// Returns the next packets at end b: at least `len`, or fewer if [`BOUND`] passes before.
     fn receive(&mut self, len: usize) -> Vec<Frame> {
         let (mut received, deadline) = (Vec::new(), Instant::now() + BOUND);
         while received.len() < len && Instant::now() < deadline {
@@ -64,7 +64,7 @@ impl Ends {
     }
 }
 
-/// Returns a UDP datagram over IPv4 to a port.
+/// Returns a UDP datagram over IPv4 to a UDP port.
 fn datagram(port: u16) -> Frame {
     let mut bytes = vec![0; 14 + 20 + 8 + 18];
     bytes[12..14].copy_from_slice(&[8, 0]);

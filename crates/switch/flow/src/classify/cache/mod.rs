@@ -1,5 +1,5 @@
-//! A cache from exact keys to some words of the caller: for pipelines of many tables, in which one lookup replaces
-//! many, and for tables with slow lookups.
+//! A cache that maps exact keys to some words of the caller. It serves pipelines of many tables, in which one
+//! cache lookup replaces many table lookups, and tables with slow lookups.
 //!
 //! The memory is allocated once, and keys of a full group are evicted in turn. The guarantee is weaker than a
 //! classifier's: an entry that a lookup finds was inserted for a key that is equal in every compared bit, because the
@@ -11,8 +11,8 @@
 //! A cache starts small, so that few flows touch little memory, and doubles while keys displace each other. The
 //! entries move to their new groups some groups at a time, and a lookup does not find an entry before its move.
 //!
-//! The [`CacheForm`] contains the compared bits: every bit that some rule compares. A worker, which reads both, owns
-//! the cache. The form belongs to the rules; when it changes, the cache must be cleared.
+//! The [`CacheForm`] contains every bit that some rule compares. The form belongs to the rules; when it
+//! changes, the cache must be cleared. The cache belongs to one worker, which reads the form and the cache.
 
 mod form;
 mod search;
@@ -97,7 +97,7 @@ impl FlowCache {
 
     /// Returns an empty cache that uses the given vector instructions.
     pub fn with_simd(simd: Simd) -> FlowCache {
-        // A read of the last entry covers as many words as that of any other.
+        // There is room behind the last entry, as a read covers the same number of words for every entry.
         let entries = vec![0_u64; ROOM + LINE + KEPT_MAX].into_boxed_slice();
         FlowCache {
             simd,
@@ -113,13 +113,14 @@ impl FlowCache {
         }
     }
 
-    /// Removes every entry, and restores the initial size. Needed before another form is used.
+    /// Removes every entry, and restores the initial size. The caller must clear the cache before it uses
+    /// another form.
     pub fn clear(&mut self) {
         self.tags[..self.groups].fill(0);
         (self.groups, self.crowded, self.unmoved) = (GROUPS_MIN, 0, 0..0);
     }
 
-    /// Returns the words of an entry: the number that the form has, followed by undefined ones.
+    /// Returns the cached words of an entry. Words after the first [`CacheForm::kept`] are undefined.
     #[inline(always)]
     pub fn value(&self, form: &CacheForm, index: CacheIndex) -> &[u64; KEPT_MAX] {
         let at = self.at(form, index.0 as usize) + form.words.len();
@@ -190,7 +191,8 @@ impl FlowCache {
             if self.group(hash) == group {
                 continue;
             }
-            // A key that was not found may have been inserted again.
+            // A lookup does not find an entry before its move, so the key may have been inserted again
+            // meanwhile.
             let is_kept = self.find(form, hash, key).is_some_and(|found| found != number);
             self.set_tag(number, 0);
             if !is_kept && let Some(free) = self.take_free(hash) {
@@ -212,7 +214,7 @@ impl FlowCache {
         self.numbers(self.other(group, hash), hash).find(is_same)
     }
 
-    /// Returns the entries of a group that have the tag of a hash.
+    /// Returns the numbers of the entries of a group that have the tag of a hash.
     #[inline(always)]
     fn numbers(&self, group: usize, hash: u64) -> impl Iterator<Item = usize> {
         let mut lanes = candidates(self.tags[group], tag(hash));
@@ -321,7 +323,7 @@ mod tests {
         (form.groups_max() * LANES) as u64
     }
 
-    /// Inserts keys with these numbers; the value is the number.
+    /// Inserts keys with these numbers. The value of each key is its number.
     fn keep(cache: &mut FlowCache, form: &CacheForm, numbers: Range<u64>) {
         for number in numbers {
             cache.insert(form, &key(number), &[number; KEPT_MAX]);

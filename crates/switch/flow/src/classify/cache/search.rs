@@ -10,15 +10,15 @@ use super::{CacheForm, CacheIndex, FlowCache, LINE, NEAR, OVERFLOWS};
 use crate::key::FlowKey;
 
 impl FlowCache {
-    /// Looks up the keys `keys[0]`, `keys[1]`, …, at most [`BURST`] of them, and writes the index of each entry to
-    /// `indices`, which is as long.
+    /// Looks up `keys`, at most [`BURST`], and writes the index of each entry to `indices`, which is as long
+    /// as `keys`.
     #[inline]
     pub fn lookup_burst(&self, form: &CacheForm, keys: &[FlowKey], indices: &mut [CacheIndex]) {
         self.simd.lookup_cache(self, form, keys, indices);
     }
 
-    /// Looks up a burst by its header columns, which were read as [`CacheForm::looks_at_links`] requires. Further
-    /// arguments are the fields that are not in the packets' bytes, and the keys of [`HeaderColumns::others`].
+    /// Looks up a burst by its header columns, which were read as [`CacheForm::looks_at_links`] requires.
+    /// `beside` has the fields that are not in the packets' bytes, and the keys of [`HeaderColumns::others`].
     #[inline]
     pub fn lookup_headers(
         &self,

@@ -42,8 +42,8 @@ impl Hints {
         set(&mut self.classes, lane, class);
     }
 
-    /// Returns a bit in the byte of each lane that allows a packet with these bytes whose best rule so far has class
-    /// `class`.
+    /// Returns a word with a bit set in the byte of each lane whose hint allows a packet with these key
+    /// bytes. `class` is the class of the packet's best rule so far.
     #[inline(always)]
     pub(in super::super) fn allow(&self, bytes: [u64; WINDOWS], class: u64) -> u64 {
         let mut differences = 0;

@@ -2,9 +2,9 @@
 //!
 //! A *tuple* (Srinivasan, Suri and Varghese, "Packet Classification using Tuple Space Search", SIGCOMM 1999) is a
 //! mask; the rules with that mask form an exact match on the masked key. A *merged* tuple (Daly et al., "TupleMerge",
-//! 2019) hashes fewer bits than its rules compare, so that rules with many masks share one table: there are fewer
-//! tables to search, and some rules with the same hash, which are compared one after the other. The plan keeps their
-//! number low ([`Tuple::crowd`]).
+//! 2019) hashes fewer bits than its rules compare, so that rules with many masks share one table. A lookup
+//! then searches fewer tables, but some rules have the same hash and are compared one after the other. The
+//! plan keeps the number of rules with the same hash low ([`Tuple::crowd`]).
 
 mod search;
 
@@ -201,7 +201,7 @@ impl Tuple {
         self.table.len()
     }
 
-    /// Returns the rank with the priority of the highest rule.
+    /// Returns a rank with the highest priority of the rules, and no slot.
     pub(super) fn highest(&self) -> u64 {
         self.priorities
             .highest()

@@ -107,7 +107,7 @@ impl Tuple {
             // Keys differ, so that nearly every packet has at most one candidate, and after a match there is no other.
             let stride = words.len() + 1;
             let offset = |group: u32, lanes| (group as usize * LANES + lane(lanes) % LANES) * stride;
-            // The difference of a free lane is ignored.
+            // The difference is nonzero if there is no candidate or if its key differs.
             let difference = |packet: usize, lanes: u64, entry: &[u64]| {
                 let mut difference = u64::from(lanes == 0);
                 for ((word, column), held) in words.iter().zip(&columns).zip(&entry[1..]) {
