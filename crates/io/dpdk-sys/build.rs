@@ -1,8 +1,8 @@
 //! Finds DPDK, compiles the C shim and generates the bindings.
 //!
-//! Only shared DPDK libraries are linked, and only those that this crate calls: the poll-mode drivers are
-//! plugins which EAL loads at run time from the directory that the distribution compiled into it. No link flag
-//! reaches a crate that does not depend on this one.
+//! Only shared DPDK libraries are linked, and only those that this crate calls. The poll-mode drivers are
+//! plugins: EAL loads them at run time from the directory that the distribution compiled into EAL. Link flags
+//! reach only crates that depend on this crate.
 
 use std::env;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ const OLDEST: &str = "22.11";
 
 /// The DPDK libraries that hold the functions called from Rust or from the shim.
 ///
-/// Libraries that the installed release lacks are omitted: `rte_log` became a library of its own in 23.11.
+/// Libraries that the installed release lacks are omitted: `rte_log` became a separate library in 23.11.
 const LIBRARIES: [&str; 6] = [
     "rte_ethdev",
     "rte_mbuf",
@@ -100,7 +100,8 @@ fn build() -> Result<(), String> {
             )
         })?;
 
-    // pkg-config's --cflags carry what the `pkg_config` crate does not model: `-include rte_config.h`, `-march`.
+    // `pkg-config --cflags` returns flags that the `pkg_config` crate leaves out: `-include rte_config.h` and
+    // `-march`.
     let flags = cflags()?;
     compile_shim(&flags);
     generate_bindings(&flags)?;
@@ -142,8 +143,8 @@ fn compile_shim(flags: &[String]) {
     for flag in flags {
         shim.flag(flag);
     }
-    // Every function of the shim is called across the language boundary, so frame pointers and PLT stubs are the only
-    // cost that can be saved there.
+    // Every function of the shim is called from Rust and never inlined. These flags save the avoidable costs
+    // of such a call: frame pointers and PLT stubs.
     shim.flag("-fno-plt")
         .flag("-fomit-frame-pointer")
         .flag("-Wno-unused-parameter");
@@ -167,8 +168,8 @@ fn generate_bindings(flags: &[String]) -> Result<(), String> {
         .allowlist_type("shim_.*")
         .allowlist_var("SHIM_.*")
         .derive_default(true)
-        // Fields of these structures move between releases: Rust accesses an mbuf through the offsets in shim.h, and the
-        // fields of no other structure.
+        // Fields of these structures move between releases. Rust accesses the fields of an mbuf through the
+        // offsets in shim.h, and no fields of other structures.
         .opaque_type("rte_.*");
     for function in FUNCTIONS {
         builder = builder.allowlist_function(function);

@@ -17,8 +17,8 @@ use millrace_process::ProcessError;
 
 /// A reservation of this many MiB shows that huge pages are available.
 const HUGE_PAGES_PROBE_MIB: u64 = 64;
-/// MiB that are reserved beyond the need of the largest system: some pages are not contiguous, or other programs take
-/// them.
+/// The number of MiB reserved beyond the need of the largest system, because some pages are not contiguous or
+/// other programs take them.
 const HUGE_PAGES_SPARE_MIB: u64 = 256;
 
 /// The number of rounds and the duration of each measurement.
@@ -125,7 +125,7 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Starts a run whose records go to the folder `out`. From then on SIGINT only sets a flag.
+    /// Starts a run that writes its records to the folder `out`. After this call, SIGINT only sets a flag.
     ///
     /// # Errors
     /// The machine has only one core, or a folder cannot be created.
@@ -279,8 +279,8 @@ impl<'a> Run<'a> {
         self.cores as usize
     }
 
-    /// Returns the resources of a system with `workers` forwarding threads: a directory with this name, which does not
-    /// exist yet, and the last cores.
+    /// Returns the resources of a system with `workers` forwarding threads: the last cores, and a directory
+    /// called `name`. The directory does not exist yet.
     pub fn resources(&self, name: &str, workers: usize, huge_pages_mib: u64) -> Resources {
         let workers = (workers as u32).clamp(1, self.cores);
         Resources {
@@ -301,7 +301,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Reserves again the huge pages of the run that other programs have taken meanwhile.
+/// Reserves the huge pages of the run again, because other programs may have taken some of them. Returns
+/// `None` if the run needs no huge pages.
 ///
 /// # Errors
 /// [`PeerError::NoHugePages`].

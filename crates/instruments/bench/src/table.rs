@@ -15,7 +15,7 @@ const OURS: &str = "millrace";
 const OVS: &str = "ovs-dpdk";
 const OVS_TUNED: &str = "ovs-dpdk-tuned";
 const TESTPMD: &str = "testpmd-io";
-/// The words for a rate that is not that of a correct switch, and for one that is not of all rounds.
+/// The remarks on a rate whose packets left by the wrong port, and on a rate with missing measurements.
 const WRONG_PORT: &str = "packets left by the wrong port";
 pub(crate) const INCOMPLETE: &str = "not measured in all rounds";
 
@@ -28,11 +28,13 @@ pub struct Row {
     pub system: String,
     /// The median of the measurements in million packets per second; `null` without measurements.
     pub mpps: Option<f64>,
-    /// The ratio of the median to that of Open vSwitch with DPDK, in the better of its measured configurations.
+    /// The ratio of the median to the median of Open vSwitch with DPDK, in the better of its measured
+    /// configurations.
     pub ratio_ovs: Option<f64>,
-    /// The ratio of the median to that of testpmd io.
+    /// The ratio of the median to the median of testpmd io.
     pub ratio_testpmd: Option<f64>,
-    /// The ratio of the median to that of Millrace in the reference case of this case, such as one rule or one table.
+    /// The ratio of the median to Millrace's median in the reference case of this case, such as one rule or
+    /// one table.
     pub ratio_self: Option<f64>,
     /// The targets of Millrace; `null` for other systems.
     pub target: Option<String>,
@@ -46,7 +48,7 @@ pub struct Row {
     pub core_share: Option<f64>,
     /// True if the packets left by the correct ports in every measurement.
     pub right: bool,
-    /// The reason for a measurement that is missing in some round.
+    /// The reason why a measurement is missing; `null` if none is missing.
     pub reason: Option<String>,
     /// The name of the quantity; `null` for a rate of packets.
     pub quantity: Option<&'static str>,
@@ -69,8 +71,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns true if the target is met; `None` if the ratio was not measured. A rate of packets that left by the wrong
-    /// port meets no target, nor does one that could not be measured in some round.
+    /// Returns true if the target is met; `None` if the ratio was not measured. The target is not met if
+    /// packets left by the wrong port or if a round has no measurement.
     pub fn met(&self) -> Option<bool> {
         match self.reached {
             _ if !self.right => Some(false),
@@ -79,7 +81,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the reasons why no ratio meets the target, in words; empty if there are none.
+    /// Returns, in words, the reasons why the target is not met whatever the ratio is; empty if there are
+    /// none.
     pub(crate) fn flaws(&self) -> String {
         let flaws = [(self.right, WRONG_PORT), (self.complete, INCOMPLETE)];
         let flaws: Vec<&str> = flaws.iter().filter(|flaw| !flaw.0).map(|flaw| flaw.1).collect();
@@ -90,7 +93,8 @@ impl Outcome {
 /// The table of a run.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// The rows, in the order of the cases, and of the systems as they were measured.
+    /// The rows in the order of the cases. Within a case, the rows are in the order in which the systems were
+    /// measured.
     pub rows: Vec<Row>,
 }
 
@@ -103,7 +107,8 @@ impl Measured<'_> {
         self.samples(case, system).map(|sample| sample.0).collect()
     }
 
-    /// Returns million packets per second, core share, and true if the packets left by the correct ports.
+    /// Returns for each measurement million packets per second, core share, and true if the packets left by
+    /// the correct ports.
     fn samples(&self, of_case: &str, of_system: &str) -> impl Iterator<Item = (f64, f64, bool)> {
         self.records.iter().filter_map(move |record| match record {
             Record::Sample {
@@ -471,7 +476,8 @@ mod tests {
                 .unwrap()
                 .met
         };
-        // The ratios to Open vSwitch meet their targets; a third of the rate of one flow does not.
+        // The ratios to Open vSwitch meet their targets. The ratio to the rate of one flow, a third, does
+        // not.
         assert_eq!(ours("exact-100k"), Some(false));
         let without: Vec<Record> = records().into_iter().take(4).collect();
         let row = Table::of(&without).rows[0].clone();
@@ -495,7 +501,8 @@ mod tests {
         assert_eq!((table.rows[0].right, table.rows[0].met), (false, Some(false)));
         let text = table.text(&records);
         assert!(text.contains("NOT MET") && text.contains(WRONG_PORT), "{text}");
-        // Without the other system, the ratio is unknown, and the verdict is not.
+        // Without the other system, the ratio is unknown. The target is not met anyway, because packets left
+        // by the wrong port.
         assert_eq!(Table::of(&records[..2]).rows[0].met, Some(false));
     }
 
@@ -546,7 +553,7 @@ mod tests {
             verdict(&[failed(install.case, Some(install.name))]),
             Some((None, None, reason))
         );
-        // The failure of another quantity is no failure of this one.
+        // A failure of another quantity does not affect this quantity.
         assert_eq!(
             verdict(&[figure, failed(install.case, Some("delete"))]),
             Some((Some(1.0), Some(true), None))

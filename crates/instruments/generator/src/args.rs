@@ -13,13 +13,15 @@ use crate::settings::PeriodicSleep;
 
 /// Sends packets at a rate, receives them again, and reports loss, latency, duplicates, order and corruption.
 ///
-/// Commands are read from standard input, one per line: `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`, `stop`,
-/// `quit`; RATE is in packets per second (1000, 250k, 1.5M) or `flat`. Results are written to standard output, one
-/// JSON object per line. With --rate one run starts at once, and the program ends with it.
+/// Commands are read from standard input, one per line: `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`,
+/// `stop`, `quit`; RATE is in packets per second (1000, 250k, 1.5M) or `flat`. Results are written to
+/// standard output, one JSON object per line. With --rate, one run starts immediately, and the program exits
+/// after it.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "millrace-generator", version, max_term_width = 100)]
 pub struct Args {
-    /// A device that sends: DPDK devargs or a PCI address; with several, the first, or the one that `tx=N` selects
+    /// A device that sends: DPDK devargs or a PCI address; may be repeated; a run uses the first unless
+    /// `tx=N` selects another
     #[arg(long, value_name = "DEVARGS", required = true)]
     pub tx: Vec<String>,
     /// A device that receives; may be repeated; the default is the devices that send
@@ -63,10 +65,10 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// Start one run at this rate at once, and end with it
+    /// Start one run at this rate immediately, and exit after it
     #[arg(long, requires = "seconds")]
     pub rate: Option<Rate>,
-    /// Duration of that run
+    /// Duration of the run that --rate starts
     #[arg(long, requires = "rate", value_parser = seconds)]
     pub seconds: Option<Duration>,
     /// Seconds between reports during a run; 0 for none
@@ -93,8 +95,8 @@ pub struct Args {
     /// Send all received packets back, and do nothing else
     #[arg(long, conflicts_with = "rate")]
     pub reflect: bool,
-    /// With --reflect: swap the MAC addresses, and yield the core while no packets arrive, as a network function does
-    /// that shares its core
+    /// With --reflect: swap the MAC addresses, and yield the core while no packets arrive, like a network
+    /// function on a shared core
     #[arg(long, requires = "reflect")]
     pub swap: bool,
 
@@ -104,7 +106,7 @@ pub struct Args {
     /// Descriptors of each queue
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(64..=32768))]
     pub descriptors: u16,
-    /// Receive queues of each device: a switch may send on other queues than the first
+    /// Receive queues of each device; use more than 1 if the switch also sends on queues after the first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub rx_queues: u16,
     /// Use of huge pages for packet buffers

@@ -16,7 +16,7 @@ const DEFAULT_FRAME_SIZE: usize = 2048;
 /// The memory that EAL and drivers need themselves, in MiB.
 const EAL_MEMORY_MIB: u64 = 96;
 
-/// Errors of the start of the devices.
+/// An error at the start of the devices.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -79,7 +79,7 @@ pub(crate) fn open(args: &Args, frame_max: usize) -> Result<Devices, DeviceError
         ..MempoolConfig::new("generator", args.buffers)
     };
     let memory_mib = pool.memory_size().div_ceil(1 << 20) * 5 / 4 + EAL_MEMORY_MIB;
-    // EAL's own threads stay on this core, too: any other core may be one of the switch's.
+    // EAL's own threads are pinned to this core too, because the switch may use any other core.
     thread::pin(&[CoreId(args.core)])?;
     let eal = Eal::init(&EalConfig {
         worker_cores: vec![CoreId(args.core)],

@@ -27,7 +27,7 @@ const ROUNDS_PER_COMMAND_POLL: u32 = 64;
 /// The sleep of an idle loop between two polls of the commands.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// The poll loop, with everything that it owns.
+/// The poll loop, with its queues, packets, settings and channels.
 pub struct Engine {
     /// The transmit queues; a run uses one of them.
     pub tx: Vec<TxQueue>,
@@ -42,7 +42,7 @@ pub struct Engine {
     pub settings: Settings,
     /// The frequency of the time-stamp counter in Hz.
     pub hz: u64,
-    /// The first run identifier, which differs from that of other processes.
+    /// The first run identifier, which differs from the identifiers of other processes.
     pub seed: u16,
     /// The channel of commands.
     pub commands: Receiver<EngineCommand>,
@@ -89,7 +89,7 @@ impl Engine {
             if round.is_multiple_of(ROUNDS_PER_COMMAND_POLL) || run.phase == Phase::Idle {
                 match self.commands.try_recv() {
                     Ok(EngineCommand::Start(rate, length, selection)) => {
-                        // Packets of a run that this one replaces.
+                        // These packets belong to the run that the new run replaces.
                         free_burst(&mut out);
                         self.start(&mut run, &times, rate, length, selection);
                     }
@@ -215,7 +215,8 @@ impl Engine {
         let mut locations = ArrayVec::<(Option<StampLocation>, u64), BURST>::new();
         while out.len() < len {
             if free.is_empty() && self.pool.alloc_burst(free) == 0 {
-                // The pool is small, or packets are stuck in a device: the missing packets count as missed later.
+                // The pool is too small, or a device holds packets. Packets that are not built count as
+                // missed later.
                 break;
             }
             let (Some(mut packet), Some((template, bytes))) =
@@ -304,7 +305,8 @@ impl Engine {
             is_end,
         };
         if is_end {
-            // The run is over, so that waiting disturbs nothing. Without a reader the program ends.
+            // The run is over, so a blocking send does not disturb it. If the reader has ended, the program
+            // is ending.
             let _ = self.progress.send(progress);
         } else if let Err(error) = self.progress.try_send(progress) {
             let (std::sync::mpsc::TrySendError::Full(progress)

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The largest recorded latency in nanoseconds; longer ones count as this one.
+/// The largest recorded latency in nanoseconds. Longer latencies are recorded with this value.
 const MAX_NS: u64 = 20_000_000_000;
 /// The number of significant digits of a recorded value.
 const DIGITS: u8 = 3;

@@ -1,4 +1,4 @@
-//! Packets by description: a number of flows with sizes and addresses.
+//! Generation of packets from a description: the number of flows, their sizes and addresses.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;

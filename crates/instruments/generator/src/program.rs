@@ -29,7 +29,7 @@ const LINK_WAIT: Duration = Duration::from_secs(10);
 /// The number of reports that can wait for the reporter.
 const PROGRESS_CAPACITY: usize = 4;
 
-/// The reason for which the generator ends with an error.
+/// An error that ends the generator.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProgramError {
@@ -186,7 +186,7 @@ fn settings(args: &Args) -> Settings {
     }
 }
 
-/// Processes events until the program is to end, or, if `once`, until the first run has ended.
+/// Processes events until the program must end or, if `once` is true, until the first run has ended.
 fn process_events(
     inbox: &Receiver<Event>,
     commands: &Sender<EngineCommand>,
@@ -413,7 +413,7 @@ mod tests {
         for latency in [end.latency, end.latency_attended] {
             assert_eq!((latency.count, latency.max_ns), (2, 100));
         }
-        // The run after the end of one starts from nothing, too.
+        // A run that starts after the end of another run has only its own latencies, too.
         let Report::End(end) = reporter.report(&progress(3, 1.0, 10, 200, true)) else {
             panic!("an end");
         };

@@ -51,7 +51,7 @@ pub fn reflect(
             received += len;
             if len > 0 {
                 if mode == ReflectMode::SwapMacs {
-                    // The switch has just written the packets on another core.
+                    // The switch wrote these packets on another core, so they are not in this core's cache.
                     burst.iter().for_each(Mbuf::prefetch_head);
                     burst.iter_mut().for_each(swap_addresses);
                 }
@@ -70,11 +70,12 @@ pub fn reflect(
 
 /// Shares a core with other threads.
 ///
-/// A yield costs least, and lets all other threads run first; a thread that computes takes milliseconds then. After
-/// such a long yield this thread sleeps for a while instead, because the scheduler prefers a thread that wakes to one
-/// that computes. The functions of a chain do the same (`millrace_nf::shm`), so that functions behind other ports are
-/// comparable. Unlike here, they do not yield while packets arrive: a switch gives a chain no more packets than it has
-/// room for.
+/// A yield costs least, and lets all other threads run first. If one of them computes, the yield takes
+/// milliseconds. After such a long yield this thread sleeps for a while instead, because the scheduler
+/// prefers a thread that wakes up to a thread that computes. The functions of a chain do the same
+/// (`millrace_nf::shm`), so that functions behind other ports are comparable. Unlike this loop, the
+/// functions of a chain do not yield while packets arrive, because a switch gives a chain no more packets
+/// than the chain has room for.
 #[derive(Default)]
 struct IdleYield {
     sleep_until: Option<Instant>,
@@ -84,14 +85,15 @@ struct IdleYield {
     packets: usize,
 }
 
-/// The longest yield if only functions share the core, however many they are.
+/// The longest yield while only network functions share the core. A longer yield shows that another thread
+/// computes.
 const YIELD_MAX: Duration = Duration::from_millis(1);
-/// The time without yields after a longer one.
+/// The time after a longer yield during which the loop sleeps instead of yielding.
 const SLEEP_PERIOD: Duration = Duration::from_millis(100);
 /// The duration of a sleep. A shorter one could expire while the timer is set, and leave the core idle.
 const SLEEP: Duration = Duration::from_micros(50);
-/// The number of packets after which the thread yields although more have arrived: the capacity of a queue. The queue
-/// of the next function is full then, and would drop further packets.
+/// The number of packets after which the thread yields even if more have arrived: the capacity of a queue.
+/// The queue of the next function is full then, and would drop further packets.
 const PACKETS_PER_YIELD: usize = 256;
 /// The number of empty polls before the first sleep. The kernel lets a thread that only yields run to the end of its
 /// time slice.
@@ -117,7 +119,7 @@ impl IdleYield {
         }
         std::thread::yield_now();
         self.sleep_until = (now.elapsed() > YIELD_MAX).then(|| {
-            // The slack is that of this thread. If the call fails, sleeps are longer.
+            // The call changes the slack of this thread only. If the call fails, sleeps are longer.
             let _result = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
             now + SLEEP_PERIOD
         });

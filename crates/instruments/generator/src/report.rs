@@ -52,7 +52,7 @@ pub struct Counters {
     pub sent: u64,
     /// The size of these packets in bytes, without check sequence.
     pub sent_bytes: u64,
-    /// Packets that the device did not accept, because its queue (that of the switch) was full. They count as lost.
+    /// Packets that the device did not accept because the switch's queue was full. They count as lost.
     pub refused: u64,
     /// Packets that were due and not sent: the program was absent, or is too slow for the rate.
     pub missed: u64,
@@ -68,8 +68,8 @@ pub struct Counters {
     pub stale: u64,
     /// Packets without a valid stamp.
     pub foreign: u64,
-    /// The part of the stamped packets in `received` that arrived by each device, in the order of the command line; eight
-    /// devices at most.
+    /// The number of stamped packets in `received` that arrived by each device, in the order of the command
+    /// line. There are eight devices at most.
     pub received_by: [u64; 8],
     /// Absences: times without a poll of the queues that exceed the limit.
     pub absences: u64,

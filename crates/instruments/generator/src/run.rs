@@ -1,4 +1,4 @@
-//! The state of a run, and what becomes of a received packet.
+//! The state of a run, and the processing of a received packet.
 //!
 //! The states of a run:
 //!
@@ -109,7 +109,7 @@ pub(crate) fn ticks(duration: Duration, hz: u64) -> u64 {
 pub(crate) fn stop(run: &mut Run, times: &Ticks) {
     if let Phase::Sending { until } = run.phase {
         let now = clock::rdtsc();
-        // A loop that was absent at the end of the duration has not sent later than that.
+        // If the loop was absent at the end of the duration, it sent no packets after that end.
         let end = until.map_or(now, |until| until.min(now));
         run.sending = end - run.start;
         if run.seq < run.seq_end {
@@ -189,7 +189,8 @@ impl Run {
     }
 }
 
-/// Returns true if the header checksum is valid and the payload is that of the sent packet. VLAN tags may differ.
+/// Returns true if the header checksum is valid and the payload equals the sent payload. VLAN tags may
+/// differ.
 fn is_intact(
     packet: &Mbuf,
     location: StampLocation,

@@ -15,7 +15,7 @@ pub struct Settings {
     pub drain: Duration,
     /// The periodic sleep that leaves the core to other threads; `None` for none.
     pub sleep: Option<PeriodicSleep>,
-    /// Every how many packets one gets a stamp; at least 1.
+    /// The stamping interval N: one of N packets gets a stamp; at least 1.
     pub stamp_every: u64,
     /// True if payloads and header checksums of received packets are verified.
     pub verify: bool,

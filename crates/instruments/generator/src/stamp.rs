@@ -45,7 +45,7 @@ const SCTP: u8 = 132;
 /// The largest number of VLAN tags; a frame with more gets no stamp.
 const TAGS_MAX: usize = 4;
 
-/// The mark in a generated packet, from which loss, order and latency follow.
+/// The stamp of a generated packet, by which loss, order and latency are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// The identifier of the run; packets of an earlier run have another one.
@@ -192,7 +192,7 @@ impl Stamp {
         }
     }
 
-    /// Reads a stamp. Returns `None` if the complement does not fit.
+    /// Reads a stamp. Returns `None` if the complement does not match.
     #[inline]
     pub fn read(frame: &[u8], location: StampLocation) -> Option<Stamp> {
         let (first, run, complement) = location.offsets();

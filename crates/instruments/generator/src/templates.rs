@@ -16,7 +16,7 @@ pub const FRAME_MAX: usize = 9_600;
 /// The shortest frame in bytes: an Ethernet header.
 const FRAME_MIN: usize = 14;
 
-/// Errors of the packets to send.
+/// An error in the packets to send.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TemplateError {

@@ -26,7 +26,8 @@ pub struct Counts {
     pub duplicated: u64,
     /// Packets that arrived after a later one of the same flow.
     pub reordered: u64,
-    /// Packets from before the window, which may be duplicates; they count as unique and as reordered.
+    /// Packets with sequence numbers before the window. They may be duplicates, but count as unique and as
+    /// reordered.
     pub late: u64,
 }
 

@@ -1,5 +1,6 @@
-//! The directory of a lab, below one that all labs share. `/run/millrace` is not used: it belongs to the service
-//! (`RuntimeDirectory=` of its systemd unit), which removes it with all its content when it stops.
+//! The directory of a lab, inside the directory of all labs. `/run/millrace` is not used: it belongs to the
+//! service (`RuntimeDirectory=` of its systemd unit), and the service removes it with all its content when it
+//! stops.
 //!
 //! ```text
 //! /run/millrace-lab/NAME/           locked (flock) while `up` or `down` runs
@@ -87,7 +88,8 @@ impl LabDirectory {
 
     /// Creates the lab's directory and locks it; `None` if it exists already.
     pub(crate) fn create(&self) -> Result<Option<Lock>, SystemError> {
-        // The removal of another lab may delete the empty parent directory, and `down` of the same name the new one.
+        // The removal of another lab may delete the empty parent directory. A `down` of the same lab may
+        // delete the new directory.
         let mut lost = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..=RACES_MAX {
             match create_shared(Path::new(LABS)).and_then(|()| fs::create_dir(&self.dir)) {
@@ -112,7 +114,7 @@ impl LabDirectory {
         Err(SystemError::file("create", &self.dir)(lost))
     }
 
-    /// Creates the directories within the lab's directory; after a failure, none of them is left.
+    /// Creates the directories within the lab's directory. After a failure, removes them again.
     fn fill(&self, lock: Lock) -> Result<Lock, SystemError> {
         for dir in [self.dir.join("ns"), self.dir.join("switch")] {
             if let Err(source) = fs::create_dir(&dir) {
@@ -123,8 +125,8 @@ impl LabDirectory {
         Ok(lock)
     }
 
-    /// Locks the lab's directory, waiting at most `timeout`; `None` if another process holds the lock, or if the
-    /// directory is removed meanwhile.
+    /// Locks the lab's directory, waiting at most `timeout`; `None` if another process holds the lock, or if
+    /// the directory is removed during the wait.
     pub(crate) fn lock(&self, timeout: Duration) -> Result<Option<Lock>, SystemError> {
         let deadline = Instant::now() + timeout;
         let mut file = match File::open(&self.dir) {
@@ -145,7 +147,7 @@ impl LabDirectory {
         }
     }
 
-    /// Returns true if the locked directory is still the one at the path.
+    /// Returns true if the path still leads to the locked directory.
     fn is_the_same(&self, lock: &Flock<File>) -> bool {
         let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
         let held = lock.metadata().map(identity).ok();
@@ -197,8 +199,8 @@ pub(crate) mod tests {
     /// The number of labs that each thread creates and removes.
     const LABS_EACH: usize = 2_000;
 
-    /// Runs a test with an empty /run, which the threads that it starts share and no other test does. Without root, prints a
-    /// line instead.
+    /// Runs a test with an empty /run that only the test and its threads see. Without root, prints a line
+    /// instead.
     pub(crate) fn apart(test: impl FnOnce() + Send + 'static) {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: a lab needs root");

@@ -24,8 +24,8 @@ pub struct DownReport {
     pub existed: bool,
     /// The number of terminated processes.
     pub ended: usize,
-    /// Processes in the lab's namespaces that the lab did not start and that keep running; each keeps its namespace,
-    /// now without name and links, until it ends.
+    /// Processes that run in the lab's namespaces although the lab did not start them. They keep running.
+    /// Each keeps its namespace, now without name and links, until the process ends.
     pub foreign_processes: Vec<ForeignProcess>,
 }
 
@@ -133,8 +133,8 @@ pub(crate) fn remove(
     Ok(report)
 }
 
-/// Terminates the listed processes and all that carry the mark, repeatedly until there are none, because one may have
-/// just started another.
+/// Terminates the listed processes and all processes that carry the mark. Repeats this until there are none,
+/// because a process may have just started another.
 fn end_processes(name: &str, state: &State) -> Result<usize, DownError> {
     let listed = state.resources.iter().filter_map(|resource| match resource {
         Resource::Process { id, .. } => *id,
@@ -185,7 +185,8 @@ fn foreign_processes(directory: &LabDirectory, state: &State) -> Vec<ForeignProc
     inside.collect()
 }
 
-/// Removes the links, which removes both ends; a namespace that a foreign process keeps would otherwise keep them.
+/// Removes both ends of every link. Otherwise a namespace that a foreign process keeps would also keep its
+/// links.
 fn remove_links(directory: &LabDirectory, state: &State) -> Result<(), SystemError> {
     for resource in &state.resources {
         if let Resource::Link { node, interface } = resource {
@@ -217,7 +218,7 @@ mod tests {
             let lock = directory.create().unwrap().unwrap();
             std::thread::scope(|scope| {
                 let second = scope.spawn(|| down(directory.name()));
-                // The second one waits for the lock after it has opened the directory.
+                // The second `down` opens the directory, and then waits for the lock.
                 while open_files(&directory) < 2 {
                     assert!(!second.is_finished(), "{:?}", second.join());
                     std::thread::yield_now();
@@ -230,7 +231,7 @@ mod tests {
         });
     }
 
-    /// Returns the number of files of this process that are the directory of a lab.
+    /// Returns the number of open files of this process that refer to the lab's directory.
     fn open_files(directory: &LabDirectory) -> usize {
         let lab = directory.state();
         let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();

@@ -266,7 +266,7 @@ impl Lab {
         })
     }
 
-    /// Returns the command in a guest, if the node is one.
+    /// Returns the command in a guest; `None` if the node is not a guest.
     fn guest<S: AsRef<OsStr>>(&self, node: &str, argv: &[S]) -> Result<Option<GuestCommand>, RunError> {
         // The call checks the conditions that hold for every node.
         let command = self.command(node, argv)?;

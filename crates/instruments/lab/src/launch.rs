@@ -50,8 +50,8 @@ impl Running {
     }
 }
 
-/// Starts a daemon. It has its own process group, so that an interrupt from the terminal does not reach it, and the
-/// journal lists it before it exists.
+/// Starts a daemon. The journal lists the daemon before it exists. The daemon has a separate process group,
+/// so that an interrupt from the terminal does not reach it.
 pub(crate) fn launch(journal: &mut Journal, daemon: &Daemon<'_>) -> Result<Running, SystemError> {
     let (switch, role) = (daemon.switch.to_owned(), daemon.role.to_owned());
     let log = journal.directory().node(&switch).join(format!("{role}.log"));

@@ -1,4 +1,4 @@
-//! Links, addresses and routes, by the kernel's routing socket (rtnetlink(7)).
+//! Links, addresses and routes, through the kernel's routing socket (rtnetlink(7)).
 //!
 //! Every function works in the namespace of the calling thread; callers use [`crate::netns::within`].
 

@@ -18,7 +18,8 @@ use crate::system::SystemError;
 /// The maximum number of retries when the removal of another lab deletes the empty directory.
 pub(crate) const RACES_MAX: usize = 16;
 
-/// Creates the namespace of `node` and its names; `first` runs in it before anything else.
+/// Creates the namespace of `node`, its mount and its link. `first` runs in the namespace before anything
+/// else.
 pub(crate) fn create(
     directory: &LabDirectory,
     node: &str,
@@ -43,7 +44,7 @@ pub(crate) fn create(
 
 /// Creates the link to a namespace, and the directory of links if it is absent.
 pub(crate) fn link_to(path: &Path, link: &Path) -> io::Result<()> {
-    // The removal of another lab deletes the directory while it is empty; it is created again then.
+    // The removal of another lab deletes the directory if it is empty; then this function creates it again.
     for _ in 0..RACES_MAX {
         match symlink(path, link) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -55,7 +56,7 @@ pub(crate) fn link_to(path: &Path, link: &Path) -> io::Result<()> {
     symlink(path, link)
 }
 
-/// Removes the namespace of `node` and its names, as far as they exist.
+/// Removes the namespace of `node`, its mount and its link, if they exist.
 pub(crate) fn remove(directory: &LabDirectory, node: &str) -> Result<(), SystemError> {
     let (path, link) = (directory.namespace(node), directory.netns_link(node));
     if fs::read_link(&link).is_ok_and(|target| target == path) {
@@ -105,9 +106,9 @@ fn enter_network(path: &Path) -> Result<(), SystemError> {
     setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| failed(errno.into()))
 }
 
-/// Moves the calling thread into the namespace at `path` permanently, with a `/sys` that shows the interfaces of the
-/// namespace. That `/sys` is mounted for this thread and its children only, and contains no BPF file system: mounts
-/// and pins of the children end with them.
+/// Moves the calling thread into the namespace at `path` permanently. The thread gets a new mount of `/sys`,
+/// which shows the interfaces of the namespace. Only this thread and its children see this mount. It contains
+/// no BPF file system, so mounts and pins of the children end with the children.
 pub(crate) fn enter(path: &Path) -> Result<(), SystemError> {
     enter_network(path)?;
     let failed = |errno: nix::errno::Errno| SystemError::Namespace {

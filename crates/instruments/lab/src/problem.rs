@@ -21,7 +21,7 @@ pub struct LabFileError {
 }
 
 impl LabFileError {
-    /// Returns `problem` at the bytes `span` of `text`.
+    /// Returns the error for `problem` at the byte range `span` of `text`.
     pub(crate) fn at(file: &str, text: &str, span: &Range<usize>, problem: Problem) -> LabFileError {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -34,7 +34,7 @@ impl LabFileError {
     }
 }
 
-/// An error of a value of a lab file.
+/// An error in a lab file, without its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {

@@ -1,9 +1,9 @@
 //! Processes of a lab: started in a namespace, identified after any failure, terminated and waited for.
 //!
-//! A process belongs to the lab if it is listed with its start time, or if its environment contains the lab's mark,
-//! which all processes in a lab inherit. Thus a daemon that a command in a host started is found, and so is a process
-//! whose id `up` could not record. Any other process does not belong to the lab, even in one of its namespaces, and is
-//! not terminated.
+//! A process belongs to the lab if the journal lists it with its start time, or if its environment contains
+//! the lab's mark. All processes in a lab inherit the mark. So a daemon that a command in a host started is
+//! found, and so is a process that `up` started without recording its id. Any other process does not belong
+//! to the lab, even in one of its namespaces, and is not terminated.
 
 use std::fs;
 use std::io;
@@ -54,7 +54,7 @@ impl ProcessId {
         Ok((ProcessId { pid, start }, after.chars().next().unwrap_or('X')))
     }
 
-    /// Returns the name of its program, as in `ps`.
+    /// Returns the name of the process's program, as in `ps`.
     pub(crate) fn command(self) -> String {
         fs::read_to_string(format!("/proc/{}/comm", self.pid))
             .unwrap_or_default()
@@ -64,7 +64,8 @@ impl ProcessId {
 
     fn open(self) -> Option<OwnedFd> {
         let fd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
-        // The descriptor pins the process; after that the start time identifies it reliably.
+        // The descriptor refers to one process. The start time, read after that, proves that it is the right
+        // process.
         self.is_alive().then_some(fd)
     }
 }
@@ -93,8 +94,8 @@ pub(crate) fn marked(mark: &str) -> Vec<ProcessId> {
     all(|pid| pid != me && carries(pid))
 }
 
-/// Terminates processes: sends SIGTERM, sends SIGKILL after three seconds, and returns when they have ended. Returns
-/// those that SIGKILL has not ended within ten seconds (they hang in the kernel).
+/// Terminates processes: sends SIGTERM, sends SIGKILL after three seconds, and returns when they have ended.
+/// Returns the processes that SIGKILL has not ended within ten seconds (they hang in the kernel).
 pub(crate) fn end(processes: &[ProcessId]) -> Vec<ProcessId> {
     let mut open: Vec<_> = processes
         .iter()
@@ -102,7 +103,7 @@ pub(crate) fn end(processes: &[ProcessId]) -> Vec<ProcessId> {
         .collect();
     for (signal, grace) in [(Signal::TERM, GRACE), (Signal::KILL, LAST_GRACE)] {
         for (_, fd) in &open {
-            // The process may have ended in between, which is the goal.
+            // The process may already have ended, so errors are ignored.
             let _ = pidfd_send_signal(fd, signal);
         }
         let deadline = Instant::now() + grace;
@@ -154,7 +155,7 @@ mod tests {
             .spawn()
             .unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
-        // The shell and its sleep, which is a second shell first.
+        // Two processes are expected: the shell, and its child, which is a shell until it executes `sleep`.
         let found = loop {
             let found = marked(&mark);
             if found.len() == 2 && found.iter().any(|process| process.command() == "sleep") {

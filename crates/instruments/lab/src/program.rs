@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Returns the path of a program of Millrace: beside this one, one directory up (tests and examples), in the `sbin`
-/// beside this one's directory, or in `$PATH`.
+/// Returns the path of a program of Millrace. Searches the directory of this program, its parent directory
+/// (for tests and examples), the directory `sbin` in that parent directory, and `$PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().unwrap_or_default();
     let folders = own.ancestors().skip(1).take(2).map(PathBuf::from);

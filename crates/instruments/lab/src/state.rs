@@ -60,7 +60,7 @@ pub struct NodeRecord {
 pub(crate) enum Resource {
     /// The namespace of a node, with its mount and its link in `/run/netns`.
     Namespace { node: String },
-    /// A veth pair, by its first end.
+    /// A veth pair, identified by its first end.
     Link { node: String, interface: String },
     /// A process; without `id`, it was about to be started.
     Process {
@@ -78,7 +78,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Returns a journal whose file is written by the first [`Journal::save`].
+    /// Returns a journal. The first [`Journal::save`] writes its file.
     pub(crate) fn new(directory: LabDirectory, state: State) -> Journal {
         Journal { directory, state }
     }

@@ -22,8 +22,8 @@ pub struct Topology {
     pub hosts: Vec<Host>,
     /// The switches in file order.
     pub switches: Vec<Switch>,
-    /// The links of `ports`, switch by switch, then those of `[[link]]`. Links of guests are not included; they are
-    /// ports of their switches only.
+    /// The links of `ports`, switch by switch, then the links of `[[link]]`. Links of guests are not
+    /// included; they are only ports of their switches.
     pub links: Vec<Link>,
 }
 
@@ -144,7 +144,7 @@ pub struct GuestNic {
 /// The forwarding program of a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwitchKind {
-    /// An own `millraced`.
+    /// A `millraced` for this switch alone.
     Millrace {
         /// The device type of its ports.
         device: Device,
@@ -174,7 +174,7 @@ pub enum OvsPorts {
 }
 
 impl SwitchKind {
-    /// Returns the word of the lab file.
+    /// Returns the keyword of this kind in a lab file.
     pub fn word(&self) -> &'static str {
         match self {
             SwitchKind::Millrace { .. } => "millrace",
@@ -212,7 +212,7 @@ pub enum FailMode {
 }
 
 impl FailMode {
-    /// Returns the word of the lab file, of `millraced`'s configuration and of Open vSwitch.
+    /// Returns the keyword in a lab file, in `millraced`'s configuration and in Open vSwitch.
     pub fn word(self) -> &'static str {
         match self {
             FailMode::Standalone => "standalone",
@@ -224,9 +224,9 @@ impl FailMode {
 /// The device type of `millraced` for the switch end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// `Kernel`, or `AfPacket` if that does not work, as with an older daemon.
+    /// `Kernel`, or `AfPacket` if `Kernel` does not work, as with an older daemon.
     Auto,
-    /// The kernel's interface by packet sockets, `kernel:NAME`.
+    /// The kernel's interface through packet sockets, `kernel:NAME`.
     Kernel,
     /// DPDK's `net_af_xdp`.
     AfXdp,
@@ -235,7 +235,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// Returns the word of the lab file.
+    /// Returns the keyword of this device type in a lab file.
     pub fn word(self) -> &'static str {
         match self {
             Device::Auto => "auto",
@@ -261,11 +261,12 @@ pub struct Link {
     pub wan: Option<LinkWan>,
 }
 
-/// An emulated path in the middle of a link: a namespace in which `millrace-wan` runs between two interfaces, `a` and
-/// `b`, named as the ends of the link.
+/// An emulated path in the middle of a link: a namespace in which `millrace-wan` runs between two interfaces.
+/// The interfaces are called `a` and `b`, like the ends of the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkWan {
-    /// The name of its namespace: `wan.1` for the first link of the file that has one. No host can have this name.
+    /// The name of its namespace: `wan.1` for the first link with an emulated path. No host can have this
+    /// name.
     pub node: String,
     /// The options of `millrace wan between`.
     pub options: Vec<String>,

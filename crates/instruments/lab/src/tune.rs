@@ -1,4 +1,5 @@
-//! Settings that make a virtual link behave as a physical one, and a host send no unsolicited packets.
+//! Settings that make a virtual link behave like a physical link, and that stop unsolicited packets of a
+//! host.
 //!
 //! As in [`crate::netlink`], every function works in the namespace of the calling thread.
 
@@ -41,7 +42,7 @@ pub(crate) fn shape(mark: &str, interface: &str, rate: BitRate, mtu: u32) -> Res
 /// The IPv6 settings of interfaces that are added to a new namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ipv6 {
-    /// IPv6 is disabled: the interface sends no packets of its own.
+    /// IPv6 is disabled: the interface sends no IPv6 packets by itself.
     Off,
     /// IPv6 with the configured addresses only, usable at once: no link-local address, no router solicitation, no
     /// duplicate address detection.

@@ -21,7 +21,7 @@ use crate::wan;
 /// The options of `up`.
 #[derive(Debug, Clone)]
 pub struct UpOptions {
-    /// The daemon of Millrace switches. `None` selects `$MILLRACED`, or the one that
+    /// The daemon of Millrace switches. `None` selects `$MILLRACED`, or the daemon that
     /// [`find_program`](crate::find_program) finds.
     pub millraced: Option<PathBuf>,
     /// The maximum time from the start of a switch until it forwards.
@@ -329,7 +329,7 @@ fn configure(host: &Host) -> Result<(), SystemError> {
     host.routes.iter().try_for_each(|route| socket.add_route(*route))
 }
 
-/// Returns the records of hosts and switches for `status`, which are known before the build.
+/// Returns the records of hosts and switches for `status`. They are known before the build.
 fn nodes(topology: &Topology, directory: &LabDirectory) -> Vec<NodeRecord> {
     let common = |name: &str| {
         let node = ("MILLRACE_NODE".to_owned(), name.to_owned());

@@ -1,4 +1,4 @@
-//! Emulated paths in links: `millrace-wan` in a namespace of its own, between two veth pairs.
+//! Emulated paths in links: `millrace-wan` in a separate namespace, between two veth pairs.
 //!
 //! ```text
 //!  node a           wan.1                     node b
@@ -23,7 +23,7 @@ use crate::system::SystemError;
 use crate::topology::{End, Link, LinkWan};
 use crate::up::{UpError, UpOptions};
 
-/// The kind of the node in the records of a lab.
+/// The kind of an emulated path's node in the records of a lab.
 pub(crate) const KIND: &str = "wan";
 /// The names of the two interfaces, in the order of the link's ends.
 pub(crate) const INTERFACES: [&str; 2] = ["a", "b"];
@@ -32,7 +32,7 @@ const PROGRAM: &str = "millrace-wan";
 /// The polling interval of a starting emulator.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// Returns the veth pairs of a link: one, or with an emulated path one at each side of it.
+/// Returns the veth pairs of a link: one pair, or two pairs with an emulated path between them.
 pub(crate) fn pairs(link: &Link) -> Vec<(End, End)> {
     let Some(wan) = &link.wan else {
         return vec![(link.a.clone(), link.b.clone())];
@@ -41,7 +41,7 @@ pub(crate) fn pairs(link: &Link) -> Vec<(End, End)> {
         let middle = End {
             node: wan.node.clone(),
             interface: INTERFACES[side].to_owned(),
-            // The interface is the emulator's alone: no frame has its address.
+            // Only the emulator uses this interface: no frame has its address.
             mac: Mac::from_u64(0x0202_0000_0000 | (end.mac.to_u64() & 0xffff_ffff)),
         };
         (end.clone(), middle)
@@ -54,7 +54,7 @@ fn socket(directory: &LabDirectory, wan: &LinkWan) -> PathBuf {
     directory.node(&wan.node).join("wan.sock")
 }
 
-/// Returns the environment of commands in the namespace, by which `millrace wan` finds the emulator.
+/// Returns the environment variable by which `millrace wan`, run in the namespace, finds the emulator.
 pub(crate) fn environment(wan: &LinkWan, directory: &LabDirectory) -> (String, String) {
     let socket = socket(directory, wan);
     ("MILLRACE_WAN".to_owned(), socket.display().to_string())
@@ -117,7 +117,7 @@ pub(crate) fn start(
     Ok(())
 }
 
-/// Returns true if the emulator answers at its control socket, which it does once both interfaces are open.
+/// Returns true if the emulator answers at its control socket. It answers once both interfaces are open.
 fn answers(socket: &Path) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = UnixStream::connect(socket)?;

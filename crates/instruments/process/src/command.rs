@@ -11,9 +11,9 @@ use crate::error::ProcessError;
 /// The number of lines of a log that an error shows.
 const TAIL_LINES: usize = 8;
 
-/// With autogroup (sched(7)) the kernel groups tasks by session: nice levels count only within a group, and the group
-/// has a nice level of its own. This shell script gives a new session the level that is argument 0, and executes the
-/// program.
+/// With autogroup (sched(7)) the kernel groups tasks by session. Nice levels count only within a group, and
+/// each group has a nice level. This shell script sets the nice level of its group to argument 0, and
+/// executes the program.
 const AUTOGROUP_SCRIPT: &str = r#"{ echo "$0" > /proc/self/autogroup; } 2> /dev/null; exec "$@""#;
 
 /// Returns the path of a program of Millrace: the value of the environment variable `variable`, else the result of
@@ -121,7 +121,7 @@ fn run(command: &mut Command) -> Result<Output, ProcessError> {
         })
 }
 
-/// Returns the last lines of a text that are not empty.
+/// Returns the last non-empty lines of a text.
 pub fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")

@@ -1,7 +1,7 @@
 //! Programs that instruments start: pinned to a core, watched until they are ready, and ended by process id.
 //!
-//! A program ends with the instrument that started it, whether that returns, receives SIGINT ([`interrupt`]), or is
-//! killed (the kernel's parent-death signal).
+//! A program ends with the instrument that started it, whether the instrument returns, receives SIGINT
+//! ([`interrupt`]), or is killed (the kernel's parent-death signal).
 
 #![forbid(unsafe_code)]
 

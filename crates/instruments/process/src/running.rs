@@ -1,9 +1,9 @@
 //! Programs that run in the background.
 //!
-//! Each program is started through `setpriv --pdeathsig` where that is installed, so that it ends with the instrument
-//! even if the instrument is killed, and through `nice`, which reduces the influence of other load on the machine
-//! equally for all systems. Both replace themselves by the program: the process id of the child is that of the program,
-//! and the only one that is ever signalled.
+//! Each program is started through `setpriv --pdeathsig`, if it is installed, so that the program ends with
+//! the instrument even if the instrument is killed. It is also started through `nice`, which reduces the
+//! influence of other load on the machine equally for all systems. Both replace themselves by the program, so
+//! the process id of the child is the id of the program. Signals are sent to this process only.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -164,7 +164,7 @@ impl Running {
             return;
         }
         if let Ok(pid) = i32::try_from(self.child.id()) {
-            // A program that has ended meanwhile is not yet reaped, so the process id is still its own.
+            // A program that has ended is not yet reaped, so no other process has this process id.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         let start = Instant::now();

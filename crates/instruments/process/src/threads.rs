@@ -37,8 +37,8 @@ impl ThreadTimes {
         }
     }
 
-    /// Returns the smallest share of processor time, from 0 to 1, that one of the busiest `threads` threads had since
-    /// `earlier`.
+    /// Returns the smallest share of processor time since `earlier`, from 0 to 1, among the `threads` busiest
+    /// threads.
     pub fn core_share_since(&self, earlier: &ThreadTimes, threads: usize) -> f64 {
         let elapsed = self.at.duration_since(earlier.at).as_nanos() as f64;
         let mut busiest: Vec<u64> = self
@@ -57,8 +57,8 @@ impl ThreadTimes {
     }
 }
 
-/// Pins all threads of a process that are not yet pinned to one core to `core`. Otherwise the scheduler, if it finds a
-/// core busy, would move such threads to the core of the forwarding thread.
+/// Pins to `core` all threads of a process that are not yet pinned to one core. Otherwise the scheduler, if
+/// it finds a core busy, would move such threads to the core of the forwarding thread.
 pub fn pin_process(pid: u32, core: u32) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let ids = tasks.into_iter().flatten().flatten();
@@ -76,20 +76,21 @@ pub fn pin_current_thread(core: u32) -> bool {
     pin_thread(Pid::from_raw(0), core)
 }
 
-/// The cores of a thread that claimed one of them.
+/// The cores that remain for other threads after a thread claimed one core.
 #[derive(Debug, Clone, Copy)]
 pub struct OtherCores(CpuSet);
 
 impl OtherCores {
     /// Moves the calling thread to these cores.
     pub fn enter(&self) {
-        // A core that was taken away meanwhile leaves the thread where it is.
+        // If the kernel has withdrawn these cores, the thread keeps its core.
         let _as_before = sched_setaffinity(Pid::from_raw(0), &self.0);
     }
 }
 
-/// Pins the calling thread to the core that it runs on. Returns its other cores; `None` if it has none, or if the kernel refuses.
-/// Threads that it starts from now on share its core, unless they enter the others.
+/// Pins the calling thread to the core that it runs on, and returns the other cores that it may use. Returns
+/// `None` if there are none, or if the kernel refuses. Threads that the calling thread starts from now on
+/// share its core, unless they call [`OtherCores::enter`].
 pub fn claim_core() -> Option<OtherCores> {
     let core = sched_getcpu().ok()?;
     let mut others = sched_getaffinity(Pid::from_raw(0)).ok()?;
@@ -141,7 +142,7 @@ mod tests {
         command.arg("-c").arg("while :; do :; done");
         let spinning = Running::start("test", &command, 0, &dir.path().join("log")).unwrap();
         let before = ThreadTimes::of(spinning.pid());
-        // On a busy machine, it may not run for seconds.
+        // On a busy machine, the program may not run for seconds.
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             std::thread::sleep(Duration::from_millis(300));

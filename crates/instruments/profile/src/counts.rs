@@ -25,7 +25,8 @@ pub struct Counts {
 const TICKS_PER_SECOND: f64 = 100.0;
 
 impl Counts {
-    /// Returns the current counts of a process and of the machine; without a process, those of the machine.
+    /// Returns the current counts of a process and of the machine; without a process, only the machine's
+    /// counts.
     pub fn now(pid: Option<i32>) -> Counts {
         let mut counts = Counts {
             machine: machine(&fs::read_to_string("/proc/stat").unwrap_or_default()),
@@ -49,7 +50,7 @@ impl Counts {
         counts
     }
 
-    /// Returns the difference. The counts of a thread that has ended meanwhile are lost.
+    /// Returns the difference to `earlier`. The counts of a thread that has ended in between are lost.
     pub fn since(self, earlier: Counts) -> Counts {
         Counts {
             voluntary: self.voluntary.saturating_sub(earlier.voluntary),

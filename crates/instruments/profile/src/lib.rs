@@ -1,5 +1,5 @@
-//! The time of a switch (E6 of the published experiments): by function and by stage of the packet path, with context
-//! switches, page faults, and the hardware counters of the machine.
+//! Profiles of a switch (E6 of the published experiments): its time by function and by stage of the packet
+//! path, with context switches, page faults, and the hardware counters of the machine.
 //!
 //! A profile has two windows in sequence. In the first, the kernel and the processor count events, which costs
 //! nothing. In the second, `perf` takes 499 samples per second. A counter that the machine does not have is recorded
@@ -98,7 +98,7 @@ pub struct Stack {
     pub count: u64,
 }
 
-/// The reason for which a process cannot be profiled.
+/// An error that prevents a profile.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -123,8 +123,8 @@ pub struct Target<'a> {
     pub system: &'a str,
     /// The load of the system.
     pub load: &'a str,
-    /// The process of the system; `None` for a switch in the kernel, of which only the counts of the machine are
-    /// taken.
+    /// The process of the system; `None` for a switch in the kernel, for which only the machine's counts are
+    /// recorded.
     pub pid: Option<i32>,
     /// Returns the number of packets that the system has forwarded, if it is known.
     pub packets: &'a dyn Fn() -> Option<u64>,
@@ -266,8 +266,8 @@ fn functions(samples: &[Sample]) -> Vec<Function> {
     functions
 }
 
-/// Returns true for a frame of the start of a thread. Such frames are left out up to the first other one. The
-/// outermost frame has no name if the stack was deeper than the part that is kept.
+/// Returns true if the frame belongs to the start of a thread. Such frames are left out at the outer end of a
+/// stack. The outermost frame has no name if the stack is deeper than the part that perf copies.
 fn is_thread_start(frame: &Frame) -> bool {
     const STARTS: [&str; 5] = [
         "clone3",

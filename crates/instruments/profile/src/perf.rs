@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use millrace_process::{ProcessError, is_installed, run_tool};
 
-/// Samples per second. The number is no divisor of the 250 or 1000 ticks of the clock, as functions that run with the
-/// clock would otherwise be seen too often.
+/// Samples per second. The number does not divide the 250 or 1000 ticks per second of the clock. Otherwise
+/// functions that run at ticks of the clock would be sampled too often.
 const FREQUENCY: u32 = 499;
 /// The size of the stack that is copied with a sample, in bytes; outer frames beyond it are lost.
 const STACK_BYTES: u32 = 8192;
@@ -78,7 +78,7 @@ impl Frame {
             || self.object.ends_with(".ko")
     }
 
-    /// Returns the name for display: that of the file if the function is unknown.
+    /// Returns the name for display: the name of the function or, if it is unknown, of the file.
     pub fn name(&self) -> String {
         let symbol = strip_offset(&self.symbol);
         if symbol == Frame::UNKNOWN {
@@ -169,7 +169,7 @@ pub fn samples(pid: i32, length: Duration, dir: &Path) -> Result<Vec<Sample>, Pe
 pub fn counters(pid: i32, length: Duration) -> Result<Vec<Counter>, PerfError> {
     check()?;
     let mut command = Command::new("perf");
-    // The counters are written to a file of their own, as standard error may have other text.
+    // The counters are written to standard output, because standard error may contain other text.
     command.args(["stat", "-x", ",", "-o", "/dev/stdout", "-e", &EVENTS.join(",")]);
     command.args([
         "-p",

@@ -36,7 +36,7 @@ pub enum Stage {
     Actions,
     /// Transmission to a device.
     Transmit,
-    /// Transmission, in the kernel, where a packet may go all the way to the receiving host.
+    /// Transmission in the kernel, which may include the delivery to the receiving host.
     TransmitKernel,
     /// Polling without packets.
     Poll,
@@ -147,7 +147,7 @@ const DRIVERS: [(&str, Stage); 2] = [
     ("librte_net_null", Stage::Transmit),
 ];
 
-/// Returns the stage of a sample whose innermost frame comes first.
+/// Returns the stage of a sample. The innermost frame is the first.
 pub(super) fn stage(frames: &[Frame]) -> Stage {
     let known = |frame: &Frame| {
         NAMES

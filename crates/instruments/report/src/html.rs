@@ -95,7 +95,7 @@ pub fn table(caption: &str, headings: &[&str], rows: &[Vec<Cell>]) -> String {
     out
 }
 
-/// Returns a plot with a caption, and with a table of its figures that can be unfolded.
+/// Returns a plot with a caption and a collapsible table of its values.
 pub fn figure(plot: &Plot, caption: &str, table: &str) -> String {
     format!(
         "<figure id=\"{id}\">\n<div class=\"plot\">\n{}</div>\n<figcaption>{} <a href=\"{id}.png\" class=\"soft\">PNG</a></figcaption>\n</figure>\n{}",
@@ -110,7 +110,7 @@ pub fn figure(plot: &Plot, caption: &str, table: &str) -> String {
     )
 }
 
-/// Returns an element that can be unfolded.
+/// Returns a collapsible element.
 pub fn details(summary: &str, inner: &str) -> String {
     format!(
         "<details>\n<summary>{}</summary>\n{inner}</details>\n",
@@ -118,7 +118,7 @@ pub fn details(summary: &str, inner: &str) -> String {
     )
 }
 
-/// Returns command lines.
+/// Returns a block of command lines.
 pub fn commands<S: AsRef<str>>(lines: &[S]) -> String {
     let lines: Vec<String> = lines.iter().map(|line| escape(line.as_ref())).collect();
     format!("<pre tabindex=\"0\"><code>{}</code></pre>\n", lines.join("\n"))

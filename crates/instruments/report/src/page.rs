@@ -8,13 +8,13 @@ use crate::plot::{Paint, Plot};
 pub struct Section {
     /// The anchor, unique on the page.
     pub id: String,
-    /// The heading. Sections with headings `KIND: RUN` of one kind share a line of the contents.
+    /// The heading. Sections whose headings `KIND: RUN` have the same kind share a line of the contents.
     pub title: String,
     /// The finding: a sentence for the top of the page.
     pub lead: Option<String>,
     /// The body, as HTML.
     pub html: String,
-    /// The plots of the body, which also become files.
+    /// The plots of the body. They are also written to files.
     pub plots: Vec<Plot>,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A summary of measurements. Quartiles are by linear interpolation between the closest ranks.
+/// A summary of measurements. Quartiles are computed by linear interpolation between the closest ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The number of measurements.
@@ -52,7 +52,7 @@ impl Summary {
     }
 }
 
-/// Returns the value below which a share `q` (0 to 1) of `sorted` lies; 0 if there is none.
+/// Returns the quantile `q` (0 to 1) of `sorted`, interpolated linearly; 0 if `sorted` is empty.
 pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return 0.0;

@@ -45,7 +45,7 @@ pub fn trusted_folder(target: &str) -> tempfile::TempDir {
     tempfile::tempdir_in(folder).unwrap()
 }
 
-/// Lets all users read a folder, because functions in processes run as users of their own.
+/// Lets all users read a folder, because each function in a process runs as a separate user.
 ///
 /// # Panics
 /// Panics if the permissions cannot be changed.

@@ -1,4 +1,4 @@
-//! Support for integration tests: processes of their own, network functions in C, and JSON schemas.
+//! Support for integration tests: separate processes, network functions in C, and JSON schemas.
 //!
 //! All integration tests of a crate share one program and run side by side in its threads. A test that needs a process
 //! for itself starts with [`own_process!`].
@@ -18,13 +18,13 @@ use std::process::Command;
 pub use functions::{compile_function, open_to_all, trusted_folder};
 pub use schema::Schema;
 
-/// Names the test that runs alone in this process.
+/// The environment variable that names the test that runs alone in this process.
 const ALONE: &str = "MILLRACE_TEST_ALONE";
 
-/// Runs the calling test in a process of its own.
+/// Runs the calling test in a separate process.
 ///
-/// In the process that the test runner started, the macro starts the same program again with this test alone, waits for
-/// it, and returns from the calling test. In that second process it does nothing.
+/// In the process that the test runner started, the macro starts the same program again with this test alone,
+/// waits for it, and returns from the calling test. In the second process, the macro does nothing.
 ///
 /// # Panics
 /// If the test fails in its own process. The output of that process comes first.
@@ -79,7 +79,7 @@ pub fn is_alone(here: &str) -> bool {
     false
 }
 
-/// Returns the test runner's name of the test around the function at `here`.
+/// Returns the test runner's name of the test that contains the function at `here`.
 fn test_of(here: &str) -> &str {
     let inside = here.split_once("::").map_or(here, |(_, inside)| inside);
     inside.rsplit_once("::").map_or(inside, |(test, _)| test)

@@ -1,5 +1,5 @@
-//! A validator for the part of JSON Schema 2020-12 that our own schemas use. Tests in Python validate with a complete
-//! implementation; this one is for tests and fuzzers that have a value in Rust.
+//! A validator for the part of JSON Schema 2020-12 that our own schemas use. Tests in Python validate with a
+//! complete implementation; this validator is for tests and fuzzers that have a value in Rust.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 #[derive(Debug, Clone)]
 pub struct Schema(Value);
 
-/// Keywords that only describe, or that [`Schema`] leaves to complete validators.
+/// Keywords that [`Schema`] ignores: they only describe, or only complete validators check them.
 const IGNORED: &[&str] = &["$schema", "$defs", "title", "description", "pattern"];
 
 impl Schema {
@@ -19,7 +19,8 @@ impl Schema {
         Schema(serde_json::from_str(text).unwrap())
     }
 
-    /// Returns the differences between a value and the schema, each with the place of the value; empty if the value is valid.
+    /// Returns the differences between a value and the schema, each with its path in the value; empty if the
+    /// value is valid.
     ///
     /// # Panics
     /// If the schema has a keyword or a reference that this validator does not know.
@@ -91,7 +92,8 @@ impl Schema {
         }
     }
 
-    /// Checks the fields of an object: those that `properties` names, or all others.
+    /// Checks the fields of an object: for `properties` the fields that it names, for `additionalProperties`
+    /// all others.
     fn properties(
         &self,
         keywords: &serde_json::Map<String, Value>,

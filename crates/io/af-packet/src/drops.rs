@@ -14,7 +14,8 @@ impl Drops {
         Drops(socket)
     }
 
-    /// Returns and resets the number of packets that were dropped since no slot was free (`PACKET_STATISTICS`).
+    /// Returns and resets the number of packets that were dropped because no slot was free
+    /// (`PACKET_STATISTICS`).
     #[must_use]
     pub fn take(&self) -> u32 {
         sys::drops(&self.0).unwrap_or(0)

@@ -27,11 +27,12 @@ const PIECES_MAX: usize = 80;
 pub struct Received {
     /// Number of received frames.
     pub frames: usize,
-    /// Number of frames that were dropped, since they did not agree with their header or were too long for a packet.
+    /// Number of frames that were dropped because they did not agree with their header or were too long for a
+    /// packet.
     pub dropped: usize,
     /// Number of long frames for which the socket's queue had no room.
     pub missed: usize,
-    /// True if frames wait in the ring since no packet buffer was free.
+    /// True if frames wait in the ring because no packet buffer was free.
     pub is_short: bool,
 }
 
@@ -222,12 +223,12 @@ impl Receiver {
         finish(Header::from_bytes(header), tag_size, packet, accepted)
     }
 
-    /// Receives the next frame of the socket's queue. Returns its whole size with the header, also if the pieces are
-    /// shorter; `None` if the queue is empty.
+    /// Receives the next frame of the socket's queue. Returns the size of the whole frame with the header,
+    /// even if the pieces are shorter; `None` if the queue is empty.
     fn take(&self, pieces: &mut [IoSliceMut<'_>]) -> Option<usize> {
         for _ in 0..ERRORS_MAX {
             let mut control = RecvAncillaryBuffer::default();
-            // MSG_TRUNC has the kernel return the size of the frame instead of that of the copy.
+            // With MSG_TRUNC, the kernel returns the size of the frame instead of the size of the copy.
             match recvmsg(
                 &*self.socket,
                 pieces,
@@ -236,7 +237,7 @@ impl Receiver {
             ) {
                 Ok(message) => return Some(message.bytes),
                 Err(Errno::AGAIN) => return None,
-                // A pending error (ENETDOWN) comes once, and before the frame.
+                // The kernel reports a pending error (ENETDOWN) once, before the frame.
                 Err(_) => {}
             }
         }
@@ -260,7 +261,7 @@ fn finish<P: Packet>(header: Header, tag_size: usize, packet: &mut P, accepted: 
     }
 }
 
-/// Appends packets to another as further segments. Returns false if a packet cannot have that many.
+/// Appends packets to another as further segments. Returns false if a packet cannot have so many segments.
 fn chain<P: Packet, const N: usize>(packet: &mut P, mut more: ArrayVec<P, N>) -> bool {
     // From the last to the first: chaining walks the segments of the front packet, so this takes linear time.
     let Some(mut tail) = more.pop() else { return true };

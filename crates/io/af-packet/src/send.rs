@@ -18,7 +18,7 @@ const PIECES_MAX: usize = 512;
 pub struct Sent {
     /// Number of packets that left the burst.
     pub packets: usize,
-    /// Number of these that the kernel refused: longer than the MTU, or no memory.
+    /// Number of packets among `packets` that the kernel refused: longer than the MTU, or no memory.
     pub dropped: usize,
     /// True if the interface is down or gone, and accepts nothing.
     pub is_down: bool,
@@ -38,12 +38,12 @@ impl Sender {
     /// Returns true if the kernel accepts this GSO packet unsegmented.
     #[must_use]
     pub fn takes_gso(gso: &GsoLayout) -> bool {
-        // The kernel cannot be asked to segment behind other headers than Ethernet and VLAN tags.
+        // A `virtio_net_hdr` cannot describe segmentation behind headers other than Ethernet and VLAN tags.
         gso.is_plain()
     }
 
-    /// Sends packets from the front of a burst without waiting; packets for which the kernel has no room stay. A GSO
-    /// packet whose segments exceed `mtu` bytes from the IP header on is dropped.
+    /// Sends packets from the front of a burst without waiting; packets for which the kernel has no room
+    /// stay. A GSO packet is dropped if its segments are longer than `mtu` bytes from the IP header on.
     #[inline]
     pub fn send<P: Packet, const N: usize>(&mut self, burst: &mut ArrayVec<P, N>, mtu: usize) -> Sent {
         let (len, mut sent) = (burst.len(), Sent::default());

@@ -21,11 +21,11 @@ pub const HEADER_SIZE: usize = 44;
 pub(crate) const USER: u32 = 1 << 0;
 /// `TP_STATUS_COPY`: the whole frame is in the socket's queue, too.
 const COPY: u32 = 1 << 1;
-/// `TP_STATUS_VLAN_VALID`: the kernel took a tag off.
+/// `TP_STATUS_VLAN_VALID`: the kernel removed a tag.
 const VLAN_VALID: u32 = 1 << 4;
 /// `TP_STATUS_VLAN_TPID_VALID`: `vlan_tpid` is the type of that tag.
 const VLAN_TPID_VALID: u32 = 1 << 6;
-/// `PACKET_OUTGOING` of `sll_pkttype`: the frame is one that this machine sends.
+/// `PACKET_OUTGOING` of `sll_pkttype`: this machine sends the frame.
 const OUTGOING: u8 = 4;
 /// The type of a customer tag (IEEE 802.1Q).
 const CUSTOMER_TAG: u16 = 0x8100;
@@ -37,7 +37,7 @@ pub(crate) const TAG_SIZE: usize = 4;
 /// The error of a slot with values that the kernel never writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SlotError {
-    /// The frame does not lie within the slot, behind the headers.
+    /// The frame is not within the slot, or overlaps the headers.
     #[error("the frame lies at {at}, {size} bytes long, and the slot has {SLOT_SIZE} bytes")]
     Outside {
         /// Offset of the frame in the slot.
@@ -71,11 +71,12 @@ pub enum DataLocation {
 pub struct Slot {
     /// Offset of the frame in the slot; the `virtio_net_hdr` directly precedes it.
     pub at: usize,
-    /// Size of the frame in bytes without the tag that the kernel took off; at least that of the two addresses.
+    /// Size of the frame in bytes without the tag that the kernel removed; at least the size of the two
+    /// addresses.
     pub size: usize,
     /// The location of the frame's bytes.
     pub location: DataLocation,
-    /// The tag that the kernel took off, in wire format.
+    /// The tag that the kernel removed, in wire format.
     pub tag: Option<[u8; TAG_SIZE]>,
     /// True if this machine sent the frame.
     pub is_outgoing: bool,
@@ -85,7 +86,7 @@ impl Slot {
     /// Parses the header of a slot.
     ///
     /// # Errors
-    /// [`SlotError`]; the frame may be in the socket's queue all the same ([`is_queued`]).
+    /// [`SlotError`]; the frame may nevertheless be in the socket's queue ([`is_queued`]).
     #[inline]
     pub fn parse(header: &[u8; HEADER_SIZE]) -> Result<Slot, SlotError> {
         let word =

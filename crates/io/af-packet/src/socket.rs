@@ -16,8 +16,9 @@ use crate::{OpenError, Receiver, Sender};
 
 /// Greatest number of queue pairs of an interface.
 pub const QUEUES_MAX: u16 = 64;
-/// `TPACKET_V2`: one slot for each packet, which user space owns as soon as it is filled. The kernel hands over a block
-/// of `TPACKET_V3` when the block is full or a timer expires, which would delay TCP.
+/// `TPACKET_V2`: one slot for each packet. User space owns a slot as soon as the kernel has filled it. With
+/// `TPACKET_V3`, the kernel hands over a block when the block is full or a timer expires, which would delay
+/// TCP.
 const TPACKET_V2: i32 = 1;
 /// `ETH_P_ALL`.
 const ALL_PROTOCOLS: u16 = 3;
@@ -25,8 +26,8 @@ const ALL_PROTOCOLS: u16 = 3;
 const ETHERNET: u16 = 1;
 /// `ARPHRD_LOOPBACK`: frames have an Ethernet header, too.
 const LOOPBACK: u16 = 772;
-/// Size in bytes of the socket's buffers for received long frames and for frames on the way to the NIC. The kernel
-/// doubles it, as it counts about two bytes for each byte of a frame.
+/// Size in bytes of the socket's buffers for received long frames and for frames on the way to the NIC. The
+/// kernel doubles the size, because it counts about two bytes for each byte of a frame.
 const BUFFER_SIZE: usize = 8 << 20;
 /// `PACKET_FANOUT_HASH`, a symmetric hash of addresses and ports, with `PACKET_FANOUT_FLAG_UNIQUEID`, which makes a new
 /// group.
@@ -114,7 +115,7 @@ impl<'a> Opening<'a> {
         self.set(&socket, &sys::PACKET_VERSION, &TPACKET_V2)?;
         self.set(&socket, &sys::PACKET_VNET_HDR, &1)?;
         self.set(&socket, &sys::PACKET_COPY_THRESH, &1)?;
-        // Kernels before 4.20 lack the option; slots mark such frames, too.
+        // Kernels before 4.20 do not have this option. The slots then show which frames are outgoing.
         let _unknown = sys::set(&socket, &sys::PACKET_IGNORE_OUTGOING, &1);
         self.set(&socket, &sys::PACKET_RX_RING, &Ring::request())?;
         let ring = Ring::map(&socket).map_err(|error| self.refused("mmap", error))?;

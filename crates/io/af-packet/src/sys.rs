@@ -1,11 +1,12 @@
 //! System calls of packet sockets that no safe crate offers, and the mapped ring: the only unsafe code of the crate.
 //!
 //! # Invariant
-//! Every access to the ring is within its mapping and aligned, and none faults.
+//! Every access to the ring is within its mapping, is aligned, and causes no fault.
 //!
 //! # Argument
-//! * **Within**: the mapping has [`SLOTS`] slots of [`SLOT_SIZE`] bytes, which divides the size of a block, so that
-//!   slots are contiguous. An index is taken modulo their number, and a range is compared with [`SLOT_SIZE`].
+//! * **Within**: the mapping has [`SLOTS`] slots of [`SLOT_SIZE`] bytes. The size of a block is a multiple of
+//!   this size, so slots are contiguous. An index is taken modulo the number of slots, and a range is
+//!   compared with [`SLOT_SIZE`].
 //! * **No fault**: the pages belong to the socket, and stay mapped as long as the mapping exists, even if the socket
 //!   or the interface is closed.
 //! * **The kernel writes**: the kernel owns a slot until the slot's status, an atomic, changes. Bytes are copied
@@ -26,7 +27,7 @@ use crate::slot::{SLOT_SIZE, USER};
 
 /// Size in bytes of a block of the ring, which is contiguous in the kernel's memory.
 const BLOCK_SIZE: usize = 1 << 18;
-/// Number of slots of a ring, 8 MiB in all: as many packets may arrive while the worker is not running.
+/// Number of slots of a ring, 8 MiB in all. This many packets can arrive while the worker is not running.
 const SLOTS: usize = 4096;
 
 /// Converts the return value of a system call into a result.
@@ -77,7 +78,7 @@ pub(crate) fn set<T>(socket: &OwnedFd, option: &PacketOption<T>, value: &T) -> R
         size_of::<T>() as socklen_t,
         core::ptr::from_ref(value).cast::<c_void>(),
     );
-    // SAFETY: the kernel reads as many bytes as the value has, which lives during the call.
+    // SAFETY: the kernel reads no more bytes than the value has, and the value lives during the call.
     checked(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option.number, value, size) })
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn fanout(socket: &OwnedFd) -> Result<c_int, Errno> {
     let (mut value, mut size): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
     let place = core::ptr::from_mut(&mut value).cast();
     let level = libc::SOL_PACKET;
-    // SAFETY: the kernel writes no more than `size` bytes, which the value has.
+    // SAFETY: the kernel writes no more than `size` bytes, and the value has that size.
     checked(unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -99,13 +100,13 @@ pub(crate) fn fanout(socket: &OwnedFd) -> Result<c_int, Errno> {
     Ok(value)
 }
 
-/// Returns and resets the number of packets that were dropped since no slot was free (`PACKET_STATISTICS`).
+/// Returns and resets the number of packets that were dropped because no slot was free (`PACKET_STATISTICS`).
 pub(crate) fn drops(socket: &OwnedFd) -> Result<u32, Errno> {
     // `struct tpacket_stats`: packets, and drops.
     let (mut value, mut size): ([u32; 2], _) = ([0; 2], size_of::<[u32; 2]>() as socklen_t);
     let place = core::ptr::from_mut(&mut value).cast();
     let level = libc::SOL_PACKET;
-    // SAFETY: the kernel writes no more than `size` bytes, which the value has.
+    // SAFETY: the kernel writes no more than `size` bytes, and the value has that size.
     checked(unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -118,7 +119,7 @@ pub(crate) fn drops(socket: &OwnedFd) -> Result<u32, Errno> {
     Ok(value[1])
 }
 
-/// Returns the address of an interface for frames of a protocol; protocol 0 receives none.
+/// Returns the socket address of an interface and a protocol. A socket with protocol 0 receives no frames.
 fn address(index: u32, protocol: u16) -> sockaddr_ll {
     // SAFETY: a `sockaddr_ll` has only integer fields, for which zero is a valid value.
     let mut address: sockaddr_ll = unsafe { core::mem::zeroed() };
@@ -132,7 +133,7 @@ fn address(index: u32, protocol: u16) -> sockaddr_ll {
 pub(crate) fn bind(socket: &OwnedFd, index: u32, protocol: u16) -> Result<(), Errno> {
     let address = address(index, protocol);
     let size = size_of::<sockaddr_ll>() as socklen_t;
-    // SAFETY: the kernel reads as many bytes as the address has, which lives during the call.
+    // SAFETY: the kernel reads no more bytes than the address has, and the address lives during the call.
     checked(unsafe { libc::bind(socket.as_raw_fd(), core::ptr::from_ref(&address).cast(), size) })
 }
 
@@ -141,7 +142,7 @@ pub(crate) fn hardware_type(socket: &OwnedFd) -> Result<u16, Errno> {
     let mut address = address(0, 0);
     let mut size = size_of::<sockaddr_ll>() as socklen_t;
     let place = core::ptr::from_mut(&mut address).cast();
-    // SAFETY: the kernel writes no more than `size` bytes, which the address has.
+    // SAFETY: the kernel writes no more than `size` bytes, and the address has that size.
     checked(unsafe { libc::getsockname(socket.as_raw_fd(), place, &raw mut size) })?;
     Ok(address.sll_hatype)
 }
@@ -185,7 +186,8 @@ impl Ring {
     #[inline(always)]
     fn status(&self, index: usize) -> &AtomicU32 {
         let status = self.slot(index).cast::<AtomicU32>();
-        // SAFETY: the first word of a slot: aligned, mapped for as long as `self`, and only ever accessed as an atomic.
+        // SAFETY: the first word of a slot is aligned, is mapped as long as `self` lives, and is accessed
+        // only as an atomic.
         unsafe { status.as_ref() }
     }
 
@@ -201,7 +203,8 @@ impl Ring {
         self.status(index).store(0, Ordering::Release);
     }
 
-    /// Copies bytes out of a slot, from the byte `at` on. Returns false, and copies nothing, if the slot has fewer.
+    /// Copies bytes out of a slot, from the byte `at` on. Returns false, and copies nothing, if the slot ends
+    /// before.
     #[inline(always)]
     pub(crate) fn read(&self, index: usize, at: usize, into: &mut [u8]) -> bool {
         if at > SLOT_SIZE || into.len() > SLOT_SIZE - at {
@@ -209,8 +212,8 @@ impl Ring {
         }
         // SAFETY: within the slot, as was just checked.
         let from = unsafe { self.slot(index).add(at) };
-        // SAFETY: both ranges have `into.len()` bytes. `into` does not overlap the mapping, to which no references
-        // exist except to atomics.
+        // SAFETY: both ranges have `into.len()` bytes. `into` does not overlap the mapping, because the only
+        // references to the mapping are to atomics.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
         true
     }

@@ -1,8 +1,8 @@
 //! Unsafe bindings to DPDK: an allowlist of its functions through bindgen, a C shim for those that exist only as
 //! `static inline`, and [`mbuf`], which reads packet buffer fields without a call.
 //!
-//! Built against the DPDK that `pkg-config libdpdk` names: 22.11, 23.11 or 24.11. Structures whose fields differ
-//! between these are opaque here; the shim turns them into the flat `shim_*` structures.
+//! Built against the DPDK that `pkg-config libdpdk` names: 22.11, 23.11 or 24.11. Structures whose fields
+//! differ between these releases are opaque here; the shim turns them into the flat `shim_*` structures.
 
 #![no_std]
 

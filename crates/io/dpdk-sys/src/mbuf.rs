@@ -1,10 +1,12 @@
 //! The fields of `struct rte_mbuf`, read and written in Rust so that they inline.
 //!
-//! The offsets come from the headers of the DPDK that this crate is built against (shim.h), and shim.c asserts the
-//! widths: the build follows a release that moves a field, and fails with one that changes a field's width.
+//! The offsets come from the headers of the DPDK that this crate is built against (shim.h), and shim.c
+//! asserts the widths. If a release moves a field, the build uses the new offset. If a release changes the
+//! width of a field, the build fails.
 //!
-//! Every function here has the same contract, its `# Safety`: the pointer is to an initialised mbuf that the caller
-//! owns (or, for reading, keeps alive), and no other thread writes to it at the same time.
+//! Every function here has the same contract, which its `# Safety` section states. The pointer is to an
+//! initialised mbuf that the caller owns (or, for reading, keeps alive), and no other thread writes to the
+//! mbuf at the same time.
 
 use crate::bindings as b;
 use crate::bindings::{rte_mbuf, rte_mempool};
@@ -20,7 +22,8 @@ macro_rules! field {
         pub unsafe fn $get(m: *const rte_mbuf) -> $type {
             // SAFETY: the offset is inside the mbuf, by shim.h; the caller keeps it alive.
             let field = unsafe { m.byte_add(b::$offset as usize) };
-            // SAFETY: a field of this type lies there, aligned, by shim.c; the caller keeps writers out.
+            // SAFETY: a field of the structure is at this offset, aligned, and shim.c asserts its width; the
+            // caller excludes writers.
             unsafe { field.cast::<$type>().read() }
         }
     };
@@ -30,13 +33,14 @@ macro_rules! field {
         /// Writes the field that the function without `set_` reads.
         ///
         /// # Safety
-        /// `m` is a live mbuf that only the caller uses, and the value keeps it consistent: lengths and offsets stay
-        /// inside the buffer, the packet length is the sum of the segments'.
+        /// `m` is a live mbuf that only the caller uses, and the value keeps it consistent: lengths and
+        /// offsets stay inside the buffer, and the packet length is the sum of the segment lengths.
         #[inline(always)]
         pub unsafe fn $set(m: *mut rte_mbuf, value: $type) {
             // SAFETY: the offset is inside the mbuf, by shim.h; the caller keeps it alive.
             let field = unsafe { m.byte_add(b::$offset as usize) };
-            // SAFETY: a field of this type lies there, aligned, by shim.c; the caller owns the mbuf.
+            // SAFETY: a field of the structure is at this offset, aligned, and shim.c asserts its width; the
+            // caller owns the mbuf.
             unsafe { field.cast::<$type>().write(value) };
         }
     };
@@ -75,15 +79,15 @@ field! {
     data_len, set_data_len: u16 = SHIM_MBUF_DATA_LEN
 }
 field! {
-    /// The VLAN tag that the device stripped, if the flags say so.
+    /// The VLAN tag that the device stripped; valid if the offload flags say so.
     vlan_tci: u16 = SHIM_MBUF_VLAN_TCI
 }
 field! {
-    /// The RSS hash, if the flags say so.
+    /// The RSS hash; valid if the offload flags say so.
     rss: u32 = SHIM_MBUF_RSS
 }
 field! {
-    /// The mark of a flow rule, if the flags say so.
+    /// The mark of a flow rule; valid if the offload flags say so.
     mark: u32 = SHIM_MBUF_FDIR_MARK
 }
 field! {

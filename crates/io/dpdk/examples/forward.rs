@@ -1,5 +1,5 @@
-//! Forwards packets from one device to another on one core, prints the rate, and then compares it with `dpdk-testpmd`: the
-//! cost of these wrappers. Neither uses huge pages.
+//! Forwards packets from one device to another on one core, prints the rate, and then compares it with the
+//! rate of `dpdk-testpmd`. The difference is the cost of these wrappers. Neither program uses huge pages.
 //!
 //! `cargo run --release -p millrace-dpdk --example forward -- [SECONDS [FROM [TO]]]`
 //!
@@ -80,7 +80,7 @@ fn forward(seconds: u64, from: &str, to: &str, core: CoreId) -> Result<f64, Box<
     Ok((after - before) as f64 / took.as_secs_f64() / 1e6)
 }
 
-/// Runs the loop of a worker, without its work.
+/// Runs a worker's poll loop that only receives and sends. Returns the number of packets that were not sent.
 fn poll(mut rx: Vec<RxQueue>, mut tx: Vec<TxQueue>, stop: &AtomicBool) -> u64 {
     let mut burst = ArrayVec::<_, BURST>::new();
     let mut dropped = 0;

@@ -1,5 +1,6 @@
-//! A burst is an `ArrayVec` of packets, and to DPDK an array of pointers. The functions here append to the free end,
-//! move packets from the front, or free all, with one call for the whole burst.
+//! A burst is an `ArrayVec` of packets. For DPDK it is an array of pointers. The functions here append
+//! packets at the end, take packets from the front, or free all packets, with one call of DPDK for the whole
+//! burst.
 
 use std::ptr;
 
@@ -15,13 +16,13 @@ pub fn free_burst<const N: usize>(burst: &mut ArrayVec<Mbuf, N>) {
     // SAFETY: 0 is at most the capacity; the packets behind the new length are freed below.
     unsafe { burst.set_len(0) };
     if len > 0 {
-        // SAFETY: that many packets are there, each the pointer that an Mbuf is, which nobody uses again.
+        // SAFETY: the array holds `len` packets, each is one pointer, and nobody uses these pointers again.
         unsafe { sys::rte_pktmbuf_free_bulk(burst.as_mut_ptr().cast(), len as u32) };
     }
 }
 
-/// Calls `fill` with the beginning and the length of the free end. `fill` writes packets there and returns how many;
-/// this function returns the same number.
+/// Calls `fill` with the start and the length of the unused part of the burst. `fill` writes packets there
+/// and returns their number; this function returns the same number.
 ///
 /// # Safety
 /// The caller guarantees that `fill` writes as many owned packets as it returns, to the first elements, and no more
@@ -42,8 +43,8 @@ pub(crate) unsafe fn fill<const N: usize>(
     added
 }
 
-/// Calls `take`, which moves packets away from the front and returns how many. The remaining packets move up, in
-/// order.
+/// Calls `take`, which takes packets from the front and returns their number. The remaining packets move to
+/// the front, in order.
 ///
 /// # Safety
 /// The caller guarantees that `take` becomes the owner of the first packets, as many as it returns.

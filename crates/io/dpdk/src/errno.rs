@@ -5,12 +5,12 @@ use std::fmt;
 
 use millrace_dpdk_sys as sys;
 
-/// An error number of the system or of DPDK (its own begin at 1001).
+/// An error number of the system or of DPDK (DPDK's numbers begin at 1001).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(i32);
 
 impl Errno {
-    /// Returns the number, which is positive if DPDK gave one.
+    /// Returns the number. It is positive if DPDK set one.
     #[must_use]
     pub fn number(self) -> i32 {
         self.0
@@ -27,7 +27,7 @@ impl Errno {
         Self(unsafe { sys::shim_errno() })
     }
 
-    /// Returns true if it is this number of the system.
+    /// Returns true if this is the system's error number `errno`.
     pub(crate) fn is(self, errno: nix::errno::Errno) -> bool {
         self.0 == errno as i32
     }

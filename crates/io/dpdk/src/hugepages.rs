@@ -9,8 +9,9 @@
 //! surplus        0      0                       0                      256, all in use          0
 //! ```
 //!
-//! So the pages are freed when the process ends, however it ends. A process that is killed before it drops its
-//! reservation leaves a record of it (`reservation`), from which the next [`reserve`] frees the pages.
+//! So the pages are freed when the process ends, even if it is killed. A process that is killed before it
+//! drops its reservation leaves a record of the reservation (`record`). The next [`reserve`] reads the record
+//! and frees the pages.
 //!
 //! Only pages and mounts of this module are released: pages that another program reserved stay reserved, and its
 //! mounts stay mounted.
@@ -29,7 +30,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use record::Record;
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
-/// The size that every x86-64 machine has, and that can be reserved at run time.
+/// The page size in KiB that every x86-64 machine has, and that can be reserved at run time.
 const PAGE_KIB: u64 = 2048;
 
 /// The huge pages of one size.
@@ -173,18 +174,19 @@ pub struct ReservationLock {
     lock: Option<Flock<fs::File>>,
 }
 
-/// True if this process has a [`ReservationLock`]: dropping a reservation under the lock must not wait for it.
+/// True while this process holds a [`ReservationLock`]. A reservation that is dropped meanwhile must not wait
+/// for the lock.
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// The directory that a [`ReservationLock`] locks. Huge pages and devtmpfs belong to the machine. The file with the
-/// number of pages is unsuitable, because each network namespace has a sysfs of its own.
+/// The directory that a [`ReservationLock`] locks. Huge pages and devtmpfs exist once for the whole machine.
+/// The file with the number of pages is unsuitable, because each network namespace has a separate sysfs.
 const LOCKED: &str = "/dev";
 
-/// The longest time to wait for the lock. A process needs about a second between reservation and use; one that hangs
-/// is not waited for.
+/// The longest time to wait for the lock. A process needs about a second between reservation and use. The
+/// limit is for a process that hangs.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits for other processes between their [`reserve`] and their use of the pages, and takes the lock.
+/// Waits until no other process is between its [`reserve`] and the use of its pages, and takes the lock.
 #[must_use]
 pub fn lock() -> ReservationLock {
     // Without the lock, reservations still work, one process at a time.
@@ -230,7 +232,7 @@ pub struct Reservation {
     _record: Option<Record>,
 }
 
-/// Makes at least `mib` MiB of huge pages free, and reserves the missing ones. First releases the pages that a killed
+/// Reserves pages until at least `mib` MiB of huge pages are free. First releases the pages that a killed
 /// process left reserved.
 ///
 /// # Errors
@@ -261,7 +263,8 @@ pub fn reserve(lock: &ReservationLock, mib: u64) -> Result<Reservation, HugePage
         });
     }
     let before = pool.persistent();
-    // The record is written before the pages are reserved. Without the lock it could be that of another process.
+    // The record is written before the pages are reserved. Without the lock, the record could belong to
+    // another process.
     let record = lock
         .is_held()
         .then(|| Record::write(before, pool.surplus + missing));
@@ -271,7 +274,7 @@ pub fn reserve(lock: &ReservationLock, mib: u64) -> Result<Reservation, HugePage
         free_mib,
         source,
     })?;
-    // The kernel adds as many pages as it finds, and returns no error if they are fewer.
+    // The kernel adds as many pages as it finds, and returns no error if it finds too few.
     let after = pool_of_2_mib()?;
     let found = after.total.saturating_sub(pool.total);
     if found < missing {
@@ -318,7 +321,8 @@ impl Drop for Reservation {
     }
 }
 
-/// A hugetlbfs that [`private_mount`] mounted; dropping it unmounts, also while files in it are still mapped.
+/// A hugetlbfs that [`private_mount`] mounted. Dropping it unmounts the file system, even while its files are
+/// mapped.
 #[derive(Debug)]
 pub struct Mount {
     path: PathBuf,
@@ -332,8 +336,8 @@ impl Mount {
     }
 }
 
-/// Creates the folder `path` if it is missing, and mounts a hugetlbfs with 2 MiB pages there that only this user can
-/// enter.
+/// Creates the folder `path` if it is missing, and mounts a hugetlbfs with 2 MiB pages there. Only this user
+/// can enter it.
 ///
 /// # Errors
 /// [`HugePagesError::Mount`]

@@ -1,11 +1,11 @@
 //! Packets in DPDK buffers (mbufs).
 //!
 //! # Invariants
-//! An [`Mbuf`] is the only reference to the packet: every segment has reference count 1, or its data area is not
-//! shared (drivers may put several packets into one large buffer). Pools and drivers allocate packets so, and nothing
-//! here shares one; callers of [`Mbuf::from_raw`] must keep it so.
-//! Lengths are consistent: the data of each segment is inside its buffer, and the packet length is their sum. The
-//! functions here maintain this; drivers are trusted to.
+//! An [`Mbuf`] is the only reference to the packet: every segment has reference count 1, or its data area is
+//! not shared (drivers may put several packets into one large buffer). Pools and drivers allocate such
+//! packets, no function here shares a packet, and callers of [`Mbuf::from_raw`] must guarantee the same.
+//! Lengths are consistent: the data of each segment is inside its buffer, and the packet length is the sum of
+//! the segment lengths. The functions here maintain this, and drivers are trusted to maintain it.
 //!
 //! `&Mbuf` may therefore read and `&mut Mbuf` may write every byte of the packet without a check for each access.
 
@@ -40,8 +40,8 @@ impl Mbuf {
     /// Takes ownership of a packet.
     ///
     /// # Safety
-    /// `raw` is a packet that DPDK initialised, the caller gives up the only reference to it, and it meets this
-    /// module's invariants.
+    /// `raw` is a packet that DPDK initialised and that meets this module's invariants. The caller gives up
+    /// the only reference to it.
     #[inline]
     #[must_use]
     pub unsafe fn from_raw(raw: NonNull<sys::rte_mbuf>) -> Self {
@@ -55,7 +55,7 @@ impl Mbuf {
         ManuallyDrop::new(self).raw
     }
 
-    /// Returns the pool of the first buffer, in which a copy can be made.
+    /// Returns the pool of the first buffer, for a copy of the packet.
     #[inline]
     #[must_use]
     pub fn pool(&self) -> Mempool {
@@ -221,7 +221,8 @@ impl Mbuf {
         Err(unsafe { Self::from_raw(raw) })
     }
 
-    /// Returns an independent copy of packet, port and flags from `pool`; `None` if the pool has too few buffers.
+    /// Returns an independent copy of the packet, its port and its flags in buffers of `pool`; `None` if the
+    /// pool has too few buffers.
     #[must_use]
     pub fn deep_copy(&self, pool: Mempool) -> Option<Self> {
         // SAFETY: the packet is ours to read, and the pool lives as long as the process.
@@ -276,8 +277,8 @@ impl Mbuf {
         NonZeroU16::new((offload >> sys::SHIM_MBUF_SEGMENT_SIZE_SHIFT) as u16)
     }
 
-    /// Makes this a GSO packet with this segment size in bytes of TCP data, or an ordinary packet. Does not segment
-    /// it.
+    /// Makes this a GSO packet with the segment size `size` in bytes of TCP data, or an ordinary packet for
+    /// `None`. Does not segment the packet.
     pub fn set_segment_size(&mut self, size: Option<NonZeroU16>) {
         match size {
             // SAFETY: the packet is ours, by the module's invariant.
@@ -315,7 +316,8 @@ impl Mbuf {
         Some(piece)
     }
 
-    /// Prefetches the mbuf structure: the fields that the functions above read, and those needed to free it.
+    /// Prefetches the mbuf structure: the fields that the functions above read, and the fields needed to free
+    /// the packet.
     #[inline(always)]
     pub fn prefetch(&self) {
         let description: *const u8 = self.raw.as_ptr().cast();
@@ -367,7 +369,7 @@ impl fmt::Debug for Mbuf {
     }
 }
 
-/// Returns the length reduced by `len`, if it is at least that.
+/// Returns `len`, and `data_len` reduced by `len`; `None` if `data_len` is smaller than `len`.
 #[inline]
 fn shrink(data_len: u16, len: usize) -> Option<(u16, u16)> {
     let cut = u16::try_from(len).ok()?;

@@ -1,4 +1,4 @@
-//! The memory of EAL, which contains all packets, and no memory of other parts of the process.
+//! The memory of EAL. It contains all packets, and no data of other parts of the process.
 
 use core::ops::Range;
 

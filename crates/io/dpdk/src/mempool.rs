@@ -1,7 +1,8 @@
 //! Pools of packet buffers.
 //!
-//! A pool lives as long as the process: freeing it is safe only when no driver and no core's cache holds any of its
-//! buffers, and a switch makes one for each NUMA node at its start. [`Mempool`] is therefore a cheap, copyable handle.
+//! A pool lives as long as the process: freeing it is safe only when no driver and no core's cache holds any
+//! of its buffers. A switch makes one pool for each NUMA node at its start. [`Mempool`] is therefore a cheap,
+//! copyable handle.
 
 use std::ffi::{CString, c_int};
 use std::fmt;
@@ -15,8 +16,8 @@ use crate::{Eal, Errno, Mbuf, burst};
 /// Size of the headroom of a received packet in bytes, for tags and tunnel headers.
 pub const HEADROOM: u16 = sys::SHIM_MBUF_HEADROOM as u16;
 
-/// Size in bytes of the data room of a buffer for an untagged 1,500-byte packet with tags and tunnel headers; longer
-/// packets are chained. Most drivers expect this size.
+/// Size in bytes of the data room of a buffer. It holds a 1,500-byte packet with tags and tunnel headers;
+/// longer packets are chained. Most drivers expect this size.
 pub const DATA_ROOM: u16 = 2048 + HEADROOM;
 
 /// The parameters of a pool.
@@ -29,8 +30,8 @@ pub struct MempoolConfig {
     /// The number of buffers in the cache of each lcore, which avoids access to the pool's ring: at most 512, and at
     /// most two thirds of `buffers`. Zero for none.
     pub cache: u16,
-    /// Size of each buffer in bytes, [`HEADROOM`] included: 128 to 65,535. [`DATA_ROOM`] unless one segment must hold
-    /// more.
+    /// Size of each buffer in bytes, [`HEADROOM`] included: 128 to 65,535. [`DATA_ROOM`] is the usual size;
+    /// use more if one segment must hold more.
     pub data_room: u16,
     /// The NUMA node of the memory; `None` for the nearest.
     pub socket: Option<u16>,
@@ -49,11 +50,11 @@ impl MempoolConfig {
         }
     }
 
-    /// Returns the memory that the pool takes in bytes, with an error below a tenth.
+    /// Returns an estimate of the pool's memory in bytes, with an error below 10 %.
     #[must_use]
     pub fn memory_size(&self) -> u64 {
-        // An object header and the mbuf take 192 bytes, a pointer in the pool's ring 8 more, doubled since the ring's
-        // size is a power of two.
+        // An object header and the mbuf take 192 bytes. A pointer in the pool's ring takes 8 bytes, doubled
+        // because the ring's size is a power of two.
         u64::from(self.buffers) * (u64::from(self.data_room) + 192 + 16)
     }
 }
@@ -268,8 +269,8 @@ impl fmt::Debug for Mempool {
     }
 }
 
-/// Returns true if DPDK accepts this as the name of a pool or ring: DPDK adds a prefix of three characters, the pool's
-/// own ring another, and the limit is 32 bytes.
+/// Returns true if DPDK accepts this as the name of a pool or ring. The limit is 32 bytes. DPDK adds a prefix
+/// of three characters, and a second prefix for the ring of a pool.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     (1..=24).contains(&name.len()) && name.bytes().all(plain)

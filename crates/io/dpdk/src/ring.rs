@@ -11,7 +11,7 @@ use millrace_dpdk_sys as sys;
 use crate::mempool::is_name;
 use crate::{Eal, Errno, Mbuf, burst, free_burst};
 
-/// The error of making a ring.
+/// The reason why a ring cannot be created.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RingError {
@@ -50,7 +50,8 @@ struct Shared {
     raw: NonNull<sys::rte_ring>,
 }
 
-// SAFETY: a ring supports several threads; the types below fix how many at each end.
+// SAFETY: an `rte_ring` supports several threads; `Ring`, `Sender` and `Receiver` limit the threads at an
+// end.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -90,7 +91,7 @@ impl Shared {
             // SAFETY: the ring lives as long as self, and that many packets are in the burst.
             unsafe { sys::shim_ring_enqueue_burst(self.raw.as_ptr(), first, u32::from(len)) as usize }
         };
-        // SAFETY: the ring owns the packets that it counts, which are the first ones.
+        // SAFETY: the ring owns the packets that `enqueue` counts: the first ones of the burst.
         unsafe { burst::take(burst, enqueue) }
     }
 
@@ -142,7 +143,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Makes a ring with `len` slots, a power of two; it holds one packet fewer.
+    /// Creates a ring of `len` slots, a power of two. The ring holds at most `len - 1` packets.
     ///
     /// # Errors
     /// [`RingError`]
@@ -158,7 +159,7 @@ impl Ring {
         self.shared.send(burst)
     }
 
-    /// Fills the rest of `burst` from the ring and returns the number added.
+    /// Moves packets from the ring to the end of `burst`, as many as fit, and returns their number.
     #[inline]
     pub fn receive<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.receive(burst)
@@ -195,7 +196,8 @@ pub struct Receiver {
     shared: Arc<Shared>,
 }
 
-/// Makes a ring for one sending and one receiving thread, which is cheaper than [`Ring`]; `len` as there.
+/// Creates a ring for one sending and one receiving thread, which is cheaper than [`Ring`]. `len` is a power
+/// of two, as for [`Ring::new`].
 ///
 /// # Errors
 /// [`RingError`]
@@ -228,7 +230,7 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Fills the rest of `burst` from the ring and returns the number added.
+    /// Moves packets from the ring to the end of `burst`, as many as fit, and returns their number.
     #[inline]
     pub fn receive<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.receive(burst)

@@ -110,7 +110,7 @@ impl Layout {
             }
     }
 
-    /// Returns the bytes of a ring, rounded up to cache lines.
+    /// Returns the size of a ring in bytes, rounded up to cache lines.
     fn ring_size(&self) -> usize {
         (ring_size(self.log2_len).unwrap_or(0) as usize).next_multiple_of(64)
     }
@@ -143,7 +143,7 @@ pub enum Step {
     Begin(Layout, Message),
     /// Send this message.
     Send(Message, Attachment),
-    /// Packets may flow. The name is that of the server's interface.
+    /// Packets may flow. The name is the name of the server's interface.
     Connected(Name),
     /// The server closes the connection.
     Gone,

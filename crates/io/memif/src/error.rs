@@ -143,7 +143,7 @@ pub enum MessageError {
         direction: Direction,
         /// The index of the ring.
         index: u16,
-        /// The number in its place.
+        /// The number at the position of the cookie.
         cookie: u32,
     },
     /// The file is of another file system than tmpfs and hugetlbfs.
@@ -237,7 +237,7 @@ pub enum ProtocolViolation {
     /// A descriptor reports more bytes than its buffer holds.
     #[error("{size} bytes in a buffer of {room}")]
     Longer {
-        /// The bytes that it reports.
+        /// The length in the descriptor, in bytes.
         size: u32,
         /// The size of the buffer, in bytes.
         room: u32,

@@ -17,8 +17,8 @@
 //! | `ADD_RING` for each ring, with an eventfd | `ACK` |
 //! | `CONNECT` | `CONNECTED` |
 //!
-//! Either side may send `DISCONNECT`. [`server::Session`] and [`client::Session`] implement the two columns without IO;
-//! [`Connection`] carries the messages.
+//! Either side may send `DISCONNECT`. [`server::Session`] and [`client::Session`] implement the two sides
+//! without IO; [`Connection`] carries the messages.
 //!
 //! # Rings
 //! A ring carries packets in one direction: S2M to the server, or M2S to the client. The client owns the buffers of both.
@@ -43,10 +43,11 @@ pub use message::{AddRing, MESSAGE_SIZE, Message, Name};
 
 /// The protocol version of this implementation: 2.0, as `major << 8 | minor`.
 pub const VERSION: u16 = 0x0200;
-/// Regions that one client may share. Most clients share one; clients that lend their own packet memory share a few more.
+/// Regions that one client may share. Most clients share one; clients that share their own packet memory use
+/// a few more.
 pub const REGIONS_MAX: usize = 16;
-/// Bytes of all regions of one client. 16 pairs of the longest rings with buffers of 2 KiB fill it. The limit bounds the
-/// memory that a client can make the server map.
+/// Bytes of all regions of one client. 16 pairs of the longest rings with buffers of 2 KiB reach this limit.
+/// The limit bounds the memory that a client can make the server map.
 pub const REGIONS_SIZE_MAX: u64 = (1 << 30) + (64 << 20);
 /// Binary logarithm of the longest ring.
 pub const LOG2_RING_MAX: u8 = 14;

@@ -22,7 +22,7 @@ const REASON_SIZE: usize = 96;
 pub struct Name([u8; NAME_SIZE]);
 
 impl Name {
-    /// Returns a text, truncated to the size of the field.
+    /// Returns the name `text`, truncated to the size of the field.
     pub fn new(text: &str) -> Name {
         let mut bytes = [0; NAME_SIZE];
         for (byte, c) in bytes.iter_mut().zip(text.bytes().take(NAME_SIZE - 1)) {
@@ -58,7 +58,7 @@ fn show(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
 pub struct Reason([u8; REASON_SIZE]);
 
 impl Reason {
-    /// Returns a text, truncated to the size of the field.
+    /// Returns the reason `text`, truncated to the size of the field.
     pub fn new(text: &str) -> Reason {
         let mut bytes = [0; REASON_SIZE];
         for (byte, c) in bytes.iter_mut().zip(text.bytes().take(REASON_SIZE - 1)) {
@@ -83,7 +83,7 @@ impl fmt::Debug for Reason {
 /// The fields of an `ADD_RING` message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddRing {
-    /// The direction of its packets.
+    /// The direction of the ring's packets.
     pub direction: Direction,
     /// The index among the rings of that direction, from 0.
     pub index: u16,
@@ -146,7 +146,7 @@ pub enum Message {
         /// The name of the client's interface.
         name: Name,
     },
-    /// The server has mapped them; packets may flow.
+    /// The server has mapped the regions and rings; packets may flow.
     Connected {
         /// The name of the server's interface.
         name: Name,

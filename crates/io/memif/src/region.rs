@@ -11,9 +11,9 @@
 //!   tmpfs or hugetlbfs which supports seals. A device or a file of another file system, where a page fault may block, is
 //!   rejected. The file must be sealed against shrinking, unless the process handles SIGBUS ([`UnsealedPolicy::Accept`]);
 //!   files of huge pages are accepted only then.
-//! * **Concurrent writes**: numbers are atomics. Bytes are copied by raw pointers, without references to them. The peer, or
-//!   another thread that uses a buffer which the peer has given out twice, may write during the copy. The copy then holds
-//!   a mixture of bytes, which is checked like every packet from outside.
+//! * **Concurrent writes**: numbers are atomics. Bytes are copied by raw pointers, without references to
+//!   them. The peer may write during the copy. So may another thread, if the peer offers one buffer twice.
+//!   The copy then holds a mixture of bytes, which is checked like every packet from outside.
 
 #![allow(unsafe_code)]
 
@@ -106,7 +106,7 @@ impl Regions {
     /// Checks that no file is shorter than its region.
     ///
     /// # Errors
-    /// [`MessageError::Shrunk`] for the first that is.
+    /// [`MessageError::Shrunk`] for the first file that is shorter.
     pub fn check(&self) -> Result<(), MessageError> {
         for (index, size, file) in &self.unsealed {
             if MemoryFile::size_of(file).is_ok_and(|found| found < *size) {
@@ -190,7 +190,8 @@ impl Buffer<'_> {
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr(), size) };
     }
 
-    /// Copies slices to the buffer, one behind the other, as many bytes as it holds. Returns their number.
+    /// Copies slices to the buffer one after the other, until the buffer is full. Returns the number of
+    /// copied bytes.
     #[inline]
     pub fn write_slices<'b>(&self, slices: impl Iterator<Item = &'b [u8]>) -> usize {
         let mut at = 0;

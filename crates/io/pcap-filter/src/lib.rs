@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use libpcap::Ethernet;
 
-/// The error of compiling an expression.
+/// The reason why an expression cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CompileError {

@@ -9,7 +9,7 @@ use millrace_wire::bpf::Instruction;
 
 /// `DLT_EN10MB`: Ethernet.
 const ETHERNET: c_int = 1;
-/// The snapshot length of the handle, which a filter without conditions returns.
+/// The snapshot length of the handle. A filter without conditions returns this number.
 const SNAPSHOT_SIZE: c_int = 65_535;
 /// `PCAP_NETMASK_UNKNOWN`: `ip broadcast` is rejected.
 const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;

@@ -1,4 +1,5 @@
-//! Memory that two processes map, one of which need not be trusted: memory files, mappings, and prefetches.
+//! Memory that this process shares with a process that it need not trust: memory files, mappings, and
+//! prefetches.
 //!
 //! ```text
 //!        create, or check of a peer's file          map                      copies, atomics

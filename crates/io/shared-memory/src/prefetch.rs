@@ -15,8 +15,8 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Prefetches the cache line of any address, valid or not, for writing, which takes it from other cores. Stores become
-/// visible in order, so a store that waits for a line of another core delays all stores behind it.
+/// Prefetches the cache line of any address, valid or not, for writing; other cores lose the line. Stores
+/// become visible in order, so a store that waits for a line of another core delays all stores behind it.
 #[inline(always)]
 pub fn prefetch_to_write(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -38,7 +38,7 @@ pub enum ConnectionError {
 pub struct Received {
     /// The decoded message.
     pub message: Message,
-    /// True if the sender waits for a reply, whichever message it is.
+    /// True if the sender waits for a reply, even to a request that has none.
     pub needs_reply: bool,
     /// The accompanying file descriptors: as many as the message requires.
     pub fds: Vec<OwnedFd>,

@@ -31,7 +31,7 @@ impl Features {
     pub const MQ: Features = Features(1 << 22);
     /// `VIRTIO_F_ANY_LAYOUT`: header and frame may share a buffer, for drivers older than virtio 1.0.
     pub const ANY_LAYOUT: Features = Features(1 << 27);
-    /// `VIRTIO_F_INDIRECT_DESC`: a chain may be in a descriptor table of its own.
+    /// `VIRTIO_F_INDIRECT_DESC`: a chain may be in a separate descriptor table.
     pub const INDIRECT_DESC: Features = Features(1 << 28);
     /// `VIRTIO_F_EVENT_IDX`: each side says after which buffer it wants to be notified.
     pub const EVENT_IDX: Features = Features(1 << 29);
@@ -44,7 +44,8 @@ impl Features {
     /// `VIRTIO_F_IN_ORDER`: the device uses buffers in the order in which they were made available.
     pub const IN_ORDER: Features = Features(1 << 35);
 
-    /// Returns the features on offer; with `tso`, those for GSO packets in both directions, too.
+    /// Returns the features that the device offers. With `tso`, they include those for GSO packets in both
+    /// directions.
     ///
     /// `VHOST_F_LOG_ALL` (live migration) is not offered. Neither is `VIRTIO_NET_F_HOST_ECN`: the packet metadata
     /// cannot express that only the first segment carries CWR.

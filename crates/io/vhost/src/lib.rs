@@ -1,10 +1,11 @@
 //! vhost-user: the device side of a virtio 1.x network device. The driver is another process, or a guest inside one.
 //!
 //! # Trust
-//! The driver is not trusted: it may write anything into the memory that it shares, at any time. The device therefore
-//! reads every value of the driver's once, with an atomic load, checks it, and then uses the checked copy ([`ring`]).
-//! An invalid value is a [`ProtocolViolation`], and the caller closes the connection. Memory is mapped as the messages
-//! describe it and is never accessed outside of the mapping ([`memory`]).
+//! The driver is not trusted: it may write anything into the memory that it shares, at any time. The device
+//! therefore reads every value that the driver writes once, with an atomic load, checks it, and then uses the
+//! checked copy ([`ring`]). An invalid value is a [`ProtocolViolation`], and the caller closes the
+//! connection. Memory is mapped as the messages describe it and is never accessed outside of the mapping
+//! ([`memory`]).
 //!
 //! # Sequence
 //! The front-end (QEMU, or a DPDK process) connects to a Unix socket and sends requests ([`message`], [`Connection`]).

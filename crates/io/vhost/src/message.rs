@@ -1,5 +1,5 @@
-//! vhost-user messages (QEMU, "Vhost-user Protocol"): a header of 12 bytes, then the payload whose size the header
-//! gives.
+//! vhost-user messages (QEMU, "Vhost-user Protocol"): a header of 12 bytes with the size of the payload, then
+//! the payload.
 //!
 //! The front-end sends requests; the back-end, which is this crate, answers some of them. Numbers are in the host's
 //! byte order, since both processes run on one machine; this crate supports little-endian hosts only.

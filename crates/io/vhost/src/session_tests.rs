@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Records what runs, and fails the test when a ring runs that must not.
+/// Records which rings run. It fails the test if a ring starts twice or without memory, or runs while memory
+/// changes.
 #[derive(Default)]
 struct Account {
     regions: usize,
@@ -259,7 +260,7 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 proptest! {
-    /// The record itself notices a ring that runs without memory, runs twice, or runs while memory changes.
+    /// [`Account`] fails the test if a ring runs without memory, runs twice, or runs while memory changes.
     #[test]
     fn in_whatever_order_things_are_said_no_ring_runs_that_must_not(
         messages in proptest::collection::vec(message(), 0..100),

@@ -1,8 +1,8 @@
 //! Frames of OAM (operations, administration and maintenance) at monitored ports: BFD (RFC 5881) and continuity check
 //! messages (IEEE 802.1ag). Workers hand them to the control side before the tables see them.
 //!
-//! A frame of BFD is taken only if it is sent to an address of the port's own session with a TTL of 255, so that the BFD
-//! of others passes through the port like any packet.
+//! A BFD frame is taken only if its destination is an address of the port's own session and its TTL is 255.
+//! All other BFD frames pass through the port like any packet.
 
 use core::net::IpAddr;
 
@@ -24,9 +24,9 @@ const TTL: u8 = 255;
 pub struct OamPort {
     /// The number of the port.
     pub port: PortNo,
-    /// The destination addresses of BFD frames for its session.
+    /// The destination addresses of BFD frames for the port's session.
     pub bfd: Option<[IpAddr; 2]>,
-    /// The level of its maintenance end point.
+    /// The maintenance level of the port's maintenance end point.
     pub ccm_level: Option<u8>,
 }
 
@@ -48,7 +48,7 @@ impl OamPort {
     }
 
     fn is_bfd_v4(&self, ip: &[u8]) -> bool {
-        // Without options and not fragmented.
+        // Only an IPv4 header without options is accepted; fragments are refused below.
         let Some(header) = ip.first_chunk::<24>().filter(|ip| ip[0] == 0x45) else {
             return false;
         };

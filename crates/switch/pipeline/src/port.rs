@@ -56,11 +56,12 @@ flags! {
         DOWN = 0;
         /// Drop all packets received.
         NO_RECV = 2;
-        /// Leave it out of FLOOD (`OFPPC_NO_FLOOD` of OpenFlow 1.0, which 1.3 lost and people still use).
+        /// Leaves the port out of FLOOD (`OFPPC_NO_FLOOD` of OpenFlow 1.0; 1.3 lacks it, and operators still
+        /// use it).
         NO_FLOOD = 4;
-        /// Drop packets forwarded to it.
+        /// Drop packets forwarded to the port.
         NO_FWD = 5;
-        /// A table miss of a packet from it makes no packet-in.
+        /// A table miss of a packet from the port causes no packet-in.
         NO_PACKET_IN = 6;
     }
 }
@@ -74,8 +75,8 @@ flags! {
         BLOCKED = 1;
         /// Live for fast failover.
         LIVE = 2;
-        /// OAM found that the path behind the port is broken: the port is not live, and still sends and receives. A bit of
-        /// Millrace, which OpenFlow does not have.
+        /// OAM found that the path behind the port is broken. The port is not live, but still sends and
+        /// receives. This bit belongs to Millrace, not to OpenFlow.
         NOT_LIVE = 16;
     }
 }
@@ -124,7 +125,8 @@ pub enum VlanMode {
 }
 
 impl Default for VlanMode {
-    /// Returns the mode of a bridge without VLANs: every VLAN, with or without tag as it came.
+    /// Returns the mode of a bridge without VLANs: the port carries every VLAN, and packets keep their tag,
+    /// if any.
     fn default() -> VlanMode {
         VlanMode::Trunk {
             native: None,
@@ -134,8 +136,8 @@ impl Default for VlanMode {
 }
 
 impl VlanMode {
-    /// Returns the VLAN of a packet that comes in with this tag (`None`: no tag); `None` if the port does not take
-    /// it.
+    /// Returns the VLAN of a packet that arrives with this tag (`None`: no tag). Returns `None` if the port
+    /// does not accept the packet.
     #[inline]
     pub(crate) fn classify(&self, tag: Option<Vid>) -> Option<Vid> {
         match self {
@@ -156,7 +158,7 @@ impl VlanMode {
         }
     }
 
-    /// Returns true if packets of this VLAN go out here.
+    /// Returns true if packets of this VLAN leave by this port.
     #[inline]
     pub(crate) fn carries(&self, vid: Vid) -> bool {
         match self {
@@ -165,7 +167,7 @@ impl VlanMode {
         }
     }
 
-    /// Returns true if packets of this VLAN go out with a tag.
+    /// Returns true if packets of this VLAN leave by this port with a tag.
     #[inline]
     pub(crate) fn tags(&self, vid: Vid) -> bool {
         match self {
@@ -198,7 +200,7 @@ impl Port {
         }
     }
 
-    /// Returns the reason to drop what comes in, if the port does not receive.
+    /// Returns the drop reason of received packets, if the port does not receive.
     #[inline]
     pub(crate) fn ingress_block(&self) -> Option<DropReason> {
         self.config
@@ -211,15 +213,15 @@ impl Port {
             })
     }
 
-    /// Returns true if buckets that watch the port are live (OpenFlow 1.3.5, section 7.3.4.2): it is not down, and
-    /// its state says so.
+    /// Returns true if buckets that watch the port are live (OpenFlow 1.3.5, section 7.3.4.2): the port is
+    /// not down, and its state has none of the bits `LINK_DOWN`, `BLOCKED` and `NOT_LIVE`.
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
         let dead = PortState(PortState::LINK_DOWN.0 | PortState::BLOCKED.0 | PortState::NOT_LIVE.0);
         !self.config.has(PortConfig::DOWN) && !self.state.has(dead)
     }
 
-    /// Returns the reason to drop what goes out, if the port does not send.
+    /// Returns the drop reason of packets to be sent, if the port does not send.
     #[inline]
     pub(crate) fn egress_block(&self) -> Option<DropReason> {
         if self.config.has(PortConfig::DOWN)
@@ -246,7 +248,7 @@ pub(crate) struct PortMap {
 }
 
 impl PortMap {
-    /// Numbers below this are found by an array; people number ports from one.
+    /// Ports with numbers below this are found by array index; operators number ports from one.
     const DIRECT: u32 = 1024;
 
     #[inline]

@@ -1,8 +1,9 @@
 //! Action lists that set several header fields, compiled for the flow entries that have them.
 //!
-//! Most entries that do more than send a packet set a few fields to constants: NAT, routing, load balancing. Such a
-//! list becomes one [`HeaderRewrite`] when the entry is installed. The rewrites stand in a table of their own, because
-//! most entries need none; the [`ActionSummary`](crate::action_summary::ActionSummary) of the entry has the index.
+//! Most entries that do more than send a packet set a few fields to constants: NAT, routing, load balancing.
+//! Such a list becomes one [`HeaderRewrite`] when the entry is installed. The rewrites have a separate table,
+//! because most entries need none; the [`ActionSummary`](crate::action_summary::ActionSummary) of the entry
+//! contains the index.
 
 use core::net::Ipv4Addr;
 
@@ -52,16 +53,17 @@ fn set_field(set: SetField) -> Option<HeaderField> {
     })
 }
 
-/// The rewrites of the entries of a bridge, each at an index that its entry keeps until it is removed.
+/// The rewrites of the entries of a bridge. Each has an index that stays the same until its entry is removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rewrites {
-    /// Rewrites by index; the rewrite of a removed entry stays until its index is used again.
+    /// Rewrites by index. The rewrite of a removed entry stays until its index is used again.
     all: Vec<HeaderRewrite>,
     free: Vec<u32>,
 }
 
 impl Rewrites {
-    /// Compiles these actions and keeps the result. Returns its index; `None` where the actions are not one rewrite.
+    /// Compiles these actions and stores the result. Returns its index; `None` if one rewrite cannot express
+    /// the actions.
     pub(crate) fn insert(&mut self, changes: &[Action]) -> Option<u32> {
         let rewrite = compile(changes)?;
         if let Some(index) = self.free.pop() {
@@ -73,12 +75,12 @@ impl Rewrites {
         Some(index)
     }
 
-    /// Gives the index of a removed entry back.
+    /// Frees the index of a removed entry.
     pub(crate) fn remove(&mut self, index: u32) {
         self.free.push(index);
     }
 
-    /// Removes all.
+    /// Removes all rewrites.
     pub(crate) fn clear(&mut self) {
         *self = Rewrites::default();
     }

@@ -1,5 +1,5 @@
-//! The functions of `include/millrace.h`: pointers become references and texts, errors become texts of the thread, and no panic
-//! crosses into C.
+//! The functions of `include/millrace.h`. They convert pointers to references and strings, and errors to
+//! texts of the calling thread. No panic crosses into C.
 
 use crate::transfer::{EventTexts, FAILED, Options, Transfer, c_text, note, url};
 use millrace_courier::list;
@@ -16,7 +16,7 @@ thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// `millrace_options` up to `flags`, as programs of the first version have it.
+/// The fields of `millrace_options` up to `flags`, the only ones of the library's first version.
 #[repr(C)]
 pub(crate) struct CallOptions {
     size: usize,
@@ -80,7 +80,8 @@ pub(crate) struct CallEntry {
 type OnEvent = Option<extern "C" fn(*const CallEvent, *mut c_void) -> c_int>;
 type OnEntry = Option<extern "C" fn(*const CallEntry, *mut c_void) -> c_int>;
 
-/// Runs a call; an error or a panic becomes this thread's text, and `failed` is returned.
+/// Runs a call and returns its result. After an error or a panic, it stores the text of the error for this
+/// thread and returns `failed`.
 fn guard<T>(failed: T, call: impl FnOnce() -> Result<T, String>) -> T {
     let result = catch_unwind(AssertUnwindSafe(call));
     let result = result.unwrap_or_else(|_| Err("the library panicked; report this as a bug".into()));
@@ -90,22 +91,22 @@ fn guard<T>(failed: T, call: impl FnOnce() -> Result<T, String>) -> T {
     })
 }
 
-/// Returns the bytes of a text; `None` for NULL.
+/// Returns a C string; `None` for NULL.
 ///
 /// # Safety
-/// `pointer` is NULL or a text that a NUL ends, and that lasts as long as the result.
+/// `pointer` is NULL or a NUL-terminated string that lives as long as the result.
 unsafe fn optional<'a>(pointer: *const c_char) -> Option<&'a CStr> {
     if pointer.is_null() {
         return None;
     }
-    // SAFETY: the pointer is a text that a NUL ends, as the caller promises.
+    // SAFETY: the pointer is a NUL-terminated string, as the caller promises.
     Some(unsafe { CStr::from_ptr(pointer) })
 }
 
-/// Returns a text that must be there.
+/// Returns a C string, or an error for NULL.
 ///
 /// # Safety
-/// As of [`optional`].
+/// As for [`optional`].
 unsafe fn required<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr, String> {
     // SAFETY: the caller promises the same.
     let found = unsafe { optional(pointer) };
@@ -121,10 +122,10 @@ fn utf8(text: &CStr, name: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Returns the texts of an array that NULL ends.
+/// Returns the strings of a NULL-terminated array.
 ///
 /// # Safety
-/// `pointer` is NULL or an array of texts whose last element is NULL, and which lasts as long as the result.
+/// `pointer` is NULL or a NULL-terminated array of C strings that lives as long as the result.
 unsafe fn texts<'a>(pointer: *const *const c_char, name: &str) -> Result<Vec<&'a CStr>, String> {
     if pointer.is_null() {
         return Err(format!(
@@ -133,11 +134,11 @@ unsafe fn texts<'a>(pointer: *const *const c_char, name: &str) -> Result<Vec<&'a
     }
     let mut found = Vec::new();
     loop {
-        // SAFETY: the array lasts up to its NULL, as the caller promises, and no element before was NULL.
+        // SAFETY: the array extends to its NULL, as the caller promises, and no earlier element was NULL.
         let place = unsafe { pointer.add(found.len()) };
-        // SAFETY: the place is within the array.
+        // SAFETY: the pointer is within the array.
         let element = unsafe { place.read() };
-        // SAFETY: each element is NULL or a text.
+        // SAFETY: each element is NULL or a C string.
         match unsafe { optional(element) } {
             Some(text) => found.push(text),
             None => return Ok(found),
@@ -148,7 +149,7 @@ unsafe fn texts<'a>(pointer: *const *const c_char, name: &str) -> Result<Vec<&'a
 /// Returns the options of a call.
 ///
 /// # Safety
-/// `pointer` is NULL or points to options whose texts are NULL or valid.
+/// `pointer` is NULL or points to options with strings that are NULL or valid.
 unsafe fn options(pointer: *const CallOptions) -> Result<Options, String> {
     // SAFETY: the caller promises that the pointer is NULL or valid.
     let Some(given) = (unsafe { pointer.as_ref() }) else {
@@ -208,7 +209,7 @@ pub(crate) extern "C" fn millrace_error() -> *const c_char {
 /// Sends files; see `millrace.h`.
 ///
 /// # Safety
-/// `sources` and `targets` are arrays of texts that NULL ends; `given` is NULL or valid.
+/// `sources` and `targets` are NULL-terminated arrays of strings; `given` is NULL or valid.
 // SAFETY: no other symbol of the library has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn millrace_send(
@@ -217,7 +218,7 @@ pub(crate) unsafe extern "C" fn millrace_send(
     given: *const CallOptions,
 ) -> *mut Transfer {
     guard(ptr::null_mut(), || {
-        // SAFETY: the caller promises an array that NULL ends.
+        // SAFETY: the caller promises a NULL-terminated array.
         let sources = unsafe { texts(sources, "sources") }?;
         // SAFETY: as above.
         let targets = unsafe { texts(targets, "targets") }?;
@@ -308,7 +309,7 @@ pub(crate) unsafe extern "C" fn millrace_descriptor(pointer: *mut Transfer) -> c
 /// Waits for the end of a transfer; see `millrace.h`.
 ///
 /// # Safety
-/// `pointer` is a transfer that is not freed; `on_event` is NULL or takes `user`.
+/// `pointer` is a transfer that is not freed; `on_event` is NULL or accepts `user`.
 // SAFETY: no other symbol of the library has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn millrace_wait(
@@ -360,7 +361,7 @@ pub(crate) unsafe extern "C" fn millrace_cancel(pointer: *mut Transfer) {
 pub(crate) unsafe extern "C" fn millrace_free(pointer: *mut Transfer) {
     guard((), || {
         if !pointer.is_null() {
-            // SAFETY: the pointer came from `boxed`, and is given back once, as the caller promises.
+            // SAFETY: the pointer came from `boxed`, and is freed only once, as the caller promises.
             drop(unsafe { Box::from_raw(pointer) });
         }
         Ok(())
@@ -370,7 +371,7 @@ pub(crate) unsafe extern "C" fn millrace_free(pointer: *mut Transfer) {
 /// Lists a directory of a daemon; see `millrace.h`.
 ///
 /// # Safety
-/// `from` is a text; `given` is NULL or valid; `on_entry` takes `user`.
+/// `from` is a text; `given` is NULL or valid; `on_entry` accepts `user`.
 // SAFETY: no other symbol of the library has this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn millrace_list(

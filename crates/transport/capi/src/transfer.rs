@@ -40,7 +40,7 @@ impl Options {
         self.flags & flag != 0
     }
 
-    /// Returns the identity of the file, or of this user.
+    /// Returns the identity in the file that the options name; without one, that of this user.
     pub(crate) fn identity(&self) -> Result<Identity, String> {
         let path = self
             .identity
@@ -93,13 +93,14 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Returns the path of a daemon that a text spells.
+/// Parses the URL of a path at a daemon.
 pub(crate) fn url(word: &str) -> Result<Url, String> {
     let wrong = || format!("`{word}` is no path of a daemon; expected millrace://HOST/GRANT/PATH");
     Url::parse(word).ok_or_else(wrong)?.map_err(text)
 }
 
-/// Notes the key of a receiver that proved it. A transfer is complete, noted or not.
+/// Stores the key of a receiver, which has proved that it holds the key. Errors are ignored: the transfer is
+/// complete either way.
 pub(crate) fn note(peer: &Target) {
     if let Some(known) = known_receivers() {
         let _ = remember(&known, peer);
@@ -142,7 +143,7 @@ impl EventTexts {
     }
 }
 
-/// Returns a text for C, cut off at its first NUL.
+/// Returns a text as a C string, cut off at its first NUL.
 pub(crate) fn c_text(text: &str) -> CString {
     let end = text.find('\0').unwrap_or(text.len());
     CString::new(&text[..end]).unwrap_or_default()
@@ -161,7 +162,7 @@ struct State {
 pub(crate) struct Transfer {
     handle: SessionHandle,
     state: Mutex<State>,
-    /// The receivers, or the daemon, in the order of the outcomes; none if any sender may come.
+    /// The receivers, or the daemon, in the order of the outcomes; empty if any sender may connect.
     peers: Vec<Target>,
 }
 
@@ -248,7 +249,7 @@ impl Transfer {
                 return 0;
             }
         }
-        // A descriptor that is readable has an event, or the end, at once.
+        // If the descriptor is readable, an event or the end is available at once.
         let Some(next) = session.next() else { return -1 };
         *event = EventTexts::new(&next);
         if let Event::Done { .. } = next
@@ -268,7 +269,7 @@ impl Transfer {
             .map_or(-1, |session| session.descriptor().as_raw_fd())
     }
 
-    /// Waits for the end; returns the status.
+    /// Waits for the end, and returns the status.
     pub(crate) fn join(&self) -> Result<i32, String> {
         let mut state = self.state();
         if let Some(session) = state.session.take() {
@@ -283,7 +284,7 @@ impl Transfer {
         state.status.clone().unwrap_or(Ok(FAILED))
     }
 
-    /// Returns why a peer did not get everything, as far as events were read.
+    /// Returns the reason why a peer did not get everything, from the events that were read so far.
     pub(crate) fn reason(&self) -> String {
         self.state().reason.clone()
     }

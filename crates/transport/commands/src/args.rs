@@ -34,7 +34,7 @@ pub struct Send {
     /// Files and directories, then targets
     #[arg(required = true, num_args = 1.., value_name = "SOURCE… TARGET")]
     pub words: Vec<String>,
-    /// Most that all receivers together get, such as 500Mbps
+    /// Maximum rate of all receivers together, such as 500Mbps
     #[arg(long)]
     pub rate: Option<BitRate>,
     /// Congestion control: fair, background (uses what others leave), or fixed:RATE

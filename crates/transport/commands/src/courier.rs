@@ -1,4 +1,4 @@
-//! `millrace courier`: the daemon, its status, and what users of it need.
+//! `millrace courier`: the daemon, its status, and the commands for its users.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::display::{Result, identity, say, size};
 
 const STATUS: &str = "Exit status: 0 done; 1 failed, or refused.";
 
-/// Serve files to many peers at once, with grants and quotas; look at such a daemon
+/// Run a daemon that serves files to many peers, with grants and quotas, or query such a daemon
 #[derive(Debug, Subcommand)]
 pub enum Courier {
     Serve(Serve),
@@ -40,10 +40,10 @@ pub struct Serve {
     pub log_filter: String,
 }
 
-/// Returns a text that is a filter of a log.
+/// Returns the text if it is a valid log filter.
 ///
 /// # Errors
-/// The directive that is none.
+/// The directive that cannot be parsed.
 pub fn log_filter(text: &str) -> core::result::Result<String, tracing_subscriber::filter::ParseError> {
     EnvFilter::try_new(text).map(|_| text.to_owned())
 }
@@ -51,7 +51,7 @@ pub fn log_filter(text: &str) -> core::result::Result<String, tracing_subscriber
 /// Show grants, usage and transfers of the daemon on this machine
 #[derive(Debug, Args)]
 pub struct Status {
-    /// The configuration of the daemon, whose state directory has the socket
+    /// The configuration of the daemon; it names the state directory, which contains the socket
     #[arg(long, value_name = "FILE", default_value = "/etc/millrace/courier.toml")]
     pub config: PathBuf,
     /// The socket, if there is no configuration to read
@@ -107,7 +107,7 @@ fn run_daemon(json: bool, args: &Serve) -> Result<()> {
             config.grants.len()
         ));
     }
-    // A program that has a log already keeps it.
+    // If the program has a log already, that log stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&args.log_filter))
         .with_writer(std::io::stderr)
@@ -210,7 +210,7 @@ fn show_entries(json: bool, args: &Ls) -> Result<()> {
     let target = url.target(known.as_deref().map(Path::new))?;
     let entries = list(&identity(args.identity.as_deref())?, &target, url.path.as_bytes())?;
     if let Some(known) = &known {
-        // The entries are here, whether the key is noted or not.
+        // Errors are ignored: the entries have arrived even if the key cannot be stored.
         let _ = remember(known, &target);
     }
     let mut lines = String::new();

@@ -16,7 +16,7 @@ pub(crate) type Result<T> = std::result::Result<T, CommandError>;
 /// The least time between two progress lines of a peer if standard error is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 const PEER_WIDTH: usize = 21;
-/// Bytes of pending text from which it is written to standard output.
+/// The number of pending bytes at which they are written to standard output.
 const PENDING_MAX: usize = 64 << 10;
 
 /// Returns the directory of this user's configuration.
@@ -24,7 +24,7 @@ pub(crate) fn config_directory() -> Result<PathBuf> {
     millrace_courier::target::config_directory().ok_or(CommandError::NoHome)
 }
 
-/// Returns the identity of a file, or of this user.
+/// Returns the identity in a file; without a file, that of this user.
 pub(crate) fn identity(path: Option<&Path>) -> Result<Identity> {
     let path = match path {
         Some(path) => path.to_owned(),
@@ -70,7 +70,7 @@ pub(crate) fn watch(transfer: Transfer, stop: Interrupts, display: &mut Display)
 pub(crate) struct Display {
     json: bool,
     terminal: bool,
-    /// The line of each peer, and when it was printed last.
+    /// The line of each peer, and the time at which it was last printed.
     lines: BTreeMap<String, (String, Option<Instant>)>,
     drawn: usize,
     /// Text that is not written to standard output yet.
@@ -191,7 +191,7 @@ impl Display {
         Ok(())
     }
 
-    /// Prints a line that stays, above those that change.
+    /// Prints a permanent line above the progress lines.
     fn line(&mut self, text: &str) {
         let mut out = self.erase();
         out += text;
@@ -215,7 +215,8 @@ impl Display {
         self.put(&out);
     }
 
-    /// Returns what moves the cursor to the first line that changes, and clears from there (ECMA-48: CUU, ED).
+    /// Returns the control sequence that moves the cursor to the first progress line and clears from there
+    /// (ECMA-48: CUU, ED).
     fn erase(&mut self) -> String {
         match std::mem::take(&mut self.drawn) {
             0 => String::new(),
@@ -262,7 +263,7 @@ fn progress_line(event: &Event) -> String {
     )
 }
 
-/// Returns the start of a long name.
+/// Returns the name of a peer, shortened if it is long.
 fn short(peer: &str) -> String {
     if peer.chars().count() <= PEER_WIDTH {
         return peer.to_owned();
@@ -270,7 +271,7 @@ fn short(peer: &str) -> String {
     peer.chars().take(PEER_WIDTH - 1).chain(['…']).collect()
 }
 
-/// Returns bytes in binary units.
+/// Returns a number of bytes as text with a binary unit.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;

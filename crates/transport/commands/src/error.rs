@@ -30,7 +30,7 @@ pub enum CommandError {
         "no target is given; expected a ticket (mr1…), HOST:DIRECTORY, KEY@HOST:PORT or HOST:PORT after the sources"
     )]
     NoTarget,
-    /// A ticket is not whole.
+    /// A ticket is incomplete.
     #[error(
         "`{word}` is no path, and too short for a ticket: it has {given} characters, a ticket {least} at least; copy the whole \
          line that `millrace receive` printed"
@@ -48,7 +48,7 @@ pub enum CommandError {
     /// A source comes after a target.
     #[error("`{word}` comes after a target and is none; give all sources first")]
     SourceAfterTarget { word: String },
-    /// A word leads to no receiver.
+    /// A word names no receiver.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The target of a receive is no directory.

@@ -34,7 +34,8 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
         silence: args.silence,
         patience: args.patience,
         key_log: key_log(args.key_log.as_deref())?,
-        // Without a directory for it, a receiver that is started again needs a new ticket.
+        // Without a configuration directory, no ticket is kept: a receiver that is started again needs a new
+        // one.
         kept_ticket: config_directory()
             .ok()
             .and_then(|configuration| KeptTicket::of_directory(&configuration, &args.directory).ok()),
@@ -72,7 +73,7 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
     let outcomes = watch(transfer, stop, &mut display)?;
     display.finish()?;
     if let (Some(daemon), Some(known), [Outcome::Delivered]) = (&daemon, &known, &outcomes[..]) {
-        // The files are here, whether the key is noted or not.
+        // Errors are ignored: the files have arrived even if the key cannot be stored.
         let _ = remember(known, daemon);
     }
     let resumable = |outcome: &Outcome| matches!(outcome, Outcome::Resumable { .. });

@@ -19,24 +19,24 @@ const END: Duration = Duration::from_secs(2);
 /// A directory on another machine.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Place<'a> {
-    /// As ssh takes it, perhaps with a user.
+    /// The machine as ssh accepts it, perhaps with a user.
     host: &'a str,
     /// The directory; empty: the user's home.
     directory: &'a str,
 }
 
-/// Returns the place of `HOST:DIRECTORY` or `USER@HOST:DIRECTORY`; a slash before the colon makes a word a path.
+/// Parses `HOST:DIRECTORY` or `USER@HOST:DIRECTORY`. A word with a slash before the colon is a path.
 pub(crate) fn parse(word: &str) -> Option<Place<'_>> {
     let (host, directory) = word.split_once(':')?;
     let valid = !host.is_empty() && !host.starts_with(['-', '[']) && !host.contains('/');
-    // An address of IPv6 has a colon more, and no directory begins with one.
+    // A directory never begins with a colon; the part of an IPv6 address after its first colon may.
     (valid && !directory.starts_with(':')).then_some(Place { host, directory })
 }
 
 /// A receiver that runs on another machine until the transfer ends.
 pub(crate) struct Remote {
     child: Child,
-    /// Open as long as the receiver may print.
+    /// Kept open while the receiver may print.
     output: BufReader<ChildStdout>,
 }
 
@@ -82,7 +82,7 @@ impl Remote {
         let ticket = remote.ticket(host)?;
         let mut target = Target::from_ticket(&ticket);
         target.name = format!("{host}:{directory}");
-        // The name that reached the machine by ssh may be an address that it does not know of.
+        // ssh may have reached the machine at an address that the machine does not know and the ticket lacks.
         let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
         let port = ticket.addresses.first().map_or(0, std::net::SocketAddr::port);
         if let Ok(addresses) = (name, port).to_socket_addrs() {
@@ -113,7 +113,8 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // The receiver ends by itself when its sender is done or has closed the session; one that never met its sender does not.
+        // The receiver ends by itself when its sender is done or has closed the session. A receiver without a
+        // sender does not end.
         let until = Instant::now() + END;
         while Instant::now() < until {
             if matches!(self.child.try_wait(), Ok(Some(_))) {

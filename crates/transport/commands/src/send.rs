@@ -33,7 +33,7 @@ const TICKET_MIN: usize = 90;
 /// # Errors
 /// If it cannot go on for any target.
 pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode> {
-    // A dry run goes nowhere.
+    // A dry run needs no target.
     let (mut sources, words) = split(
         &args.words,
         args.files_from.is_none(),
@@ -124,7 +124,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     let delivered = |outcome: &Outcome| matches!(outcome, Outcome::Delivered);
     for (peer, outcome) in peers.iter().zip(&outcomes) {
         if let (true, Some(known)) = (delivered(outcome), &known) {
-            // The transfer is complete, remembered or not.
+            // Errors are ignored: the transfer is complete even if the key cannot be stored.
             let _ = remember(known, peer);
         }
     }
@@ -150,7 +150,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
             );
         }
     }
-    // Receivers behind an error of their list were never asked.
+    // After an error in the list of targets, its later receivers were not added.
     if let Some(error) = unread.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(error);
     }
@@ -183,7 +183,8 @@ fn listed_sources(path: &Path) -> Result<Vec<PathBuf>> {
     paths.collect()
 }
 
-/// Adds receivers to a transfer as their tickets or addresses come. `unread`: the error that ends the list.
+/// Adds receivers to a transfer when their tickets or addresses arrive. `unread`: the error that ends the
+/// list.
 fn add_targets(
     transfer: &Transfer,
     more: impl Iterator<Item = Result<Vec<u8>>> + std::marker::Send + 'static,
@@ -191,7 +192,7 @@ fn add_targets(
     unread: Arc<Mutex<Option<CommandError>>>,
 ) {
     let handle = transfer.handle();
-    // The thread ends with the lines, or with the process.
+    // The thread ends after the last line, or with the process.
     std::thread::spawn(move || {
         for line in more {
             let line = match line {
@@ -314,7 +315,7 @@ mod tests {
             "last".into(),
         ];
         assert_eq!(listed_sources(&list).unwrap(), names.map(PathBuf::from));
-        // A directory can be opened, and not be read.
+        // A directory can be opened, but not read.
         let error = listed_sources(dir.path()).unwrap_err();
         assert!(
             matches!(&error, CommandError::List { path, .. } if path == dir.path()),

@@ -1,5 +1,5 @@
-//! Row T14: bytes for each second of processor time in the receive path, frames crossing one by one, by a memif, by a socket with a
-//! datagram a call (as in 2019), and by a socket with UDP_GRO.
+//! Row T14 of docs/bench.md: the bytes that the receive path handles per second of processor time, for three
+//! paths. They are a memif, a socket with one datagram per call (as in 2019), and a socket with UDP_GRO.
 //!
 //! ```sh
 //! cargo build --release -p millrace-courier --example receive_path
@@ -11,12 +11,13 @@
 //! mean, `opened_…` the same with each datagram decrypted and authenticated (AES-128-GCM).
 //!
 //! # Method
-//! One thread alternates: it sends a batch of datagrams, then it receives them. The clock is that of the thread, which includes the
-//! kernel's work in its context. Of a memif only the receiving half counts: ring, copy, checks of Ethernet, IP, UDP and its
-//! checksum. Of a socket, sending and receiving count, less the time that sending alone takes, measured with a destination whose
-//! frames the other end of the veth pair drops as not its own. Allocation of the packet, the veth pair and the soft interrupt up
-//! to IP therefore count as sending, and the kernel computes no checksums over veth: both favour the sockets. Data are in the
-//! cache of the core in all cases.
+//! One thread alternates: it sends a batch of datagrams, then it receives them. Times are processor time of
+//! this thread, which includes the kernel's work in its context. For a memif, only the receiving half counts:
+//! ring, copy, and checks of the Ethernet, IP and UDP headers and of the UDP checksum. For a socket, sending
+//! and receiving count, less the time of sending alone. That time is measured with a destination whose frames
+//! the other end of the veth pair drops, because their MAC address is not its own. Allocation of the packet,
+//! the veth pair and the soft interrupt up to IP therefore count as sending, and the kernel computes no
+//! checksums over veth: both favour the sockets. The data are in the cache of the core in all cases.
 
 #![allow(
     clippy::unwrap_used,
@@ -68,7 +69,7 @@ impl Work {
         Nonce::assume_unique_for_key([1; 12])
     }
 
-    /// Returns a datagram that can be opened.
+    /// Returns a sealed datagram that [`Work`] can open.
     fn datagram(&self) -> Vec<u8> {
         let mut bytes = vec![5; SIZE - AES_128_GCM.tag_len()];
         self.key
@@ -90,8 +91,8 @@ impl Work {
 trait Path {
     fn name(&self) -> &'static str;
 
-    /// Sends and receives a batch; returns the bytes that arrived, and the processor time: of receiving alone where it can be told
-    /// apart, or else of both.
+    /// Sends and receives a batch. Returns the bytes that arrived, and the processor time: of receiving alone
+    /// where it can be measured separately, or else of sending and receiving.
     fn batch(&mut self, work: &Work) -> (usize, Duration);
 
     /// Returns the processor time of sending a batch in seconds, which is not part of the receive path.
@@ -100,7 +101,7 @@ trait Path {
     }
 }
 
-/// A memif whose other side is the datapath's device, as in the switch.
+/// A memif; its other side is the datapath's device, as in the switch.
 struct Memif {
     io: Box<dyn DatagramIo>,
     port: Opened<Frame>,
@@ -163,7 +164,7 @@ impl Path for Memif {
     }
 }
 
-/// A socket behind a veth pair, with a datagram a call.
+/// A socket behind a veth pair, with one datagram per call.
 struct Recv {
     link: Veth,
     socket: UdpSocket,
@@ -213,7 +214,7 @@ impl Path for Gro {
                 burst.datagrams().for_each(|datagram| work.take(datagram));
                 continue;
             }
-            // The soft interrupt of the other end is due.
+            // Waits for the soft interrupt of the other end.
             let mut fds = [PollFd::new(self.io.descriptor(), PollFlags::POLLIN)];
             let timeout = PollTimeout::try_from(PATIENCE).unwrap();
             if poll(&mut fds, timeout).unwrap() == 0 {
@@ -228,12 +229,12 @@ impl Path for Gro {
     }
 }
 
-/// The sending end of a veth pair whose other end is in another namespace.
+/// The sending end of a veth pair. The other end is in another namespace.
 struct Veth {
     socket: UdpSocket,
     datagram: Vec<u8>,
     to: SocketAddr,
-    /// An address whose MAC address nobody has: the other end drops the frames.
+    /// An address with a MAC address that no interface has: the other end drops the frames.
     nowhere: SocketAddr,
 }
 
@@ -243,7 +244,8 @@ fn run(program: &str, arguments: &str) {
 }
 
 impl Veth {
-    /// Makes the pair with this number; returns its sending end, and what `receiver` makes in the other namespace.
+    /// Creates the veth pair `number`. Returns its sending end and the result of `receiver`, which runs in
+    /// the other namespace.
     fn new<T: Send + 'static>(
         number: u8,
         gro: &'static str,
@@ -255,7 +257,7 @@ impl Veth {
         let (report, reported) = channel();
         let (begin, begun) = channel::<()>();
         let interface = theirs.clone();
-        // The namespace lives as long as the socket that is made in it.
+        // The namespace lives as long as the socket in it.
         let other = std::thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
             report.send(gettid()).unwrap();

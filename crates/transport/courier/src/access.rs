@@ -1,7 +1,7 @@
 //! Access to a receiver that serves many peers: who may write, read and list below which path.
 //!
-//! A program that receives for one user has a ticket and a list of keys. A daemon implements [`Access`]; each peer is its key, and
-//! names paths whose first part is the name of a grant.
+//! A program that receives for one user has a ticket and a list of keys. A daemon implements [`Access`]: it
+//! identifies peers by their keys, and the first part of each path is the name of a grant.
 
 use crate::event::Outcome;
 use crate::files::{Source, Store};
@@ -20,7 +20,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Returns the refusal of a peer that has no right to what it asks for.
+    /// Returns the refusal for a peer that has no right to its request.
     pub fn not_admitted(reason: impl Into<String>) -> Refusal {
         Refusal {
             code: RefuseCode::NotAdmitted,
@@ -45,7 +45,7 @@ impl EntryType {
             .find(|known| *known as u8 == byte)
     }
 
-    /// Returns the word of listings.
+    /// Returns the name that listings show.
     pub fn name(self) -> &'static str {
         match self {
             EntryType::File => "file",
@@ -67,27 +67,28 @@ pub struct DirectoryEntry {
     pub modified: u64,
 }
 
-/// Follows one transfer, from its admission to its end; dropping it frees the transfer's place.
+/// Observes one transfer, from its admission to its end. Dropping the observer frees the transfer's slot.
 pub trait TransferObserver: Send {
-    /// Learns that the transfer begins, and that this many of its bytes are there already.
+    /// Is called when the transfer begins. The receiver has `present` of its bytes already.
     fn on_accept(&mut self, present: u64);
 
-    /// Learns that this many of the transfer's bytes are verified, those that were there included, at a rate in bits a second.
+    /// Is called with the progress: `verified` of the transfer's `bytes` are verified, including those
+    /// present at the start. The rate is in bit/s.
     fn on_progress(&mut self, verified: u64, bytes: u64, rate_bps: u64);
 
-    /// Learns how the transfer ended, and how many of its bytes are verified.
+    /// Is called at the end, with the outcome and the number of verified bytes.
     fn on_end(&mut self, outcome: &Outcome, verified: u64);
 }
 
 /// The permission to write files.
 pub struct WriteAccess {
-    /// The files' place.
+    /// The store for the files.
     pub store: Arc<dyn Store>,
-    /// The highest rate of all transfers that hold it together.
+    /// The rate limit that all transfers with this value share.
     pub rate: Arc<SharedRate>,
-    /// The most bytes that may have arrived and not be written yet.
+    /// The maximum number of received bytes that are not written yet.
     pub pool_max: u64,
-    /// Follows the transfer.
+    /// Observes the transfer.
     pub observer: Box<dyn TransferObserver>,
 }
 
@@ -95,13 +96,13 @@ pub struct WriteAccess {
 pub struct ReadAccess {
     /// The files.
     pub source: Box<dyn Source>,
-    /// The highest rate of all transfers that hold it together.
+    /// The rate limit that all transfers with this value share.
     pub rate: Arc<SharedRate>,
-    /// Follows the transfer.
+    /// Observes the transfer.
     pub observer: Box<dyn TransferObserver>,
 }
 
-/// Decides what peers may do. A path is bytes as the peer sent them: nothing about them is checked before.
+/// Decides what peers may do. Paths are the bytes that the peer sent; no check precedes these calls.
 pub trait Access: Send + Sync {
     /// Returns without an error if the key may do anything at all. It is called for each connection, and answers at once.
     ///
@@ -123,14 +124,15 @@ pub trait Access: Send + Sync {
     /// The refusal.
     fn write(&self, key: PublicKey, path: &[u8]) -> Result<WriteAccess, Refusal>;
 
-    /// Returns the permission to read what is at a path; a path with a trailing slash stands for the contents of a directory.
-    /// It is called in a thread of its own, and may take the time of a scan.
+    /// Returns the permission to read the files at a path; a path with a trailing slash stands for the
+    /// contents of a directory. It is called in a thread of its own, and may take as long as a scan.
     ///
     /// # Errors
     /// The refusal.
     fn read(&self, key: PublicKey, path: &[u8]) -> Result<ReadAccess, Refusal>;
 
-    /// Returns the entries of a directory; those of the empty path are the grants of the key. It is called in a thread of its own.
+    /// Returns the entries of a directory. For the empty path, they are the grants of the key. It is called
+    /// in a thread of its own.
     ///
     /// # Errors
     /// The refusal.

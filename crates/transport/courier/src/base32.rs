@@ -1,8 +1,9 @@
-//! Base32 (RFC 4648) in lower case without padding: it survives terminals, mails and telephones.
+//! Base32 (RFC 4648) in lower case without padding: people can copy it from terminals, mail it and dictate
+//! it.
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Returns the text of some bytes.
+/// Encodes bytes as base32.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     let (mut buffer, mut bits) = (0_u32, 0);
@@ -20,7 +21,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes of a text; `None` if it is no base32 or has superfluous bits that are set.
+/// Decodes base32; `None` if the text is no base32 or has superfluous bits that are set.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
     let (mut buffer, mut bits) = (0_u32, 0);

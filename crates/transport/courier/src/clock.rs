@@ -1,4 +1,5 @@
-//! The clock of one thread, and how it waits: the protocol counts from the thread's start, QUIC takes the system's monotonic time.
+//! The clock of one thread, and its wait for descriptors. The protocol's time counts from the thread's start;
+//! QUIC uses the system's monotonic clock.
 
 use crate::session::SessionHandle;
 use millrace_types::Time;
@@ -40,7 +41,8 @@ impl Clock {
 pub struct Interrupts(SignalFd);
 
 impl Interrupts {
-    /// Keeps the signals from ending the process. To be called before other threads start: they inherit the signal mask.
+    /// Blocks the signals, so that they do not end the process. It must be called before other threads start:
+    /// they inherit the signal mask.
     ///
     /// # Errors
     /// If the kernel gives no descriptor.
@@ -52,7 +54,7 @@ impl Interrupts {
         Ok(Interrupts(SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// Ends a session at each signal, from a thread that lasts as long as the process.
+    /// Ends a session at each signal. It starts a thread that lives as long as the process.
     pub fn cancel(self, session: SessionHandle) {
         std::thread::spawn(move || {
             while let Ok(Some(_)) = self.0.read_signal() {
@@ -62,7 +64,8 @@ impl Interrupts {
     }
 }
 
-/// Lets this thread's timers wake it when they are due, and not up to 50 µs later (PR_SET_TIMERSLACK, prctl(2)).
+/// Lets this thread's timers wake it exactly when they are due, not up to 50 µs later (PR_SET_TIMERSLACK,
+/// prctl(2)).
 pub(crate) fn precise_timers() {
     let _ = nix::sys::prctl::set_timerslack(1);
 }
@@ -70,13 +73,14 @@ pub(crate) fn precise_timers() {
 /// The descriptors that ended a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readable {
-    /// The first one: the backend has a burst.
+    /// The first descriptor is readable: the backend has a burst.
     pub(crate) io: bool,
-    /// The last one: the user stops the session.
+    /// The last descriptor is readable: the user stops the session.
     pub(crate) stop: bool,
 }
 
-/// Waits until one of the descriptors is readable or the time has come: the backend's, the waker's, and the stop.
+/// Waits until a descriptor is readable or a time has come. The descriptors are those of the backend, of the
+/// waker and of the stop request.
 pub(crate) fn wait(fds: &[Option<BorrowedFd<'_>>; 3], until: Instant) -> std::io::Result<Readable> {
     let timeout = until.saturating_duration_since(Instant::now());
     let has_stop = fds[2].is_some();

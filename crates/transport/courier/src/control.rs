@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Peers that a receiver serves at once.
+/// The maximum number of peers that a receiver serves at once.
 const LINKS_MAX: usize = 64;
 /// The QUIC application error code of a link that is closed because its work is done.
 pub(crate) const CODE_DONE: u32 = 0;
@@ -64,7 +64,7 @@ pub(crate) enum LinkEnd {
     Done,
     /// The peer closed the link, or violates the protocol.
     Closed,
-    /// Nothing is heard of the peer any more: it may come back.
+    /// The peer is silent; it may come back.
     Lost,
 }
 
@@ -76,7 +76,8 @@ struct Link {
     window: BorrowedWindow,
     out: [Outbound; CLASSES],
     inbound: HashMap<StreamId, Vec<u8>>,
-    /// The connection has no datagram to send, and nothing has happened to it since it said so.
+    /// True if the connection had no datagram to send when it was last asked, and nothing has happened to it
+    /// since.
     quiet: bool,
     /// The receiver accepts the key or the ticket of the peer: the link keeps its place when others dial.
     authorized: bool,
@@ -85,7 +86,7 @@ struct Link {
     /// Bytes that the peer sent before it was admitted.
     greeting_size: usize,
     closing: bool,
-    /// When the handshake of a peer that dials must have ended.
+    /// The time at which a peer that dials must have completed its handshake.
     handshake_until: Option<Instant>,
 }
 
@@ -173,7 +174,7 @@ impl Control {
         Ok(id)
     }
 
-    /// Takes a datagram that is no data packet.
+    /// Handles a datagram that is no data packet.
     pub(crate) fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         self.buffer.clear();
         let event = self
@@ -192,7 +193,7 @@ impl Control {
                     self.respond(&transmit);
                 } else {
                     let window = BorrowedWindow::default();
-                    // Each link gets a congestion window of its own.
+                    // Each link gets a separate congestion window.
                     let config = self.server.clone().map(|mut config| {
                         config.transport_config(transport(window.clone(), self.silence));
                         Arc::new(config)
@@ -343,7 +344,8 @@ impl Control {
         }
     }
 
-    /// Closes links whose peers take too long for their handshake: packets that do not complete it put off the end by silence.
+    /// Closes links with an incomplete handshake after [`HANDSHAKE`]. The limit on silence does not suffice:
+    /// each packet restarts it, even if it does not complete the handshake.
     pub(crate) fn end_handshakes(&mut self, now: Instant) {
         let is_late = |link: &Link| {
             link.connection.is_handshaking() && link.handshake_until.is_some_and(|until| now >= until)
@@ -358,7 +360,7 @@ impl Control {
         }
     }
 
-    /// Returns how many messages of a class the peer has not taken yet.
+    /// Returns the number of queued messages of a class that the peer has not taken yet.
     pub(crate) fn backlog(&self, id: LinkId, class: Class) -> usize {
         self.links
             .get(&id)
@@ -385,7 +387,7 @@ impl Control {
         None
     }
 
-    /// Returns when a link has something to do.
+    /// Returns the time of the next timer of a link.
     pub(crate) fn next_timeout(&mut self) -> Option<Instant> {
         self.links
             .values_mut()
@@ -393,7 +395,7 @@ impl Control {
             .min()
     }
 
-    /// Runs the timers that have come.
+    /// Runs the timers that are due.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         let due: Vec<LinkId> = self
             .links
@@ -438,8 +440,9 @@ impl Control {
         tls::key_of_spki(keys.first()?)
     }
 
-    /// Returns the pairwise keys of data packets, to the receiver and to the sender, by the TLS exporter (RFC 8446, section 7.5).
-    /// `logged`: the connection number, the AEAD and the content secret for the key log.
+    /// Returns the pairwise keys of data packets, to the receiver and to the sender. They come from the TLS
+    /// exporter (RFC 8446, section 7.5). `logged`: the connection number, the AEAD and the content secret for
+    /// the key log.
     pub(crate) fn pairwise_keys(
         &self,
         id: LinkId,
@@ -487,7 +490,8 @@ fn closed(reason: &ConnectionError) -> String {
 }
 
 impl Link {
-    /// Returns the link of a connection; `handshake_until`: for a peer that dials, which is not admitted yet.
+    /// Returns the link of a connection. `handshake_until` is the limit for a peer that dials, which is not
+    /// admitted yet.
     fn new(connection: Connection, window: BorrowedWindow, handshake_until: Option<Instant>) -> Link {
         Link {
             connection,

@@ -1,13 +1,13 @@
-//! Events of a transfer, for progress lines and for programs (`--json`), and how it ended.
+//! Events of a transfer, for progress lines and for programs (`--json`), and its outcome.
 
 use crate::message::RefuseCode;
 use serde::Serialize;
 
-/// The limit of a transfer's rate.
+/// The resource that limits the rate of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// The path.
+    /// The network path.
     Network,
     /// The receiver's disk.
     PeerDisk,
@@ -17,7 +17,7 @@ pub enum Limit {
     Cpu,
     /// The rate that the user set.
     Rate,
-    /// Nothing is left to be sent.
+    /// Nothing limits it: no data remain to be sent.
     Nothing,
 }
 
@@ -39,7 +39,7 @@ impl Limit {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A receiver waits at an address.
+    /// The receiver waits for senders at an address.
     Listening {
         ticket: String,
         /// The receiver's key.
@@ -52,13 +52,13 @@ pub enum Event {
         peer: String,
         /// Bytes of the session.
         bytes: u64,
-        /// Bytes that were there already.
+        /// Bytes that the receiver had before.
         present: u64,
     },
-    /// How far a peer is.
+    /// The progress of a peer.
     Progress {
         peer: String,
-        /// Verified bytes, those that were there included.
+        /// Verified bytes, including those that the receiver had before.
         verified: u64,
         /// Bytes of the session.
         bytes: u64,
@@ -70,7 +70,7 @@ pub enum Event {
         rtt_ms: f64,
         /// The share of packets lost.
         loss: f64,
-        /// The limit of its rate.
+        /// The resource that limits the rate.
         limit: Limit,
         /// Bytes of the largest IP packet that passes to the peer, as far as the sender knows.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub enum Event {
     /// No progress for a while.
     Stalled {
         peer: String,
-        /// For so many seconds.
+        /// The time without progress, in seconds.
         seconds: u64,
     },
     /// The peer was lost; the session waits for it to come back.
@@ -89,10 +89,10 @@ pub enum Event {
         peer: String,
         /// The number of the file in the manifest, if it is known.
         file: Option<u64>,
-        /// The reason why it is not there.
+        /// The reason why the file does not have its final name.
         problem: Option<String>,
     },
-    /// A peer has everything, or never will in this run.
+    /// The transfer with a peer has ended: the peer has everything, or will not get it in this run.
     Done {
         peer: String,
         /// How it ended.
@@ -103,7 +103,7 @@ pub enum Event {
         /// Seconds since it was accepted.
         seconds: f64,
     },
-    /// The end.
+    /// The end of the transfer.
     Summary {
         /// Peers that have everything.
         delivered: usize,
@@ -116,9 +116,9 @@ pub enum Event {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// Everything is verified and in place.
+    /// All files are verified and in place.
     Delivered,
-    /// The receiver did not want it.
+    /// The receiver refused the transfer.
     Refused {
         /// The name of the reason.
         code: &'static str,
@@ -129,7 +129,7 @@ pub enum Outcome {
         /// The finding.
         reason: String,
     },
-    /// The peer was lost, or the user stopped; the same command goes on.
+    /// The peer was lost, or the user stopped the transfer. The same command resumes it.
     Resumable { reason: String },
 }
 
@@ -144,11 +144,11 @@ impl Outcome {
 
 /// The exit status if some peers have everything, and others do not.
 pub const EXIT_PARTIAL: u8 = 3;
-/// The exit status if nobody has everything, and a peer or its ticket refused.
+/// The exit status if no peer has everything, and a receiver refused the transfer.
 pub const EXIT_REFUSED: u8 = 4;
-/// The exit status if what a peer has is not what was to be sent.
+/// The exit status if the files of a peer differ from those that were sent.
 pub const EXIT_INTEGRITY: u8 = 5;
-/// The exit status if the same command goes on where this one ended.
+/// The exit status if the same command can resume the transfer.
 pub const EXIT_RESUMABLE: u8 = 6;
 
 /// Returns the exit status for the outcomes of all peers: 0 if all have everything, else one of those above.

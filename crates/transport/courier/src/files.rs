@@ -1,6 +1,6 @@
-//! Files as the reader's and the writer's thread see them: an address space of extents to read from, or to write to.
+//! Files as the reading and the writing thread use them: an address space of extents.
 //!
-//! `millrace-fileset` stands behind both traits in the product; tests have bytes in memory.
+//! The product implements both traits with `millrace-fileset`; tests use bytes in memory.
 
 use crate::message::RefuseCode;
 use millrace_transport::extent::Layout;
@@ -42,19 +42,19 @@ pub trait Source: Send {
     /// Returns the address space.
     fn layout(&self) -> Layout;
 
-    /// Returns true if the receiver's extent with this value is the source's.
+    /// Returns true if `value`, the receiver's value of an extent, is also the source's value.
     ///
     /// # Errors
     /// If the extent cannot be read.
     fn check_have(&mut self, extent: u64, value: &Value) -> Result<bool, FilesError>;
 
-    /// Returns the bytes at an address; they lie within one extent.
+    /// Returns the bytes at an address; the range lies within one extent.
     ///
     /// # Errors
-    /// If they cannot be read, or the file changed.
+    /// If the bytes cannot be read, or the file changed.
     fn read(&mut self, address: u64, len: usize) -> Result<&[u8], FilesError>;
 
-    /// Returns the next extent whose value became known.
+    /// Returns the next extent with a new value, and the value.
     fn poll_value(&mut self) -> Option<(u64, Value)>;
 
     /// Returns the value of an extent if it is known.
@@ -72,7 +72,7 @@ pub trait Source: Send {
     /// Returns the value of everything, once every extent was read.
     fn root(&self) -> Option<Value>;
 
-    /// Returns the paths, with the reasons, that belong to the files and may not be read: they are not sent.
+    /// Returns the paths among the files that may not be read, with the reasons. They are not sent.
     fn unreadable(&self) -> &[String] {
         &[]
     }
@@ -83,7 +83,7 @@ pub trait Source: Send {
 pub enum SinkEvent {
     /// The digest of an extent is right.
     Verified(u64),
-    /// The digest of an extent is wrong; the values of its groups tell which.
+    /// The digest of an extent is wrong. The values of its groups are needed to find the wrong groups.
     NeedGroupValues(u64),
     /// Bytes of an extent are expected again.
     Rejected(u64),
@@ -95,7 +95,7 @@ pub enum SinkEvent {
     Withdrawn(u64, String),
     /// A path, which the text names, cannot be completed.
     Failed(String),
-    /// Everything is in place.
+    /// All files are in place.
     Complete,
 }
 
@@ -104,19 +104,19 @@ pub trait Sink: Send {
     /// Returns the address space.
     fn layout(&self) -> Layout;
 
-    /// Returns the next extent that may be there already.
+    /// Returns the next extent that may be present already, with its value.
     ///
     /// # Errors
     /// If the files cannot be read.
     fn poll_have(&mut self) -> Result<Option<(u64, Value)>, FilesError>;
 
-    /// Keeps an extent that the sender confirmed.
+    /// Keeps a present extent that the sender confirmed.
     ///
     /// # Errors
     /// If the files cannot be read.
     fn keep(&mut self, extent: u64) -> Result<(), FilesError>;
 
-    /// Ends the exchange about what is there; bytes may come.
+    /// Ends the exchange about extents that are present. Bytes may arrive from now on.
     ///
     /// # Errors
     /// If the files cannot be written.
@@ -125,7 +125,7 @@ pub trait Sink: Send {
     /// Returns the extents that are verified.
     fn verified(&self) -> RangeSet;
 
-    /// Takes new bytes; returns how many left memory now.
+    /// Takes new bytes. Returns the number of bytes that left memory in this call.
     ///
     /// # Errors
     /// If the files cannot be written.
@@ -143,25 +143,25 @@ pub trait Sink: Send {
     /// If the files cannot be read or written.
     fn on_group_values(&mut self, extent: u64, values: &[Value]) -> Result<(), FilesError>;
 
-    /// Learns that the sender withdrew a file.
+    /// Handles the message that the sender withdrew a file.
     ///
     /// # Errors
     /// If the files cannot be written.
     fn on_withdrawn(&mut self, file: u64) -> Result<(), FilesError>;
 
-    /// Advances the work: syncs, keeps the journal, commits.
+    /// Advances the work: syncs files, writes the journal, commits files.
     ///
     /// # Errors
     /// If the files cannot be written.
     fn poll(&mut self, now: Time) -> Result<(), FilesError>;
 
-    /// Makes what is verified durable at once, for a transfer that goes on from it.
+    /// Makes verified extents durable at once, for a later transfer that resumes from them.
     ///
     /// # Errors
     /// If the files cannot be written.
     fn flush(&mut self) -> Result<(), FilesError>;
 
-    /// Returns when [`Sink::poll`] has something to do.
+    /// Returns the time at which [`Sink::poll`] is due.
     fn next_timeout(&self) -> Option<Time>;
 
     /// Returns the next event.
@@ -170,10 +170,11 @@ pub trait Sink: Send {
     /// Returns the value of everything, once every extent is verified.
     fn root(&self) -> Option<Value>;
 
-    /// Returns how many files, links and directories could not be put into place; those that the sender withdrew do not count.
+    /// Returns the number of files, links and directories that could not be put into place, without those
+    /// that the sender withdrew.
     fn failed(&self) -> u64;
 
-    /// Removes what a transfer would go on from, now that the sender has the receipt.
+    /// Removes the state from which a transfer would resume, because the sender has the receipt now.
     ///
     /// # Errors
     /// If the files cannot be written.
@@ -189,7 +190,7 @@ pub struct Requests {
     pub all_at_once: bool,
 }
 
-/// Makes a sink of a manifest; several at once, in threads of their own.
+/// Creates the sink for a manifest. Several threads may call it at the same time.
 pub trait Store: Send + Sync {
     /// Returns the sink of a manifest's files. `requests`: what the sender's user asks for.
     ///

@@ -135,7 +135,8 @@ impl Identity {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(failed("create the directory of"))?;
         }
-        // The file gets its name when it is complete, and only if nobody else's has it: link(2) replaces nothing.
+        // The file gets its name only when it is complete, and only if no other process has created it:
+        // link(2) replaces nothing.
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{:016x}", u64::from_be_bytes(random()?)));
         let temporary = PathBuf::from(temporary);
@@ -206,7 +207,7 @@ impl Identity {
 /// Returns random bytes of the system.
 ///
 /// # Errors
-/// If the system gives none.
+/// If the system gives no random numbers.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], IdentityError> {
     let mut bytes = [0; N];
     SystemRandom::new()

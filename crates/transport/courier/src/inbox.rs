@@ -13,17 +13,17 @@ pub(crate) enum Command {
     Add(Target),
     /// No further transfer begins; the session ends with the last one, or after this time.
     Drain(Duration),
-    /// The session ends; what is there is kept.
+    /// The session ends; received data are kept.
     Stop,
 }
 
-/// The commands of a session, and what wakes its thread.
+/// The commands of a session, and the waker of its thread.
 pub(crate) struct Inbox {
     commands: Receiver<Command>,
     pub(crate) waker: Arc<Waker>,
 }
 
-/// The end at which commands are given.
+/// The sending end of the commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
     commands: Sender<Command>,
@@ -49,7 +49,7 @@ impl Inbox {
 }
 
 impl Outbox {
-    /// Gives a command; a session that has ended ignores it.
+    /// Sends a command; a session that has ended ignores it.
     pub(crate) fn give(&self, command: Command) {
         let _ = self.commands.send(command);
         self.waker.wake_next();

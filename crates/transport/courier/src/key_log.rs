@@ -1,6 +1,7 @@
 //! Key logs: the keys of connections in a file, with which a capture can be read (docs/transport-protocol.md).
 //!
-//! Lines are those of NSS (draft-ietf-tls-keylogfile), which Wireshark takes for QUIC, and one more for each session:
+//! Lines have the format of NSS (draft-ietf-tls-keylogfile), which Wireshark reads for QUIC. Each session has
+//! one more line:
 //!
 //! ```text
 //!  MILLRACE_SESSION <connection> <AEAD: 00 or 01> <content secret> <pairwise key to the receiver> <pairwise key to the sender>

@@ -1,4 +1,4 @@
-//! Files to many receivers over UDP sockets, as a normal user.
+//! Transfers of files to many receivers over UDP sockets, as a normal user.
 //!
 //! ```text
 //!             one UDP port                                        one UDP port

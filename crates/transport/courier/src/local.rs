@@ -1,4 +1,4 @@
-//! Files of this machine, by `millrace-fileset`, behind the traits of [`crate::files`].
+//! Files of this machine: implementations of the traits of [`crate::files`] with `millrace-fileset`.
 
 use crate::files::{self, FilesError, OpenError, Requests, Value};
 use crate::message::RefuseCode;
@@ -18,14 +18,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of extents that a source keeps: sealed packets are cached elsewhere.
+/// The size of a source's cache of extents, in bytes. It is small, because sealed packets are cached
+/// elsewhere.
 const CACHE_SIZE: usize = 4 << 20;
 
 fn failed(error: impl Display) -> FilesError {
     FilesError(error.to_string())
 }
 
-/// Returns the error of a scan below the root of the file system, whose paths have no slash in front.
+/// Converts the error of a scan below `/`. The scan's paths lack the leading slash.
 fn not_scanned(error: ScanError) -> FilesError {
     match error {
         ScanError::Io { path, error } => FilesError(format!("/{path} cannot be read: {error}")),
@@ -33,7 +34,8 @@ fn not_scanned(error: ScanError) -> FilesError {
     }
 }
 
-/// Returns the error of a receiver's file without temporary names: the sender reads the text, too, and does not know them.
+/// Converts the error of a receiver's file. The text goes to the sender, too, and contains no temporary
+/// names, which the sender does not know.
 fn not_written(error: SinkError) -> FilesError {
     let SinkError::Io { path, error } = error else {
         return failed(error);
@@ -57,22 +59,23 @@ fn not_written(error: SinkError) -> FilesError {
     })
 }
 
-/// Returns bytes in MiB, rounded up.
+/// Returns a number of bytes in MiB, rounded up.
 fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
-/// The announced bytes for each byte of a file system at most: files that a file system compresses may be larger than it is.
+/// The maximum ratio of announced bytes to the size of the file system. A file system may compress files, so
+/// it is above 1.
 const ANNOUNCED_MAX: u64 = 4;
 
-/// Refuses files that are much larger than the file system of a directory, whatever it holds. Memory for their extents is allocated
-/// only afterwards.
+/// Refuses files that are much larger than the file system of a directory, regardless of its free space.
+/// Memory for their extents is allocated only afterwards.
 fn check_announced(directory: &Path, announced: u64) -> Result<(), OpenError> {
     let Ok(space) = statvfs(directory) else {
         return Ok(());
     };
     let size = space.blocks().saturating_mul(space.fragment_size());
-    // A file system without a size, such as one of FUSE, is tried.
+    // A file system that reports no size, such as one of FUSE, is accepted.
     if announced <= size.saturating_mul(ANNOUNCED_MAX) || size == 0 {
         return Ok(());
     }
@@ -89,7 +92,7 @@ fn check_announced(directory: &Path, announced: u64) -> Result<(), OpenError> {
 
 /// Refuses files that do not fit into the file system of a directory.
 fn check_space(directory: &Path, needed: u64) -> Result<(), OpenError> {
-    // A file system that cannot tell is tried.
+    // A file system that cannot report its free space is accepted.
     let Ok(space) = statvfs(directory) else {
         return Ok(());
     };
@@ -106,7 +109,7 @@ fn check_space(directory: &Path, needed: u64) -> Result<(), OpenError> {
     })
 }
 
-/// The way in which files are read.
+/// Options for reading files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScanOptions {
     /// A file that changes while it is sent is left out, instead of ending the transfer.
@@ -115,7 +118,7 @@ pub struct ScanOptions {
     pub preserve: bool,
 }
 
-/// The files that a sender names.
+/// The files that a sender selected.
 pub struct LocalSource {
     source: Source<Root>,
     manifest: Vec<u8>,
@@ -134,7 +137,7 @@ impl LocalSource {
         LocalSource::scan_arguments(fs, &arguments, options, not_scanned)
     }
 
-    /// Scans one path, which gets another name at the receivers.
+    /// Scans one path. Receivers see it under another name.
     ///
     /// # Errors
     /// If the path cannot be read, or the name is not valid.
@@ -153,8 +156,8 @@ impl LocalSource {
         LocalSource::scan_arguments(fs, &arguments, options, not_scanned)
     }
 
-    /// Scans a path below a directory, which no symlink leads out of. `contents`: the path stands for the contents of a directory,
-    /// as the empty path always does.
+    /// Scans a path below a directory; no symlink leads out of the directory. With `contents`, the path
+    /// stands for the contents of a directory, as the empty path always does.
     ///
     /// # Errors
     /// If the path cannot be read.
@@ -216,8 +219,8 @@ impl LocalSource {
         })
     }
 
-    /// Returns the paths that are not sent because of what they are, with the reasons: devices, sockets, pipes, temporary files of
-    /// transfers, and paths that were removed meanwhile.
+    /// Returns the paths that are not sent because of their type, with the reasons: devices, sockets, pipes,
+    /// temporary files of transfers, and paths that were removed meanwhile.
     pub fn skipped(&self) -> &[(String, String)] {
         &self.skipped
     }
@@ -279,25 +282,26 @@ impl files::Source for LocalSource {
     }
 }
 
-/// How files get into place.
+/// Options for writing files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PlaceOptions {
     /// No file gets its name before all are verified.
     pub all_at_once: bool,
-    /// Files that exist are kept, and the transfer is refused.
+    /// Existing files are kept: a transfer that would replace one is refused.
     pub keep_existing: bool,
-    /// Files that exist are read, and only extents that differ are sent.
+    /// Existing files are read, and only extents that differ are sent.
     pub delta: bool,
     /// Permission bits and modification times are those of the source.
     pub modes_and_times: bool,
-    /// Owners and extended attributes are those of the source, if it sends them; so are permission bits and times.
+    /// Permission bits and modification times are those of the source; so are owners and extended attributes,
+    /// if it sends them.
     pub preserve: bool,
 }
 
 /// A directory of this machine that receives files.
 pub struct LocalStore {
     directory: PathBuf,
-    /// The path below it into which files go; it is made if it does not exist.
+    /// The path below `directory` for the files; it is created if it does not exist.
     path: RelativePath,
     options: PlaceOptions,
 }
@@ -312,7 +316,8 @@ impl LocalStore {
         }
     }
 
-    /// Returns the store of a directory below another one. It is made when files come; no symlink leads out of the upper directory.
+    /// Returns the store of a directory below another one. It is created when files come; no symlink leads
+    /// out of the upper directory.
     pub fn below(directory: &Path, path: RelativePath, options: PlaceOptions) -> LocalStore {
         LocalStore {
             directory: directory.to_owned(),
@@ -353,7 +358,7 @@ impl files::Store for LocalStore {
 }
 
 struct LocalSink {
-    /// Dropped before `made`: the journal of a sink that did not start is removed with it.
+    /// Must be dropped before `made`: this removes the journal of a sink that did not start.
     sink: Sink<Root>,
     made: MadeDirectories,
 }
@@ -513,7 +518,7 @@ mod tests {
         assert_eq!(count("in/of/2026"), 1, "the journal");
         drop(sink);
         assert_eq!(count("in"), 0);
-        // The directories of others stay, and so do those of a session that started.
+        // Directories that existed before stay, and so do the directories of a session that started.
         std::fs::create_dir(dir.path().join("in/of")).unwrap();
         drop(open());
         assert_eq!(count("in/of"), 0);

@@ -1,7 +1,7 @@
 //! Messages of the control channel.
 //!
-//! Each is a length (variable-length integer, RFC 9000, section 16), a type byte and a body. Each class of messages has a QUIC
-//! stream of its own, so that a long manifest does not hold up an answer:
+//! Each message is a length (variable-length integer, RFC 9000, section 16), a type byte and a body. Each
+//! class of messages has a separate QUIC stream, so that a long manifest does not delay an answer:
 //!
 //! ```text
 //!  sender                                                        receiver
@@ -33,8 +33,8 @@ use thiserror::Error;
 pub(crate) const VERSION: u64 = 0;
 /// The longest message.
 pub(crate) const MESSAGE_MAX: usize = 256 << 10;
-/// Bytes that a peer may send on the session stream before it is admitted: HELLO, INTO or FETCH (a path has 4,095 bytes at most)
-/// and OFFER are shorter together.
+/// The maximum number of bytes that a peer may send on the session stream before it is admitted. HELLO, INTO
+/// or FETCH (a path has 4,095 bytes at most) and OFFER together are shorter.
 pub(crate) const GREETING_MAX: usize = 16 << 10;
 /// Bytes of a manifest in one message.
 pub(crate) const MANIFEST_CHUNK: usize = 32 << 10;
@@ -42,7 +42,8 @@ pub(crate) const MANIFEST_CHUNK: usize = 32 << 10;
 /// The stream of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// The key of the peer and its request; the stream is bidirectional, and the receiver reads nothing else from an unknown peer.
+    /// The key of the peer and its request. The stream is bidirectional. The receiver reads no other stream
+    /// of an unknown peer.
     Session,
     Manifest,
     Values,
@@ -52,7 +53,7 @@ pub(crate) enum Class {
 /// The number of classes.
 pub(crate) const CLASSES: usize = 4;
 
-/// Why a receiver refuses.
+/// The reason of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefuseCode {
     /// The ticket is unknown, has expired, or belongs to another sender; the key is not on the list.
@@ -65,7 +66,7 @@ pub enum RefuseCode {
     Files,
     /// The files exceed the quota of the grant.
     Quota,
-    /// The receiver serves as many transfers as it may, or is about to end.
+    /// The receiver has reached its maximum number of transfers, or is about to end.
     Busy,
 }
 
@@ -101,7 +102,7 @@ pub(crate) struct Offer {
     pub(crate) chacha: bool,
     /// The secret of the content key.
     pub(crate) secret: [u8; 32],
-    /// The user's requests to the receiver.
+    /// The user's requests to the receivers.
     pub(crate) requests: Requests,
 }
 
@@ -288,11 +289,11 @@ impl Message {
         framed.finish()
     }
 
-    /// Takes all complete messages off a stream's bytes, and passes each to `handle`. The cost is linear in the bytes, however short
-    /// the messages are.
+    /// Removes all complete messages from a stream's bytes, and passes each to `handle`. The cost is linear
+    /// in the bytes, however short the messages are.
     ///
     /// # Errors
-    /// If a message is not valid. `handle` has those before it.
+    /// If a message is not valid. `handle` got the messages before it.
     pub(crate) fn take_all(bytes: &mut Vec<u8>, mut handle: impl FnMut(Message)) -> Result<(), MessageError> {
         let mut from = 0;
         while let Some((message, size)) = Message::first(&bytes[from..])? {
@@ -303,7 +304,7 @@ impl Message {
         Ok(())
     }
 
-    /// Returns the first message of a stream's bytes with its size there; `None` if it is not complete.
+    /// Returns the first message in a stream's bytes, and its size; `None` if it is not complete.
     fn first(bytes: &[u8]) -> Result<Option<(Message, usize)>, MessageError> {
         let Some(first) = bytes.first() else {
             return Ok(None);
@@ -461,11 +462,11 @@ fn write_ranges(body: &mut Writer, ranges: &RangeSet) {
     }
 }
 
-/// Bytes of ranges in KEEP and ACCEPT at most: the other fields of either message have less than 64 bytes.
+/// The maximum size of ranges in KEEP and ACCEPT: the other fields of either message have less than 64 bytes.
 const RANGES_SIZE_MAX: usize = MESSAGE_MAX - 64;
 
-/// Returns the first ranges of a set, as many as fit into a KEEP or an ACCEPT. The extents behind them are sent again, though the
-/// receiver has them.
+/// Returns the first ranges of a set, as many as fit into a KEEP or an ACCEPT. The sender sends later extents
+/// again, although the receiver has them.
 pub(crate) fn fitting(ranges: &RangeSet) -> RangeSet {
     let (mut fitting, mut size, mut end) = (RangeSet::new(), 0, 0);
     for range in ranges.ranges() {
@@ -500,7 +501,7 @@ fn read_blob(reader: &mut Reader<'_>) -> Result<Vec<u8>, MessageError> {
 
 fn read_text(reader: &mut Reader<'_>) -> Result<String, MessageError> {
     let text = String::from_utf8_lossy(&read_blob(reader)?).into_owned();
-    // A peer's text reaches a terminal.
+    // Control characters are removed, because the text is shown on a terminal.
     Ok(text.chars().filter(|char| !char.is_control()).collect())
 }
 

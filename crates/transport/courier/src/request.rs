@@ -11,9 +11,9 @@ use std::io;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// The time that a daemon may take.
+/// The maximum time of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Entries of a listing at most.
+/// The maximum number of entries in a listing.
 const ENTRIES_MAX: usize = 1 << 20;
 
 /// A request that was not answered.
@@ -41,7 +41,7 @@ pub enum RequestError {
     Control(#[from] ControlError),
 }
 
-/// Returns the entries of a directory of a daemon; those of the empty path are the grants of this identity.
+/// Returns the entries of a directory of a daemon. For the empty path, they are the grants of this identity.
 ///
 /// # Errors
 /// If the daemon refuses or does not answer within 20 seconds.

@@ -1,4 +1,5 @@
-//! Sessions for programs: a transfer in a thread of its own, its events as an iterator, and a handle that ends it.
+//! Sessions for programs: a transfer in a separate thread, an iterator over its events, and a handle that
+//! ends it.
 
 use crate::access::Access;
 use crate::event::{Event, Outcome};
@@ -37,8 +38,9 @@ pub enum SessionError {
 
 /// A transfer that runs: sending to any number of receivers, or receiving from any number of senders.
 ///
-/// The session is an iterator over its events, which ends with it; [`Session::join`] then tells how it ended. Dropping it ends the
-/// transfer; what is there is kept, and the same call goes on with it.
+/// The session is an iterator over its events, which ends with the transfer; [`Session::join`] then returns
+/// the outcomes. Dropping the session ends the transfer. Received data are kept, and the same call resumes
+/// the transfer.
 ///
 /// ```
 /// use millrace_courier::identity::Identity;
@@ -75,24 +77,26 @@ pub struct Session {
     handle: SessionHandle,
 }
 
-/// Gives commands to a session from any thread.
+/// Sends commands to a session from any thread.
 #[derive(Clone, Debug)]
 pub struct SessionHandle {
     outbox: Outbox,
 }
 
 impl SessionHandle {
-    /// Ends the session. What is there is kept: its outcomes are [`Outcome::Resumable`] where they are not known yet.
+    /// Ends the session. Received data are kept: outcomes that are not known yet are [`Outcome::Resumable`].
     pub fn cancel(&self) {
         self.outbox.give(Command::Stop);
     }
 
-    /// Lets a session that receives begin no further transfer; it ends with the last one, or after this time.
+    /// Lets a receiving session begin no further transfer. It ends with the last transfer, or after this
+    /// time.
     pub fn drain(&self, time: Duration) {
         self.outbox.give(Command::Drain(time));
     }
 
-    /// Adds a receiver to a session that sends. It is led to where the others are, and gets the beginning afterwards.
+    /// Adds a receiver to a sending session. The receiver first gets the data that the others get now, and
+    /// the earlier data afterwards.
     pub fn add_target(&self, target: Target) {
         self.outbox.give(Command::Add(target));
     }
@@ -151,7 +155,7 @@ impl Session {
         Session::receive_over(Box::new(io), store, identity, options)
     }
 
-    /// Receives as [`Session::receive`] does, over any backend; the address to listen at is the backend's.
+    /// Receives as [`Session::receive`] does, over any backend, at the backend's address.
     ///
     /// # Errors
     /// If the system gives no descriptor or thread.
@@ -172,7 +176,7 @@ impl Session {
         })
     }
 
-    /// Receives the files at a path of a daemon, which is asked to send them.
+    /// Asks a daemon for the files at a path, and receives them.
     ///
     /// # Errors
     /// If the system gives no socket, descriptor or thread.
@@ -211,7 +215,8 @@ impl Session {
         Session::serve_over(Box::new(io), access, identity, options)
     }
 
-    /// Serves as [`Session::serve`] does, over any backend; one that cannot be divided by peers serves no requests to read.
+    /// Serves as [`Session::serve`] does, over any backend. A backend that cannot be divided by peers serves
+    /// no requests to read.
     ///
     /// # Errors
     /// If the system gives no descriptor or thread.
@@ -248,7 +253,7 @@ impl Session {
             };
             let result = run(&inbox, &mut on_event);
             drop(sender);
-            // The end counts as an event that is never taken, so that the descriptor stays readable.
+            // The end counts as an event that is never removed, so that the descriptor stays readable.
             counter.add();
             result
         })?;
@@ -265,7 +270,7 @@ impl Session {
         self.handle.clone()
     }
 
-    /// Returns an iterator over the events that waits for each, and ends with the session.
+    /// Returns an iterator over the events. It waits for each event, and ends with the session.
     pub fn events(&self) -> impl Iterator<Item = Event> {
         std::iter::from_fn(|| {
             let event = self.events.recv().ok()?;
@@ -274,35 +279,35 @@ impl Session {
         })
     }
 
-    /// Returns the next event if one waits.
+    /// Returns the next event, if one is queued.
     pub fn poll_event(&self) -> Option<Event> {
         let event = self.events.try_recv().ok()?;
         self.ready.take();
         Some(event)
     }
 
-    /// Returns a descriptor that is readable while events wait, and after the end.
+    /// Returns a descriptor that is readable while events are queued, and after the end.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.ready.descriptor.as_fd()
     }
 
-    /// Returns true if the session's thread has ended: no event will follow those that wait.
+    /// Returns true if the session's thread has ended: no further event will be queued.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the end; returns how the transfer ended for each target, or for each sender that was admitted.
+    /// Waits for the end. Returns the outcome for each target, or for each admitted sender.
     ///
     /// # Errors
-    /// If it could not go on for any peer.
+    /// If the transfer could not go on for any peer.
     pub fn join(mut self) -> Result<Vec<Outcome>, SessionError> {
         let thread = self.thread.take().ok_or(SessionError::Panic)?;
         thread.join().map_err(|_| SessionError::Panic)?
     }
 }
 
-/// A descriptor that is readable while events wait. It is written when the first event comes and read when the last one is taken,
-/// not for each event: a transfer of many small files has many.
+/// A descriptor that is readable while events are queued. It is written for the first event and read after
+/// the last one, not for each event: a transfer of many small files has many.
 #[derive(Debug)]
 struct Readiness {
     descriptor: EventFd,
@@ -318,18 +323,18 @@ impl Readiness {
         })
     }
 
-    /// Counts an event that comes.
+    /// Counts an event that is queued.
     fn add(&self) {
         if self.waiting.fetch_add(1, Ordering::SeqCst) == 0 {
             let _ = self.descriptor.write(1);
         }
     }
 
-    /// Counts an event that was taken.
+    /// Counts an event that is removed.
     fn take(&self) {
         if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
             let _ = self.descriptor.read();
-            // The read may have cleared the signal of an event that came in between.
+            // The read may have cleared the signal of an event that was queued meanwhile.
             if self.waiting.load(Ordering::SeqCst) > 0 {
                 let _ = self.descriptor.write(1);
             }

@@ -1,8 +1,9 @@
 //! A rate that several transfers share, by the generic cell rate algorithm (ITU-T I.371, annex A).
 //!
-//! Each transfer reserves one time slot ahead, after all slots that are reserved already. It may move the bytes of a slot once
-//! the slot has begun. Slots are equally long, and a transfer has at most one slot after its present one. So transfers that use
-//! every slot get equal shares, and the share that a slower transfer leaves goes to the others.
+//! Each transfer reserves one time slot in advance, after all slots that are reserved already. It may send
+//! the bytes of a slot once the slot has begun. Slots are equally long, and a transfer has at most one slot
+//! after its present one. So transfers that use every slot get equal shares. If a slower transfer leaves part
+//! of its share, the others get it.
 //!
 //! ```text
 //!        began         now                     theoretical arrival time: the next slot begins here
@@ -17,15 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The duration of a slot at the rate. Threads that are woken later than this after their slot began lose their share.
+/// The duration of a slot at the rate. A thread that wakes up later than this after its slot began loses a
+/// part of its share.
 const SLOT: Duration = Duration::from_millis(4);
-/// Bytes of a slot at least: two packets.
+/// The minimum size of a slot in bytes: two packets.
 const SLOT_MIN: u64 = 3_000;
-/// Bytes of a slot at most.
+/// The maximum size of a slot in bytes.
 const SLOT_MAX: u64 = 1 << 20;
-/// The longest idle time that counts as credit, in nanoseconds: threads that are late by less lose no rate.
+/// The longest idle time that counts as credit, in nanoseconds. Threads that are late by less lose no rate.
 const LATE_NANOS: u64 = 10_000_000;
-/// Bytes of an IPv4 packet that is full, and of its payload.
+/// Bytes of a full IPv4 packet, and bytes of its payload.
 const PACKET: [u64; 2] = [1_500, 1_424];
 
 /// The highest total rate of the transfers that share this value, counted in bytes of IP packets; no limit by default.
@@ -40,7 +42,7 @@ pub struct SharedRate {
 }
 
 impl SharedRate {
-    /// Returns a rate that nobody uses yet; `None` is no limit.
+    /// Returns a rate that no transfer uses yet; `None` is no limit.
     pub fn new(rate: Option<BitRate>) -> Arc<SharedRate> {
         Arc::new(SharedRate {
             epoch: Instant::now(),
@@ -61,7 +63,7 @@ impl SharedRate {
         (bps > 0).then(|| BitRate::from_bps(bps))
     }
 
-    /// Returns the bytes that the rate passes in a time.
+    /// Returns the number of bytes that the rate allows in a time.
     pub(crate) fn bytes_in(rate: BitRate, time: Duration) -> u64 {
         let bytes = u128::from(rate.bps()) * time.as_nanos() / 8_000_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -76,7 +78,7 @@ impl SharedRate {
         u64::try_from(at.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Reserves a slot of this many bytes; returns when it begins.
+    /// Reserves a slot of this many bytes. Returns the time at which it begins.
     fn reserve(&self, rate: BitRate, bytes: u64, now: Instant) -> Instant {
         let earliest = self.nanos_at(now).saturating_sub(LATE_NANOS);
         let nanos = SharedRate::nanos_of(rate, bytes);
@@ -90,7 +92,7 @@ impl SharedRate {
         self.epoch + Duration::from_nanos(begins)
     }
 
-    /// Returns bytes that were reserved and are not used: the slots after those that are reserved begin earlier.
+    /// Returns reserved bytes that are not used: the next slots to be reserved begin earlier.
     fn give_back(&self, bytes: u64) {
         let Some(rate) = self.rate() else { return };
         let nanos = SharedRate::nanos_of(rate, bytes);
@@ -100,18 +102,18 @@ impl SharedRate {
     }
 }
 
-/// Returns the bytes of IP packets that carry a payload.
+/// Returns the size of the IP packets that carry a payload, in bytes.
 pub(crate) fn packet_bytes(payload: u64) -> u64 {
     payload.saturating_mul(PACKET[0]).div_ceil(PACKET[1])
 }
 
-/// The slots of one transfer. Dropping it gives back what it reserved and did not use.
+/// The slots of one transfer. Dropping it returns the reserved bytes that it did not use.
 #[derive(Debug)]
 pub(crate) struct RateSlots {
     shared: Arc<SharedRate>,
-    /// Bytes of the present slot that are left; below zero: more was moved than the slot had.
+    /// Bytes that remain in the present slot. Below zero, the transfer has moved more than the slot had.
     left: i64,
-    /// The next slot: when it begins, and its bytes.
+    /// The next slot: its start, and its bytes.
     next: Option<(Instant, u64)>,
 }
 
@@ -129,7 +131,8 @@ impl RateSlots {
         self.shared.rate()
     }
 
-    /// Returns when the transfer may move bytes, if not now; reserves its next slot for that.
+    /// Returns the time at which the transfer may move bytes, if it may not now. Reserves its next slot for
+    /// that time.
     pub(crate) fn opens(&mut self, now: Instant) -> Option<Instant> {
         let Some(rate) = self.shared.rate() else {
             // If a limit is set later, the transfer starts with neither credit nor debt.
@@ -144,13 +147,14 @@ impl RateSlots {
                 return Some(begins);
             }
             self.left = self.left.saturating_add_unsigned(bytes);
-            // The next slot is reserved now, so that a slow transfer need not wait for those of the others when this one is used.
+            // The next slot is reserved now, so that a slow transfer need not wait for the slots of others
+            // after this slot is used.
             self.next = Some(reserve(&self.shared));
         }
         None
     }
 
-    /// Returns when the next slot begins, if one is reserved.
+    /// Returns the start of the next slot, if one is reserved.
     pub(crate) fn begins(&self) -> Option<Instant> {
         self.next.map(|(begins, _)| begins)
     }
@@ -170,7 +174,7 @@ impl RateSlots {
         }
     }
 
-    /// Gives back bytes that were accounted for and never moved.
+    /// Returns bytes that were accounted for and never moved.
     pub(crate) fn give_back(&mut self, bytes: u64) {
         self.shared.give_back(bytes);
     }
@@ -194,7 +198,7 @@ mod tests {
     /// A transfer in virtual time.
     struct Transfer {
         slots: RateSlots,
-        /// Bytes that it moves at once.
+        /// Bytes that it moves in one call.
         quantum: u64,
         /// The time between two quanta that its own path needs.
         pause: Duration,
@@ -214,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Lets transfers move bytes for a time; returns what each has moved in it.
+    /// Lets transfers move bytes for a time. Returns the bytes that each has moved.
     fn run(transfers: &mut [Transfer], from: Instant, time: Duration) -> Vec<u64> {
         let before: Vec<u64> = transfers.iter().map(|transfer| transfer.moved).collect();
         let end = from + time;
@@ -253,7 +257,7 @@ mod tests {
     #[test]
     fn what_a_slow_transfer_leaves_goes_to_the_others() {
         let shared = SharedRate::new(Some(RATE));
-        // 1.5 MB a second of 10.
+        // The slow transfer uses 1.5 of 10 MB/s.
         let slow = Transfer::new(&shared, 1_500, Duration::from_millis(1));
         let mut transfers = [slow, Transfer::new(&shared, 20_000, Duration::ZERO)];
         let moved = run(&mut transfers, shared.epoch, 10 * SECOND);

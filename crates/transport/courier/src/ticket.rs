@@ -1,4 +1,4 @@
-//! Tickets: one line that tells a sender where a receiver is, who it is, and that the sender may come.
+//! Tickets: one line with the addresses and the key of a receiver, and with a secret that admits a sender.
 //!
 //! ```text
 //!  mr1 ‖ base32( expiry, seconds since 1970 (8) ‖ key (32) ‖ secret (16) ‖ count (1) ‖ addresses ‖ check (4) )
@@ -6,7 +6,8 @@
 //!      check:   the first bytes of SHA-256 over everything before it
 //! ```
 //!
-//! The first sender that presents the secret owns it: it may come again, to resume, and nobody else may.
+//! The first sender that presents the secret owns the ticket. It may come again, to resume; nobody else may
+//! use the ticket.
 
 use crate::base32;
 use crate::identity::PublicKey;
@@ -27,7 +28,7 @@ pub type Secret = [u8; 16];
 /// The addresses and the key of a receiver, and a secret that admits one sender to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// When it ends.
+    /// The time at which the ticket expires.
     pub expires: SystemTime,
     /// The receiver's key.
     pub key: PublicKey,
@@ -49,7 +50,7 @@ pub enum TicketError {
 }
 
 impl Ticket {
-    /// Returns true if the ticket has ended.
+    /// Returns true if the ticket has expired.
     pub fn is_expired(&self, now: SystemTime) -> bool {
         now >= self.expires
     }
@@ -127,7 +128,7 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// The secret is not for logs.
+/// Logs must not contain the secret.
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ticket({} at {:?})", self.key, self.addresses)

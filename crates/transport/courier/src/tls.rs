@@ -1,6 +1,7 @@
 //! TLS 1.3 with Ed25519 raw public keys on both sides (RFC 7250): no certificates, no names, no dates.
 //!
-//! A sender pins the receiver's key. A receiver takes any key at first and decides by ticket or by list when it knows who asks.
+//! A sender pins the receiver's key. A receiver accepts any key in the handshake, and then admits the peer by
+//! ticket or by list.
 
 use crate::identity::{Identity, PublicKey};
 use crate::key_log::KeyLog;

@@ -1,7 +1,8 @@
 //! The control channel's congestion window, borrowed from the data path's model.
 //!
-//! Reno or CUBIC would give a control channel 0.25 Mbit/s at 2 % loss and 400 ms, where digests alone need 0.3 Mbit/s at
-//! 10 Gbit/s. The data path knows the path's bandwidth and delay; a tenth of their product is what control may have in flight.
+//! Reno or CUBIC would give a control channel 0.25 Mbit/s at 2 % loss and 400 ms, but the digests of a
+//! transfer at 10 Gbit/s alone need 0.3 Mbit/s. The data path knows the path's bandwidth and delay: the
+//! control channel may have a tenth of their product in flight.
 
 use quinn_proto::congestion::{Controller, ControllerFactory};
 use std::any::Any;

@@ -52,7 +52,7 @@ impl Audit {
         Ok(Audit { file })
     }
 
-    /// Appends a line; a log that cannot be written is a warning, and no transfer fails for it.
+    /// Appends a line. If the log cannot be written, this logs a warning; no transfer fails for it.
     pub(crate) fn append(&self, line: &AuditLine<'_>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = now.as_secs_f64();

@@ -45,7 +45,7 @@ pub enum ConfigError {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// Files may be written whose names do not exist.
+    /// New files may be written: their names must not exist.
     Create,
     /// Files may be written, and replace others.
     Replace,
@@ -56,7 +56,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Returns the word of the configuration.
+    /// Returns the verb's name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Create => "create",
@@ -79,7 +79,7 @@ pub struct Config {
     pub state: PathBuf,
     /// The loopback address of metrics over TCP, beside the status socket.
     pub metrics: Option<SocketAddr>,
-    /// The time that running transfers get after SIGTERM.
+    /// The time that running transfers have after SIGTERM.
     #[serde(default = "thirty_seconds", deserialize_with = "duration")]
     pub drain: Duration,
     /// Silence after which a peer counts as lost.
@@ -88,14 +88,14 @@ pub struct Config {
     /// The time that a lost peer has to come back.
     #[serde(default = "ten_minutes", deserialize_with = "duration")]
     pub patience: Duration,
-    /// Bytes that may have arrived and not be written, for each transfer.
+    /// The maximum number of received bytes that are not written yet, for each transfer.
     #[serde(default = "default_pool")]
     pub pool: ByteSize,
     #[serde(default, rename = "grant")]
     pub grants: Vec<GrantConfig>,
 }
 
-/// A `[[grant]]`: who may do what below which directory.
+/// A `[[grant]]`: the verbs that some keys have below a directory, and the limits.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrantConfig {
@@ -118,7 +118,7 @@ pub struct GrantConfig {
     /// Transfers that may run at once.
     #[serde(default = "four")]
     pub transfers: usize,
-    /// When the grant ends.
+    /// The time at which the grant ends.
     #[serde(default, deserialize_with = "until")]
     pub until: Option<SystemTime>,
     /// Files get the permission bits and modification times of the source.

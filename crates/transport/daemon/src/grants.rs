@@ -22,7 +22,7 @@ use std::time::{Instant, SystemTime};
 
 /// The largest number of entries of a listing.
 const ENTRIES_MAX: usize = 100_000;
-/// The verbs of which a transfer to a grant needs one.
+/// The verbs that allow a transfer to a grant; one of them suffices.
 const WRITES: &[Verb] = &[Verb::Create, Verb::Replace];
 
 /// A grant with its usage. It outlives a reload that keeps name and directory.
@@ -33,7 +33,7 @@ pub(crate) struct Grant {
     /// The rate of all transfers of the grant together.
     rate: Arc<SharedRate>,
     pub(crate) counters: Arc<[DirectionCounters; 2]>,
-    /// Held while transfers are counted and one more begins, so that their limit holds.
+    /// Held while transfers are counted and another one begins, so that the limit on their number holds.
     admission: Mutex<()>,
 }
 
@@ -56,7 +56,8 @@ impl Grant {
 
     fn set_config(&self, config: &GrantConfig) {
         let held = self.config.write();
-        // The lock ends here: a new quota may need a walk through the directory, and the network thread reads the configuration.
+        // The lock is released here: a new quota may need a walk through the directory, and the network
+        // thread reads the configuration meanwhile.
         held.unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone_from(config);
         self.ledger.set_quota(quota(config));
@@ -134,7 +135,7 @@ impl Grants {
             .unwrap_or_else(std::sync::PoisonError::into_inner) = grants;
     }
 
-    /// Returns the grants of a key whose time has not ended, with their configuration.
+    /// Returns the grants of a key that have not expired, with their configuration.
     fn of(&self, key: PublicKey) -> Vec<(Arc<Grant>, GrantConfig)> {
         let now = SystemTime::now();
         let all = self.all().into_iter().map(|grant| {
@@ -145,7 +146,7 @@ impl Grants {
             .collect()
     }
 
-    /// Returns the place of a path, if the key has one of the verbs there.
+    /// Returns the directory or file at a path, if the key has one of the verbs there.
     fn place(&self, key: PublicKey, path: &[u8], verbs: &[Verb]) -> Result<Place, Refusal> {
         let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
         let (path, contents) = (&path[start..], path.ends_with(b"/"));
@@ -201,7 +202,7 @@ impl Grants {
         })
     }
 
-    /// Begins a transfer, unless the grant has as many as its limit.
+    /// Begins a transfer, unless the grant has reached its limit of transfers.
     fn begin(&self, place: &Place, key: PublicKey, direction: Direction) -> Result<Transfer, Refusal> {
         let Place { grant, config, .. } = place;
         let _admission = lock(&grant.admission);
@@ -342,7 +343,7 @@ impl Access for Grants {
     }
 }
 
-/// Returns the entries of a directory; the one entry of a file.
+/// Returns the entries of a directory; for a file, its own entry.
 fn entries(place: &Place) -> io::Result<Vec<DirectoryEntry>> {
     let root = Root::open(&place.config.directory)?;
     let metadata = root.metadata(&place.path)?;
@@ -427,7 +428,7 @@ mod tests {
         let config: Config = toml::from_str(&text).unwrap();
         let grants = Grants::new(&config, Audit::open(dir.path()).unwrap());
         let read = || {
-            // setfsuid(2) holds for the calling thread only, and takes root's right to read everything away.
+            // setfsuid(2) applies to the calling thread only, and removes root's right to read everything.
             nix::unistd::setfsuid(65_534.into());
             let denied = File::open(path("out/deep/secret")).is_err();
             denied.then(|| grants.read(key, b"out/").err())

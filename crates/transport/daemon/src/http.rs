@@ -13,9 +13,9 @@ use thiserror::Error;
 
 /// The time that a request may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of a request at most.
+/// The maximum size of a request in bytes.
 const REQUEST_MAX: usize = 8 << 10;
-/// Bytes of a status at most.
+/// The maximum size of a status in bytes.
 const STATUS_MAX: u64 = 64 << 20;
 
 /// Returns the page at a path, with its content type.
@@ -23,7 +23,7 @@ pub(crate) type Pages = dyn Fn(&str) -> Option<(&'static str, String)> + Send + 
 
 /// Serves pages on a Unix socket, from a thread that lasts as long as the process.
 pub(crate) fn serve_unix(path: &Path, pages: std::sync::Arc<Pages>) -> io::Result<()> {
-    // The state directory's lock is held: a socket that is there is an earlier process's.
+    // The state directory's lock is held: an existing socket belongs to a process that has ended.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -61,7 +61,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers one request; a peer that is slow or sends none is disconnected.
+/// Answers one request. A peer that is slow, or sends no request, is disconnected.
 fn respond<S: Read + Write>(
     mut stream: S,
     set_timeout: impl Fn(&S, Duration) -> io::Result<()>,
@@ -120,7 +120,7 @@ pub enum StatusError {
     },
 }
 
-/// Returns the status of the daemon whose socket this is, as JSON.
+/// Returns the status of the daemon at a socket, as JSON.
 ///
 /// # Errors
 /// If no daemon responds.

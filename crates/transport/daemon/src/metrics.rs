@@ -19,7 +19,7 @@ pub(crate) struct Daemon {
     pub(crate) started: f64,
 }
 
-/// A page of metrics in the making.
+/// A page of metrics while it is written.
 #[derive(Default)]
 struct Page {
     text: String,

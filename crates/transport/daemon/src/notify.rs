@@ -3,7 +3,8 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells the service manager that the daemon's state changed, if there is one: `READY=1`, `RELOADING=1`, `STOPPING=1`.
+/// Tells the service manager, if there is one, that the daemon's state changed: `READY=1`, `RELOADING=1`,
+/// `STOPPING=1`.
 pub(crate) fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
         return;

@@ -1,8 +1,9 @@
-//! Quotas: the directory of a grant holds so many bytes and entries at most.
+//! Quotas: limits on the bytes and the entries in the directory of a grant.
 //!
-//! A transfer reserves what its manifest announces before a byte arrives: of two transfers that fit one by one, and not together,
-//! the second is refused at once. The bytes that it writes are counted against the quota that holds then, since an operator may
-//! lower it meanwhile. A transfer that hits the quota keeps its temporary files, and continues from them after the quota was raised.
+//! A transfer reserves the size in its manifest before a byte arrives. If two transfers fit one by one, but
+//! not together, the second one is refused at once. Written bytes are counted against the present quota,
+//! since an operator may lower it during a transfer. A transfer that hits the quota keeps its temporary
+//! files, and continues from them after the quota was raised.
 //!
 //! ```text
 //!   used     = entries in the directory now, less those of sets in transfer  +  what those sets have written
@@ -18,7 +19,8 @@
 //!   state    held for a moment only: writes, status and metrics do not wait for a walk
 //! ```
 //!
-//! Without a quota nothing is walked after the start: what transfers change is added and subtracted.
+//! Without a quota, the directory is walked only at the start. After that, the changes of transfers are added
+//! and subtracted.
 
 use crate::activity::lock;
 use crate::size::ByteSize;
@@ -107,7 +109,7 @@ impl Quota {
             && self.entries.is_none_or(|entries| usage.entries <= entries)
     }
 
-    /// Returns how much of the quota is used, for errors.
+    /// Returns the used part of the quota as text, for errors.
     fn state(&self, used: Usage) -> String {
         let mut parts = Vec::new();
         if let Some(bytes) = self.bytes {
@@ -125,7 +127,7 @@ impl Quota {
 struct Reservation {
     /// The paths of its files and temporary files below the directory of the grant.
     paths: Arc<[RelativePath]>,
-    /// The usage after the transfer at most, whichever of its files have been replaced by then.
+    /// The maximum usage of the set during the transfer, whichever of its files have been replaced.
     claim: Usage,
     /// The bytes that the manifest announces.
     announced: u64,
@@ -147,7 +149,7 @@ impl State {
         written.fold(self.others, Usage::plus)
     }
 
-    /// Returns paths and claims of the sets in transfer but one.
+    /// Returns the paths and claims of the sets in transfer, without set `number`.
     fn sets_but(&self, number: Option<u64>) -> Vec<(Arc<[RelativePath]>, Usage)> {
         let sets = self
             .reservations
@@ -168,7 +170,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Returns the ledger of a directory, whose entries are counted.
+    /// Returns the ledger of a directory, after counting the directory's entries.
     pub(crate) fn new(grant: &str, directory: &Path, quota: Quota) -> Ledger {
         let state = State {
             quota,
@@ -183,7 +185,7 @@ impl Ledger {
         }
     }
 
-    /// Sets the quota; transfers that run meet it at their next write.
+    /// Sets the quota; running transfers are checked against it at their next write.
     pub(crate) fn set_quota(&self, quota: Quota) {
         let before = std::mem::replace(&mut lock(&self.state).quota, quota);
         if quota.is_limited() && !before.is_limited() {
@@ -211,7 +213,7 @@ impl Ledger {
         found.fold(Usage::default(), Usage::plus)
     }
 
-    /// Returns the usage of the entries of a set that no other one has, too.
+    /// Returns the usage of those entries of a set that belong to no other set.
     fn present_apart(&self, paths: &[RelativePath], sets: &[(Arc<[RelativePath]>, Usage)]) -> Usage {
         let others = paths_of(sets);
         self.present(paths.iter().filter(|path| !others.contains(path.as_bytes())))
@@ -313,8 +315,8 @@ fn paths_of(sets: &[(Arc<[RelativePath]>, Usage)]) -> HashSet<&[u8]> {
     paths.map(RelativePath::as_bytes).collect()
 }
 
-/// Returns the usage of the entries below a directory but those at some paths. An entry that vanishes or may not be read does not
-/// count.
+/// Returns the usage of the entries below a directory, without those at the paths `but`. An entry that
+/// vanishes or may not be read does not count.
 fn count(directory: &Path, but: &HashSet<&[u8]>) -> Usage {
     let (mut usage, mut counted) = (Usage::default(), Inodes::new());
     let mut stack = vec![Vec::new()];
@@ -352,7 +354,7 @@ impl Reserved {
     fn write(&self, bytes: u64) -> Result<(), FilesError> {
         let mut state = lock(&self.ledger.state);
         if let Some(reservation) = state.reservations.get_mut(&self.number) {
-            // Bytes that come again, after a wrong digest, replace others.
+            // Bytes that are sent again after a wrong digest replace earlier ones.
             let written = reservation.written.bytes.saturating_add(bytes);
             reservation.written.bytes = written.min(reservation.announced);
         }
@@ -417,7 +419,7 @@ impl Store for QuotaStore {
     }
 }
 
-/// A sink whose bytes count.
+/// A sink that counts its bytes against a quota.
 struct QuotaSink {
     sink: Box<dyn Sink>,
     reserved: Reserved,

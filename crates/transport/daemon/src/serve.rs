@@ -5,7 +5,7 @@
 //!                                                  ^                                     │
 //!                                                  └─────────────────────────────────────┘
 //!                SIGTERM, SIGINT ──> draining: no further transfer ── the last one ends, or the time ──> end
-//!                again ──> end at once; what is there is kept
+//!                again ──> end at once; received data are kept
 //! ```
 
 use crate::audit::Audit;
@@ -41,7 +41,7 @@ pub enum ServeError {
         path: PathBuf,
         error: io::Error,
     },
-    /// Another daemon has the state directory.
+    /// Another daemon uses the state directory.
     #[error("{} is the state of a daemon that runs; give each daemon a state directory of its own", path.display())]
     Running { path: PathBuf },
     /// Metrics cannot be served.
@@ -61,7 +61,7 @@ pub enum ServeError {
     Session(#[from] SessionError),
 }
 
-/// A daemon that listens, as its first event says.
+/// The addresses and the key of a daemon that listens.
 #[derive(Clone, Debug)]
 pub struct Serving {
     /// The address that is bound.
@@ -96,7 +96,7 @@ pub fn serve(path: &Path, on_start: impl FnOnce(&Serving)) -> Result<(), ServeEr
     let access: Arc<dyn millrace_courier::access::Access> = Arc::clone(&grants) as _;
     let mut session = Session::serve(access, identity, options)?;
     let Some(Event::Listening { key, address, .. }) = session.next() else {
-        // A session that ends before it listens says why.
+        // A session that ends before it listens returns the reason.
         return session.join().map(|_| ()).map_err(Into::into);
     };
     let draining = Arc::new(AtomicBool::new(false));
@@ -213,7 +213,7 @@ impl Signals {
     }
 }
 
-/// Loads the configuration again; one that is not valid changes nothing.
+/// Loads the configuration again; an invalid configuration changes nothing.
 fn reload(path: &Path, grants: &Grants, drain: &mut Duration) {
     let loaded = Config::load(path);
     grants.activity.reloaded(loaded.is_ok());

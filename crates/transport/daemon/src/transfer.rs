@@ -1,4 +1,5 @@
-//! One transfer of a grant: its place among those that run at once, its progress, and its line in the audit log.
+//! One transfer of a grant: its slot among the concurrent transfers, its progress, and its line in the audit
+//! log.
 
 use crate::activity::{Activity, Counter, RunningTransfer, outcome_index};
 use crate::audit::{Audit, AuditLine};
@@ -17,7 +18,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Returns the word of metrics and logs.
+    /// Returns the name in metrics and logs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Direction::Write => "write",
@@ -34,14 +35,15 @@ pub(crate) struct DirectionCounters {
     pub(crate) outcomes: [Counter; 4],
 }
 
-/// A transfer that was admitted. Dropping it frees its place.
+/// An admitted transfer. Dropping it frees its slot.
 pub(crate) struct Transfer {
     counters: Arc<[DirectionCounters; 2]>,
     direction: Direction,
     activity: Arc<Activity>,
     audit: Arc<Audit>,
     number: u64,
-    /// Verified bytes that the counters contain already, and bytes that were there before the transfer, which they leave out.
+    /// Verified bytes that need not be counted any more: they are in the counters, or were present before the
+    /// transfer.
     counted: u64,
 }
 

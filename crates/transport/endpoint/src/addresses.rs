@@ -22,7 +22,7 @@ enum Stage {
     Duplicate,
 }
 
-/// An action that an address asks for.
+/// An action that the state of an own address requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     Probe(IpAddr),
@@ -94,12 +94,12 @@ impl OwnAddresses {
         self.find(ip).is_some_and(OwnAddress::is_usable)
     }
 
-    /// Returns true for an own address in any stage but a duplicate.
+    /// Returns true for an own address that is not a duplicate.
     pub(crate) fn is_own(&self, ip: IpAddr) -> bool {
         self.find(ip).is_some_and(|own| own.stage != Stage::Duplicate)
     }
 
-    /// Returns true if no address is left to be probed.
+    /// Returns true if no address is being probed any more.
     pub(crate) fn is_probed(&self) -> bool {
         let probes = |own: &OwnAddress| matches!(own.stage, Stage::Probing { .. });
         !self.list.iter().any(probes)
@@ -113,7 +113,7 @@ impl OwnAddresses {
         })
     }
 
-    /// Returns true if an address has a prefix of ours, or is link-local: it needs no gateway.
+    /// Returns true if an address needs no gateway: it has an own prefix, or is link-local.
     pub(crate) fn is_on_link(&self, ip: IpAddr) -> bool {
         self.list.iter().any(|own| own.address.contains(ip))
     }
@@ -136,7 +136,8 @@ impl OwnAddresses {
         Some((hop, self.source(to)?))
     }
 
-    /// Returns the own address for packets to an address: of the same prefix, or else not link-local.
+    /// Returns the source address for packets to an address: an own address with the same prefix, or else one
+    /// that is not link-local.
     pub(crate) fn source(&self, to: IpAddr) -> Option<IpAddr> {
         let usable = || {
             let version = |own: &&OwnAddress| own.is_usable() && own.address.ip().is_ipv4() == to.is_ipv4();

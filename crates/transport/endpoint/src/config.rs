@@ -30,7 +30,7 @@ pub enum AddressError {
         ip: IpAddr,
         /// The prefix length.
         prefix_len: u8,
-        /// The longest one.
+        /// The maximum length.
         max: u8,
     },
     /// The address does not name one host.
@@ -196,7 +196,7 @@ impl Config {
     }
 }
 
-/// A configuration whose values do not fit each other.
+/// A configuration with values that do not fit each other.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ConfigError {
     /// The MAC address names no single interface.

@@ -14,7 +14,7 @@ pub enum DropReason {
     Checksum,
     /// The packet is a fragment.
     Fragment,
-    /// A source address cannot send.
+    /// The source address is none that a host may send from.
     Source,
     /// No port is bound.
     Port,
@@ -24,7 +24,7 @@ pub enum DropReason {
     Quotation,
     /// A rate limit was reached.
     RateLimit,
-    /// Nothing is to be done: a reply nobody waits for, an echo reply.
+    /// The frame needs no action: an echo reply, or a reply without a request.
     Unused,
     /// The queue of frames to be sent is full.
     QueueFull,
@@ -66,7 +66,7 @@ impl DropReason {
     }
 }
 
-/// Numbers of frames and datagrams of an endpoint; each drop has a name of its own.
+/// Numbers of frames and datagrams of an endpoint, with a counter for each drop reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Frames that were received.
@@ -75,7 +75,8 @@ pub struct Counters {
     pub datagrams: u64,
     /// Datagrams that were sent, or that wait for the neighbour's MAC address.
     pub sent: u64,
-    /// Datagrams that the writer had no room for, that waited in vain, or that made room for others.
+    /// Datagrams that were not sent: the writer had no room, the neighbour did not answer, or newer ones
+    /// replaced them.
     pub unsent: u64,
     /// Dropped frames by reason.
     drops: [u64; DropReason::ALL.len()],

@@ -42,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers an echo request, to the MAC address that it came from: no state is made for it.
+    /// Answers an echo request. The answer goes to the MAC address of the request, so that it needs no state.
     fn echo(
         &mut self,
         now: Time,

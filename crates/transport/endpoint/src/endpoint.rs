@@ -121,7 +121,7 @@ impl Endpoint {
         &self.counters
     }
 
-    /// Returns the next frame to be sent: an answer, a question, or a datagram that waited.
+    /// Returns the next frame to be sent: an answer, a request, or a datagram that waited for a MAC address.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.out.pop_front()
     }
@@ -131,7 +131,7 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    /// Returns when [`Endpoint::on_timeout`] is to be called.
+    /// Returns the time at which [`Endpoint::on_timeout`] is due.
     pub fn next_timeout(&self) -> Option<Time> {
         [
             self.addresses.next_timeout(),
@@ -143,7 +143,7 @@ impl Endpoint {
         .min()
     }
 
-    /// Does what is due: probes, announcements, solicitations.
+    /// Handles the timers that are due: probes, announcements, solicitations.
     pub fn on_timeout(&mut self, now: Time) {
         for action in self.addresses.on_timeout(now) {
             self.act(action);

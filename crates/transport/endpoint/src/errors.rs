@@ -22,7 +22,7 @@ const PORT_V6: u8 = 4;
 /// Code of an IPv4 unreachable message for a packet that must not be fragmented (RFC 1191, section 4).
 const FRAGMENTATION_NEEDED: u8 = 4;
 
-/// The beginning of a packet of ours that an error quotes.
+/// The fields of an own packet that an ICMP error quotes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Quoted {
     src: (IpAddr, u16),
@@ -32,12 +32,12 @@ struct Quoted {
     quotation: Quotation,
 }
 
-/// Returns the headers of a quoted UDP packet, which may end after them.
+/// Returns the headers of a quoted UDP packet. The quotation may end after them.
 fn parse_quoted(bytes: &[u8]) -> Option<Quoted> {
     let be16 = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
     let (src, dst, size, label, udp): (IpAddr, IpAddr, _, _, _) = match bytes.first()? >> 4 {
         4 => {
-            // Our packets have no options; bits of a fragment show that it is not ours.
+            // The endpoint sends neither IPv4 options nor fragments: a packet with them is not its own.
             let is_ours = bytes[0] & 0xf == 5
                 && bytes.get(9) == Some(&IpProto::UDP.0)
                 && be16(6)? & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET) == 0;
@@ -83,7 +83,7 @@ fn parse_quoted(bytes: &[u8]) -> Option<Quoted> {
     })
 }
 
-/// Returns the reason that type and code of an error stand for; `None`: the packet was too big.
+/// Returns the reason for the type and code of an error; `None`: the packet was too big.
 fn reason(is_ipv4: bool, kind: u8, code: u8) -> Option<UnreachableReason> {
     use UnreachableReason as Reason;
     Some(match (is_ipv4, kind, code) {

@@ -51,7 +51,8 @@ pub enum Event {
         /// True if the address is used nevertheless: it passed duplicate address detection before.
         usable: bool,
     },
-    /// A destination cannot be reached. For [`UnreachableReason::NoNeighbour`] it is the next hop, with port 0.
+    /// A destination cannot be reached. For [`UnreachableReason::NoNeighbour`], `to` is the next hop, with
+    /// port 0.
     Unreachable {
         /// The destination of the packet.
         to: SocketAddr,

@@ -1,4 +1,4 @@
-//! Frames of ARP, ND and ICMP: whole ones, from their values.
+//! Complete ARP, ND and ICMP frames, built from their values.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -92,8 +92,8 @@ pub(crate) fn ipv4_repr(
 }
 
 impl Head {
-    /// Returns the head of datagrams from `ends.src` to `ends.dst`, whose destination MAC address is not set. `None` if the
-    /// addresses have different versions.
+    /// Returns the head of datagrams from `ends.src` to `ends.dst`, without the destination MAC address.
+    /// `None` if the addresses have different versions.
     pub(crate) fn new(src: Mac, vlan: Option<Vid>, ends: Ends, label: FlowLabel) -> Option<Head> {
         let (ether_type, ip_header, pseudo) = match (ends.src.0, ends.dst.0) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -149,7 +149,7 @@ impl Head {
         self.bytes[..6].copy_from_slice(&mac.0);
     }
 
-    /// Completes the head for a payload of `size` bytes whose folded sum is `sum`; returns the UDP checksum.
+    /// Completes the head for a payload of `size` bytes with the folded sum `sum`; returns the UDP checksum.
     #[inline]
     pub(crate) fn complete(&mut self, size: usize, sum: u16, ident: u16) -> u16 {
         let udp_size = (udp::SIZE + size) as u16;
@@ -164,7 +164,7 @@ impl Head {
             }
             None => self.put(self.ip + 4, udp_size),
         }
-        // The size is in the pseudo-header and in the header.
+        // The size is added twice: it is in the pseudo-header and in the UDP header.
         let checksum = self
             .udp_sum
             .add16(udp_size)

@@ -1,4 +1,5 @@
-//! UDP over IPv4 and IPv6 on Ethernet frames, for a process whose network interface is a ring of frames and not the kernel.
+//! UDP over IPv4 and IPv6 on Ethernet frames, for a process with a ring of frames as its network interface,
+//! instead of the kernel.
 //!
 //! ```text
 //!            frames                                              datagrams
@@ -10,8 +11,9 @@
 //!                         poll_event()  ───────────────────────>
 //! ```
 //!
-//! The crate is sans-IO: time is an argument, frames are slices, and randomness comes from a seed. Every table and queue has a
-//! limit with a name ([`limits`]); a limit that is reached drops and counts, and nothing grows.
+//! The crate is sans-IO: time is an argument, frames are slices, and randomness comes from a seed. Every
+//! table and queue has a limit with a name ([`limits`]). At its limit, the endpoint drops and counts; no
+//! table or queue grows further.
 //!
 //! # Trust
 //! Anyone on the link can send any frame, and anyone on the path can send ICMP. A frame from outside therefore:

@@ -1,5 +1,6 @@
-//! Neighbour discovery: solicitations and advertisements (RFC 4861, section 7), duplicate address detection (RFC 4862, section
-//! 5.4). Routers are configured, so that router advertisements and redirects, which anyone on the link could forge, are dropped.
+//! Neighbour discovery: solicitations and advertisements (RFC 4861, section 7), duplicate address detection
+//! (RFC 4862, section 5.4). Routers are configured. Router advertisements and redirects are dropped, because
+//! anyone on the link could forge them.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -64,8 +65,8 @@ impl Endpoint {
             return Err(DropReason::NotForUs);
         }
         if !self.addresses.is_usable(target.into()) {
-            // A probe from another host for the address that we probe is a conflict (RFC 4862, section 5.4.3); other
-            // solicitations come too early.
+            // A probe from another host for the address that we probe is a conflict (RFC 4862, section
+            // 5.4.3). Other solicitations get no answer yet.
             if is_probe {
                 self.note_conflict(now, target.into(), mac);
             }
@@ -110,7 +111,8 @@ impl Endpoint {
             self.note_conflict(now, target, message.lla.unwrap_or(mac));
             return Ok(Received::Handled);
         }
-        // An answer by unicast may omit the address that the question was sent to (RFC 4861, section 4.4).
+        // The answer to a unicast solicitation may omit the link-layer address (RFC 4861, section 4.4). The
+        // MAC address of the frame then replaces it.
         let lla = message.lla.unwrap_or(mac);
         let overrides = message.flags & FLAG_OVERRIDE != 0;
         let evidence = match (solicited && self.neighbours.expects_answer(target), overrides) {

@@ -12,9 +12,10 @@
 //!  removed: unreachable
 //! ```
 //!
-//! The states are those of RFC 4861, section 7.3.2. The cache differs from it in one point: a claim of another MAC address for a
-//! known neighbour, which anyone can make, replaces nothing. The known address is probed, and only if it is silent, the claim
-//! is believed ([`CONTEST_INTERVAL`] times [`SOLICITS_MAX`] later).
+//! The states are those of RFC 4861, section 7.3.2. The cache differs from the RFC in one point. Anyone can
+//! claim another MAC address for a known neighbour, so a claim replaces nothing at once. The known address is
+//! probed, and the claim is accepted only if the known address does not answer ([`CONTEST_INTERVAL`] times
+//! [`SOLICITS_MAX`] later).
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -26,7 +27,7 @@ use crate::limits::{
     STALE_TIME, UNSOLICITED_NEIGHBOURS_MAX, WAITING_MAX, WAITING_TOTAL_MAX,
 };
 
-/// A question for a MAC address.
+/// A request for a MAC address (ARP request or neighbour solicitation).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Solicitation {
     pub(crate) address: IpAddr,
@@ -34,16 +35,16 @@ pub(crate) struct Solicitation {
     pub(crate) mac: Option<Mac>,
 }
 
-/// The kind of message that tells a neighbour's MAC address.
+/// The kind of message that contains a neighbour's MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Evidence {
-    /// An answer to a question of ours.
+    /// An answer to a request of ours.
     Answer,
     /// An advertisement that does not override what is known (RFC 4861, section 4.4, O flag clear).
     Hint,
-    /// A message that nobody asked for.
+    /// An unsolicited message.
     Claim,
-    /// A question for an own address, with the MAC address of who asks.
+    /// A request for an own address, with the MAC address of the host that asks.
     Question,
 }
 
@@ -61,7 +62,7 @@ struct Neighbour {
     /// The MAC address; unset only in [`State::Incomplete`].
     mac: Mac,
     state: State,
-    /// The end of the state.
+    /// The time at which the state ends.
     until: Time,
     used: Time,
     /// True if the neighbour asked us, and nothing was sent to it since.
@@ -78,7 +79,7 @@ pub(crate) struct NeighbourCache {
     solicitations: VecDeque<Solicitation>,
     unreachable: VecDeque<IpAddr>,
     waiting: usize,
-    /// Frames that waited in vain, or made room.
+    /// Frames that were dropped: no answer came, or newer frames replaced them.
     dropped: u64,
     /// A time before which no entry's state ends.
     next: Option<Time>,
@@ -204,7 +205,7 @@ impl NeighbourCache {
         VecDeque::new()
     }
 
-    /// Returns true if an answer of this neighbour is waited for.
+    /// Returns true if the cache waits for an answer of this neighbour.
     pub(crate) fn expects_answer(&self, address: IpAddr) -> bool {
         let state = self.entries.get(&address).map(|entry| entry.state);
         matches!(state, Some(State::Incomplete { .. } | State::Probe { .. }))
@@ -292,7 +293,7 @@ impl NeighbourCache {
         self.unreachable.pop_front()
     }
 
-    /// Returns the number of frames that waited in vain since the last call.
+    /// Returns the number of waiting frames that were dropped since the last call.
     pub(crate) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
@@ -377,7 +378,7 @@ mod tests {
         cache
     }
 
-    /// Lets time pass in steps of 50 ms; returns the questions with their times.
+    /// Lets time pass in steps of 50 ms; returns the requests with their times.
     fn questions(cache: &mut NeighbourCache, from: u64, to: u64) -> Vec<(u64, Option<Mac>)> {
         let mut all = Vec::new();
         for now in (from..=to).step_by(50) {
@@ -438,7 +439,7 @@ mod tests {
                 "{evidence:?}"
             );
             assert_eq!(cache.resolve(at(150), ip(1)), Some(ALICE));
-            // A second claim, and an answer by who claims, change nothing.
+            // A second claim, and an answer by the claiming host, change nothing.
             cache.learn(at(160), ip(1), EVE, Evidence::Answer);
             cache.learn(at(200), ip(1), ALICE, Evidence::Answer);
             assert_eq!(questions(&mut cache, 200, 5_000), []);

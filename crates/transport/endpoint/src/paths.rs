@@ -1,8 +1,9 @@
 //! Path MTU by remote address, and records of the packets that were sent there.
 //!
-//! An ICMP error is believed only if it quotes a packet that was sent (RFC 8899, section 4.6.1; RFC 5927). Each packet leaves a
-//! record of 32 bits: its UDP size and checksum. IPv4 packets are found by their identification, which counts up from a random
-//! number; IPv6 packets by size and checksum, if they have the path's random flow label. A guess hits one in 2^22 at best.
+//! An ICMP error is accepted only if it quotes a packet that was sent (RFC 8899, section 4.6.1; RFC 5927).
+//! Each packet leaves a record of 32 bits: its UDP size and checksum. IPv4 packets are found by their
+//! identification, which counts up from a random number. IPv6 packets are found by size and checksum, if they
+//! have the path's random flow label. A guessed quotation matches with a probability of 1 in 2^22 at best.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -34,7 +35,7 @@ pub(crate) enum Label {
 #[derive(Debug)]
 pub(crate) struct Path {
     mtu: u16,
-    /// The end of a lowered MTU.
+    /// The time at which a lowered MTU ends.
     expires: Option<Time>,
     used: Time,
     /// The identification of the next packet.
@@ -91,7 +92,7 @@ pub(crate) struct PathTable {
     paths: HashMap<IpAddr, Path>,
     link_mtu: u16,
     random: u64,
-    /// A time before which no lowered MTU ends.
+    /// No lowered MTU ends before this time.
     next: Option<Time>,
 }
 
@@ -138,7 +139,7 @@ impl PathTable {
         self.paths.get(&to).map_or(self.link_mtu, Path::mtu)
     }
 
-    /// Returns true if a packet that was sent to an address is quoted.
+    /// Returns true if `quoted` comes from a packet that was sent to the address.
     pub(crate) fn has_sent(&self, to: IpAddr, quoted: Quotation) -> bool {
         self.paths.get(&to).is_some_and(|path| path.has_sent(quoted))
     }
@@ -167,7 +168,7 @@ impl PathTable {
         self.next
     }
 
-    /// Returns the addresses whose MTU is that of the link again, and the MTU.
+    /// Returns the addresses with an MTU that returned to the MTU of the link, and this MTU.
     pub(crate) fn on_timeout(&mut self, now: Time) -> Vec<(IpAddr, u16)> {
         if self.next.is_none_or(|next| next > now) {
             return Vec::new();

@@ -52,7 +52,7 @@ impl Endpoint {
         }
     }
 
-    /// Queues the questions of the neighbour cache, and reports next hops that gave no answer.
+    /// Queues the solicitations of the neighbour cache, and reports next hops that gave no answer.
     pub(crate) fn push_solicitations(&mut self) {
         while let Some(Solicitation { address, mac }) = self.neighbours.poll_solicitation() {
             let Some(source) = self.addresses.source(address) else {

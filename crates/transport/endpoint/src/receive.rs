@@ -47,7 +47,7 @@ pub(crate) struct IpPacket<'a> {
     /// The whole packet, without padding of the frame.
     pub(crate) whole: &'a [u8],
     pub(crate) payload: &'a [u8],
-    /// The frame had one receiver: neither MAC nor IP address is a group or broadcast.
+    /// True if the frame had one receiver: neither MAC nor IP address is a group or broadcast.
     pub(crate) is_unicast: bool,
 }
 
@@ -90,7 +90,7 @@ impl Endpoint {
         if vid != self.config.vlan.map_or(0, Vid::raw) {
             return Err(DropReason::NotForUs);
         }
-        // A frame of our own that a loop returned says nothing.
+        // A frame with our source address came back through a loop, and is ignored.
         if src == self.config.mac {
             return Err(DropReason::Source);
         }
@@ -143,7 +143,8 @@ impl Endpoint {
         let walk = view.walk();
         let is_group = dst.is_multicast();
         let all_nodes = dst == std::net::Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-        // A probed address gets neighbour discovery before it is usable, so that duplicates are noticed.
+        // Neighbour discovery for a probed address is accepted before the address is usable, so that
+        // duplicates are noticed.
         let is_ours = all_nodes
             || self.addresses.is_own_group(dst)
             || self.addresses.is_usable(dst.into())
@@ -153,7 +154,8 @@ impl Endpoint {
         }
         // A probe of another host has no source address (RFC 4862, section 5.4.2).
         let is_probe = src.is_unspecified() && walk.proto == IpProto::ICMPV6;
-        // A host that has an own address advertises it with that source address.
+        // Another host with an own address sends its advertisements from this address, so ICMPv6 is accepted
+        // from it.
         let is_own = self.addresses.is_own(src.into()) && walk.proto != IpProto::ICMPV6;
         if (is_bad_source(src.into()) && !is_probe) || is_own {
             return Err(DropReason::Source);

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use millrace_wire::checksum::Sum;
 
-/// The parts that are left.
+/// The remaining parts.
 #[derive(Debug)]
 pub(crate) struct Segments<'a, S> {
     parts: &'a [S],
@@ -24,7 +24,8 @@ pub(crate) struct Segment<'a, S> {
 }
 
 impl<'a, S: Deref<Target = [u8]>> Segments<'a, S> {
-    /// Divides parts into datagrams of `size` bytes; the last may be shorter. No bytes are one empty datagram.
+    /// Divides parts into datagrams of `size` bytes; the last may be shorter. Parts without bytes become one
+    /// empty datagram.
     pub(crate) fn new(parts: &'a [S], size: usize) -> Segments<'a, S> {
         Segments {
             parts,
@@ -35,7 +36,7 @@ impl<'a, S: Deref<Target = [u8]>> Segments<'a, S> {
         }
     }
 
-    /// Returns the bytes of the largest datagram.
+    /// Returns the size of the largest datagram in bytes.
     pub(crate) fn largest(&self) -> usize {
         self.size.min(self.left)
     }

@@ -1,4 +1,5 @@
-//! Sending datagrams: a large buffer becomes datagrams that share one head, written straight to where the caller wants them.
+//! Sending datagrams: a large buffer becomes datagrams that share one head and are written directly to a
+//! [`FrameWriter`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
@@ -12,7 +13,7 @@ use crate::endpoint::Endpoint;
 use crate::head::{Ends, Head};
 use crate::segments::Segments;
 
-/// The place of frames to be sent, such as a ring.
+/// The destination of frames to be sent, such as a ring.
 pub trait FrameWriter {
     /// Writes a frame of `size` bytes, which the slices hold in order. Returns false if there is no room; the frame is lost.
     fn write_frame<'a>(&mut self, size: usize, slices: impl Iterator<Item = &'a [u8]>) -> bool;
@@ -30,7 +31,8 @@ pub enum SendError {
         /// The address.
         to: IpAddr,
     },
-    /// No prefix contains the address, and there is no gateway; or no own address of its version is usable (yet).
+    /// No prefix contains the address and there is no gateway, or no own address of the same version is
+    /// usable yet.
     #[error("there is no route to {to}; give a gateway, or an own address of its prefix")]
     NoRoute {
         /// The address.
@@ -51,8 +53,9 @@ pub enum SendError {
 }
 
 impl Endpoint {
-    /// Sends datagrams of `segment` bytes, the last of which may be shorter, from a bound port. The bytes are those of `parts` in
-    /// order, cut anywhere. Returns the number of datagrams that were written, or that wait for the next hop's MAC address.
+    /// Sends datagrams of `segment` bytes from a bound port; the last one may be shorter. The bytes are those
+    /// of `parts` in order, cut anywhere. Returns the number of datagrams that were written, or that wait for
+    /// the next hop's MAC address.
     ///
     /// # Errors
     /// [`SendError`] if none of them can be sent.

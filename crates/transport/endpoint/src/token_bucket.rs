@@ -1,10 +1,10 @@
-//! A rate limit of answers: a token bucket whose depth is a second's tokens.
+//! A rate limit of answers: a token bucket that holds the tokens of one second.
 
 use millrace_types::Time;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A token bucket whose state is the time at which it would be full.
+/// A token bucket. Its state is the time at which it would be full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBucket {
     nanos_per_token: u64,

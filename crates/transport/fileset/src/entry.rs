@@ -17,7 +17,7 @@ pub type Xattr = (Box<[u8]>, Box<[u8]>);
 /// Attributes of a directory, file or symlink.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes {
-    /// Permission bits, 12 at most.
+    /// Permission bits, 12 at most (including set-user-ID, set-group-ID and sticky).
     pub mode: u32,
     /// Time of the last modification.
     pub modified: Timestamp,

@@ -1,6 +1,6 @@
-//! A network of hosts at access ports, as controllers that learn (such as Faucet) program it. The first table adds the
-//! VLAN tag to untagged packets, the second checks that the source MAC address was learned at this port, and the third
-//! maps the destination MAC address to its port, removes the tag and outputs.
+//! A network of hosts at access ports, as learning controllers (such as Faucet) program it. The first table
+//! adds the VLAN tag to untagged packets. The second checks that the source MAC address was learned at this
+//! port. The third maps the destination MAC address to its port, removes the tag and outputs.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
-//! A number of tables in sequence, the last of which has exact entries: the cost of tables for the same flows. The
-//! tables before the last match in turn the port, the destination MAC address (16 entries), the destination network
-//! (256), the protocol (2) and the source network (256).
+//! Tables in sequence, to measure the cost of each table for the same flows. The last table has exact
+//! entries. The tables before it match, in rotation, the port, the destination MAC address (16 entries), the
+//! destination network (256), the protocol (2) and the source network (256).
 
 use std::fmt::Write as _;
 

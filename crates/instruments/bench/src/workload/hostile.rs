@@ -1,17 +1,17 @@
-//! Hostile traffic that slows a switch down, and benign traffic for comparison: as many different packets under the
-//! same rules, of the kind that the rules are meant for.
+//! Hostile traffic that slows a switch down, and benign traffic for comparison. Benign traffic has the same
+//! rules and the same number of different packets, and consists of packets that the rules are meant for.
 //!
 //! * **Tuple space explosion** (Csikor, Divakaran, Kang, Kőrösi, Sonkoly, Haja, Pezaros, Schmid, Rétvári: "Tuple Space
 //!   Explosion: A Denial-of-Service Attack Against a Software Packet Classifier", CoNEXT 2019): for a packet that no
 //!   rule allows, a cache of megaflows keeps the smallest number of bits that distinguish it from each rule. Packets
 //!   that first differ from the allowed value at each bit of each field produce a mask for each combination: 32 x 16 x
 //!   16 with an allow-list over source address, source port and destination port.
-//! * **Collisions**: anyone can compute a hash function without a key. Half of the packets have one value of the
-//!   MurmurHash3 mixing of the 5-tuple, which Open vSwitch uses if the device gives no hash; the other half have one
-//!   CRC-32C of it, which DPDK's tables use. Both are bijections of their last word, so that for any pair of addresses
-//!   there are ports that give the wanted value.
-//! * **Random 5-tuples** fill every cache with flows that do not come again. **Near misses** differ from a rule in one
-//!   bit.
+//! * **Collisions**: anyone can compute a hash function that has no key. In half of the packets, the
+//!   MurmurHash3 mixing of the 5-tuple has the same value; Open vSwitch uses it if the device gives no hash.
+//!   In the other half, the CRC-32C of the 5-tuple has the same value; DPDK's tables use it. Both functions
+//!   are bijections of their last word, so every pair of addresses has ports that give the chosen value.
+//! * **Random 5-tuples** fill every cache with flows that do not occur again. **Near misses** differ from a
+//!   rule in one bit.
 
 use std::collections::HashSet;
 
@@ -64,8 +64,8 @@ pub(super) fn access_list(attack: Attack, flows: usize, random: &mut Random) -> 
     (rules, headers)
 }
 
-/// Returns an allow-list whose last rule sends by the second port, with allowed packets, or with packets that explode
-/// its tuple space.
+/// Returns an allow-list and its packets: allowed packets or, if `attack` is true, packets that explode the
+/// tuple space. The last rule of the list outputs to the second port.
 pub(super) fn explosion(attack: bool, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let rule = |priority, src, sport, dport, sink| Rule {
         priority,
@@ -146,7 +146,8 @@ fn near_miss(rules: &[Rule], random: &mut Random) -> Header {
     }
 }
 
-/// Returns a packet whose 5-tuple has the same hash value as all others under one of the two functions.
+/// Returns a packet with random addresses and ports that give the 5-tuple a fixed hash value: of MurmurHash3
+/// if `murmur` is true, of CRC-32C otherwise.
 fn colliding(murmur: bool, random: &mut Random) -> Header {
     let (src, dst, proto) = (random.word32(), random.word32(), 17_u32);
     // These are the words that a little-endian machine reads from the packet.

@@ -71,19 +71,19 @@ pub enum Shape {
         /// The number of flows.
         flows: usize,
     },
-    /// An allow-list of three rules.
+    /// An allow-list of three rules, and one rule for all other packets.
     Explosion {
         /// True if packets explode the tuple space of the list.
         attack: bool,
     },
-    /// Tables in sequence, the last of which has exact entries.
+    /// Tables in sequence. The last table has exact entries.
     Tables {
         /// The number of tables.
         tables: usize,
         /// The number of entries of the last table, one flow each.
         flows: usize,
     },
-    /// Hosts at access ports of one VLAN, as a controller that learns programs it.
+    /// Hosts at access ports of one VLAN, as a learning controller programs them.
     Access {
         /// The number of hosts.
         hosts: usize,
@@ -215,7 +215,8 @@ impl Workload {
         self.write_part(path, sizes, seed, 0, 1)
     }
 
-    /// Writes every `of`th packet from number `part` on. Files for several ports then have different flows.
+    /// Writes every `of`th packet, beginning with packet number `part`. Files for several ports then have
+    /// different flows.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -1,6 +1,7 @@
-//! Network address translation as a controller programs it: an exact entry for each direction of a connection, which
-//! sets both MAC addresses, one IPv4 address and the port beside it, and decrements the TTL. Even entries translate the
-//! source and odd entries the destination, so that the traffic mixes both.
+//! Network address translation as a controller programs it: an exact entry for each direction of a
+//! connection. An entry sets both MAC addresses, one IPv4 address and the port of the same end, and
+//! decrements the TTL. Even entries translate the source and odd entries the destination, so that the traffic
+//! mixes both.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;

@@ -37,7 +37,7 @@ pub(super) struct Pipeline {
     pub(super) len: usize,
     /// The packets, all different.
     pub(super) headers: Vec<Header>,
-    /// The share of the packets that leaves by each sink.
+    /// The share of the packets that each sink receives.
     pub(super) shares: [f64; 2],
 }
 

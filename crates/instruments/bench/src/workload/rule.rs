@@ -1,8 +1,8 @@
 //! A rule over five fields, in two forms: the line that `ovs-ofctl` sends to any switch, and a slow, obvious search
 //! that determines the result of a correct switch for each packet.
 //!
-//! Ports are exact or wildcards: OpenFlow 1.3.5, section 7.2.3.7, has neither ranges nor masks for ports, so that
-//! rules that are fair to every switch cannot use them.
+//! Ports are exact or wildcards: OpenFlow 1.3.5, section 7.2.3.7, has neither ranges nor masks for ports, so
+//! rules that every switch supports cannot use them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -43,12 +43,13 @@ impl Prefix {
         self.address
     }
 
-    /// Returns the address of the prefix whose free bits are those of `fill`.
+    /// Returns the address in this prefix that takes its host bits from `fill`.
     pub fn address(self, fill: u32) -> u32 {
         self.address | (fill & !mask(self.len))
     }
 
-    /// Returns a prefix inside this one, of length `len`, or of the length of this one if that is longer.
+    /// Returns a prefix inside this one, of length `len`, or of this prefix's length if that is longer. The
+    /// additional bits are taken from `fill`.
     pub fn narrow(self, len: u8, fill: u32) -> Prefix {
         Prefix::new(self.address(fill), len.max(self.len))
     }
@@ -95,7 +96,7 @@ impl Sink {
     }
 }
 
-/// A rule over the 5-tuple, in the form from which the flow entries of each system are made.
+/// A rule over the 5-tuple. The flow entries of each system are generated from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The priority; higher wins. Two rules that match one packet have different priorities.
@@ -186,8 +187,8 @@ impl Rule {
     }
 }
 
-/// The search for the rule of a header: all rules of one shape are in a hash table, all tables are searched, and the
-/// best result wins.
+/// The reference search for the rule that matches a header. All rules of one shape are in one hash table; a
+/// search looks in all tables and takes the best rule.
 #[derive(Debug)]
 pub struct Oracle {
     shapes: HashMap<Shape, HashMap<Values, Rank>>,

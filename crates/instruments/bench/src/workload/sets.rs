@@ -32,8 +32,8 @@ fn numbered_mac(n: usize) -> Mac {
     Mac([0x06, 0, a, b, c, d])
 }
 
-/// Returns `len` different 5-tuples of TCP and UDP, each with a MAC address of its own to write, and the packet of
-/// each.
+/// Returns `len` different 5-tuple rules for TCP and UDP, and one packet for each rule. Each rule writes a
+/// different MAC address.
 pub(super) fn exact(len: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let mut seen = HashSet::with_capacity(len);
     let (mut rules, mut headers) = (Vec::with_capacity(len), Vec::with_capacity(len));
@@ -63,12 +63,12 @@ pub(super) fn exact(len: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>)
     (rules, headers)
 }
 
-/// Returns `len` rules over `masks` different masks, each mask with a priority of its own, and one packet for each
-/// rule. A packet may match another rule with a higher priority.
+/// Returns `len` rules over `masks` different masks, and one packet for each rule. Each mask has a different
+/// priority. A packet may match another rule with a higher priority.
 pub(super) fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let mut shapes = Vec::with_capacity(masks);
     while shapes.len() < masks {
-        // Addresses have at least 36 bits, so that rules rarely overlap.
+        // The two addresses together have prefixes of at least 36 bits, so that rules rarely overlap.
         let shape = (
             16 + random.below(17) as u8,
             20 + random.below(13) as u8,
@@ -156,8 +156,8 @@ pub(super) fn routes(len: usize, flows: usize, random: &mut Random) -> (Vec<Rule
     (rules, headers)
 }
 
-/// Returns a filter set of `len` rules in descending priority, of which the last matches all IPv4 packets, and `flows`
-/// packets that match a rule. There are at most 60,000 rules, the number of priorities.
+/// Returns a filter set of `len` rules in descending priority, and `flows` packets that match a rule. The
+/// last rule matches all IPv4 packets. There are at most 60,000 rules, the number of priorities.
 pub(super) fn filter(
     kind: Filter,
     len: usize,
@@ -268,12 +268,12 @@ fn packet_of(rule: &Rule, random: &mut Random) -> Header {
     header
 }
 
-/// The prefixes of a set so far: real sets repeat networks, and parts of them.
+/// The prefixes that the set has so far. Real sets repeat networks and their subnets.
 #[derive(Default)]
 struct Networks(Vec<Prefix>);
 
 impl Networks {
-    /// Returns a prefix of `len` bits: in many cases inside, or equal to, an earlier one.
+    /// Returns a prefix of `len` bits. In many cases, it is inside or equal to an earlier prefix.
     fn prefix(&mut self, len: u8, random: &mut Random) -> Prefix {
         let known = self.0.get(random.below(self.0.len())).copied();
         let prefix = match known {

@@ -100,7 +100,7 @@ fn within(journal: &Journal, kernel: &Kernel, initrd: &Path) -> Result<bool, UpE
 }
 
 fn end(child: &mut Child) {
-    // The process may have ended in between, which is the goal.
+    // The process may already have ended, so errors are ignored.
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -29,8 +29,8 @@ use crate::system::SystemError;
 use crate::topology::{Guest, Host, Machine, Topology};
 use crate::up::{UpError, UpOptions};
 
-/// The command line of a guest's kernel. Without `no_timer_check`, an emulated guest panics at its start if this machine is so busy
-/// that the timer's first interrupts are late ("IO-APIC + timer doesn't work").
+/// The command line of a guest's kernel. Without `no_timer_check`, the kernel of an emulated guest panics if
+/// this machine is so busy that the first timer interrupts are late ("IO-APIC + timer doesn't work").
 const APPEND: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
 
 /// The role of a guest's process, and the name of its log.
@@ -58,7 +58,7 @@ pub(crate) struct Started<'a> {
     began: Instant,
 }
 
-/// Starts all guests of a lab. Their boot waits for the switch.
+/// Starts all guests of a lab. The guests boot only after the switch has connected to their NICs.
 pub(crate) fn start<'a>(
     topology: &'a Topology,
     journal: &mut Journal,

@@ -1,8 +1,8 @@
-//! A guest that runs one script and ends: an experiment with a kernel that this machine does not run.
+//! A guest that runs one script and ends, for experiments with a kernel other than this machine's.
 //!
-//! Such a guest is always emulated, and its clock counts its instructions (QEMU, "TCG Instruction Counting"): an instruction
-//! takes 1 ns, and while all processes of the guest sleep, its clock jumps to the next timer. The speed and the load of this
-//! machine are therefore in no time that the guest measures.
+//! Such a guest is always emulated, and its clock counts its instructions (QEMU, "TCG Instruction Counting").
+//! An instruction takes 1 ns. While all processes of the guest sleep, the clock jumps to the next timer.
+//! Times that the guest measures therefore do not depend on the speed and the load of this machine.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,15 +28,15 @@ pub struct ScriptGuest {
     pub files: Vec<PathBuf>,
     /// The modules in dependency order, by their paths below `kernel/`.
     pub modules: Vec<&'static str>,
-    /// The script of busybox's shell. Its output is the guest's.
+    /// The script for busybox's shell. The output of the script is the output of the guest.
     pub script: String,
     /// The memory in MiB.
     pub memory_mib: u32,
 }
 
 impl ScriptGuest {
-    /// Writes the file system of the guest to `directory`, and returns the command that starts QEMU. The output of the command
-    /// is that of the guest.
+    /// Writes the file system of the guest to `directory`, and returns the command that starts QEMU. The
+    /// command outputs what the guest outputs.
     ///
     /// # Errors
     /// [`UpError::NoKernel`], or a program or a module is missing.
@@ -65,13 +65,13 @@ impl ScriptGuest {
         Ok(command)
     }
 
-    /// Returns the output of the script, if `output` has its end.
+    /// Returns the output of the script; `None` if `output` does not contain the script's end.
     pub fn script_output(output: &str) -> Option<&str> {
         output.rsplit_once(END).map(|(before, _)| before)
     }
 
-    /// Returns the arguments that other guests do not have: a processor with all that QEMU can emulate, the clock of instructions,
-    /// and one serial line.
+    /// Returns the QEMU arguments that only a script guest has: a processor with all features that QEMU can
+    /// emulate, the clock that counts instructions, and one serial line.
     fn own_arguments() -> [OsString; 10] {
         [
             "-cpu",

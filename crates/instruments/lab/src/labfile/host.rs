@@ -1,5 +1,5 @@
-//! A `[[host]]` or `[[guest]]`: the settings of its interfaces, which are known only after all links, and of the
-//! machine.
+//! A `[[host]]` or `[[guest]]`: the settings of the machine and of its interfaces. The interfaces are known
+//! only after all links.
 
 use std::ops::Range;
 

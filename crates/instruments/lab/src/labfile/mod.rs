@@ -6,7 +6,7 @@
 //!
 //! [[host]]
 //! name = "h1"
-//! ip = "10.0.0.1/24"         # a list, if the host has several links; so with ipv6 and mac
+//! ip = "10.0.0.1/24"         # a list, if the host has several links; also for ipv6 and mac
 //! gateway = "10.0.0.254"     # also: mac, ipv6, mtu, vlan, routes = ["10.9.0.0/16 via 10.0.0.253"]
 //!
 //! [[guest]]                  # a host that is a virtual machine; the keys of hosts except vlan, and:

@@ -9,10 +9,10 @@ use toml::{Spanned, Value};
 use super::LocatedProblem;
 use crate::problem::Problem;
 
-/// The settings by key; those of one direction are in a table, `a_to_b` or `b_to_a`.
+/// The settings by key. The settings of one direction are in a table, `a_to_b` or `b_to_a`.
 pub(super) type RawWan = BTreeMap<String, Spanned<Value>>;
 
-/// Returns the options `--key text` for the settings, which are checked.
+/// Checks the settings, and returns them as options `--key text`.
 pub(super) fn options(wan: &RawWan) -> Result<Vec<String>, LocatedProblem> {
     let mut settings = Settings::default();
     let mut options = Vec::new();

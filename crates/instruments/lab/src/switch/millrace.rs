@@ -30,8 +30,8 @@ const MAX_ANSWER: u64 = 1 << 20;
 /// The daemon's role in the lab, and the name of its log.
 const ROLE: &str = "millraced";
 
-/// Returns the environment of commands: the first variable is the socket for `millrace`; below the second, DPDK keeps
-/// its run-time files.
+/// Returns the environment of commands. The first variable is the socket for `millrace`. The second is the
+/// directory below which DPDK keeps its run-time files.
 pub(super) fn environment(dir: &Path) -> Vec<(String, String)> {
     let pair = |key: &str, value: String| (key.to_owned(), value);
     vec![
@@ -112,7 +112,7 @@ fn attempt(
     result
 }
 
-/// Returns the daemon to start: the given one, `$MILLRACED`, or the one that [`find_program`] finds.
+/// Returns the daemon to start: the given program, `$MILLRACED`, or the program that [`find_program`] finds.
 fn daemon_program(given: Option<&Path>) -> Result<PathBuf, UpError> {
     if let Some(path) = given
         .map(Path::to_owned)

@@ -60,7 +60,7 @@ pub(crate) fn start(
     Ok(())
 }
 
-/// Returns the environment of commands in the switch's namespace, by which they find the switch.
+/// Returns the environment variables by which commands in the switch's namespace find the switch.
 pub(crate) fn environment(switch: &Switch, directory: &LabDirectory) -> Vec<(String, String)> {
     match &switch.kind {
         SwitchKind::Millrace { .. } => millrace::environment(&directory.node(&switch.name)),
@@ -85,7 +85,7 @@ impl SwitchContext<'_> {
         self.journal.directory().namespace(&self.switch.name)
     }
 
-    /// Polls until there is an answer, and returns it.
+    /// Polls the daemon until it answers, and returns the answer.
     ///
     /// # Errors
     /// [`UpError::Daemon`] if the daemon ends, or does not answer in time.
@@ -97,7 +97,7 @@ impl SwitchContext<'_> {
     ) -> Result<T, UpError> {
         let deadline = Instant::now() + self.options.ready_within;
         loop {
-            // The exit status is read first: a daemon that ends after this check is found by the next one.
+            // The exit status is read first: if the daemon ends after this check, the next check finds it.
             let ended = daemon.ended();
             if let Some(status) = ended {
                 return Err(self.failed(role, daemon, format!("ended with {status}")));

@@ -19,12 +19,12 @@ use crate::up::UpError;
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 /// The daemon with DPDK in Debian's package `openvswitch-switch-dpdk`.
 const DAEMON_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
-/// The EAL arguments without huge pages, which a lab does not need: ordinary memory, in MiB, for packets. Open vSwitch
-/// adds `--in-memory` unless it finds `--legacy-mem`, and `--in-memory` conflicts with `--no-huge`.
+/// The EAL arguments. A lab needs no huge pages, so packets are in ordinary memory of this many MiB. Open
+/// vSwitch adds `--in-memory` unless it finds `--legacy-mem`, and `--in-memory` conflicts with `--no-huge`.
 const DPDK_EXTRA: &str = "--no-pci --no-telemetry --no-huge --legacy-mem -m 1024";
 
-/// Returns the environment by which Open vSwitch's tools find sockets and files (ovs-vswitchd(8)); below the last
-/// variable, DPDK keeps its run-time files.
+/// Returns the environment by which Open vSwitch's tools find sockets and files (ovs-vswitchd(8)). The last
+/// variable is the directory below which DPDK keeps its run-time files.
 pub(super) fn environment(dir: &Path) -> Vec<(String, String)> {
     [
         "OVS_RUNDIR",
@@ -73,7 +73,8 @@ pub(super) fn start(
         }
         vsctl(context, &remote, &settings)?;
     }
-    // --disable-system: no kernel datapath, which belongs to the machine and not to this namespace.
+    // --disable-system: no kernel datapath, because the kernel datapath belongs to the machine and not to
+    // this namespace.
     let switchd = daemon(
         context,
         "ovs-vswitchd",
@@ -84,7 +85,8 @@ pub(super) fn start(
     context.wait_for("ovs-vswitchd", &switchd, || listens(&control_socket))?;
     vsctl(context, &remote, &configuration(context, control, ports))?;
     if control.fail_mode == FailMode::Standalone && control.controllers.is_empty() {
-        // With only a passive connection, Open vSwitch counts as controlled and does not act as a learning switch.
+        // If it has only a passive connection, Open vSwitch assumes a controller and does not act as a
+        // learning switch.
         let target = format!(
             "unix:{}",
             dir.join(format!("{}.mgmt", context.switch.name)).display()

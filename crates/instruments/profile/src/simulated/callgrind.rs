@@ -20,7 +20,7 @@ type Costs = Vec<u64>;
 pub(super) struct Output {
     events: Vec<String>,
     totals: Costs,
-    /// The own costs of each function, by name and file.
+    /// The costs of each function without its callees, by name and file.
     functions: BTreeMap<(String, String), Costs>,
 }
 
@@ -70,7 +70,8 @@ impl Output {
             } else if line.starts_with("calls=") {
                 is_of_a_call = true;
             } else if line.starts_with(|c: char| c.is_ascii_digit()) {
-                // The line after `calls=` has the costs of the callee, which are counted there.
+                // The line after `calls=` has the costs of the callee, which are counted in the lines of the
+                // callee.
                 if std::mem::take(&mut is_of_a_call) {
                     continue;
                 }
@@ -102,7 +103,7 @@ impl Output {
         self.pick(&self.totals, events)
     }
 
-    /// Returns each function and its file, with the sums of these two groups of events.
+    /// Returns each function and its file, with the sums of the two groups of events.
     pub(super) fn functions<'a>(
         &'a self,
         one: &'a [&str],

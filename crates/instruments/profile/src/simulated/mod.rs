@@ -1,8 +1,9 @@
 //! Cache, TLB and branch behaviour of Millrace on machines without hardware counters: `millraced` forwards the packets
 //! of a case with one thread between memory devices, under callgrind. All results are marked as simulated.
 //!
-//! Three runs of the same work differ in their caches: the first has the last-level cache behind the first level; the
-//! second has the second-level cache there; the third has caches whose lines are pages, which are TLBs.
+//! Three runs of the same work simulate different caches. In the first run, the last-level cache follows the
+//! first level. In the second, the second-level cache follows the first level. In the third, the lines of the
+//! caches are pages, so the caches are TLBs.
 
 mod callgrind;
 mod cost;
@@ -28,8 +29,8 @@ use millrace_process::{Running, command_line, is_installed, version};
 /// The number of times that each flow passes before counting: the cache of traversals stores a flow at the fifth
 /// packet at the latest.
 const PASSES_BEFORE: usize = 6;
-/// The largest deviation of the share of a port from that of a correct switch. The counted packets are not a multiple
-/// of the flows, so that the shares vary.
+/// The largest deviation of the share of a port from the share of a correct switch. The number of counted
+/// packets is not a multiple of the number of flows, so the shares vary.
 const SHARE_TOLERANCE: f64 = 0.02;
 /// The folder in which the kernel describes the caches of the first core.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
@@ -73,7 +74,7 @@ pub struct Simulated {
     pub flows: usize,
     /// The number of packets that were counted.
     pub packets: u64,
-    /// The number of packets that were forwarded before these.
+    /// The number of packets that were forwarded before the counted packets.
     pub warm_up: u64,
     /// The simulated processor.
     pub model: Model,
@@ -161,7 +162,7 @@ struct Rehearsed {
     tables: Vec<String>,
 }
 
-/// Simulates a case. The last `packets` of a run are counted; each flow passes several times before them.
+/// Simulates a case. Each flow first passes several times; then `packets` packets are counted.
 ///
 /// # Errors
 /// [`SimulateError`].

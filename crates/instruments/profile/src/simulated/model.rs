@@ -15,7 +15,7 @@ const KIB: u64 = 1024;
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
 
-/// The geometry of a cache, or of a TLB, whose lines are pages.
+/// The geometry of a cache or of a TLB. The lines of a TLB are pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     /// The size of a cache, or of the memory that a TLB maps, in bytes.
@@ -108,8 +108,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns a model with the caches of the first core, which the kernel describes in `dir`, and with the TLBs of a
-    /// server processor, as the kernel does not describe those of this machine.
+    /// Returns a model with the caches of the first core, which the kernel describes in `dir`. The kernel
+    /// does not describe the TLBs of this machine, so the model has the TLBs of a server processor.
     pub(super) fn of(dir: &Path, tool: String) -> Model {
         let of = |level, kind: &[&str]| described(dir, level, kind).map(Geometry::simulable);
         let (l1i, l1d) = (of(1, &["Instruction"]), of(1, &["Data"]));

@@ -10,7 +10,7 @@ const FUNCTIONS_SHOWN: usize = 8;
 const NAME: usize = 30;
 const COLUMN: usize = 18;
 
-/// A row of the comparison: its name, the events that it counts, and the events that these are a share of.
+/// A row of the comparison: its name, its events, and the events that its percentage refers to.
 pub type ComparisonRow = (&'static str, fn(Events) -> u64, Option<fn(Events) -> u64>);
 
 /// The rows of the comparison, each per packet.

@@ -56,7 +56,8 @@ fn depth(frame: &Frame, scale: f64) -> usize {
     below.map(|callee| 1 + depth(callee, scale)).max().unwrap_or(0)
 }
 
-/// Draws the callees of `frame`. Their row is `at.1`, counted from the top.
+/// Draws the callees of `frame` in row `at.1`, counted from 1 at the top, and their callees above. `at.0` is
+/// the left edge.
 fn draw(plot: &mut Plot, frame: &Frame, at: (f64, usize), scale: f64, total: u64) {
     let mut x = at.0;
     let Some(row) = at.1.checked_sub(1) else { return };

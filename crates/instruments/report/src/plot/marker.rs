@@ -1,5 +1,5 @@
-//! Marks on curves. Each colour of a series has a shape of its own, so that curves can be distinguished without
-//! colours.
+//! Marks on curves. Each colour of a series has a different shape, so that curves can be distinguished
+//! without colours.
 
 use std::f64::consts::TAU;
 
@@ -7,7 +7,7 @@ use super::{Paint, Plot};
 
 /// Half of the width of a mark.
 const RADIUS: f64 = 4.0;
-/// The number of shapes; further series have the same shapes hollow.
+/// The number of shapes. Further series use the same shapes without fill.
 const SHAPES: usize = 6;
 
 /// Draws a mark of `paint` around a point, with `tip` as its tooltip.

@@ -1,7 +1,7 @@
 //! Plots as SVG. Colours are named by role: the page shows them in light and dark (`var(--ink)`), and a PNG file in
 //! light colours.
 //!
-//! Every plot is 560 units wide, which is two thirds of that on a phone and somewhat more on a screen.
+//! Every plot is 560 units wide. The page shows a unit as 0.63 (on a phone) to 1.26 pixels.
 
 mod axis;
 mod boxes;
@@ -76,7 +76,7 @@ impl Paint {
         .chain((0..SERIES).map(Paint::Series))
     }
 
-    /// Returns the colour of a system. Each known system has a colour of its own.
+    /// Returns the colour of a system. Each known system has a different colour.
     pub fn of_system(system: &str) -> Paint {
         Paint::Series(match system {
             "millrace" => 0,

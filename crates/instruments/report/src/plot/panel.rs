@@ -10,7 +10,8 @@ pub enum Stroke {
     Line,
     /// A dashed line without marks, for values that were not measured.
     Dashes,
-    /// A line with the area below, and a mark at its top: a histogram, whose points are the corners of its steps.
+    /// A histogram: a line with the area below it, and a mark at its top. The points are the corners of the
+    /// steps.
     Area,
 }
 

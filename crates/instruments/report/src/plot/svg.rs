@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use super::{FONT, Paint, WIDTH};
 use crate::escape::escape;
 
-/// The space above and below the title of a file, and the height of a line of it.
+/// The space above and below the title in a file, and the height of a line of the title.
 const HEAD: f64 = 11.0;
 const HEAD_LINE: f64 = 19.0;
-/// The font size of that title.
+/// The font size of the title.
 const HEAD_FONT: f64 = 15.0;
 
 /// A drawing with a title and a description.
@@ -23,7 +23,7 @@ pub struct Plot {
     body: String,
 }
 
-/// The point of a text that its position refers to.
+/// The part of a text that is drawn at the given position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -53,8 +53,8 @@ impl Plot {
         }
     }
 
-    /// Returns the approximate width of a text, which is rather too large than too small. It does not depend on a
-    /// font.
+    /// Returns the approximate width of a text, which is rather too large than too small. The width does not
+    /// depend on a font.
     pub(super) fn text_width(text: &str, size: f64) -> f64 {
         text.chars().count() as f64 * size * 0.58
     }
@@ -110,8 +110,8 @@ impl Plot {
         );
     }
 
-    /// Draws a rectangle with an outline from its upper left corner. `opacity` is that of the inside, 0 to 1; `tip` is
-    /// its tooltip.
+    /// Draws a rectangle with an outline. `at` is the upper left corner, `opacity` is the opacity of the
+    /// inside, 0 to 1, and `tip` is the tooltip.
     pub(super) fn rect(&mut self, at: (f64, f64), size: (f64, f64), paint: Paint, opacity: f64, tip: &str) {
         let paint = paint.css();
         let _ = writeln!(
@@ -203,7 +203,7 @@ impl Plot {
         );
     }
 
-    /// Returns the SVG element for the page. It has no size, as the style sheet determines it.
+    /// Returns the SVG element for the page. The element has no size, because the style sheet determines it.
     pub fn inline(&self) -> String {
         let id = &self.id;
         format!(
@@ -227,7 +227,7 @@ impl Plot {
         HEAD + HEAD_LINE * wrapped(&self.title).len() as f64
     }
 
-    /// Returns an SVG file, on white, with its title above.
+    /// Returns an SVG file with a white background, and with the title above the plot.
     pub fn file(&self) -> String {
         let mut body = self.body.clone();
         for paint in Paint::all() {
@@ -267,7 +267,7 @@ fn joined(points: &[(f64, f64)]) -> String {
     points.join(" ")
 }
 
-/// Breaks a title into lines that fit. Bold letters are wider.
+/// Breaks a title into lines that fit. The title is bold, so its letters are wider.
 fn wrapped(title: &str) -> Vec<String> {
     let fits = ((WIDTH - 16.0) / (HEAD_FONT * 0.66)) as usize;
     let mut lines: Vec<String> = vec![String::new()];

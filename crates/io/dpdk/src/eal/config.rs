@@ -10,7 +10,7 @@ use crate::thread::CoreId;
 /// until one is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EalConfig {
-    /// The core on which EAL's control threads start; `None` for the first core that is not a worker's.
+    /// The core on which EAL's control threads start; `None` for the first core without a worker.
     pub main_core: Option<CoreId>,
     /// The cores that [`crate::thread::spawn`] will use; EAL's control threads avoid them.
     pub worker_cores: Vec<CoreId>,
@@ -18,16 +18,18 @@ pub struct EalConfig {
     pub memory_mib: u32,
     /// The use of huge pages for that memory.
     pub huge_pages: HugePages,
-    /// True to keep no files: processes cannot share memory by name, and nothing remains however the process ends.
-    /// Secondary processes need false.
+    /// True to create no files: other processes cannot share memory by name, and no file remains even if the
+    /// process is killed. Secondary processes need false.
     pub in_memory: bool,
     /// The mount point for a private hugetlbfs, if not `in_memory`; `None` uses an existing mount.
     pub huge_dir: Option<PathBuf>,
-    /// True for one file descriptor for each memory region instead of each page; vhost-user and virtio-user need it.
+    /// True to use one file descriptor for each memory region instead of one for each page; vhost-user and
+    /// virtio-user need it.
     pub single_file_segments: bool,
     /// The PCI devices that EAL may use.
     pub pci: Pci,
-    /// Distinguishes EAL's runtime files from those of other DPDK programs: letters, digits, `_`, `-`.
+    /// The prefix that distinguishes EAL's runtime files from those of other DPDK programs: letters, digits,
+    /// `_`, `-`.
     pub file_prefix: String,
     /// The log messages that are passed to `tracing`.
     pub log_level: LogLevel,
@@ -80,10 +82,10 @@ impl LogLevel {
 }
 
 impl LogLevel {
-    /// Sets the level of DPDK as a whole and of each of its parts; both let a message through.
+    /// Sets the global level of DPDK's log and the level of each component. A message must pass both levels.
     pub(super) fn apply(self) {
         use millrace_dpdk_sys as sys;
-        // SAFETY: sets one number of DPDK's log, which is there from the load of the library on.
+        // SAFETY: the call sets one number of DPDK's log, which exists once the library is loaded.
         unsafe { sys::rte_log_set_global_level(self.number()) };
         // SAFETY: the pattern is a string that ends with NUL; DPDK reads it during the call.
         let code = unsafe { sys::rte_log_set_level_pattern(c"*".as_ptr(), self.number()) };
@@ -110,8 +112,8 @@ impl Default for EalConfig {
     }
 }
 
-/// A PCI address that no network device has (the host bridge). An allow list with it alone allows nothing, so devices
-/// can be attached later.
+/// A PCI address that no network device has (the host bridge). An allow list with this address alone allows
+/// no device, so devices can be attached later.
 const NO_PCI_DEVICE: &str = "0000:00:00.0";
 
 impl EalConfig {

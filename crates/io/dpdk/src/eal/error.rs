@@ -1,4 +1,4 @@
-//! Why EAL does not start, with the next step for the operator.
+//! The errors of EAL's start, each with the next step for the operator.
 
 use std::fmt;
 

@@ -23,7 +23,7 @@ pub(crate) fn redirect() -> Result<(), Errno> {
     Errno::check(unsafe { sys::shim_log_to(Some(sink)) }).map(|_| ())
 }
 
-/// Redirects the log of the BPF libraries under `net_af_xdp`, after EAL has loaded its drivers.
+/// Redirects the log of the BPF libraries that `net_af_xdp` uses, after EAL has loaded its drivers.
 pub(super) fn redirect_bpf() {
     // SAFETY: `redirect` set the sink, and no driver uses the libraries yet.
     unsafe { sys::shim_log_bpf() };
@@ -37,7 +37,7 @@ pub(crate) fn listen<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     (result, complaints)
 }
 
-/// Passes a line of DPDK's log on. DPDK calls it on any thread.
+/// Passes a line of DPDK's log to `tracing`. DPDK calls this function on any thread.
 extern "C" fn sink(level: u32, text: *const c_char, len: usize) {
     // SAFETY: the shim passes `len` bytes that live until this returns.
     let bytes = unsafe { slice::from_raw_parts(text.cast::<u8>(), len) };

@@ -33,10 +33,10 @@ enum State {
     Failed,
 }
 
-/// The system resources that init took.
+/// The huge pages and the mount that [`Eal::init`] acquired.
 #[derive(Default)]
 struct HugePageMemory {
-    /// Until EAL has the pages.
+    /// The reserved pages; `None` once EAL uses them.
     reservation: Option<hugepages::Reservation>,
     mount: Option<hugepages::Mount>,
 }
@@ -80,7 +80,8 @@ impl Eal {
             remove_runtime_dir(&config.file_prefix);
         }
         let has_huge_pages = held.is_some();
-        // EAL has all of its memory now: its pages become surplus, and go back when this process ends, however it ends.
+        // EAL has all of its memory now. The pages become surplus, and the kernel frees them when this
+        // process ends, even if it is killed.
         if let Some(held) = &mut held {
             held.reservation = None;
         }
@@ -115,8 +116,8 @@ impl Eal {
         level.apply();
     }
 
-    /// Unmounts the hugetlbfs that [`Self::init`] mounted, if it did. Memory in use stays usable and is released when
-    /// the process ends, so the call is possible at any time, and best made last.
+    /// Unmounts the hugetlbfs if [`Self::init`] mounted one. Memory in use stays usable and is released when
+    /// the process ends. The call is possible at any time, but should be the last one.
     pub fn give_back(self) {
         if let State::Up(held) = &mut *state() {
             *held = HugePageMemory::default();
@@ -142,8 +143,8 @@ fn check_version(built: Version, running: Version) -> Result<(), EalError> {
     Err(EalError::Version { built, running })
 }
 
-/// Checks the memory when huge pages are not used: the kernel overcommits, and EAL would be killed instead of
-/// reporting an error.
+/// Checks the memory when huge pages are not used. Without this check, the kernel would overcommit and later
+/// kill EAL instead of reporting an error.
 fn check_memory(memory_mib: u32, total_mib: u64) -> Result<(), EalError> {
     if u64::from(memory_mib) <= total_mib {
         return Ok(());
@@ -241,8 +242,8 @@ fn handle_sigbus() {
     }
 }
 
-/// Removes the runtime directory, which EAL creates even if it puts no file there, and those of processes that were killed
-/// while EAL started.
+/// Removes the runtime directory, which EAL creates even if it puts no file there. Also removes the runtime
+/// directories of processes that were killed while EAL started.
 fn remove_runtime_dir(file_prefix: &str) {
     // SAFETY: EAL is started; the string belongs to EAL and does not change any more.
     let path = unsafe { sys::rte_eal_get_runtime_dir() };

@@ -1,5 +1,5 @@
-//! The record of a reservation: written before pages are reserved, removed when the reservation is dropped. A record
-//! without a live process belongs to one that was killed in between.
+//! The record of a reservation: written before pages are reserved, removed when the reservation is dropped. A
+//! record without a live process belongs to a process that was killed before it dropped its reservation.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ const DIRECTORY: &str = "/run/millrace";
 const FILE: &str = "/run/millrace/huge-pages";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// True if the record is that of a live reservation of this process.
+/// True if the record belongs to a live reservation of this process.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// A record that this process wrote. Dropping it removes the file.
@@ -31,8 +31,8 @@ pub(super) struct AbandonedReservation {
 }
 
 impl Record {
-    /// Writes the record. If that fails, a process that is killed now leaves its pages reserved. A second reservation
-    /// of the process has no record.
+    /// Writes the record. If the write fails and the process is then killed, its pages stay reserved. A
+    /// second reservation of the process has no record.
     pub(super) fn write(before: u64, pages: u64) -> Option<Record> {
         if IS_OURS.swap(true, Ordering::AcqRel) {
             return None;
@@ -68,7 +68,7 @@ fn write(reservation: &AbandonedReservation) -> io::Result<()> {
     io::Write::write_all(&mut file, text.as_bytes())
 }
 
-/// Returns the record of a process of this boot that was killed.
+/// Returns the record that a killed process has left since the machine booted.
 pub(super) fn read() -> Option<AbandonedReservation> {
     if IS_OURS.load(Ordering::Acquire) {
         return None;

@@ -14,10 +14,11 @@ use super::{AttachError, DevArgs, PortError, PortId, StartError};
 use crate::eal::log;
 use crate::{Eal, Errno};
 
-/// DPDK's lists of devices have no lock of their own.
+/// The lock for DPDK's lists of devices, which DPDK does not lock.
 static PROBING: Mutex<()> = Mutex::new(());
 
-/// Kernel drivers that give a device to user space, and those that a poll-mode driver works beside.
+/// Kernel drivers that give a device to user space, and kernel drivers that share a device with a poll-mode
+/// driver.
 const USABLE_KERNEL_DRIVERS: [&str; 7] = [
     "vfio-pci",
     "igb_uio",
@@ -73,7 +74,7 @@ impl Device {
         self.devargs.name()
     }
 
-    /// Returns the kernel interface under a virtual device.
+    /// Returns the kernel interface that a virtual device uses.
     pub(super) fn kernel_interface(&self) -> Option<&str> {
         match self.devargs.virtual_driver() {
             Some("net_af_packet" | "net_af_xdp") => self.devargs.option("iface"),
@@ -184,8 +185,8 @@ fn probe(devargs: &DevArgs) -> Result<PortId, AttachError> {
         return Err(AttachError::Attached { name });
     }
     foresee(devargs)?;
-    // SAFETY: EAL is up, since every caller holds or held a token; the text is zero-terminated and copied, and PROBING
-    // excludes other threads.
+    // SAFETY: EAL is up, because every caller holds or held a token; the text is zero-terminated and copied,
+    // and PROBING excludes other threads.
     let (code, complaints) = log::listen(|| unsafe { sys::rte_dev_probe(devargs.as_c_str().as_ptr()) });
     if let Err(errno) = Errno::check(code) {
         return Err(explain(devargs, errno, &complaints));

@@ -1,9 +1,10 @@
 //! Sockets that `net_af_xdp` leaves open when it is closed.
 //!
-//! The driver of 22.11 does not close the AF_XDP socket of each queue (that of 24.11 does). The kernel therefore keeps
-//! the interface's queue bound until the process ends, and attaching the interface again fails. This module records
-//! the sockets that a start opened, and closes those that are still open after the device is removed. The 2,048
-//! buffers that the driver put into the fill ring of each queue remain lost to the pool: no reference to them exists.
+//! The driver of 22.11 does not close the AF_XDP socket of each queue; the driver of 24.11 does. With 22.11,
+//! the kernel keeps the interface's queue bound until the process ends, and attaching the interface again
+//! fails. This module records the sockets that a start opened, and closes those that are still open after the
+//! device is removed. The 2,048 buffers that the driver put into the fill ring of each queue remain lost to
+//! the pool: no reference to them exists.
 //!
 //! The kernel frees the interface's queue shortly after its socket is closed, so [`settle`] waits before the next
 //! start.
@@ -30,7 +31,7 @@ pub(super) fn settle() {
     }
 }
 
-/// AF_XDP sockets of this process: descriptor, and target of its link.
+/// AF_XDP sockets of this process: the descriptor, and the target of its link in `/proc/self/fd`.
 #[derive(Debug, Default)]
 pub(super) struct DriverResources {
     sockets: Vec<(RawFd, PathBuf)>,
@@ -46,7 +47,7 @@ impl DriverResources {
             let fd = entry.file_name().to_str()?.parse().ok()?;
             // SAFETY: the function asks the kernel about a descriptor, which may be of any kind, open or closed.
             let is_af_xdp = unsafe { sys::shim_is_af_xdp(fd) != 0 };
-            // "socket:[inode]" distinguishes it from a later one with the same number.
+            // "socket:[inode]" distinguishes the socket from a later socket with the same descriptor.
             is_af_xdp.then_some((fd, fs::read_link(entry.path()).ok()?))
         };
         Self {

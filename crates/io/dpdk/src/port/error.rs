@@ -80,7 +80,7 @@ pub enum AttachError {
         /// The messages that DPDK logged.
         detail: String,
     },
-    /// Another user has the device.
+    /// Another program uses the device.
     #[error("device {name} is in use: {detail}. To fix it: end the other program, or detach it there")]
     InUse {
         /// The device.

@@ -75,8 +75,9 @@ impl FlowItem {
         }
     }
 
-    /// Returns an item that matches headers whose bits under the mask equal these, in network byte order; missing
-    /// bytes at the end match anything. Returns `None` for more bytes than the header has, or fewer than the mask.
+    /// Returns an item that matches headers that equal `spec` in the bits of `mask`. Both are in network byte
+    /// order; missing bytes at the end match anything. Returns `None` if the two have different lengths, or
+    /// more bytes than the header.
     #[must_use]
     pub fn new(header: FlowHeader, spec: &[u8], mask: &[u8]) -> Option<Self> {
         if spec.len() != mask.len() || spec.len() > header.size() {
@@ -229,9 +230,9 @@ fn outcome(
     })
 }
 
-/// A rule that the device applies. Dropping it removes it.
+/// A rule that the device applies. Dropping this value removes the rule.
 ///
-/// The port cannot stop while the rule exists, as with a queue.
+/// The port cannot stop while the rule exists; a queue has the same effect.
 pub struct FlowRule {
     /// `None` after the rule was destroyed.
     raw: Option<NonNull<sys::rte_flow>>,
@@ -301,21 +302,21 @@ impl fmt::Debug for FlowRule {
     }
 }
 
-/// The rules that a device accepts, of those that a switch can use.
+/// The kinds of rules that a switch can use and that a device accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FlowOffload {
-    /// Directing an exact IPv4 5-tuple to a queue.
+    /// True if the device directs an exact IPv4 5-tuple to a queue.
     pub steer: bool,
-    /// Marking an exact IPv4 5-tuple.
+    /// True if the device marks an exact IPv4 5-tuple.
     pub mark: bool,
-    /// Directing a VLAN to a queue.
+    /// True if the device directs a VLAN to a queue.
     pub steer_vlan: bool,
-    /// Directing an MPLS label, under a mask, to a queue.
+    /// True if the device directs an MPLS label, under a mask, to a queue.
     pub steer_mpls: bool,
 }
 
 impl FlowOffload {
-    /// Returns true if the device accepts any.
+    /// Returns true if the device accepts any of these rules.
     #[must_use]
     pub fn is_any(self) -> bool {
         self != Self::default()
@@ -323,7 +324,8 @@ impl FlowOffload {
 }
 
 impl Port {
-    /// Asks whether the device would accept a rule. The port should be running, since some drivers do not know before.
+    /// Returns an error unless the device would accept a rule. The port should be running, because some
+    /// drivers cannot answer before.
     ///
     /// # Errors
     /// [`FlowError`]

@@ -56,15 +56,16 @@ pub struct PortConfig {
     pub rx_descriptors: u16,
     /// The number of descriptors of a transmit queue; adjusted to the nearest that the device supports.
     pub tx_descriptors: u16,
-    /// The MTU in bytes. `None` keeps that of the device or, with `net_af_packet` and `net_af_xdp`, of the kernel
-    /// interface; these two cannot raise it.
+    /// The MTU in bytes. `None` keeps the MTU of the device or, with `net_af_packet` and `net_af_xdp`, of the
+    /// kernel interface. These two drivers cannot raise it.
     pub mtu: Option<u16>,
     /// True to receive frames for any MAC address, as a switch does.
     pub promiscuous: bool,
-    /// Two bytes that are repeated as the RSS key of a device with several receive queues that hashes by Toeplitz, so
-    /// that both directions of a flow arrive at one queue. Should be random and not zero.
+    /// Two bytes that are repeated as the RSS key of a device with several receive queues and a Toeplitz
+    /// hash. Both directions of a flow then arrive at one queue. The value should be random and not zero.
     pub rss_word: u16,
-    /// The limits on sent frames; `None` for a device that sends frames of any size, as most virtual ones do.
+    /// The limits on sent frames; `None` for a device that sends frames of any size, as most virtual devices
+    /// do.
     pub tx_limits: Option<TxLimits>,
 }
 
@@ -111,7 +112,8 @@ impl Port {
         })
     }
 
-    /// Stops, closes and detaches the device, and reports failure. Dropping the port does the same, and logs.
+    /// Stops, closes and detaches the device, and returns a failure. Dropping the port does the same, and
+    /// logs a failure.
     ///
     /// # Errors
     /// [`PortError::QueuesInUse`]: the device is detached when the last of its queues is dropped.
@@ -177,7 +179,7 @@ impl Port {
         PortInfo::read(&self.device)
     }
 
-    /// Returns the kernel interface under the port, if there is one.
+    /// Returns the kernel interface that the port uses, if there is one.
     pub fn kernel_interface(&self) -> Option<&str> {
         self.device.kernel_interface()
     }

@@ -13,7 +13,7 @@ use crate::{Mbuf, burst};
 /// Makes a type movable between threads, but not shareable.
 type OneThread = PhantomData<std::cell::Cell<()>>;
 
-/// A receive queue, owned by one thread. The port runs while it exists.
+/// A receive queue, owned by one thread. The port runs while the queue exists.
 #[derive(Debug)]
 pub struct RxQueue {
     port: u16,
@@ -117,7 +117,7 @@ fn has_empty_segment(packet: &Mbuf) -> bool {
     !packet.is_contiguous() && packet.segments().any(<[u8]>::is_empty)
 }
 
-/// A transmit queue, owned by one thread. The port runs while it exists.
+/// A transmit queue, owned by one thread. The port runs while the queue exists.
 #[derive(Debug)]
 pub struct TxQueue {
     port: u16,
@@ -144,9 +144,10 @@ impl TxQueue {
     /// Sends packets from the front of `burst`, as many as the device accepts, and returns their number; the rest stay
     /// in the burst, in order.
     ///
-    /// Packets that the device can never send are removed from the burst and counted in [`PortStats::tx_errors`]: those
-    /// outside of [`PortConfig::tx_limits`], and those of several segments if the driver sends only single ones and the
-    /// first segment has too little tailroom. A pool with a larger data room avoids the latter.
+    /// Packets that the device can never send are removed from the burst and counted in
+    /// [`PortStats::tx_errors`]. There are two kinds: packets outside of [`PortConfig::tx_limits`], and
+    /// packets of several segments if the driver sends only single segments and the first segment has too
+    /// little tailroom. A pool with a larger data room avoids the second kind.
     ///
     /// [`PortStats::tx_errors`]: crate::PortStats::tx_errors
     /// [`PortConfig::tx_limits`]: crate::PortConfig::tx_limits

@@ -9,10 +9,11 @@ use super::{PortConfig, StartError};
 use crate::eal::log;
 use crate::{Errno, Mempool};
 
-/// Drivers that accept chained segments without reporting it: one frees them, the other writes them to its file.
+/// Drivers that send packets of several segments without reporting this capability: `net_null` frees them,
+/// `net_pcap` writes them to its file.
 const CHAINING_DRIVERS: [&str; 2] = ["net_null", "net_pcap"];
 
-/// Drivers that set up a queue only once: to start again, the device is attached again.
+/// Drivers that set up a queue only once. The device is attached again before it starts again.
 const START_ONCE_DRIVERS: [&str; 1] = ["net_af_xdp"];
 
 /// Starts the device. Returns true if its transmit queues accept packets of several segments.
@@ -82,7 +83,7 @@ fn check(info: &sys::shim_port_info, config: &PortConfig, port: &str) -> Result<
     }
 }
 
-/// Configures and starts the device, which is stopped and which the caller alone uses.
+/// Configures and starts a stopped device. No other thread may use the device during the call.
 fn configure(
     id: u16,
     info: &sys::shim_port_info,

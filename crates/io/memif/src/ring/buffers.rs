@@ -21,7 +21,8 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Sets the limit, if the other side can have reached it. Returns the number of available descriptors.
+    /// Sets the limit to the index that the other side's index permits. Returns the number of available
+    /// descriptors, or an error if the limit moved back or too far.
     #[inline]
     pub(super) fn advance_limit(&mut self, limit: u16) -> Result<u16, ProtocolViolation> {
         let room = self.len - self.available();
@@ -60,7 +61,7 @@ pub(super) enum Buffers {
 /// A full buffer of a frame.
 pub(super) struct FullBuffer<'a> {
     pub(super) bytes: Buffer<'a>,
-    /// The frame ends here.
+    /// True if the frame ends with this buffer.
     pub(super) is_last: bool,
 }
 
@@ -127,7 +128,7 @@ impl Buffers {
         }
     }
 
-    /// Writes the descriptor of an own empty buffer.
+    /// Writes the descriptor of an empty buffer of this side.
     #[inline]
     pub(super) fn offer(self, ring: &RingMemory, index: u16) {
         if let Buffers::Own { size, .. } = self {
@@ -135,7 +136,7 @@ impl Buffers {
         }
     }
 
-    /// Returns the offset of an own buffer in region 0, in bytes.
+    /// Returns the offset in region 0 of a buffer of this side, in bytes.
     #[inline]
     fn offset(self, ring: &RingMemory, index: u16) -> u32 {
         match self {

@@ -1,8 +1,9 @@
 //! Rings: receive frames from a peer and send frames to it, while the peer may write anything at any time.
 //!
 //! # Checks
-//! * The peer's index must not pass the descriptors that it owns. A [`Receiver`] knows how many buffers the peer may have
-//!   filled, a [`Sender`] how many it may have emptied. An index that moves further, or back, is a [`ProtocolViolation`].
+//! * The peer's index must not pass the last descriptor that the peer owns. A [`Receiver`] knows how many
+//!   buffers the peer may have filled, a [`Sender`] how many it may have emptied. An index that moves
+//!   further, or back, is a [`ProtocolViolation`].
 //! * A descriptor is read once, in two atomic loads of 64 bits. The server then checks region, offset and length. The
 //!   client uses only flags and length: it computes the offset of its buffer, and writes it anew with each offer.
 //! * A frame has at most [`CHAIN_MAX`] buffers, and a burst reads at most [`WORK_MAX`] descriptors.
@@ -81,7 +82,8 @@ impl Receiver {
         self.cursor.advance_limit(index.load(Ordering::Acquire))
     }
 
-    /// Copies at most `frames` frames of those that [`Self::ready`] has counted, and returns their buffers to the peer.
+    /// Copies at most `frames` of the frames that [`Self::ready`] has counted, and returns their buffers to
+    /// the peer.
     ///
     /// # Errors
     /// [`ProtocolViolation`]; the ring must not be used afterwards.
@@ -125,8 +127,8 @@ impl Receiver {
         Ok(received)
     }
 
-    /// Copies a frame in several buffers, of `left` full descriptors from `at` on. Returns the number of buffers, or `None` if
-    /// the last one is not full yet.
+    /// Copies a frame in several buffers. The frame begins at index `at`, from which `left` descriptors are
+    /// full. Returns the number of buffers, or `None` if the last one is not full yet.
     #[cold]
     fn receive_chain(
         &self,
@@ -168,7 +170,7 @@ impl Receiver {
         Ok(Some(len as u16))
     }
 
-    /// Hands the buffers from an index up to the own index back to the peer.
+    /// Returns to the peer the buffers from index `from` to this side's index.
     #[inline]
     fn give_back(&mut self, from: u16) {
         let at = self.cursor.at;
@@ -181,12 +183,12 @@ impl Receiver {
         }
     }
 
-    /// Offers own empty buffers in place of those from an index up to the own index, which were received.
+    /// Offers the received buffers from index `from` to this side's index to the peer again, empty.
     fn offer(&mut self, from: u16) {
         let (at, len) = (self.cursor.at, self.cursor.len);
         let mut index = from;
         while index != at {
-            // The descriptor of the buffer one round later is the same.
+            // The buffer has the same descriptor one round later.
             self.buffers.offer(&self.ring, index);
             index = index.wrapping_add(1);
         }
@@ -239,7 +241,7 @@ pub struct Sender {
     ring: RingMemory,
     buffers: Buffers,
     cursor: Cursor,
-    /// The index that the peer has been told.
+    /// The index that this side last wrote into the ring.
     published: u16,
 }
 

@@ -8,7 +8,7 @@
 //! between neighbouring cores, and three times that across a chip. The driver therefore avoids repeated writes:
 //! * A buffer keeps its descriptor, in either ring. While frames return in order and with the same length, no
 //!   descriptor changes ([`ring`]).
-//! * The virtio-net header has a cache line of its own in front of the frame, and keeps its content.
+//! * The virtio-net header has a separate cache line in front of the frame, and keeps its content.
 //! * Lines that will be written are prefetched for writing one burst ahead.
 //!
 //! The remaining traffic is the frame itself and a part of the used ring.
@@ -113,9 +113,9 @@ pub enum DeviceViolation {
     /// The device returned buffers out of order.
     #[error("the switch returned buffer {found}; expected {expected}, in ring order")]
     Order {
-        /// The buffer that it returned.
+        /// The buffer that the device returned.
         found: u32,
-        /// The buffer that was due.
+        /// The buffer that was due next.
         expected: u16,
     },
     /// The length of a frame exceeds its buffer, or is shorter than the header.
@@ -355,7 +355,7 @@ impl Driver {
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// Shows the device the sent frames, and returns free buffers to it.
+    /// Makes the sent frames visible to the device, and returns free buffers to it.
     ///
     /// # Errors
     /// [`DeviceViolation`]; the connection must not be used again.

@@ -28,15 +28,15 @@ unsafe impl Shared for [AtomicU64; 2] {}
 pub struct AtomicArray<T> {
     start: NonNull<T>,
     len: u16,
-    /// Keeps the memory mapped that `start` points into.
+    /// The memory that contains `start`; it stays mapped as long as the array exists.
     _memory: Arc<Memory>,
 }
 
-// SAFETY: it points into the memory that it holds, and all accesses are atomic.
+// SAFETY: the array points into the memory that `_memory` keeps mapped, and all accesses are atomic.
 unsafe impl<T: Shared> Send for AtomicArray<T> {}
 
 impl<T: Shared> AtomicArray<T> {
-    /// Returns `None` if `start` is not aligned or `len` is 0.
+    /// Returns the array of `len` elements from `start`, or `None` if `start` is not aligned or `len` is 0.
     ///
     /// # Safety
     /// The caller guarantees that `len` elements from `start` are mapped as long as `memory` exists, and that they are

@@ -5,9 +5,10 @@
 //! Every access is aligned and inside a mapping, whatever the driver writes, and no access faults.
 //!
 //! # Argument
-//! * **Inside**: [`View::slice`] makes a [`GuestSlice`], and [`Memory::array`] makes an [`AtomicArray`]. Both compare
-//!   the end with the size of the region, in 64 bits and without wrap-around; the file had that size when it was
-//!   mapped. Both keep the memory mapped: an array owns a reference to it, a slice borrows the view that does.
+//! * **Inside**: [`View::slice`] makes a [`GuestSlice`], and [`Memory::array`] makes an [`AtomicArray`]. Both
+//!   compare the end with the size of the region, in 64 bits and without wrap-around; the file had that size
+//!   when it was mapped. Both keep the memory mapped: an array owns a reference to the memory, and a slice
+//!   borrows a view that owns one.
 //! * **No fault**: the file is in tmpfs or hugetlbfs (never on a disk or in FUSE, where a page fault can take
 //!   forever), and sealed against shrinking. If the process handles SIGBUS ([`UnsealedPolicy::Accept`]), the file may
 //!   be unsealed, or of huge pages.

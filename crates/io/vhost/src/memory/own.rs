@@ -1,10 +1,11 @@
 //! Memory that this process allocates and shares with a device: the driver's side.
 //!
 //! # Argument
-//! The first part holds atomics, which both sides access ([`AtomicArray`]); the second part holds bytes that are
-//! borrowed. Borrowing needs `&mut self`, and arrays are confined to the first part, so no two references in this
-//! process overlap. The device is another process and must write to a buffer only while it owns it. **This process
-//! trusts the device to do so**: it serves one switch, and runs on that switch's behalf.
+//! The first part holds atomics, which both sides access ([`AtomicArray`]); the second part holds bytes that
+//! are borrowed. Borrowing needs `&mut self`, and arrays are confined to the first part, so no two references
+//! in this process overlap. The device is another process and must write to a buffer only while the device
+//! owns that buffer. **This process trusts the device to do so**: it serves one switch, and runs on that
+//! switch's behalf.
 
 use core::ptr::NonNull;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -46,7 +46,8 @@ impl<'a> GuestSlice<'a> {
     pub fn behind(&self, size: usize) -> GuestSlice<'a> {
         let size = size.min(self.size());
         GuestSlice {
-            // SAFETY: at most the size of the range, so the pointer is inside the mapping or one past its end.
+            // SAFETY: `size` is at most the size of the range, so the pointer is inside the mapping or one
+            // past its end.
             start: unsafe { self.start.add(size) },
             size: self.size - size as u32,
             memory: PhantomData,

@@ -27,7 +27,7 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Returns true if the descriptor is a whole chain, in the direction of this queue.
+    /// Returns true if the descriptor is a chain of one buffer with the direction of this queue.
     #[inline(always)]
     pub(super) fn is_alone(&self, use_of: BufferAccess) -> bool {
         self.flags & (NEXT | WRITE | INDIRECT) == use_of as u16
@@ -58,7 +58,7 @@ pub(super) struct Chain {
 pub(super) struct ChainBuffers<'a> {
     use_of: BufferAccess,
     slices: ArrayVec<GuestSlice<'a>, CHAIN_MAX>,
-    /// The number of descriptors, of which empty ones have no slice. It limits the cost of a packet.
+    /// The number of descriptors, including empty ones, which have no slice. It limits the cost of a packet.
     descriptors: usize,
     /// The index of the first buffer that is not consumed.
     at: usize,
@@ -175,8 +175,8 @@ impl<'a> ChainBuffers<'a> {
         }
     }
 
-    /// Returns what is left of the current buffer and consumes up to `wanted` bytes of it, or `None` if nothing is
-    /// left or wanted.
+    /// Returns the unconsumed rest of the current buffer and consumes up to `wanted` bytes of it. Returns
+    /// `None` if no byte is left or wanted.
     fn next(&mut self, wanted: usize) -> Option<GuestSlice<'a>> {
         let slice = *self.slices.get(self.at).filter(|_| wanted > 0)?;
         let left = slice.behind(wanted);

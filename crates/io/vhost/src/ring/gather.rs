@@ -77,7 +77,7 @@ impl Gather {
             }
             BufferAccess::Write => {
                 if slice.is_apart(self.header) {
-                    // The buffer may already hold the right header, so the line is only read.
+                    // The buffer may already hold the right header: prefetch the line for reading only.
                     slice.prefetch(0);
                 }
                 slice.prefetch_to_write(self.header);

@@ -80,7 +80,7 @@ trait Queue {
     /// Marks a chain as used, with `written` bytes written to it. The driver sees it after [`Self::publish`].
     fn mark_used(&mut self, chain: &Chain, written: u32);
 
-    /// Shows the driver the used chains. Returns true if the driver needs a call.
+    /// Makes the used chains visible to the driver. Returns true if the driver needs a call.
     fn publish(&mut self) -> bool;
 
     /// Returns the vring base.

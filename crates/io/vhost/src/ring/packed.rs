@@ -79,7 +79,7 @@ pub(super) struct Packed {
     driver: AtomicArray<AtomicU32>,
     /// The next chain to take.
     at: RingPosition,
-    /// The next chain to return. Chains are returned in order, so all earlier ones have been.
+    /// The next chain to return. Chains are returned in order, so all earlier chains are already returned.
     done: RingPosition,
     /// The first chain of a batch, written last: the driver sees no later chain before it sees this one.
     held: Option<(u16, u64)>,
@@ -102,8 +102,8 @@ impl Packed {
             .ok_or(outside("the descriptors", setup.descriptors))?;
         let driver = events("the driver event suppression structure", setup.driver)?;
         let device = events("the device event suppression structure", setup.device)?;
-        // The upper half of the base is the position of the used descriptors. Chains are used in order, so it equals
-        // the lower half.
+        // The upper half of the base is the position of the used descriptors. Chains are used in order, so
+        // the upper half equals the lower half.
         let at = RingPosition(base as u16);
         if at.index() >= size {
             return Err(MessageError::RingBase { size, base });

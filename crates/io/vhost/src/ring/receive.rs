@@ -186,8 +186,9 @@ impl Rules {
         }
     }
 
-    /// Copies frames into empty packets, up to the first that needs more than a copy. Returns the number of copied
-    /// frames, and the header of that frame if its bytes were copied.
+    /// Copies frames into empty packets and stops at the first frame that needs more than a copy. Returns the
+    /// number of copied frames, and the header of the frame at which it stopped if the bytes of that frame
+    /// were copied.
     #[inline(always)]
     fn take_plain<Q: Queue, P: Packet>(
         &self,

@@ -17,8 +17,8 @@ use crate::{Features, MessageError, ProtocolViolation};
 pub struct Sent {
     /// The number of packets that left the burst.
     pub packets: usize,
-    /// The number of these that were dropped, since no buffers of the driver can hold them or the driver did not
-    /// negotiate them.
+    /// The number of dropped packets among them: no buffers of the driver can hold the packet, or the driver
+    /// did not negotiate its features.
     pub dropped: usize,
     /// True if the driver needs a call.
     pub needs_call: bool,
@@ -95,7 +95,7 @@ impl Sender {
 /// The outcome of sending one packet.
 enum Outcome {
     Went,
-    /// No buffers of the driver can hold the packet, or the driver did not negotiate it.
+    /// No buffers of the driver can hold the packet, or the driver did not negotiate its features.
     Dropped,
     /// The ring has too few buffers at the moment.
     Full,

@@ -31,7 +31,8 @@ pub(super) struct Split {
     at: u16,
     /// The last known index of the available ring.
     limit: u16,
-    /// The used index of the next chain to return. Chains are returned in order, so all earlier ones have been.
+    /// The used index of the next chain to return. Chains are returned in order, so all earlier chains are
+    /// already returned.
     done: u16,
     /// The used index up to which the driver was notified.
     published: u16,

@@ -20,7 +20,7 @@ use crate::tcp::StreamChunk;
 const START: [u8; 2] = [0x05, 0x64];
 /// Size of the header with its checksum.
 const HEADER: usize = 10;
-/// Bytes of the header that the length counts.
+/// Bytes of the header that the value of the length field includes.
 const COUNTED: usize = 5;
 /// Data between two checksums.
 const BLOCK: usize = 16;
@@ -67,13 +67,13 @@ fn next_start(data: &[u8]) -> usize {
     (0..data.len()).find(is_start).unwrap_or(data.len())
 }
 
-/// Returns the size of a frame with this many counted bytes.
+/// Returns the size of a frame in bytes, including checksums. `length` is the value of its length field.
 fn frame_size(length: usize) -> usize {
     let data = length - COUNTED;
     HEADER + data + 2 * data.div_ceil(BLOCK)
 }
 
-/// Returns true if a block with its checksum behind it is right.
+/// Returns true if the checksum at the end of a block is correct.
 fn is_right(block: &[u8]) -> bool {
     block
         .split_last_chunk::<2>()
@@ -165,7 +165,7 @@ impl Dnp3 {
         transaction.is_inspected[direction.reverse().index()] = true;
     }
 
-    /// Handles a whole frame, whose header is right.
+    /// Handles a complete frame with a valid header.
     fn frame(&mut self, direction: Direction, frame: &[u8], out: &mut Transactions) {
         let mut data = Vec::new();
         for block in frame[HEADER..].chunks(BLOCK + 2) {
@@ -197,7 +197,7 @@ impl Parser for Dnp3 {
                 true => None,
             };
             if let Some(problem) = problem {
-                // A receiver looks for the next frame, too.
+                // A receiver also searches for the next frame.
                 out.raise(problem);
                 at += 1 + next_start(&data[at + 1..]);
                 continue;

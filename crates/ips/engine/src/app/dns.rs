@@ -21,8 +21,9 @@ const NAME_SIZE: usize = 1025;
 const LABELS: usize = 255;
 /// Largest number of records of a section that are kept.
 const RECORDS: usize = 256;
-/// Largest number of labels and pointers of all names of a message: several times those of the largest message whose names
-/// are all compressed. Without this bound, each of 10,000 names could lead through 255 pointers.
+/// Largest number of labels and pointers of all names of a message. It is several times the number in the
+/// largest message whose names are all compressed. Without this bound, each of 10,000 names could lead
+/// through 255 pointers.
 const STEPS: usize = 1 << 18;
 
 const TYPE_A: u16 = 1;
@@ -45,7 +46,7 @@ struct Message {
 struct Reader<'a> {
     message: &'a [u8],
     at: usize,
-    /// The labels and pointers that names have had so far.
+    /// The number of labels and pointers read so far in the names of the message.
     steps: usize,
 }
 
@@ -163,7 +164,7 @@ fn header(reader: &mut Reader<'_>) -> Option<Header> {
     Some(Header { id, flags, sections })
 }
 
-/// Returns a message as far as it is valid; `None` without header.
+/// Parses a message up to its first invalid field. Returns `None` if the header is incomplete.
 fn parse(data: &[u8]) -> Option<Message> {
     let mut reader = Reader::new(data);
     let head = header(&mut reader)?;
@@ -183,7 +184,7 @@ fn parse(data: &[u8]) -> Option<Message> {
     Some(message)
 }
 
-/// Reads the four sections; `None` if one of them is not valid.
+/// Reads the four sections. Returns `None` if one of them is not valid.
 fn sections(reader: &mut Reader<'_>, head: &Header, message: &mut Message) -> Option<()> {
     let record = &mut message.record;
     for _ in 0..head.sections[0] {
@@ -301,7 +302,7 @@ fn message(data: &[u8], direction: Direction, out: &mut Transactions) {
         transaction.publish(Buffer::DnsAnswerName, direction, answer.name.as_slice());
     }
     transaction.record = Record::Dns(Box::new(message.record));
-    // A message is a transaction of its own: the other direction has nothing to wait for.
+    // Each message is a separate transaction, so the other direction has nothing to wait for.
     transaction.advance(Direction::ToServer, Progress::Complete);
     transaction.advance(Direction::ToClient, Progress::Complete);
     transaction.is_inspected[direction.reverse().index()] = true;
@@ -333,7 +334,8 @@ impl Parser for Dns {
             }
             rest = &tail[size..];
         }
-        // Nothing is copied while a message is incomplete: its bytes may come one by one.
+        // The bytes of an incomplete message stay where they are: a copy for each chunk would be slow if they
+        // come one by one.
         let used = pending.len() - rest.len();
         pending.drain(..used);
         self.pending[side] = pending;

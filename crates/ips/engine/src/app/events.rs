@@ -1,8 +1,8 @@
-//! The anomalies that parsers raise, by the names that `app-layer-event` has for them.
+//! The anomalies that parsers raise, by their names in the rule keyword `app-layer-event`.
 
 use super::AppProtocol;
 
-/// An anomaly, by the name that `app-layer-event` has for it: protocol, full stop, event.
+/// An anomaly, by its name in the rule keyword `app-layer-event`: protocol, full stop, event.
 pub type AppEvent = &'static str;
 
 /// Every anomaly, sorted.
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Adds the texts in quotes of the sources in a folder that are a protocol, a full stop and a word.
+    /// Adds the quoted texts in a folder's source files that consist of a protocol, a full stop and a word.
     fn collect(folder: &Path, found: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -26,7 +26,8 @@ pub struct Expectation {
 
 heap!(Expectation { file_name });
 
-/// The connections that are expected. A hash finds them: however many are announced and never opened, a new flow costs the same.
+/// The connections that are expected, in a hash table: the number of announced connections that are never
+/// opened does not change the cost of a new flow.
 #[derive(Debug)]
 pub(crate) struct Expectations {
     /// Expectations with their numbers, by the endpoints.
@@ -43,7 +44,8 @@ impl Expectations {
         }
     }
 
-    /// Adds an expectation in the place of one with the same endpoints; the oldest goes if there are too many.
+    /// Adds an expectation. It replaces one with the same endpoints; otherwise the oldest is removed if there
+    /// are too many.
     pub(crate) fn add(&mut self, expectation: Expectation) {
         if self.list.len() >= EXPECTED && !self.list.contains_key(&expectation.key) {
             let oldest = self.list.iter().min_by_key(|(_, (number, _))| *number);
@@ -55,8 +57,9 @@ impl Expectations {
         self.next += 1;
     }
 
-    /// Gives a flow whose first data are `chunk` the protocol that another flow announced for it. The data decide, and not the
-    /// SYN: most clients open the connection before they ask for the file.
+    /// Sets the protocol of a flow that another flow announced. `chunk` holds the first data of the flow. The
+    /// announcement is looked up at the first data and not at the SYN, because most clients open the
+    /// connection before they ask for the file.
     #[inline]
     pub(crate) fn meet(&mut self, key: &FlowKey, app: &mut AppState, chunk: &StreamChunk<'_>) {
         if !self.list.is_empty() && !chunk.bytes.is_empty() && app.is_untouched() {

@@ -99,7 +99,7 @@ impl File {
         }
     }
 
-    /// Notes that bytes are lost.
+    /// Records that bytes are lost.
     pub fn gap(&mut self, size: u64) {
         self.size += size;
         self.has_gaps = true;

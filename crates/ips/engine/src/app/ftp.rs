@@ -25,7 +25,7 @@ enum Step {
     Passive,
     /// PORT, EPRT: the command has the port.
     Active,
-    /// A transfer that was sent before the reply with its port.
+    /// A transfer command that the client sent before the server's reply with the port.
     Transfer {
         is_download: bool,
         name: Vec<u8>,
@@ -52,8 +52,8 @@ struct Command {
 
 heap!(Command { step });
 
-/// The end that opens a data connection, and the port to which it is opened. The addresses are those of the control connection:
-/// the ones that commands and replies carry can be forged, or belong to another side of a NAT.
+/// The end that opens a data connection, and the port to which it is opened. The addresses are taken from the
+/// control connection: addresses in commands and replies can be forged, or belong to another side of a NAT.
 #[derive(Debug, Clone, Copy)]
 struct DataPort {
     port: u16,
@@ -162,7 +162,8 @@ impl Ftp {
     /// Announces the data connection of a transfer.
     fn expect(&mut self, data: DataPort, is_download: bool, name: &[u8]) {
         let DataPort { port, is_passive } = data;
-        // In active mode the server opens the connection, so that a file to the client goes to its "server".
+        // In active mode the FTP server opens the connection, so a file to the FTP client flows to the
+        // "server" of the connection.
         let direction = if is_download == is_passive {
             Direction::ToClient
         } else {
@@ -187,8 +188,9 @@ impl Ftp {
         });
     }
 
-    /// Notes the port that the server opens for the oldest command. A transfer that was sent before takes it; commands behind it
-    /// that announce another connection make it void.
+    /// Records the port that the server opens for the oldest command. The first later command that concerns a
+    /// data connection decides about the port: a transfer uses it, another announcement makes it void.
+    /// Without such a command the port is kept.
     fn open_passive(&mut self, port: u16) {
         let data = DataPort {
             port,

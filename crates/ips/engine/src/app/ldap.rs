@@ -15,7 +15,7 @@ const HEADER_SIZE: usize = 6;
 /// The first byte of a record of TLS with a handshake message (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// The place in the messages of a direction.
+/// The parse position in the messages of a direction.
 #[derive(Debug, Default)]
 struct Side {
     /// Bytes of a header that is not complete.
@@ -42,7 +42,7 @@ enum Header {
     Incomplete,
     /// The bytes are no message.
     Invalid,
-    /// The size of the header and that of the body.
+    /// The size of the header and the size of the body, in bytes.
     Complete(usize, usize),
 }
 
@@ -76,13 +76,13 @@ impl Ldap {
         }
     }
 
-    /// Notes a complete message.
+    /// Adds the transaction of a complete message.
     fn complete(direction: Direction, out: &mut Transactions) {
         let transaction = out.start(AppProtocol::Ldap);
         for side in Direction::BOTH {
             transaction.advance(side, Progress::Complete);
         }
-        // A message has one direction; nothing of it is inspected in the other.
+        // A message has one direction, so the other direction counts as inspected.
         transaction.is_inspected[direction.reverse().index()] = true;
     }
 }
@@ -134,7 +134,7 @@ impl Parser for Ldap {
                 }
             }
         }
-        // A datagram holds whole messages.
+        // A datagram holds only complete messages.
         if self.transport == Transport::Udp {
             *side = Side::default();
         }

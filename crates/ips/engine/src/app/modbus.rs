@@ -60,7 +60,7 @@ impl Modbus {
             self.requests.push((identifier, id));
         }
         let Some(transaction) = out.by_id(id) else { return };
-        // Some servers do not compare the protocol, so that the message is inspected.
+        // Some servers do not check the protocol identifier, so the message is inspected all the same.
         if protocol != 0 {
             transaction.raise("modbus.invalid_protocol_id");
         }

@@ -11,7 +11,7 @@ struct Parameters<'a> {
     rest: &'a [u8],
 }
 
-/// Returns the size of a text up to a byte.
+/// Returns the number of bytes of a text before the first byte for which `is_end` is true.
 fn until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|&byte| is_end(byte)).unwrap_or(text.len())
 }
@@ -54,7 +54,7 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
-/// Returns the text up to a quote, and the size with the quote; `None` if there is none.
+/// Returns the text up to a quote and its size including the quote. Without a quote, the size is `None`.
 fn unquoted(text: &[u8]) -> (Vec<u8>, Option<usize>) {
     let mut out = Vec::new();
     let mut at = 0;
@@ -114,7 +114,8 @@ pub(in crate::app) fn extended_parameter(value: &[u8], name: &[u8]) -> Option<Ve
     (!sections.is_empty()).then(|| sections.into_iter().flat_map(|(_, text)| text).collect())
 }
 
-/// Returns an escaped section without charset and language, which the first one begins with.
+/// Returns an escaped section. The charset and the language, with which the first section begins, are
+/// removed.
 fn without_charset(text: &[u8], number: usize) -> &[u8] {
     let mut parts = text.splitn(3, |&byte| byte == b'\'');
     match (number, parts.next(), parts.next(), parts.next()) {
@@ -160,7 +161,7 @@ mod tests {
         for (value, name) in [
             (&b"a; x=\"; filename=no; y=\"; filename=\"yes\""[..], &b"yes"[..]),
             (b"a; x=\"\\\"; filename=no\"; filename=yes", b"yes"),
-            // A quote elsewhere, or without an end, hides none.
+            // A quote elsewhere, or without an end, hides no parameter.
             (b"a\"; x=b\"c; filename=yes", b"yes"),
             (b"a; x=\"b; filename=yes", b"yes"),
             (b"a; filename; filename = \"yes\" ; z", b"yes"),

@@ -9,9 +9,9 @@ use crate::tcp::StreamChunk;
 /// The result of parsing bytes of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The parser goes on.
+    /// Parsing continues.
     Continue,
-    /// The bytes are not of the protocol, or what follows cannot be parsed.
+    /// The bytes are not of the protocol, or the bytes after them cannot be parsed.
     Failed,
     /// The flow changes its protocol (CONNECT, STARTTLS, Upgrade); detection begins again with the bytes by
     /// [`Direction::index`] that the parser did not consume.
@@ -29,23 +29,24 @@ pub trait Parser: core::fmt::Debug + Send + Heap {
     /// Ends a direction: no byte follows.
     fn end(&mut self, direction: Direction, out: &mut Transactions);
 
-    /// Takes the connections that the bytes announce.
+    /// Removes and returns the connections that the bytes announced.
     fn expected(&mut self) -> Vec<Expectation> {
         Vec::new()
     }
 
-    /// Returns true if bytes that the parser refuses are an error of the protocol, and no mistake of its detection.
+    /// Returns true if bytes that the parser refuses violate the protocol, and false if they may belong to
+    /// another protocol.
     fn is_strict(&self) -> bool {
         false
     }
 
-    /// Returns true if the bytes ended a message that is no transaction, since the last call: raw stream data are inspected
-    /// behind it, as behind a transaction.
+    /// Returns true if bytes since the last call ended a message that is not a transaction. Raw stream data
+    /// are then inspected, as at the end of a transaction.
     fn ends_message(&mut self) -> bool {
         false
     }
 
-    /// Returns true once the bytes are encrypted, so that contents of the raw stream are not looked for any more.
+    /// Returns true once the bytes are encrypted. The raw stream is then no longer searched.
     fn is_encrypted(&self) -> bool {
         false
     }

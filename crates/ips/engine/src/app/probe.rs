@@ -176,7 +176,7 @@ pub fn detect_protocol(
         return ProtocolDetection::Undecided;
     }
     let mut is_undecided = false;
-    // Words of FTP say nothing on a port of SMTP, where a client may send them to be taken for one of FTP.
+    // On a port of SMTP, FTP commands are no evidence: a client may send them to hide that it speaks SMTP.
     let is_mail = is_mail_port(ports);
     let signatures = SIGNATURES.iter().filter(|signature| {
         signature.transport == transport
@@ -231,8 +231,9 @@ fn is_mail_port(ports: (u16, u16)) -> bool {
     is_mail(ports.0) || is_mail(ports.1)
 }
 
-/// Returns true if the first bytes of the client, which tell a protocol, decide nothing before the server has sent: servers of the
-/// protocol greet, and a client that sends first may do so to be taken for one of another protocol. The port may confirm the protocol.
+/// Returns true if the client's first bytes are not enough to detect `protocol` before the server has sent.
+/// The servers of these protocols greet first, so a client that sends first may only pretend to speak the
+/// protocol. For SMTP and FTP, a well-known port makes the first bytes sufficient.
 pub(super) fn awaits_greeting(protocol: AppProtocol, ports: (u16, u16)) -> bool {
     match protocol {
         AppProtocol::Smtp => !is_mail_port(ports),

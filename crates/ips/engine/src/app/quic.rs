@@ -1,4 +1,4 @@
-//! QUIC: only the version of Google's QUIC, which came before RFC 9000, is looked at.
+//! QUIC. The parser reads only the version of Google's QUIC, which precedes RFC 9000.
 
 use super::parser::{Outcome, Parser};
 use super::transaction::Transactions;

@@ -35,7 +35,7 @@ heap!(Side { pending });
 pub(super) struct Sip {
     transport: Transport,
     sides: [Side; 2],
-    /// True if the flow had a message: it is SIP.
+    /// True if the flow had a valid message, so the protocol is certain.
     has_message: bool,
 }
 
@@ -114,7 +114,7 @@ fn unfolded(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns the value of a header on one line: a fold stands for a space.
+/// Returns the value of a header on one line; each fold becomes a space.
 fn joined(value: &[u8]) -> Cow<'_, [u8]> {
     let value = value.trim_ascii();
     if !value.contains(&b'\n') {
@@ -256,7 +256,7 @@ impl Sip {
         Outcome::Continue
     }
 
-    /// Consumes from the front of the bytes of a stream; returns how many, 0 if more are needed.
+    /// Consumes bytes from the front of a stream and returns their number, or 0 if more are needed.
     fn step(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
         let side = &mut self.sides[direction.index()];
         if let Some((left, id, buffer)) = &mut side.body {

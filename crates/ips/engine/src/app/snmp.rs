@@ -1,4 +1,5 @@
-//! SNMP (RFC 1157, RFC 3416, RFC 3412): whether the structure of a message is valid. Its values are not parsed.
+//! SNMP (RFC 1157, RFC 3416, RFC 3412). The parser checks the structure of a message and does not parse the
+//! values.
 //!
 //! ```text
 //!  versions 1, 2c   SEQUENCE { version, community, PDU }
@@ -31,7 +32,7 @@ pub(super) struct Snmp;
 
 heap!(Snmp {});
 
-/// Takes an element, its tag and its content, from the front of `bytes`.
+/// Removes an element from the front of `bytes` and returns its tag and its content.
 fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -52,7 +53,7 @@ fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     Some((tag, content))
 }
 
-/// Takes an element with a tag.
+/// Removes an element with the given tag from the front of `bytes` and returns its content.
 fn tagged<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     let (found, content) = element(bytes)?;
     (found == tag).then_some(content)
@@ -106,7 +107,7 @@ fn version_3(message: &mut &[u8]) -> Option<()> {
     }
 }
 
-/// Checks a message; versions that do not exist are not looked into.
+/// Checks a message. The content of unknown versions is not checked.
 fn message(mut bytes: &[u8]) -> Option<()> {
     let mut message = tagged(&mut bytes, SEQUENCE)?;
     match tagged(&mut message, INTEGER)? {
@@ -119,7 +120,7 @@ fn message(mut bytes: &[u8]) -> Option<()> {
     }
 }
 
-/// Returns true if a datagram begins with a whole sequence, as a message does.
+/// Returns true if a datagram begins with a complete sequence, as a message does.
 pub(super) fn is_message(mut bytes: &[u8]) -> bool {
     tagged(&mut bytes, SEQUENCE).is_some()
 }
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn variables_are_pairs_and_a_pdu_has_a_tag_of_its_own() {
-        // A name and a value that no sequence holds.
+        // A name and a value without a sequence around them.
         let flat = of(SEQUENCE, &[b"\x06\x01\x2b\x05\0"]);
         let request = |tag, variables: &[u8]| {
             let pdu = of(tag, &[&integer(1), &integer(0), &integer(0), variables]);

@@ -62,7 +62,7 @@ impl Ssh {
         self.transaction.and_then(|id| out.by_id(id))
     }
 
-    /// Consumes from the front of the pending bytes; returns how many, 0 if more are needed.
+    /// Consumes bytes from the front of the pending ones and returns their number, or 0 if more are needed.
     fn step(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
         let side = &mut self.sides[direction.index()];
         match side.state {

@@ -1,11 +1,11 @@
-//! Pieces of a text: short byte strings that lie behind each other in one allocation.
+//! Pieces of a text: short byte strings, one after the other in one allocation.
 //!
-//! A message of HTTP has dozens of headers and buffers, most of them shorter than a cache line. Each in an allocation of its own
-//! costs more than parsing it does.
+//! A message of HTTP has dozens of headers and buffers, most of them shorter than a cache line. A separate
+//! allocation for each would cost more than parsing.
 
 use super::heap::{Heap, flat};
 
-/// The largest size in bytes of a piece that is copied into a text; larger ones keep memory of their own.
+/// The largest size in bytes of a piece that is copied into a text; larger pieces have separate memory.
 const COPIED: usize = 1024;
 
 /// A range of bytes in a text.
@@ -18,7 +18,7 @@ pub(super) struct Span {
 flat!(Span);
 
 impl Span {
-    /// Appends bytes to a text, and returns where they are.
+    /// Appends bytes to a text and returns their range.
     pub(super) fn append(text: &mut Vec<u8>, bytes: &[u8]) -> Span {
         let start = text.len();
         text.extend_from_slice(bytes);
@@ -49,7 +49,7 @@ impl Span {
     }
 }
 
-/// Bytes in a text, or with memory of their own.
+/// Bytes in a text, or in separate memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
     In(Span),
@@ -82,7 +82,8 @@ impl Piece {
         }
     }
 
-    /// Returns the bytes as a vector to which others are appended; from now on the piece has memory of its own.
+    /// Returns the bytes as a vector to which others can be appended. From then on the piece has separate
+    /// memory.
     pub(super) fn to_mut(&mut self, text: &[u8]) -> &mut Vec<u8> {
         if let Piece::In(span) = self {
             *self = Piece::Own(span.of(text).to_vec());
@@ -93,7 +94,7 @@ impl Piece {
         }
     }
 
-    /// Returns the offset behind the last byte in the text; 0 for memory of its own.
+    /// Returns the offset behind the last byte in the text; 0 for a piece with separate memory.
     pub(super) fn end(&self) -> usize {
         match self {
             Piece::In(span) => span.end(),

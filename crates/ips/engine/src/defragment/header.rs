@@ -1,11 +1,11 @@
-//! The headers of a packet that is made of fragments.
+//! The headers of a packet that is reassembled from fragments.
 
 use millrace_wire::ipv6::FragmentHeader;
 use millrace_wire::{ipv4, ipv6};
 
 use crate::packet::{IpVersion, Packet};
 
-/// Returns the data of a fragment and their protocol.
+/// Returns the payload of a fragment and the protocol of the payload.
 pub(super) fn data<'a>(packet: &Packet<'a>) -> (&'a [u8], u8) {
     let protocol = match packet.ip.fragment_header {
         Some(header) => header.next_header.0,
@@ -14,13 +14,14 @@ pub(super) fn data<'a>(packet: &Packet<'a>) -> (&'a [u8], u8) {
     (packet.ip_payload(), protocol)
 }
 
-/// Returns the bytes of a fragment's headers that count as a part of the length of the whole packet.
+/// Returns the number of bytes of a fragment's headers that are included in the length of the whole packet.
 pub(super) fn counted_size(packet: &Packet<'_>) -> u64 {
     let fragment_header = packet.ip.fragment_header.map_or(0, |_| FragmentHeader::SIZE);
     of_version(packet.ip.version, packet.ip.header_size - fragment_header)
 }
 
-/// Returns the bytes of headers of this size that count: IPv6 does not count its fixed header.
+/// Returns the number of bytes of headers of this size that are included in the length of a packet: IPv6 does
+/// not count its fixed header.
 fn of_version(version: IpVersion, header_size: usize) -> u64 {
     let counted = match version {
         IpVersion::V4 => header_size,
@@ -38,13 +39,13 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Returns the headers of a packet, from its first fragment.
+    /// Returns the headers of the whole packet, made from its first fragment.
     pub(super) fn of(packet: &Packet<'_>) -> Header {
         let mut bytes = packet.ip.bytes[..packet.ip.header_size].to_vec();
         if let Some(header) = packet.ip.fragment_header {
             let at = ipv6::SIZE + header.at;
             bytes.drain(at..(at + FragmentHeader::SIZE).min(bytes.len()));
-            // The header before the fragment header now names the first header of the data.
+            // The Next Header field before the fragment header now names the first header of the data.
             let named_at = header.named_at.map_or(6, |at| ipv6::SIZE + at);
             if let Some(next_header) = bytes.get_mut(named_at) {
                 *next_header = header.next_header.0;
@@ -56,7 +57,7 @@ impl Header {
         }
     }
 
-    /// Returns the bytes that count as a part of the length of the whole packet.
+    /// Returns the number of header bytes that are included in the length of the whole packet.
     pub(super) fn counted_size(&self) -> u64 {
         of_version(self.version, self.bytes.len())
     }
@@ -68,7 +69,8 @@ impl Header {
             IpVersion::V4 => {
                 let size = u16::try_from(size).unwrap_or(u16::MAX);
                 whole[2..4].copy_from_slice(&size.to_be_bytes());
-                // The reserved bit and "don't fragment" stay; "more fragments" and the offset become 0.
+                // The reserved bit and "don't fragment" are unchanged; "more fragments" and the offset become
+                // 0.
                 whole[6] &= 0xc0;
                 whole[7] = 0;
                 let (header, rest) = whole.split_at_mut(ipv4::MIN_SIZE);

@@ -4,8 +4,9 @@
 //!  fragment ─▶ packet with the same key? ─▶ pieces ─▶ complete? ─▶ header of the first fragment + pieces
 //! ```
 //!
-//! Fragments are forwarded as they arrive; the last one is inspected together with the whole packet, which the receiver
-//! cannot assemble without it. If the whole packet is dropped, its fragments are refused until the receiver has forgotten them.
+//! Fragments are forwarded as they arrive. The last fragment gets the verdict on the whole packet, which the
+//! receiver cannot assemble without it. If the whole packet is dropped, its fragments are refused until the
+//! receiver has forgotten them.
 
 mod header;
 
@@ -31,18 +32,19 @@ const TINY_SIZE: usize = 16;
 pub struct DefragmentSettings {
     /// Largest memory of all fragments, in bytes.
     pub memory: usize,
-    /// Time for which fragments wait for the rest of their packet.
+    /// Longest time for which fragments wait for the rest of their packet.
     pub timeout: Duration,
     /// The bytes that are kept where fragments of IPv4 overlap.
     pub policy_v4: OverlapPolicy,
     /// The bytes that are kept where fragments of IPv6 overlap.
     pub policy_v6: OverlapPolicy,
-    /// True if packets with overlapping fragments are refused whole (RFC 5722).
+    /// True if overlapping fragments make the engine refuse all fragments of the packet (RFC 5722).
     pub refuses_overlaps: bool,
     /// True if fragments that split the TCP header are refused (RFC 1858).
     pub refuses_tiny: bool,
-    /// True if the oldest packet goes when the memory is full; false if the new fragment is refused. In line, the rest
-    /// of a packet that went could complete it at the receiver without inspection.
+    /// True if the oldest packet is removed when the memory is full; false if the new fragment is refused. In
+    /// inline mode, removal is unsafe: later fragments could complete the removed packet at the receiver
+    /// without inspection.
     pub evicts: bool,
 }
 
@@ -78,9 +80,9 @@ pub struct DefragmentCounters {
     pub fragments: u64,
     /// Packets that were completed.
     pub reassembled: u64,
-    /// Packets that were given up because their time was over.
+    /// Packets that were removed because they were not complete in time.
     pub timeouts: u64,
-    /// Packets that were given up because the memory was full.
+    /// Packets that were removed because the memory was full.
     pub evicted: u64,
     /// Fragments that overlapped others.
     pub overlaps: u64,
@@ -93,7 +95,7 @@ struct Key {
     src: IpAddr,
     dst: IpAddr,
     id: u32,
-    /// The protocol of IPv4; of IPv6 0, as fragments may differ in it (RFC 8200, section 4.5).
+    /// The protocol for IPv4; 0 for IPv6, because fragments may differ in it (RFC 8200, section 4.5).
     protocol: u8,
     vlans: [u16; 3],
     tunnel_depth: u8,
@@ -135,7 +137,7 @@ impl Tracker {
         TRACKER_SIZE + header + self.pieces.memory()
     }
 
-    /// Gives the fragments up, and lets all further ones be refused.
+    /// Removes the fragments of the packet, and causes all further ones to be refused.
     fn refuse(&mut self) {
         self.is_refused = true;
         self.pieces.clear();
@@ -147,7 +149,8 @@ impl Tracker {
 pub struct Defragmenter {
     settings: DefragmentSettings,
     trackers: HashMap<Key, Tracker, Seed>,
-    /// Keys in the order of their first fragment, with the serial number that tells a later packet of the same key.
+    /// Keys in the order of their first fragment. The serial number distinguishes packets that have the same
+    /// key one after the other.
     order: VecDeque<(u64, Key)>,
     next_serial: u64,
     memory: usize,
@@ -206,7 +209,8 @@ impl Defragmenter {
         let offset = u64::from(packet.ip.fragment_offset);
         let is_last = !packet.ip.more_fragments;
         let mut fault = None;
-        // All fragments but the last are multiples of 8 bytes: receivers differ about others.
+        // Only the last fragment may have a size that is not a multiple of 8 bytes. The excess bytes of
+        // others are cut off, because receivers treat them differently.
         let data = if is_last { data } else { &data[..data.len() & !7] };
         if !is_last && packet.ip_payload().len() & 7 != 0 {
             fault = Some(Refused::Unaligned);
@@ -263,7 +267,8 @@ impl Defragmenter {
         let complete = complete.filter(|(_, size)| tracker.pieces.covers(*size));
         let length = complete.map(|(header, size)| header.counted_size() + size);
         let outcome = match length {
-            // The first fragment, whose headers are kept, may have longer ones than the others.
+            // The headers of the first fragment are kept. They may be longer than those of the other
+            // fragments.
             Some(length) if length > LENGTH_MAX => {
                 tracker.refuse();
                 Err(Refused::TooLong)
@@ -274,7 +279,7 @@ impl Defragmenter {
         outcome
     }
 
-    /// Begins a packet without pieces, unless one with the key is there.
+    /// Begins a packet without pieces, unless one with this key exists.
     fn begin(&mut self, key: Key, start: Time) {
         if self.trackers.contains_key(&key) {
             return;
@@ -294,10 +299,10 @@ impl Defragmenter {
         self.trackers.insert(key, tracker);
     }
 
-    /// Refuses further fragments of the packet that `packet` completed, until its time is over: the receiver has the others, and
-    /// the one that was dropped may be sent again.
+    /// Refuses further fragments of the packet that `packet` completed, until its time is over: the receiver
+    /// has the other fragments, and the dropped one may be sent again.
     pub(crate) fn refuse(&mut self, packet: &Packet<'_>) {
-        // The complete packet gave back more memory than this takes.
+        // The complete packet freed more memory than this entry takes.
         if self.make_room(TRACKER_SIZE).is_err() {
             return;
         }
@@ -329,7 +334,7 @@ impl Defragmenter {
         header.finish(whole);
     }
 
-    /// Gives up the oldest packets until `needed` bytes are free.
+    /// Removes the oldest packets until `needed` bytes are free.
     fn make_room(&mut self, needed: usize) -> Result<(), Refused> {
         while self.memory + needed > self.settings.memory {
             if !self.settings.evicts {
@@ -340,7 +345,7 @@ impl Defragmenter {
                 self.counters.evicted += 1;
             }
         }
-        // Entries of packets that were completed stay in the order until they are too many.
+        // Entries of completed packets stay in `order` until there are too many.
         if self.order.len() > 2 * self.trackers.len() + 64 {
             let trackers = &self.trackers;
             self.order
@@ -349,7 +354,7 @@ impl Defragmenter {
         Ok(())
     }
 
-    /// Removes a packet; returns false if it is there no more.
+    /// Removes a packet; returns false if it was removed before.
     fn remove(&mut self, serial: u64, key: &Key) -> bool {
         if self
             .trackers
@@ -364,7 +369,7 @@ impl Defragmenter {
         true
     }
 
-    /// Gives up the packets whose time is over.
+    /// Removes the packets whose time is over.
     fn expire(&mut self, now: Time) {
         while let Some((serial, key)) = self.order.front().copied() {
             let tracker = self.trackers.get(&key).filter(|tracker| tracker.serial == serial);

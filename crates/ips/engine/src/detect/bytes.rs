@@ -1,4 +1,5 @@
-//! Numbers and Base64 in the traffic: what `byte_test`, `byte_jump`, `byte_extract`, `byte_math` and `base64_decode` read.
+//! Numbers and Base64 data in the traffic, which `byte_test`, `byte_jump`, `byte_extract`, `byte_math` and
+//! `base64_decode` read.
 
 use super::evaluate::{Subject, Variables};
 use super::program::{Endianness, MathOperator, NumberForm, NumberSource, Operand, TestOperator};
@@ -20,7 +21,7 @@ pub(super) fn value(operand: Operand, variables: &Variables) -> i64 {
     }
 }
 
-/// Returns a number and the offset behind it, if it lies in the bytes.
+/// Returns a number and the offset behind it, or `None` if the number is not inside the bytes.
 pub(super) fn read(
     source: &NumberSource,
     subject: &Subject<'_>,
@@ -36,7 +37,7 @@ pub(super) fn read(
     };
     let start = usize::try_from(start).ok()?;
     let size = match source.form {
-        // "byte_test:0,<,100,0,string,dec" of http.content_len: all digits that are there.
+        // A size of 0, as in `byte_test:0,<,100,0,string,dec` of `http.content_len`, reads all digits.
         NumberForm::Digits(_) if size == 0 => {
             let rest = subject.bytes.len().saturating_sub(start);
             largest.min(rest as i64)
@@ -71,7 +72,8 @@ fn big(bytes: &[u8]) -> u64 {
         .fold(0u64, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Returns the number that the bytes begin with and the number of bytes used, as `strtoull` of C reads it.
+/// Returns the number at the beginning of the bytes and the number of bytes used, as `strtoull` of C reads
+/// it.
 fn digits(bytes: &[u8], base: u32) -> Option<(u64, usize)> {
     let blanks = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let mut at = blanks;
@@ -134,7 +136,8 @@ pub(super) fn compute(operator: MathOperator, number: u64, value: i64) -> Option
     })
 }
 
-/// Decodes Base64 (RFC 2045, section 6.8) until a byte that is not of it; blanks and line ends are skipped.
+/// Decodes Base64 (RFC 2045, section 6.8) up to the first byte that is not Base64; blanks and line ends are
+/// skipped.
 pub(super) fn decode_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let (mut group, mut len) = (0u32, 0);

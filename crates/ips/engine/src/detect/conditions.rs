@@ -33,7 +33,7 @@ fn is_end(end: &Endpoint, address: IpAddr, port: Option<u16>) -> bool {
     match (&end.ports, port) {
         (None, _) => true,
         (Some(ranges), Some(port)) => is_in(ranges.first(), u128::from(port)),
-        // A protocol without ports has none that a rule could name.
+        // A packet without ports does not match a rule with ports.
         (Some(_), None) => false,
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn header(rule: &Rule, packet: &Packet<'_>) -> bool {
             && is_end(&rule.destination, packet.src, source_port)
 }
 
-/// Returns true if the flow is in the state that the rule asks for.
+/// Returns true if the flow is in the state that the rule requires.
 pub(super) fn flow(rule: &Rule, packet: &Packet<'_>, flow: Option<&Flow>, direction: Direction) -> bool {
     let test = &rule.flow;
     if test
@@ -87,7 +87,7 @@ pub(super) fn packet(test: &PacketTest, packet: &Packet<'_>, flow: Option<&Flow>
             number(*field, packet).is_some_and(|number| compare(*comparison, number))
         }
         PacketTest::TcpFlags { mode, bits, ignored } => packet.tcp.is_some_and(|tcp| {
-            // The eight flags of the octet; the reserved bits above it are not flags.
+            // Only the eight flags of the octet count; the reserved bits above them are not flags.
             let flags = tcp.flags & 0xff & !ignored;
             has_bits(*mode, flags, *bits)
         }),
@@ -136,7 +136,7 @@ fn stream_size(side: Side, comparison: Comparison, flow: &Flow) -> bool {
     }
 }
 
-/// Returns a number of the packet, if it has it.
+/// Returns a number of the packet, or `None` if the packet does not have it.
 fn number(field: NumberField, packet: &Packet<'_>) -> Option<u64> {
     match field {
         NumberField::Dsize => {
@@ -155,7 +155,7 @@ fn number(field: NumberField, packet: &Packet<'_>) -> Option<u64> {
         NumberField::TcpAck => packet.tcp.map(|tcp| u64::from(tcp.ack)),
         NumberField::TcpWindow => packet.tcp.map(|tcp| u64::from(tcp.window)),
         NumberField::TcpMss => packet.tcp.and_then(|tcp| maximum_segment_size(tcp.options)),
-        // The compiler makes no packet conditions of these fields.
+        // The compiler makes no packet conditions from these fields.
         NumberField::Bsize
         | NumberField::Urilen
         | NumberField::FileSize

@@ -1,7 +1,7 @@
 //! Evaluation of operations over bytes: depth first, with a cursor, a budget of steps and limits on expressions.
 //!
-//! A content or expression that operations after it refer to is tried at each of its places, first place first. All
-//! other operations have one result.
+//! If later operations refer to a content or an expression, it is tried at each of its positions, the first
+//! one first. All other operations have one result.
 
 use memchr::memchr2;
 use millrace_ips_pcre as pcre;
@@ -10,7 +10,8 @@ use millrace_ips_rules::options::number::Comparison;
 use super::bytes;
 use super::program::{ContentTest, JumpBase, Operation, PcreTest, VARIABLES, compare};
 
-/// Number of places at which contents and expressions of a rule are tried in one inspection of a buffer.
+/// Largest number of positions at which contents and expressions of a rule are tried in one inspection of a
+/// buffer.
 pub const STEPS: u32 = 3000;
 
 /// The variables of a rule.
@@ -37,7 +38,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// A limit that ended an evaluation before there was a result.
+/// A limit that ended an evaluation without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
     /// The budget of steps.
@@ -46,7 +47,7 @@ pub enum Limit {
     Pcre,
 }
 
-/// Memory of evaluations.
+/// The memory that evaluations reuse.
 #[derive(Debug)]
 pub struct Scratch {
     pcre: pcre::Scratch,
@@ -61,7 +62,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Returns a scratch with limits of expressions; `limit_matches` is the result of what exceeds a limit.
+    /// Returns a scratch with the given limits of expressions. `limit_matches` is the result of an operation
+    /// that exceeds a limit.
     pub fn new(limits: pcre::Limits, limit_matches: bool) -> Scratch {
         Scratch {
             pcre: pcre::Scratch::new(limits),
@@ -79,7 +81,7 @@ impl Scratch {
         self.limit = None;
     }
 
-    /// Returns the result of an operation that exceeds a limit, and notes the limit.
+    /// Records a limit that an operation exceeds, and returns the result of the operation.
     fn exceed(&mut self, limit: Limit) -> bool {
         self.limit.get_or_insert(limit);
         self.limit_matches
@@ -97,7 +99,7 @@ pub fn matches(operations: &[Operation], subject: &Subject<'_>, scratch: &mut Sc
     run(operations, subject, 0, scratch)
 }
 
-/// Returns true if an operation refers to the end of the match before `operations`.
+/// Returns true if one of the operations refers to the end of the match before them.
 fn refers_back(operations: &[Operation]) -> bool {
     for operation in operations {
         if operation.is_relative() {
@@ -116,7 +118,8 @@ fn refers_back(operations: &[Operation]) -> bool {
     false
 }
 
-/// Returns the first offset of the range in which a content must lie, and its end; none if the content does not fit into it.
+/// Returns the start and the end of the range in which a content must lie; none if the content does not fit
+/// into it.
 pub(super) fn bounds(
     content: &ContentTest,
     subject: &Subject<'_>,
@@ -151,7 +154,7 @@ pub(super) fn bounds(
     (high - low >= size).then_some((low as usize, high as usize))
 }
 
-/// Returns the first place of a pattern between two offsets.
+/// Returns the first offset of a pattern between two offsets.
 fn find(content: &ContentTest, haystack: &[u8], from: usize, to: usize) -> Option<usize> {
     let range = haystack.get(from..to)?;
     match &content.finder {
@@ -160,7 +163,7 @@ fn find(content: &ContentTest, haystack: &[u8], from: usize, to: usize) -> Optio
     }
 }
 
-/// Returns the first place of a pattern in lower case, whatever the case of the bytes.
+/// Returns the first offset of a pattern in lower case, without regard to the case of the bytes.
 fn find_nocase(pattern: &[u8], haystack: &[u8]) -> Option<usize> {
     let (first, last) = (*pattern.first()?, haystack.len().checked_sub(pattern.len())?);
     let mut from = 0;
@@ -174,7 +177,7 @@ fn find_nocase(pattern: &[u8], haystack: &[u8]) -> Option<usize> {
     None
 }
 
-/// Applies the operations from a cursor on.
+/// Applies the operations from a cursor on, and returns true if all match.
 fn run(
     mut operations: &[Operation],
     subject: &Subject<'_>,
@@ -264,7 +267,8 @@ fn run(
     true
 }
 
-/// Applies an operation that has one result; returns the cursor behind it, or none if it does not match.
+/// Applies an operation that has one result. Returns the cursor after the operation, or none if it does not
+/// match.
 pub(super) fn step(
     operation: &Operation,
     subject: &Subject<'_>,
@@ -346,7 +350,7 @@ pub(super) fn step(
     }
 }
 
-/// Returns true if the size of the subject satisfies a comparison, whatever bytes follow.
+/// Returns true if the size of the subject satisfies a comparison, no matter which bytes follow.
 fn has_size(comparison: Comparison, subject: &Subject<'_>) -> bool {
     let size = subject.bytes.len() as u64 + subject.offset;
     match comparison {
@@ -371,7 +375,7 @@ fn decode(
     is_match
 }
 
-/// Decodes the Base64 data at a place.
+/// Decodes the Base64 data at an offset.
 pub(super) fn encoded(
     subject: &Subject<'_>,
     cursor: usize,

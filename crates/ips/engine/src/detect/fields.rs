@@ -1,4 +1,4 @@
-//! Conditions on what a parser says about a transaction, besides its buffers.
+//! Conditions on the fields that a parser records for a transaction, besides its buffers.
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::{Comparison, NumberField};
@@ -72,7 +72,7 @@ pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, dire
             let method = transaction.buffer(Buffer::SipMethod, direction);
             method.is_some_and(|method| any_of(value, |name| method.eq_ignore_ascii_case(name.as_bytes())))
         }
-        // Parsers give no value for the others, and what is unknown does not match.
+        // Parsers provide no value for the other fields, and an unknown value does not match.
         _ => false,
     }
 }
@@ -130,7 +130,7 @@ fn dnp3(transaction: &Transaction, direction: Direction) -> Option<&Dnp3Record> 
     }
 }
 
-/// Returns the number of a name in a table, or the number that the name is.
+/// Returns the number of a name in a table, or the number in the text itself.
 fn number_of<T: Copy + core::str::FromStr>(name: &str, table: &[(&str, T)]) -> Option<T> {
     let named = table.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     named.map(|(_, number)| *number).or_else(|| name.parse().ok())
@@ -229,7 +229,7 @@ fn dnp3_indication(name: &str) -> Option<u16> {
     number_of(name, NAMES)
 }
 
-/// Returns the call of DCE/RPC that a transaction is.
+/// Returns the call of DCE/RPC in the record of a transaction.
 fn call(transaction: &Transaction) -> Option<&DcerpcCall> {
     match &transaction.record {
         Record::Smb(smb) => smb.dcerpc.as_ref(),
@@ -237,7 +237,8 @@ fn call(transaction: &Transaction) -> Option<&DcerpcCall> {
     }
 }
 
-/// Returns true if a call is one of the interface asked for: a UUID, perhaps with a comparison of its version behind a comma.
+/// Returns true if a call has the interface in `value`: a UUID, optionally with a comma and a comparison of
+/// the version.
 fn interface(value: &str, call: &DcerpcCall) -> bool {
     let mut parts = value.split(',').map(str::trim);
     let uuid = parts.next().unwrap_or_default().as_bytes();

@@ -51,18 +51,18 @@ const PENDING: usize = 256;
 pub struct FlowState {
     /// Bits and counters.
     pub bits: FlowBits,
-    /// Rules that are evaluated once for each direction and raised an alert, by direction.
+    /// Rules that are evaluated once for each direction and have already raised an alert, by direction.
     raised: [Vec<u32>; 2],
     /// Hits of the prefilter, by direction: the rule, and the offset in the stream at which the window of the hit ends.
     pending: [Vec<(u32, u64)>; 2],
-    /// Number of the anomalies of the flow on which rules were evaluated, by direction.
+    /// Number of the flow's anomalies on which rules have been evaluated, by direction.
     events: [usize; 2],
     /// The generation of the rule set to which the indexes of rules belong.
     generation: u64,
 }
 
 impl FlowState {
-    /// Forgets everything, and keeps the memory.
+    /// Removes all state, and keeps the memory.
     pub(crate) fn renew(&mut self) {
         self.bits.clear();
         for direction in Direction::BOTH {
@@ -100,7 +100,7 @@ pub struct Inspection<'a> {
     pub flow: Option<&'a mut Flow>,
     /// The direction of the packet.
     pub direction: Direction,
-    /// True if the packet brings stream data of its direction to inspection.
+    /// True if stream data of its direction become inspectable with the packet.
     pub has_stream_data: bool,
     /// Raw bytes of this direction, if there are new ones to inspect.
     pub stream: Option<StreamWindow<'a>>,

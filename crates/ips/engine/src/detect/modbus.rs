@@ -2,7 +2,7 @@
 //!
 //! Addresses are those of the protocol data unit, from 0 (Modbus Application Protocol V1.1b3, section 4.4).
 
-/// A Modbus message: what rules ask for.
+/// The parts of a Modbus message that rules test.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Message<'a> {
     pub(super) unit: u8,
@@ -26,7 +26,7 @@ struct Access<'a> {
 enum Values<'a> {
     None,
     One(u16),
-    /// One bit for each coil, the first in the lowest.
+    /// One bit for each coil; the first coil is the lowest bit.
     Bits(&'a [u8]),
     /// Two bytes for each register.
     Registers(&'a [u8]),
@@ -64,7 +64,8 @@ fn word(data: &[u8], at: usize) -> Option<u16> {
 }
 
 impl<'a> Message<'a> {
-    /// Returns what the request reads and writes (section 6 of the specification); function 23 does both.
+    /// Returns the accesses of the request (Modbus Application Protocol V1.1b3, section 6); function 23 reads
+    /// and writes.
     fn accesses(&self) -> impl Iterator<Item = Access<'a>> {
         let data = self.data;
         let read = |table, at: usize| {
@@ -145,10 +146,10 @@ fn is_in(range: &str, number: u16) -> bool {
 }
 
 impl Access<'_> {
-    /// Returns true if an address in a range is accessed, and a value in a range is written there. The work grows with the
-    /// values that the message has, not with the number of addresses that it names.
+    /// Returns true if an address in a range is accessed, and a value in a range is written there. The cost
+    /// grows with the number of values in the message, not with the number of addresses.
     fn holds(&self, address: Option<&str>, written: Option<&str>) -> bool {
-        // The indexes of the accessed addresses; those beyond the last address count as the last.
+        // The indexes of the accessed addresses. Addresses beyond the last one are treated as the last one.
         let (mut first, mut end) = (0, usize::from(self.count));
         if let Some(address) = address {
             let Some((low, high)) = bounds(address).filter(|(_, high)| *high >= self.first) else {
@@ -167,7 +168,8 @@ impl Access<'_> {
     }
 }
 
-/// Returns true if a function is of a category (section 4.1 of the specification), or has the number.
+/// Returns true if a function is of a category (Modbus Application Protocol V1.1b3, section 4.1), or has the
+/// number.
 fn is_function(name: &str, function: u8) -> bool {
     let is_assigned = matches!(function, 1..=8 | 11 | 12 | 15..=17 | 20..=24 | 43);
     let is_reserved = matches!(function, 9 | 10 | 13 | 14 | 41 | 42 | 90 | 91 | 125..=127);
@@ -184,7 +186,8 @@ fn is_function(name: &str, function: u8) -> bool {
     }
 }
 
-/// Returns true if a message satisfies the value of the keyword, whose form was checked.
+/// Returns true if a message satisfies the value of the keyword; the compiler has checked the form of the
+/// value.
 pub(super) fn holds(value: &str, message: Message<'_>) -> bool {
     let mut access: Option<(&str, Option<&str>)> = None;
     let (mut address, mut written) = (None, None);
@@ -199,7 +202,8 @@ pub(super) fn holds(value: &str, message: Message<'_>) -> bool {
                 Some(name) => !is_function(name, message.function),
                 None => is_function(first, message.function),
             },
-            // The first word of a diagnostic is its sub-function (section 6.8).
+            // The first word of a diagnostic is its sub-function (Modbus Application Protocol V1.1b3, section
+            // 6.8).
             "subfunction" => word(message.data, 0).is_some_and(|number| first.parse() == Ok(number)),
             "access" => {
                 access = Some((first, words.next()));

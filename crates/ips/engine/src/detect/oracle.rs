@@ -1,7 +1,8 @@
-//! The slow evaluator: the oracle of the evaluation and of the prefilter.
+//! The slow evaluator: the test oracle of the evaluation and of the prefilter.
 //!
-//! It keeps every state in which the operations so far can be (a cursor and the variables), and applies each operation
-//! to all of them. There is no search order, no budget and no early end, so that there is little to be wrong about.
+//! It keeps the set of all possible states after the operations so far (a cursor and the variables), and
+//! applies each operation to all of them. It has no search order, no budget and no early end, so it is simple
+//! enough to be trusted.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ pub fn matches(operations: &[Operation], subject: &Subject<'_>, scratch: &mut Sc
     !states.is_empty()
 }
 
-/// Adds the states in which an operation can be after a state.
+/// Adds the states that an operation can reach from a state.
 fn successors(
     operation: &Operation,
     subject: &Subject<'_>,

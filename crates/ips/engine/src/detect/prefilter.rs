@@ -1,4 +1,4 @@
-//! The prefilter: for each place where bytes are inspected, one search that names the rules worth an evaluation.
+//! The prefilter: one search for each kind of inspected bytes, which finds the rules that need an evaluation.
 //!
 //! ```text
 //!  packets by protocol ─┐
@@ -7,8 +7,9 @@
 //!  rules without a pattern ────────────────────────────▶ lists that are always evaluated
 //! ```
 //!
-//! A rule is in the group of its fast pattern. What is not in the group of a place is not a candidate there, so that
-//! the evaluation of candidates gives the same alerts as that of all rules.
+//! A rule is in the group of its fast pattern. A rule that is not in a group is no candidate for the bytes of
+//! that group, and cannot match there. The evaluation of candidates thus gives the same alerts as the
+//! evaluation of all rules.
 
 use std::collections::HashMap;
 
@@ -45,7 +46,7 @@ impl Class {
     }
 }
 
-/// Rules by their pattern or name: a rule is a candidate only where its pattern or name occurs.
+/// Rules by their pattern or name. A rule is a candidate only if its pattern or name occurs.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     scanner: Option<Box<dyn Scanner>>,
@@ -53,7 +54,7 @@ pub(super) struct Group {
     rules: Vec<Vec<u32>>,
     /// The rules of each name, by the hash of the name from its end.
     names: HashMap<u64, Vec<u32>>,
-    /// The rules that are candidates whatever the bytes are.
+    /// The rules that are always candidates.
     pub(super) always: Vec<u32>,
 }
 
@@ -67,7 +68,8 @@ fn extend(hash: u64, byte: u8) -> u64 {
 }
 
 impl Group {
-    /// Calls `hit` with each rule whose pattern ends behind the first `from` bytes; one rule may be named several times.
+    /// Calls `hit` with each rule whose pattern ends after the first `from` bytes, or whose name is the end
+    /// of the bytes from a label on. One rule may be named several times.
     pub(super) fn scan(&self, bytes: &[u8], from: usize, hit: &mut dyn FnMut(u32)) {
         if let Some(scanner) = &self.scanner {
             scanner.scan_new(bytes, from, &mut |id, _| {
@@ -94,7 +96,7 @@ impl Group {
         self.scanner.is_none() && self.names.is_empty()
     }
 
-    /// Returns the number of bytes before new ones that a scan repeats.
+    /// Returns the number of bytes before the new ones that a scan repeats.
     pub(super) fn look_back(&self) -> usize {
         let longest = self.scanner.as_ref().map_or(0, |scanner| scanner.longest());
         longest.saturating_sub(1)
@@ -140,7 +142,8 @@ impl Draft {
             rules.push(of_pattern);
         }
         let mut always = self.always;
-        // A back end that cannot hold the patterns is replaced by one that can; without any, all are candidates.
+        // A back end that cannot hold the patterns is replaced by one that can. Without a back end, all rules
+        // are candidates.
         let scanner = backend.filter(|_| !patterns.is_empty()).and_then(|backend| {
             build(backend, &patterns)
                 .or_else(|_| build(Backend::Windows, &patterns))
@@ -173,7 +176,7 @@ pub(super) struct TransactionGroup {
 pub(super) struct Prefilter {
     /// Rules over packets, by class.
     pub(super) packets: [Group; Class::LEN],
-    /// Rules over packets of TCP and not over streams: those that the search of a stream does not find.
+    /// Rules over packets of TCP and not over streams: the search of a stream does not find these rules.
     pub(super) packets_in_stream: Group,
     /// Rules over streams.
     pub(super) stream: Group,
@@ -181,20 +184,20 @@ pub(super) struct Prefilter {
     pub(super) hooks: Vec<Group>,
     /// Rules over transactions, by protocol.
     pub(super) transactions: HashMap<AppProtocol, TransactionGroup>,
-    /// Rules over anomalies, which are evaluated when a flow has another one that belongs to no transaction.
+    /// Rules over anomalies. They are evaluated when a flow has a new anomaly that belongs to no transaction.
     pub(super) events: Vec<u32>,
     /// Rules that are evaluated once for each direction of a flow.
     pub(super) ip_only: Vec<u32>,
 }
 
-/// Returns true if a rule asks for an anomaly, and for nothing else of a transaction.
+/// Returns true if a rule tests an anomaly and no other field or buffer of a transaction.
 fn is_over_events(rule: &Rule) -> bool {
     let is_event = |test: &AppTest| matches!(test, AppTest::Field(TextField::AppLayerEvent, _));
     let is_other = |test: &AppTest| !is_event(test) && !matches!(test, AppTest::Protocol { .. });
     rule.buffers.is_empty() && rule.app.iter().any(is_event) && !rule.app.iter().any(is_other)
 }
 
-/// Returns true if the hook has names that are compared as a whole or at their end.
+/// Returns true if the hook has names that rules compare completely or at their end.
 fn is_name(hook: &Hook) -> bool {
     let is_buffer = matches!(
         hook.buffer,
@@ -203,7 +206,8 @@ fn is_name(hook: &Hook) -> bool {
     is_buffer && matches!(hook.transforms[..], [] | [Transform::DotPrefix])
 }
 
-/// Returns the hash of the name that a buffer must have or end in, if the operations ask for one at a label.
+/// Returns the hash of the name that a buffer must equal or end with, if the operations require such a name
+/// from a label on.
 fn name_of(operations: &[Operation], has_dot: bool) -> Option<u64> {
     let sizes = operations.iter().filter_map(|operation| match operation {
         Operation::Size(Comparison::Equal(size)) => Some(*size),
@@ -222,7 +226,7 @@ fn name_of(operations: &[Operation], has_dot: bool) -> Option<u64> {
         let is_sized = sizes.contains(&(content.pattern.len() as u64));
         let is_whole = is_sized || content.endswith && is_start;
         let is_suffix = content.endswith && content.pattern.first() == Some(&b'.');
-        // A whole name begins at a label by itself; behind `dotprefix` it begins with the dot.
+        // A complete name always begins at a label; after `dotprefix` it begins with the dot.
         if !is_suffix && !is_whole || has_dot && content.pattern.first() != Some(&b'.') {
             return None;
         }
@@ -286,7 +290,7 @@ impl Prefilter {
                     }
                 }
                 RuleType::Packet | RuleType::PacketStream | RuleType::Stream | RuleType::AppLayer => {
-                    // A packet outside of any stream stands for the stream.
+                    // A packet outside of any stream is inspected like a stream.
                     if rule.on_packets || rule.on_stream {
                         for class in classes(rule) {
                             packets[class as usize].add(at, rule);

@@ -11,7 +11,7 @@ use super::conditions::has_address;
 use super::program::ThresholdTest;
 use crate::packet::Packet;
 
-/// The subject that a counter counts for: the rule, which of its rates, and the address, pair or flow.
+/// The key of a counter: the rule, the index of one of its rates, and the address, pair or flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     rule: (u32, u32),
@@ -28,12 +28,12 @@ struct Counter {
     /// The duration of the interval, in nanoseconds.
     interval: u64,
     count: u32,
-    /// The end of the time for which another action holds.
+    /// The time until which another action is in use.
     until: Time,
 }
 
 impl Counter {
-    /// Returns true if nothing depends on the counter any more.
+    /// Returns true if the counter is no longer needed.
     fn is_over(&self, now: Time) -> bool {
         let end = self.start.nanos().saturating_add(self.interval);
         now.nanos() >= end.max(self.until.nanos())
@@ -53,7 +53,7 @@ pub(super) struct Rates {
 /// The rule, the packet and the flow for which a rate is counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
-    /// Generator and number of the rule, which outlive its index.
+    /// Generator and number of the rule. They remain valid when a reload changes its index.
     pub(super) rule: (u32, u32),
     pub(super) packet: &'a Packet<'a>,
     pub(super) flow: u64,
@@ -62,9 +62,9 @@ pub(super) struct Subject<'a> {
 /// The outcome of the threshold table for a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// An alert is raised, with another action if there is one.
+    /// An alert is raised, with another action if the option is set.
     Alert(Option<Action>),
-    /// The rule matched, and raises no alert.
+    /// The rule matched, but raises no alert.
     Silent,
 }
 
@@ -95,7 +95,7 @@ fn seconds(seconds: u32) -> u64 {
 }
 
 impl Rates {
-    /// Returns rates without counters, of which at most `limit` are kept.
+    /// Returns an empty table that keeps at most `limit` counters.
     pub(super) fn new(limit: usize) -> Rates {
         Rates {
             limit,
@@ -103,7 +103,7 @@ impl Rates {
         }
     }
 
-    /// Returns the counter of a key with an interval that contains the time of the packet, its count raised by one.
+    /// Returns the counter of a key, increased by one. Its interval contains the time of the packet.
     fn count(&mut self, key: Key, rate: &Rate, now: Time) -> &mut Counter {
         let interval = seconds(rate.seconds);
         if self.counters.len() >= self.limit && !self.counters.contains_key(&key) {
@@ -128,9 +128,10 @@ impl Rates {
         counter
     }
 
-    /// Removes the counters that are over; if those are few, also the half with the lowest counts, and of equal counts those
-    /// that began first. A flood of packets from new addresses thus cannot remove the counter of an attack that repeats itself,
-    /// and the table is searched at most once for each eighth of it that is filled.
+    /// Removes the counters that are over. If those are few, it also removes the half with the lowest counts;
+    /// of equal counts, those that began first. A flood of packets from new addresses thus cannot remove the
+    /// counter of a repeated attack, and the table is searched at most once for each eighth of its size that
+    /// is filled.
     #[cold]
     fn make_room(&mut self, now: Time) {
         self.counters.retain(|_, counter| !counter.is_over(now));
@@ -148,7 +149,7 @@ impl Rates {
         self.lost += (before - self.counters.len()) as u64;
     }
 
-    /// Returns true if a match passes a detection filter: those after the first COUNT in the interval do.
+    /// Returns true if a match passes a detection filter: the first COUNT matches in the interval do not.
     pub(super) fn passes_filter(&mut self, subject: Subject<'_>, rate: &Rate) -> bool {
         let key = key(subject, 0, rate.track);
         self.count(key, rate, subject.packet.time).count > rate.count
@@ -263,7 +264,7 @@ mod tests {
         for address in 2..5 {
             rates.count(key(address), &rate(1), Time::from_secs(0));
         }
-        // The rule of the packet that finds no room has a short interval, too.
+        // The new counter, for which there is no room, also has a short interval.
         rates.count(key(5), &rate(1), Time::from_secs(2));
         assert_eq!(rates.count(key(1), &rate(3600), Time::from_secs(3)).count, 2);
         assert_eq!(rates.lost, 0);
@@ -275,7 +276,8 @@ mod tests {
         for address in 0..64 {
             rates.count(key(address), &rate(1 + address), Time::from_secs(0));
         }
-        // One counter is over: a search for each new address would cost 64 steps each.
+        // One counter is over. If only this one were removed, each new address would cost a search of 64
+        // steps.
         rates.count(key(64), &rate(3600), Time::from_secs(1));
         assert!(rates.counters.len() <= 56 + 1, "{}", rates.counters.len());
         assert!(rates.lost > 0);

@@ -1,9 +1,10 @@
 //! Groups (OpenFlow 1.3.5, sections 5.6 and 7.3.4.2).
 //!
-//! A group has two forms. A [`Group`] is the group as the controller sent it, which statistics return unchanged. The
-//! control side compiles it once into a [`CompiledGroup`], the form for workers: the actions of each bucket in the
-//! order of execution, the slots of the counters, and for a select group its [`BucketCells`]. A readers' copy finds it
-//! by number in its [`GroupMap`].
+//! A group has two forms. A [`Group`] is the group as the controller sent it; statistics return this form
+//! unchanged. The control side compiles it once into a [`CompiledGroup`], the form for workers: the actions
+//! of each bucket in the order of execution, the slots of the counters, and for a select group its
+//! [`BucketCells`]. Each copy of the tables that workers read has a [`GroupMap`], which finds a
+//! [`CompiledGroup`] by its number.
 
 mod cells;
 mod hash;
@@ -30,16 +31,16 @@ pub(crate) use map::GroupMap;
 pub enum GroupKind {
     /// `OFPGT_ALL`: each bucket gets a copy.
     All = 0,
-    /// `OFPGT_SELECT`: one bucket, the same for all packets of a flow.
+    /// `OFPGT_SELECT`: executes one bucket, the same for all packets of a flow.
     Select = 1,
-    /// `OFPGT_INDIRECT`: the only bucket.
+    /// `OFPGT_INDIRECT`: executes the one bucket that the group has.
     Indirect = 2,
-    /// `OFPGT_FF`: the first live bucket.
+    /// `OFPGT_FF`: executes the first live bucket.
     FastFailover = 3,
 }
 
 impl GroupKind {
-    /// Returns the name in texts, that of `ovs-ofctl`.
+    /// Returns the name that `ovs-ofctl` uses.
     pub const fn name(self) -> &'static str {
         match self {
             GroupKind::All => "all",
@@ -56,7 +57,7 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// Returns the groups that actions send to.
+/// Returns the groups to which these actions send packets.
 pub(crate) fn targets<'a>(actions: impl IntoIterator<Item = &'a Action>) -> impl Iterator<Item = GroupId> {
     actions.into_iter().filter_map(|action| match action {
         Action::Group(group) => Some(*group),
@@ -74,7 +75,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns the groups that it sends to.
+    /// Returns the groups to which the buckets of this group send packets.
     pub(crate) fn targets(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.buckets.iter().flat_map(|bucket| targets(&bucket.actions))
     }
@@ -85,7 +86,7 @@ impl Group {
 pub(crate) struct CompiledBucket {
     /// The actions in the order of execution, one of each kind.
     pub(crate) actions: Box<[Action]>,
-    /// The slot of its counters.
+    /// The slot of the bucket's counters.
     pub(crate) slot: Slot,
 }
 
@@ -99,8 +100,9 @@ pub struct CompiledGroup {
 }
 
 impl CompiledGroup {
-    /// Prepares a group with the slot of its counters and those of its buckets. The shares of a select group change
-    /// as little from those of `before` as possible.
+    /// Compiles a group. `slot` is the slot of its counters, `bucket_slots` are those of its buckets. The
+    /// buckets of a select group keep as much of their shares in `before`, the previous form of the group, as
+    /// possible.
     pub(crate) fn new(
         group: Group,
         slot: Slot,
@@ -154,8 +156,8 @@ fn as_set(actions: &[Action]) -> Box<[Action]> {
     action_set::in_order(present, &by_rank).into_iter().collect()
 }
 
-/// Returns an identity of a bucket that is stable while other buckets come and go: its actions, and among equal
-/// buckets its number.
+/// Returns an identity for each bucket that does not change when other buckets are added or removed. It is a
+/// hash of the bucket's actions and of the number of earlier buckets with the same actions.
 fn identities(group: &Group) -> Vec<u64> {
     let mut identities: Vec<u64> = Vec::with_capacity(group.buckets.len());
     for (at, bucket) in group.buckets.iter().enumerate() {
@@ -170,5 +172,5 @@ fn identities(group: &Group) -> Vec<u64> {
     identities
 }
 
-/// A group in a readers' copy.
+/// A compiled group, shared by the copies of the tables that workers read.
 pub(crate) type Shared = Arc<CompiledGroup>;

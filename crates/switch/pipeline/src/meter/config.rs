@@ -7,7 +7,7 @@ use millrace_types::MeterId;
 pub struct MeterFlags(pub u16);
 
 impl MeterFlags {
-    /// Rates are in kbit/s and bursts in kbit, which is also the default.
+    /// Rates are in kbit/s and bursts in kbit. These units also apply without this flag.
     pub const KBPS: MeterFlags = MeterFlags(1 << 0);
     /// Rates are in packets a second, bursts in packets.
     pub const PKTPS: MeterFlags = MeterFlags(1 << 1);
@@ -40,7 +40,7 @@ pub enum BandKind {
 /// A band of a meter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Band {
-    /// The rate above which it applies, in the unit of the meter.
+    /// The rate above which the band applies, in the unit of the meter.
     pub rate: u32,
     /// The burst size in the unit of the meter; meaningless without [`MeterFlags::BURST`].
     pub burst_size: u32,

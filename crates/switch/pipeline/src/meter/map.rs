@@ -11,13 +11,13 @@ use super::CompiledMeter;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MeterMap {
     meters: HashTable<Arc<CompiledMeter>>,
-    /// The meter of packet-ins, which is also among the others.
+    /// The meter of packet-ins (`OFPM_CONTROLLER`). The table of all meters has it, too.
     controller: Option<Arc<CompiledMeter>>,
 }
 
 impl MeterMap {
-    /// Returns the hash of a number. It is not keyed: controllers choose the numbers, and collisions would slow down
-    /// only themselves.
+    /// Returns the hash of a meter number. The hash uses no secret key: controllers choose the numbers, and
+    /// would slow down only themselves by collisions.
     #[inline]
     fn hash(id: MeterId) -> u64 {
         let product = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);

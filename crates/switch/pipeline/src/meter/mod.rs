@@ -31,7 +31,7 @@ pub struct CompiledMeter {
 }
 
 impl CompiledMeter {
-    /// Prepares a meter with the slot of its counters and those of its bands.
+    /// Compiles a meter with the slot of its counters and the slots of its bands' counters.
     pub(crate) fn new(
         meter: Meter,
         slot: Slot,

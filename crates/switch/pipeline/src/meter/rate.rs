@@ -1,14 +1,15 @@
 //! Conformance of packets to a rate.
 //!
-//! The state is one number, the theoretical arrival time of the generic cell rate algorithm (ITU-T I.371, virtual
-//! scheduling form): the time at which all conforming packets would have left, had they gone one after the other at
-//! the rate. A packet conforms if that time is ahead of now by no more than the burst tolerance, and then advances it
-//! by its own duration. This is a token bucket that may go below zero by less than a packet: a packet larger than the
-//! bucket is not starved, and no rounding error accumulates.
+//! The state is one number, the theoretical arrival time of the generic cell rate algorithm (ITU-T I.371,
+//! virtual scheduling form). It is the time at which all conforming packets would have left if they had been
+//! sent one after the other at the rate. A packet conforms if the theoretical arrival time is ahead of the
+//! clock by at most the burst tolerance. A conforming packet advances it by the packet's duration at the
+//! rate. This is a token bucket that may go below zero by less than a packet: a packet larger than the bucket
+//! is not starved, and no rounding error accumulates.
 //!
-//! Workers share the number and change it by compare and exchange, so the rate is that of all of them together,
-//! however the traffic is spread. Their clocks may differ by the time between reading the clock and the measurement;
-//! a worker that is behind is only stricter.
+//! Workers share the number and change it by compare and exchange, so the rate limits all workers together,
+//! however the traffic is spread. The clocks of workers may differ by the time between reading the clock and
+//! the measurement; a worker with a late clock only measures more strictly.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,25 +17,28 @@ use millrace_types::{BitRate, Time};
 
 use super::config::{Band, MeterFlags};
 
-/// Units of time in a nanosecond. At 100 Gbit/s a packet of 64 bytes takes 5.12 ns, which has to be accounted for to
-/// within a thousandth. 64 bits of these units last two years and then wrap.
+/// Units of time in a nanosecond. At 100 Gbit/s a packet of 64 bytes takes 5.12 ns, and the error of this
+/// duration must be below a thousandth. 64 bits of these units last two years and then wrap.
 const UNITS_PER_NS: u64 = 256;
 const UNITS_PER_SECOND: u128 = UNITS_PER_NS as u128 * 1_000_000_000;
-/// The fraction bits of the duration of a byte.
+/// The number of fraction bits in the duration of a byte.
 const FRACTION: u32 = 20;
-/// The burst tolerance of a band without burst size, as time at the rate. Workers see packets in bursts and may be
-/// kept from a core for milliseconds; this is 0.4 % of the five seconds over which a rate has to be exact to 1 %.
+/// The burst tolerance of a band without burst size, as time at the rate: 20 ms. Workers receive packets in
+/// bursts, and the kernel may suspend a worker for milliseconds. 20 ms are 0.4 % of the five seconds over
+/// which a rate must be exact to 1 %.
 const BURST_DEFAULT: u64 = 20_000_000 * UNITS_PER_NS;
 /// The longest burst tolerance: a day.
 const BURST_MAX: u128 = 86_400 * UNITS_PER_SECOND;
-/// A theoretical arrival time at least this far ahead of now was last updated more than a year ago, and has wrapped: a
-/// current one is never as far ahead, with tolerance and packet included.
+/// A theoretical arrival time that is this far ahead of the clock, or further, has wrapped: its last update
+/// was more than a year ago. A current value is never so far ahead, because the tolerance and one packet
+/// together are less.
 const STALE: i64 = 2 * BURST_MAX as i64;
 
 /// A conformance test for a rate.
 #[derive(Debug)]
 pub(crate) struct Gcra {
-    /// The duration of a byte in [`UNITS_PER_NS`] with [`FRACTION`] bits; of a packet, if packets are counted.
+    /// The duration of a byte, or of a packet if `counts_packets`: in units of [`UNITS_PER_NS`], with
+    /// [`FRACTION`] fraction bits.
     time_per_unit: u64,
     counts_packets: bool,
     /// The burst tolerance.
@@ -44,7 +48,7 @@ pub(crate) struct Gcra {
 }
 
 impl Gcra {
-    /// Returns the test of a band, whose rate is not zero, with a full burst.
+    /// Returns the test of a band with a rate above zero. The bucket starts full.
     pub(super) fn new(flags: MeterFlags, band: &Band, now: Time) -> Gcra {
         let counts_packets = flags.contains(MeterFlags::PKTPS);
         let rate = u128::from(band.rate.max(1));
@@ -64,7 +68,7 @@ impl Gcra {
         }
     }
 
-    /// Returns a test for bytes, with a full burst of this many.
+    /// Returns a test that counts bytes. The bucket starts full, with `burst` bytes.
     pub(crate) fn of_bytes(rate: BitRate, burst: u64, now: Time) -> Gcra {
         let rate = u128::from(rate.bps().max(1));
         let tolerance = u128::from(burst) * 8 * UNITS_PER_SECOND / rate;
@@ -76,28 +80,28 @@ impl Gcra {
         }
     }
 
-    /// Returns the duration of a packet, in [`UNITS_PER_NS`].
+    /// Returns the duration of a packet of `size` bytes at the rate, in [`UNITS_PER_NS`].
     #[inline]
     pub(crate) fn takes(&self, size: usize) -> u64 {
         self.takes_together(1, size)
     }
 
-    /// Returns the duration of this many packets of this many bytes in all.
+    /// Returns the duration of `packets` packets that have `size` bytes together.
     #[inline]
     fn takes_together(&self, packets: usize, size: usize) -> u64 {
         let amount = if self.counts_packets { packets } else { size };
         ((amount as u128 * u128::from(self.time_per_unit)) >> FRACTION) as u64
     }
 
-    /// Returns true if a packet, which counts as so many, conforms to the rate. If it does and `is_real`, it is
-    /// accounted for.
+    /// Returns true if a packet that counts as `packets` packets conforms to the rate. A conforming packet is
+    /// charged to the bucket if `is_real`.
     #[inline]
     pub(super) fn passes(&self, packets: usize, size: usize, now: Time, is_real: bool) -> bool {
         self.advance(self.takes_together(packets, size), self.tolerance, now, is_real)
     }
 
-    /// Returns true if a packet conforms to the rate and the burst has room for all of it. If so, it is accounted
-    /// for.
+    /// Returns true if a packet conforms to the rate and the bucket has tokens for all of it. Such a packet
+    /// is charged to the bucket.
     #[inline]
     pub(crate) fn holds(&self, size: usize, now: Time) -> bool {
         let takes = self.takes(size);
@@ -107,8 +111,8 @@ impl Gcra {
         room >= 0 && self.advance(takes, room, now, true)
     }
 
-    /// Returns for how long, in [`UNITS_PER_NS`], the burst has been full since the last call, so that tokens
-    /// overflowed.
+    /// Returns the time since the last call during which the bucket was full and tokens overflowed, in
+    /// [`UNITS_PER_NS`].
     #[inline]
     pub(crate) fn idle(&self, now: Time) -> u64 {
         let now = units(now);
@@ -123,7 +127,8 @@ impl Gcra {
         if is_told { idle as u64 } else { 0 }
     }
 
-    /// Advances the theoretical arrival time by a duration, unless it is further ahead than a tolerance.
+    /// Advances the theoretical arrival time by `takes`, unless it is ahead of the clock by more than
+    /// `tolerance`.
     #[inline]
     fn advance(&self, takes: u64, tolerance: i64, now: Time, is_real: bool) -> bool {
         let now = units(now);
@@ -138,7 +143,7 @@ impl Gcra {
             }
             let from = if (0..STALE).contains(&ahead) { until } else { now };
             let next = from.wrapping_add(takes);
-            // The store publishes nothing else.
+            // Relaxed, because no other data depend on this store.
             match self.theoretical_arrival_time.compare_exchange_weak(
                 until,
                 next,
@@ -172,7 +177,7 @@ mod tests {
         Gcra::new(MeterFlags(flags), &band, Time::from_secs(7))
     }
 
-    /// Returns how many of the packets that come at an even pace conform.
+    /// Returns the number of conforming packets in a stream with a constant gap.
     fn passed(gcra: &Gcra, size: usize, gap_ns: u64, seconds: u64) -> u64 {
         let start = Time::from_secs(7);
         let len = seconds * 1_000_000_000 / gap_ns;
@@ -205,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_packet_larger_than_the_burst_is_not_starved() {
-        // 9,000 bytes are 72 kbit; the bucket holds one.
+        // A packet of 9,000 bytes has 72 kbit; the bucket holds 1 kbit.
         let gcra = gcra(MeterFlags::KBPS.0 | MeterFlags::BURST.0, 7200, 1);
         let count = passed(&gcra, 9000, 1_000_000, 5);
         assert!((495..=505).contains(&count), "{count}: expected 100 a second");
@@ -266,7 +271,8 @@ mod tests {
         ] {
             let gcra = gcra(1, rate_kbps, 0);
             let start = Time::from_secs(7);
-            // 1.3 times the rate, in bursts of up to 32 packets, from either worker in turn; the clock of one is behind.
+            // 1.3 times the rate, in bursts of up to 32 packets, alternately from two workers; the clock of
+            // one worker is late.
             let gap_ns = size * 8_000_000 / u64::from(rate_kbps) * 10 / 13;
             let together = (10_000_000 / gap_ns).clamp(1, 32);
             let (mut nanos, mut bytes, mut turn) = (0, 0, 0);
@@ -290,7 +296,7 @@ mod tests {
             let gcra = gcra(1, rate_kbps, 0);
             let start = Time::from_secs(7);
             let at = |n: u64| start + Duration::from_nanos(n * gap_ns);
-            // A tenth of a second, and a burst of a fiftieth.
+            // The number of packets in 0.1 s, with a burst of 0.02 s.
             let count = (0..100_000_000 / gap_ns)
                 .filter(|n| gcra.passes(1, size, at(*n), true))
                 .count() as f64;

@@ -1,4 +1,4 @@
-//! The color of packets by two or three rates and burst sizes.
+//! The colors of packets: the markers of RFC 2697, RFC 2698 and RFC 4115.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,15 +10,16 @@ use crate::meter::Gcra;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Color {
-    /// It conforms to the committed rate.
+    /// The packet conforms to the committed rate.
     Green = 0,
-    /// It exceeds the committed rate and conforms to what is tolerated.
+    /// The packet exceeds the committed rate, and conforms to the excess burst, the peak rate or the excess
+    /// rate.
     Yellow = 1,
-    /// It exceeds both.
+    /// The packet exceeds both limits.
     Red = 2,
 }
 
-/// The marker, with its rates, and its burst sizes in bytes.
+/// The type of a marker, with its rates, and with its burst sizes in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PolicerRates {
     /// srTCM (RFC 2697): tokens that overflow the committed bucket go to the excess bucket.
@@ -82,7 +83,8 @@ impl Buckets {
         }
     }
 
-    /// Returns the new color of a packet that arrived with the color `before`; a color-blind marker passes green.
+    /// Returns the new color of a packet that arrived with the color `before`. For a color-blind marker, the
+    /// caller passes green.
     #[inline]
     pub(super) fn color(&self, size: usize, before: Color, now: Time) -> Color {
         if before == Color::Red {
@@ -127,7 +129,7 @@ impl Buckets {
 #[derive(Debug)]
 pub(super) struct Overflow {
     size: u64,
-    /// The tokens that are missing.
+    /// The tokens that the bucket lacks until it is full.
     missing: AtomicU64,
 }
 
@@ -197,7 +199,7 @@ mod tests {
         fn color(&mut self, size: usize, before: Color, now: Time) -> Color {
             let nanos = now.nanos() - self.at.nanos();
             self.at = now;
-            // Rates of the tests are whole bytes in a thousand nanoseconds.
+            // The rates of the tests are whole numbers of bytes per microsecond.
             let grown = |rate: BitRate| rate.bps() / 8 * nanos / 1_000;
             let size = size as u64 * PART;
             match self.rates {
@@ -249,7 +251,8 @@ mod tests {
     }
 
     fn rates() -> impl Strategy<Value = PolicerRates> {
-        // Rates of whole nanoseconds a byte, so that tokens are exact in both.
+        // A byte takes a whole number of nanoseconds at these rates, so that tokens are exact in the marker
+        // and in the model.
         let rate = || {
             prop_oneof![Just(8_000_000_u64), Just(80_000_000), Just(1_000_000_000)]
                 .prop_map(BitRate::from_bps)
@@ -298,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Bits a second of each color, of packets that come at some rate for five seconds.
+    /// Returns the rate of each color in bit/s, for packets that come at the rate `bps` for five seconds.
     fn measured(rates: PolicerRates, bps: u64, size: u64) -> [f64; 3] {
         let buckets = Buckets::new(&rates, Time::ZERO);
         let mut bits = [0.0; 3];

@@ -1,11 +1,11 @@
-//! The marks that a policer sets in packets, and the color that packets come with.
+//! The marks that a policer sets in packets, and the color of a packet on arrival.
 
 use millrace_types::Pcp;
 use millrace_wire::{Depth, Dscp, L3, Layers, Packet, Tc, rewrite};
 
 use super::Color;
 
-/// The marks to set, as far as a packet has the headers.
+/// The marks that a policer sets in a packet. A mark has no effect if the packet does not have its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Marks {
     /// The code point of an IP packet (RFC 2474).
@@ -41,8 +41,8 @@ impl Marks {
     }
 }
 
-/// Returns the color that a packet comes with: that of the drop precedence of its assured forwarding class; green if
-/// it has none.
+/// Returns the color of a packet on arrival, by the drop precedence of its assured forwarding class. It is
+/// green if the packet has no such class.
 pub(super) fn color<P: Packet>(packet: &P) -> Color {
     let layers = Layers::of(packet, Depth::L3);
     match dscp(packet.head(), &layers).and_then(drop_precedence) {
@@ -52,7 +52,7 @@ pub(super) fn color<P: Packet>(packet: &P) -> Color {
     }
 }
 
-/// Returns the code point of a packet whose IP header is the first after Ethernet and tags.
+/// Returns the code point of a packet whose IP header follows the Ethernet header and VLAN tags.
 pub(crate) fn dscp(head: &[u8], layers: &Layers) -> Option<u8> {
     let [first, second] = *head.get(layers.l3_offset()..).and_then(<[u8]>::first_chunk)?;
     match layers.l3() {
@@ -63,8 +63,8 @@ pub(crate) fn dscp(head: &[u8], layers: &Layers) -> Option<u8> {
     }
 }
 
-/// Returns the drop precedence, 1 to 3, of an assured forwarding class: three bits of class 1 to 4, two of precedence
-/// 1 to 3, and a zero (RFC 2597, section 6).
+/// Returns the drop precedence, 1 to 3, of an assured forwarding class. Such a code point has three bits of
+/// class (1 to 4), two bits of precedence (1 to 3), and a zero (RFC 2597, section 6).
 pub(crate) fn drop_precedence(dscp: u8) -> Option<u8> {
     let (class, precedence, rest) = (dscp >> 3, dscp >> 1 & 3, dscp & 1);
     let is_assured = (1..=4).contains(&class) && precedence > 0 && rest == 0;

@@ -1,10 +1,11 @@
 //! Policing of the packets that a port receives: three colors by one or two rates (RFC 2697, RFC 2698, RFC 4115), and
 //! the treatment of each color: pass, pass with a mark, or drop.
 //!
-//! All workers that receive from the port share one [`Policer`], as they share meters: buckets are numbers that
-//! change by compare and exchange. Another worker may come between two buckets; each packet is then still within each
-//! bucket that its color stands for. Unlike a meter, a bucket of these RFCs never goes below zero: a packet larger
-//! than a burst size never gets its color.
+//! All workers that receive from the port share one [`Policer`], as they share meters: buckets are numbers
+//! that workers change by compare and exchange. Another worker may change a second bucket before this worker
+//! reaches it; each packet still conforms to every bucket that its color requires. Unlike the bucket of a
+//! meter, a bucket of these RFCs never goes below zero: a packet larger than a burst size never gets the
+//! color of that bucket.
 
 mod color;
 mod mark;
@@ -34,11 +35,12 @@ pub enum ColorAction {
 /// The configuration of a policer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PolicerPlan {
-    /// The marker, with its rates.
+    /// The type of the marker, with its rates.
     pub rates: PolicerRates,
-    /// True if packets come with a color (color-aware): that of the drop precedence of assured forwarding (RFC 2597).
+    /// True for a color-aware marker: a packet arrives with the color of its drop precedence (assured
+    /// forwarding, RFC 2597).
     pub color_aware: bool,
-    /// The bytes that each packet counts for beyond those of its frame from the Ethernet header on.
+    /// The bytes that each packet counts in addition to its frame, such as those before the Ethernet header.
     pub overhead: u8,
     /// The treatment of green, yellow and red packets.
     pub color_actions: [ColorAction; 3],
@@ -48,11 +50,11 @@ pub struct PolicerPlan {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ColorCount {
     pub packets: u64,
-    /// Their bytes, from the Ethernet header on.
+    /// The bytes of these packets, from the Ethernet header on.
     pub bytes: u64,
 }
 
-/// The counters of a policer. They outlive it, so that a change of its rates keeps them.
+/// The counters of a policer. They outlive the policer, so that a change of its rates keeps them.
 #[derive(Debug, Default)]
 pub struct PolicerCounters([[AtomicU64; 2]; 3]);
 

@@ -1,4 +1,4 @@
-//! Runs of packets with the same output or drop reason, which are handed on together.
+//! Runs of packets with the same output or drop reason. The packets of a run are sent or dropped together.
 //!
 //! Most bursts leave by one port, or by a few in long runs. An egress that gets a run looks its port up once and does
 //! not touch the packets; a run of dropped packets is freed with one call.
@@ -34,7 +34,7 @@ impl<F: Copy + PartialEq, P> Batch<F, P> {
         self.packets.push(packet);
     }
 
-    /// Hands the run on, if it is not empty.
+    /// Passes the run to `dispose`, if it is not empty.
     #[inline(always)]
     pub(crate) fn flush(&mut self, dispose: impl FnOnce(F, &mut ArrayVec<P, BURST>)) {
         if !self.packets.is_empty() {
@@ -43,23 +43,23 @@ impl<F: Copy + PartialEq, P> Batch<F, P> {
     }
 }
 
-/// Ports that collect packets at the same time.
+/// The number of ports that collect packets at the same time.
 pub(crate) const PORT_BATCHES: usize = 4;
 
 /// The reason why a port does not send packets as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OutputRestriction {
-    /// They are dropped for this reason.
+    /// Packets are dropped for this reason.
     Drop(DropReason),
-    /// They are encapsulated.
+    /// Packets are encapsulated.
     Tunnel,
 }
 
-/// The packets that leave by one port. They are sent when there are as many as a burst, when the burst is over, or
-/// when another port needs the batch. Two ports that receive packets alternately thus get two runs.
+/// The packets that leave by one port. They are sent when the batch is full, when the burst ends, or when
+/// another port needs the batch. If packets for two ports alternate, the ports thus get two runs.
 pub(crate) struct PortBatch<P> {
-    /// The port while it sends packets unchanged and without a queue; otherwise [`PortNo::ANY`], which is never an
-    /// output port.
+    /// The port, if it sends packets unchanged and without a queue; otherwise [`PortNo::ANY`], which is never
+    /// an output port.
     open: PortNo,
     pub(crate) port: PortNo,
     pub(crate) queue: Option<QueueId>,

@@ -1,6 +1,6 @@
 //! The limits of groups for one packet.
 
-/// The bucket executions and the nesting that are left for one packet.
+/// The number of bucket executions and of nesting levels that one packet may still use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Budget {
     pub(super) buckets: u32,

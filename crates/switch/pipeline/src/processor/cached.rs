@@ -1,8 +1,8 @@
 //! Cached traversals applied to a burst.
 //!
-//! Packets with a cached traversal are done first; the others go through the tables. Packets of one connection stay in
-//! order, whatever bits the tables match: if a packet goes through the tables, so do all later packets of the burst
-//! that may belong to its connection, even those with a cached traversal.
+//! Packets with a cached traversal are processed first; the others go through the tables. Packets of one
+//! connection stay in order, whatever bits the tables match: if a packet goes through the tables, so do all
+//! later packets of the burst that may belong to the same connection, even if they have a cached traversal.
 
 use arrayvec::ArrayVec;
 use millrace_flow::Layer;
@@ -19,8 +19,8 @@ use crate::counters::EntryCell;
 use crate::{DropReason, Egress};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Processes the packets that have a cached traversal. The others stay in the burst, in order and with their
-    /// keys. The lookup is by header columns or by keys.
+    /// Processes the packets that have a cached traversal. The others stay in the burst, in order, and their
+    /// keys are read. `by_columns` selects the lookup by header columns instead of keys.
     pub(crate) fn known_traversals(&mut self, burst: &mut ArrayVec<P, BURST>, by_columns: bool) {
         let len = burst.len();
         let (form, _) = self.fwd.cache_form();
@@ -45,7 +45,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             };
             if let Some(traversal) = traversal {
                 kinds.add(traversal.kind());
-                // Most traversals are short, and the later entries of long ones are shared by many packets.
+                // Only the first counter is prefetched: most traversals are short, and many packets share the
+                // later entries of long ones.
                 *cell = self.counters.cell(traversal.slot(0).index());
                 cell.prefetch();
             }
@@ -74,12 +75,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if by_columns && unknown == 0 {
             self.weigh_columns(len);
         }
-        // The packets that are left have their keys.
+        // The keys of the remaining packets are read.
         self.scratch.unread = 0;
         self.traversals.count(self.counters);
     }
 
-    /// Processes a burst of which every packet has a cached traversal that needs no replay.
+    /// Processes a burst in which every packet has a cached traversal that needs no replay.
     #[inline(always)]
     fn all_take_traversals(
         &mut self,
@@ -109,7 +110,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Processes the packets of a burst that have a cached traversal, and leaves those of `unknown`.
+    /// Processes the packets of a burst that have a cached traversal. The packets of `unknown` stay in the
+    /// burst.
     #[inline(never)]
     fn take_traversals(
         &mut self,
@@ -135,7 +137,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.traversals.choose(self.fwd, burst, &self.scratch.keys);
     }
 
-    /// Counts a packet for the entries of its traversal; `cell` is the counter of the first.
+    /// Counts a packet for the entries of its traversal; `cell` is the counter of the first entry.
     #[inline(always)]
     fn count_traversal(&self, traversal: Traversal<'_>, cell: &EntryCell, packet: &P) {
         let bytes = packet.len() as u64;
@@ -149,7 +151,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn take_traversal(&mut self, i: usize, mut packet: P, (place, cell): (CacheIndex, &EntryCell)) {
         let traversal = self.traversals.known(self.fwd.cache_form().0, place);
         if traversal.is_replayed() {
-            // A replay counts entry by entry, as far as it goes.
+            // A replay counts each entry when it executes it.
             let words = *traversal.0;
             self.need_key(i, &packet);
             return self.replay(i, packet, Traversal(&words));
@@ -193,8 +195,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.traversals.replayed(traversal.len());
     }
 
-    /// Returns the packets that go through the tables, one bit for each of `len` packets: those of `unknown`, and later
-    /// packets that may belong to the connections of these.
+    /// Returns the packets that go through the tables, one bit for each of `len` packets. These are the
+    /// packets of `unknown`, and later packets that may belong to the same connections.
     #[inline(never)]
     fn in_order(&self, unknown: u64, len: usize) -> u64 {
         /// Bits of the connection number that tell connections apart.

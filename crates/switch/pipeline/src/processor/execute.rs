@@ -53,7 +53,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.enqueue(i, packet, *port);
     }
 
-    /// Makes this the entry that acts on packet `i` of the burst.
+    /// Stores the table and the cookie of the entry that is executed for packet `i` of the burst.
     fn act_for(&mut self, i: usize, entry: &FlowEntry) {
         let state = self.state(i);
         state.table = entry.table();
@@ -164,7 +164,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             return Some(packet);
         }
         if self.scratch.states[i].sent {
-            // Copies were output, and nothing is left to do.
+            // The outputs sent copies; the packet itself is not needed any more.
             drop(packet);
         } else {
             self.drop(PacketSource::Move(packet), DropReason::NoOutput);

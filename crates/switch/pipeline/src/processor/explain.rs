@@ -1,7 +1,7 @@
 //! The explanation of what happens to a packet, step by step, for `millrace trace`.
 //!
-//! The packet goes through the code that workers run, with an observer that records every step and an egress that
-//! sends nothing. It changes no counter that is read and teaches the MAC table nothing.
+//! The packet goes through the code that workers run, with an observer that records every step and an egress
+//! that sends nothing. It changes no counter that is ever read, and its source address is not learned.
 
 use core::cell::RefCell;
 use core::fmt;
@@ -23,7 +23,7 @@ use crate::{
 /// One step of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A table had an entry for it.
+    /// An entry of the table matched the packet.
     Matched {
         table: TableId,
         /// The priority of the entry.
@@ -33,12 +33,12 @@ pub enum Step {
         /// The match of the entry.
         match_: Match,
     },
-    /// A table had no entry for it.
+    /// No entry of the table matched the packet.
     Missed { table: TableId },
     /// An action was executed.
     Action {
         action: Action,
-        /// True if it comes from the action set.
+        /// True if the action comes from the action set.
         from_set: bool,
     },
     /// The actions of a bucket follow.
@@ -94,7 +94,7 @@ impl Explanation {
     }
 }
 
-/// Returns what happens to a frame that comes in at `origin`.
+/// Returns the steps of a frame that arrives with this origin.
 pub fn explain(fwd: &Forwarding, origin: impl Into<Origin>, frame: &[u8], now: Time) -> Explanation {
     let steps = RefCell::new(Vec::new());
     let mut processor = Processor::new(Arc::new(Counters::default()));

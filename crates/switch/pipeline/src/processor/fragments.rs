@@ -10,8 +10,8 @@ use super::run::Run;
 use crate::{Assembled, Assembler, DropReason, Egress, FragmentMode, FragmentView};
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
-    /// Removes the fragments from a burst. Where they are reassembled, a whole packet takes the place of the fragment
-    /// that completes it.
+    /// Removes the fragments from a burst. On a bridge that reassembles, the reassembled packet replaces the
+    /// fragment that completes it.
     #[cold]
     #[inline(never)]
     pub(crate) fn fragments(&mut self, burst: &mut ArrayVec<P, BURST>) {

@@ -1,38 +1,40 @@
 //! The decision whether the cache of traversals is on: only while it saves time.
 //!
-//! The hit rate depends on the traffic, and an attacker may send traffic that never hits. So a worker compares,
-//! window by window, the time that hits save with the time that misses cost. A loss begins a trial: many flows, or
-//! many that a change has invalidated, take a while to be cached. If the trial ends with a loss and does not find
-//! ever more hits, the cache is switched off, each time for twice as long as before. An attacker can thus spoil a few
+//! The hit rate depends on the traffic, and an attacker may send traffic that never hits. So a worker
+//! compares, window by window, the time that hits save with the time that misses cost. A window with a loss
+//! begins a trial, because many new flows, or many flows that a change has invalidated, take a while to be
+//! cached. If the trial ends with a loss, further trials follow only while they find more and more hits. Then
+//! the cache is switched off, each time for twice as long as before. An attacker can thus spoil only a few
 //! windows in many, and in each of them no more than the cost of misses.
 //!
-//! There is no clock here: costs are the nanoseconds measured in ADR 3 and ADR 4, of which only the proportions
+//! There is no clock here: costs are the nanoseconds measured in ADR 3 and ADR 4. Only their proportions
 //! matter.
 
 use millrace_flow::classify::Kind;
 
 /// The packets of a window.
 const WINDOW: u64 = 8192;
-/// The windows of a trial: 524,288 packets, in which most of 100,000 flows in turn come a fifth time.
+/// The windows of a trial: 524,288 packets. If 100,000 flows send in turn, most of them send a fifth packet
+/// in it.
 const TRIAL: u32 = 64;
-/// The most trials in a row, each of which must find a quarter more hits than the one before.
+/// The maximum number of consecutive trials. Each must find a quarter more hits than the one before.
 const TRIALS: u32 = 4;
-/// A trial counts as successful enough for another if at least one packet in this many is a hit.
+/// Another trial follows only if at least one packet in this many is a hit.
 const FOUND_LEAST: u64 = 32;
-/// The windows for which the cache is off after the first failure, and at most.
+/// The number of windows for which the cache is off: after the first failure, and the maximum.
 const PAUSE: u32 = 64;
 const PAUSE_MAX: u32 = 4096;
 /// The windows without a loss after which earlier failures are forgotten.
 const GOOD: u32 = 256;
 
-/// The cost of a miss: the lookup in the cache, and the recording of a traversal now and then.
+/// The cost of a miss: the lookup in the cache, and the occasional recording of a traversal.
 const MISS: u64 = 30;
 /// The cost of a hit, and of each entry of its traversal.
 const HIT: u64 = 15;
 const HIT_STEP: u64 = 3;
 /// The cost of going from one table to the next, without the lookup.
 const NEXT_TABLE: u64 = 12;
-/// The minimum saving for each packet with which a trial begins.
+/// The saving of a hit that a trial requires: without it, the cache stays off.
 const WORTH: u64 = 10;
 
 /// The number of entries beyond which a table with its counters does not fit the second-level cache. A lookup then
@@ -76,11 +78,11 @@ enum State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Trial {
-    /// The windows so far.
+    /// The windows of this trial so far.
     windows: u32,
-    /// The hits so far.
+    /// The hits of this trial so far.
     found: u64,
-    /// The hits of the trial before, and the number of trials before.
+    /// The hits of the previous trial, and the number of previous trials.
     found_before: u64,
     before: u32,
 }
@@ -95,7 +97,7 @@ pub(crate) struct Governor {
     steps: u64,
     /// Packets of this window that went through the tables.
     walks: u64,
-    /// The cost of going through the tables for one packet, by the last windows.
+    /// The cost of one packet's lookups in the tables, measured in the last windows.
     walk_cost: u64,
 }
 
@@ -117,7 +119,7 @@ impl Governor {
         !matches!(self.state, State::Off(_))
     }
 
-    /// Counts hits, whose traversals have `steps` entries together.
+    /// Counts `packets` hits. Their traversals have `steps` entries together.
     #[inline(always)]
     pub(crate) fn hit(&mut self, packets: usize, steps: usize) {
         self.hits += packets as u64;
@@ -136,8 +138,8 @@ impl Governor {
         self.hits + self.walks >= WINDOW
     }
 
-    /// Ends the window, in which there were `visits` lookups in tables at a total `cost`. Returns true if the cache
-    /// was switched on.
+    /// Ends the window. It had `visits` lookups in tables, at a total cost of `cost`. Returns true if the
+    /// cache was switched on.
     pub(crate) fn judge(&mut self, visits: u64, cost: u64) -> bool {
         if self.walks >= WINDOW / 16 {
             let further = visits.saturating_sub(self.walks);
@@ -197,8 +199,8 @@ impl Governor {
 mod tests {
     use super::*;
 
-    /// Returns the number of windows in which the cache was on, of `count` windows with `percent` hits in tables that
-    /// cost `cost`.
+    /// Runs `count` windows with `percent` hits, in tables that cost `cost`. Returns the number of windows in
+    /// which the cache was on.
     fn windows(governor: &mut Governor, count: u64, percent: u64, cost: u64) -> u64 {
         let mut on = 0;
         for _ in 0..count {
@@ -249,7 +251,7 @@ mod tests {
         windows(&mut governor, 100, 99, 200);
         assert!(windows(&mut governor, 20_000, 1, 200) < 1000);
         assert!(windows(&mut governor, 10_000, 99, 200) > 5000);
-        // Traffic that hits for a while each time does not make the governor forget failures.
+        // Traffic that hits for a short while each time does not make the governor forget failures.
         let bad = |governor: &mut Governor| {
             windows(governor, 10, 99, 200);
             windows(governor, 500, 1, 200)
@@ -268,7 +270,7 @@ mod tests {
         }
         assert!(governor.is_on());
         assert_eq!(windows(&mut governor, 1000, 90, 60), 1000);
-        // A change invalidates all of them, now and then.
+        // A change sometimes invalidates all cached traversals.
         for _ in 0..10 {
             for percent in 0..9 {
                 windows(&mut governor, 5, percent * 10, 60);

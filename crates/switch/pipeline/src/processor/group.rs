@@ -10,10 +10,10 @@ use super::run::Run;
 use crate::group::{CompiledGroup, Group, GroupKind};
 use crate::{DropReason, Egress};
 
-/// The most buckets that one group action of a flow entry executes, with those of the groups that groups send to:
-/// groups of many buckets that send to each other could otherwise make any number of copies of a packet.
+/// The maximum number of buckets that one group action of a flow entry executes, nested groups included.
+/// Without it, groups of many buckets that send to each other could make any number of copies of a packet.
 const BUCKETS_MAX: u32 = 4096;
-/// The deepest nesting of groups: each level takes some of the worker's stack.
+/// The maximum nesting depth of groups: each level takes some of the worker's stack.
 const NESTING_MAX: u32 = 16;
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
@@ -46,7 +46,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Executes every bucket on a copy, and the last one on the packet itself.
+    /// Executes every bucket but the last one on a copy, and the last one on the packet itself.
     fn all(&mut self, i: usize, source: PacketSource<'_, P>, compiled: &CompiledGroup) {
         let Some(last) = compiled.buckets().len().checked_sub(1) else {
             return self.drop(source, DropReason::NoLiveBucket);
@@ -93,7 +93,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         hash.of(&key)
     }
 
-    /// Executes the actions of a bucket on a packet of its own.
+    /// Executes the actions of a bucket on a packet that no other bucket uses.
     fn bucket(&mut self, i: usize, packet: Option<P>, compiled: &CompiledGroup, at: usize) {
         let (Some(packet), Some(bucket)) = (packet, compiled.buckets().get(at)) else {
             return self.count_drop(DropReason::NoBuffer);

@@ -1,12 +1,12 @@
 //! Actions that change a packet: set_field, push, pop, TTL.
 //!
-//! An action whose header the packet does not have does nothing.
+//! An action does nothing if the packet does not have the header that it changes.
 //!
 //! # Where tags go
-//! OpenFlow 1.3 (section 5.12, and 7.2.5 on each push) puts a new tag outermost: immediately after the
-//! Ethernet header, before all other tags, and says what its fields are copied from (section 5.12.1). So
-//! push_mpls and push_pbb on a packet with VLAN tags hide these. (OpenFlow 1.1 and 1.2, and Open vSwitch in all
-//! versions, put an MPLS shim after the VLAN tags.)
+//! OpenFlow 1.3.5 (section 5.12, and section 7.2.5 for each push) puts a new tag outermost: immediately after
+//! the Ethernet header, before all other tags. Section 5.12.1 defines the sources of its fields. After
+//! push_mpls and push_pbb, matches therefore do not see the VLAN tags of the packet. (OpenFlow 1.1 and 1.2,
+//! and Open vSwitch in all versions, put an MPLS shim after the VLAN tags.)
 //!
 //! | pushed | copied from | else |
 //! | --- | --- | --- |
@@ -32,7 +32,8 @@ use millrace_wire::{
 const ADDRESSES: usize = 12;
 /// The shift of the priority in a tag's control information.
 const PCP_SHIFT: u32 = 13;
-/// The bytes that [`push_pbb`] adds: the EtherType and the tag, whose last two bytes were there before.
+/// The number of bytes that [`push_pbb`] adds: an EtherType, and the tag without its last two bytes. These
+/// are the EtherType of the customer's frame, which is there already.
 const PBB_PUSHED: usize = 2 + pbb::SIZE - 2;
 
 /// The effect of an action.
@@ -46,10 +47,10 @@ pub(crate) enum Effect {
     NoHeadroom,
 }
 
-/// The knowledge about the headers of a packet while actions change them.
+/// The cached parse of a packet's headers while actions change them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
-    /// The map of the headers, parsed to the deepest; `None` if it is unknown or no longer true.
+    /// The offsets of the headers, parsed to the deepest one; `None` if they are unknown or outdated.
     layers: Option<Layers>,
     /// True if headers have changed since the key was read.
     pub(crate) changed: bool,
@@ -69,13 +70,13 @@ impl Headers {
         *self.layers.get_or_insert_with(|| Layers::of(packet, Depth::All))
     }
 
-    /// Updates the key to the packet as it is now, at least as deep as `depth`.
+    /// Updates the key to the current headers of the packet, at least as deep as `depth`.
     #[inline]
     pub(crate) fn refresh_key<P: Packet>(&mut self, packet: &P, key: &mut FlowKey, depth: Depth) {
         if core::mem::take(&mut self.changed) {
             match &self.layers {
                 Some(layers) => key.extract(packet.head(), layers),
-                // Most packets do not need a map of their headers.
+                // Most packets do not need the offsets of their headers.
                 None => key.read(packet.head(), packet.len(), depth),
             }
         } else if self.ttl_changed {
@@ -84,7 +85,8 @@ impl Headers {
         self.ttl_changed = false;
     }
 
-    /// Executes an action that changes the packet, and ignores others. Fields beside the packet are set in `key`.
+    /// Executes an action that changes the packet, and ignores other actions. Fields that are not in the
+    /// packet are set in `key`.
     #[inline(always)]
     pub(crate) fn execute<P: Packet>(
         &mut self,
@@ -101,7 +103,7 @@ impl Headers {
                 Field::EthSrc => {
                     rewrite::eth_src(packet.head_mut(), Mac::from_u64(set.value() as u64));
                 }
-                // The headers behind a tag keep their places and types.
+                // The headers behind a tag keep their offsets and types.
                 Field::VlanVid => {
                     rewrite::vlan_vid(packet.head_mut(), Vid::from_tci(set.value() as u16));
                 }
@@ -279,7 +281,7 @@ fn set_in_packet(head: &mut [u8], layers: &Layers, field: Field, value: u128) {
         Field::MplsTc => rewrite::mpls_tc(head, layers, Tc::from_low_bits(byte)),
         Field::MplsBos => rewrite::mpls_bos(head, layers, byte != 0),
         Field::PbbIsid => rewrite::pbb_isid(head, layers, Isid::from_low_bits(word)),
-        // Ethernet addresses, VLAN tags and the tunnel are set elsewhere; the others cannot be set.
+        // Ethernet addresses, VLAN tags and the tunnel are set elsewhere. All other fields cannot be set.
         Field::EthDst
         | Field::EthSrc
         | Field::VlanVid
@@ -295,8 +297,8 @@ fn set_in_packet(head: &mut [u8], layers: &Layers, field: Field, value: u128) {
     };
 }
 
-/// Sets the protocol. It is part of the pseudo-header, so the checksum of the transport that the packet has is
-/// updated, although the packet is then read as another transport.
+/// Sets the protocol. The protocol is part of the pseudo-header, so the checksum of the present transport
+/// header is updated, although the packet is afterwards read as another transport.
 fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
     let checksum_at = layers.l4_offset()
         + match layers.l4() {
@@ -372,7 +374,8 @@ fn push_mpls<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) 
     };
     let next = EtherType(u16::from_be_bytes([byte(ADDRESSES), byte(ADDRESSES + 1)]));
     let entry = if next.is_mpls() { entry } else { entry | mpls::BOS };
-    // The shim follows the EtherType, which becomes that of MPLS and is not kept.
+    // EtherType and shim have 6 bytes: 4 are inserted, and the last 2 overwrite the old EtherType, which is
+    // not kept.
     let ([a, b], [c, d, e, f]) = (ether_type.0.to_be_bytes(), entry.to_be_bytes());
     let effect = insert(packet, [a, b, c, d]);
     if effect == Effect::Done {
@@ -393,7 +396,7 @@ fn push_pbb<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) -
     if packet.prepend(PBB_PUSHED).is_err() {
         return Effect::NoHeadroom;
     }
-    // The old addresses become the customer's, in their place; a copy goes in front.
+    // The old addresses stay where they are and become the customer's; a copy of them goes in front.
     let head = packet.head_mut();
     head.copy_within(PBB_PUSHED..PBB_PUSHED + ADDRESSES, 0);
     head[ADDRESSES..ADDRESSES + 2].copy_from_slice(&ether_type.0.to_be_bytes());
@@ -414,7 +417,8 @@ fn pop_pbb<P: Packet>(packet: &mut P, layers: &Layers) {
     if layers.l3() != L3::Pbb {
         return;
     }
-    // VLAN tags in front of the tag, which are the backbone's, stay; the customer's addresses move up.
+    // The backbone's VLAN tags, in front of the PBB tag, stay. The customer's addresses replace the
+    // backbone's.
     let mut customer = [0; ADDRESSES];
     customer.copy_from_slice(&packet.head()[at + 4..at + 4 + ADDRESSES]);
     remove::<P, PBB_PUSHED>(packet, at - 2 + PBB_PUSHED);

@@ -1,9 +1,10 @@
 //! Flow keys on demand.
 //!
-//! Most packets match an entry of the first table and leave. That table needs a few header fields only, and the
-//! header columns of a burst ([`HeaderColumns`](millrace_flow::classify::HeaderColumns)) have them without a key. A key is read when
-//! an entry does more than output or rewrite the packet, or sends it to another table. While many packets need their
-//! key anyway, the keys of the whole burst are read first and no columns are made.
+//! Most packets match an entry of the first table and leave. That table needs a few header fields only, and
+//! the header columns of a burst ([`HeaderColumns`](millrace_flow::classify::HeaderColumns)) supply these
+//! without a key. A key is read when an entry does more than output or rewrite the packet, or sends it to
+//! another table. While many packets need their key anyway, the keys of the whole burst are read first and no
+//! columns are made.
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
@@ -106,8 +107,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.unread & 1 << i != 0
     }
 
-    /// Reads the missing keys of those packets of a burst that go through the tables, one bit each. If they are more
-    /// than a quarter of the burst, the next bursts have their keys read first.
+    /// Reads the missing keys of the packets that go through the tables: those with a bit in `walking`. If
+    /// these are more than a quarter of the burst, the keys of the next bursts are read before the lookup.
     #[inline(never)]
     pub(crate) fn need_keys(&mut self, burst: &ArrayVec<P, BURST>, walking: u64) {
         for (i, packet) in burst.iter().enumerate().filter(|(i, _)| walking >> i & 1 != 0) {
@@ -131,8 +132,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.unread &= !(1 << i);
     }
 
-    /// Decides, after a burst of `len` packets that was looked up by header columns, if the keys of the next bursts
-    /// are read first.
+    /// Decides, after a burst of `len` packets that was looked up by header columns, if the keys of the next
+    /// bursts are read before the lookup.
     #[inline]
     pub(crate) fn weigh_columns(&mut self, len: usize) {
         let unread = core::mem::take(&mut self.scratch.unread);

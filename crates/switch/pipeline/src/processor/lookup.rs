@@ -1,4 +1,4 @@
-//! Lookup of a burst in a table, and the counters of what it finds.
+//! Lookup of a burst in a table, and counting of the results.
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
@@ -33,8 +33,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         (slot, summary)
     }
 
-    /// Finds the summaries of the slots, and prefetches what the packets need of their entries, so that the cache
-    /// misses of a burst overlap.
+    /// Finds the action summaries of the slots, and prefetches the data of the entries that the packets need,
+    /// so that the cache misses of a burst overlap.
     #[inline(always)]
     pub(crate) fn bring_near(&self, found: &mut LookupResults<'a>, len: usize) {
         let LookupResults {

@@ -62,7 +62,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     }
 }
 
-/// Returns the code point whose drop precedence is so many levels higher; `None` for code points without one.
+/// Returns the code point with a drop precedence `levels` higher; `None` for a code point without drop
+/// precedence.
 fn remarked(dscp: u8, levels: u8) -> Option<u8> {
     let precedence = drop_precedence(dscp)?;
     Some(dscp & 0b11_1000 | precedence.saturating_add(levels).min(3) << 1)
@@ -74,7 +75,7 @@ mod tests {
 
     #[test]
     fn only_assured_forwarding_is_remarked_and_not_beyond_the_highest_precedence() {
-        // AF21 becomes AF22; nine levels make AF41 AF43; AF13 stays.
+        // One level makes AF21 AF22; 255 levels make AF41 AF43; AF13 has the highest precedence and stays.
         assert_eq!(remarked(18, 1), Some(20));
         assert_eq!(remarked(34, 255), Some(38));
         assert_eq!(remarked(14, 1), Some(14));

@@ -45,19 +45,20 @@ use crate::{Assembler, Counters, DropReason, Egress, Forwarding};
 
 /// The packet processor of one worker.
 ///
-/// It allocates when it is made, and once more for the first fragment of a bridge that reassembles.
+/// Memory is allocated by [`Processor::new`], and once more for the first fragment on a bridge that
+/// reassembles.
 #[derive(Debug)]
 pub struct Processor {
     counters: Arc<Counters>,
     scratch: Box<Scratch>,
     traversals: Box<TraversalCache>,
-    /// `None` until the first fragment of a bridge that reassembles.
+    /// `None` until the first fragment on a bridge that reassembles.
     assembler: Option<Box<Assembler>>,
 }
 
 impl Processor {
-    /// Returns a processor with these counters, which no other processor uses at the same time: those of
-    /// [`Control::counters`](crate::Control::counters).
+    /// Returns a processor that uses the counters of [`Control::counters`](crate::Control::counters). No
+    /// other processor may use these counters at the same time.
     pub fn new(counters: Arc<Counters>) -> Processor {
         Processor {
             counters,
@@ -67,7 +68,7 @@ impl Processor {
         }
     }
 
-    /// Returns its counters.
+    /// Returns the counters of the processor.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -85,8 +86,8 @@ impl Processor {
             .burst(burst);
     }
 
-    /// Executes the actions of a packet-out (OpenFlow 1.3.5, section 7.3.7). `origin` has the ingress port that the
-    /// message names, perhaps [`PortNo::CONTROLLER`].
+    /// Executes the actions of a packet-out (OpenFlow 1.3.5, section 7.3.7). `origin` contains the ingress
+    /// port of the message, which may be [`PortNo::CONTROLLER`].
     pub fn packet_out<P: Packet, E: Egress<P>>(
         &mut self,
         fwd: &Forwarding,
@@ -121,8 +122,8 @@ impl Processor {
             now,
             learned: None,
             to_tables: None,
-            // Written out, so that each is made in place: `array::from_fn` copies each three times, with its room for
-            // a burst.
+            // The list is written out, so that each batch is built in place: `array::from_fn` copies each
+            // batch, with its room for a burst, three times.
             port_batches: [
                 PortBatch::none(),
                 PortBatch::none(),

@@ -7,10 +7,10 @@ use millrace_types::{PortNo, TableId};
 use crate::{DropReason, FlowEntry, Group, Meter};
 
 pub(crate) trait Observer<P> {
-    /// True if the packet is real: its source is learned and live traces take it.
+    /// True if the packet is real: the bridge learns its source, and live traces record it.
     const IS_REAL: bool;
 
-    /// True if the observer needs every step, which excludes short cuts.
+    /// True if the observer needs every step. The worker then takes no short cuts.
     const IS_WATCHING: bool;
 
     /// Notes that the packet was looked up.
@@ -43,7 +43,7 @@ pub(crate) trait Observer<P> {
         let _ = reason;
     }
 
-    /// Notes that NORMAL looked the destination up, and the port that it found.
+    /// Notes that NORMAL looked up the destination, and found this port.
     fn mac_lookup(&mut self, port: Option<PortNo>) {
         let _ = port;
     }

@@ -1,7 +1,7 @@
-//! One packet of a burst processed with a report of its way through the tables, for packet samples.
+//! Observation of one packet of a burst, for packet samples: its path through the tables is recorded.
 //!
-//! The packet is looked up with the others and takes the same code, which is in the caches of the worker. What one packet does
-//! to the egress is told apart by its place in time:
+//! The packet is looked up with the others by the same code, which is in the caches of the worker. The egress
+//! calls of the observed packet are those between two flushes:
 //!
 //! ```text
 //!  packets before it ---> flush | begin_notes: the observed packet ---> flush, end_notes | packets behind it
@@ -23,17 +23,20 @@ use super::traversal::Traversal;
 use crate::{DropReason, Egress, Forwarding, FragmentMode};
 
 impl Processor {
-    /// Returns true if packets of a port come to the tables as they came in: none is held back, made, or taken before.
+    /// Returns true if the tables get the packets of a port unchanged: no packet is held back, created or
+    /// removed before.
     pub fn keeps_bursts(fwd: &Forwarding, in_port: PortNo) -> bool {
         fwd.fragments() == FragmentMode::Normal
             && fwd.oam().is_none_or(|oam| oam.find(in_port).is_none())
             && fwd.tunnels().is_none_or(|tunnels| !tunnels.has_underlay(in_port))
     }
 
-    /// Begins to observe packet `at` of the next burst, or its only packet. [`Self::end_observation`] follows behind the burst.
+    /// Begins to observe packet `at` of the next burst, or its only packet. The caller calls
+    /// [`Self::end_observation`] after the burst.
     ///
-    /// With `at`, the burst comes in at a port that [keeps bursts](Self::keeps_bursts), and the processor tells the egress when
-    /// the observed packet is next ([`Egress::begin_notes`]). Without, all that the egress gets is the packet's.
+    /// With `at`, the burst must come from a port that [keeps bursts](Self::keeps_bursts), and the processor
+    /// tells the egress when the observed packet is next ([`Egress::begin_notes`]). Without `at`, all egress
+    /// calls belong to the packet.
     pub fn begin_observation(&mut self, at: Option<usize>) {
         self.scratch.observation = Observation {
             packets: at.map_or(u64::MAX, |at| 1 << at),
@@ -42,14 +45,15 @@ impl Processor {
         };
     }
 
-    /// Ends the observation, and returns the way of the packet since it began.
+    /// Ends the observation, and returns the recorded path of the packet.
     pub fn end_observation(&mut self) -> ObservedPacket {
         core::mem::replace(&mut self.scratch.observation, Observation::NONE).found
     }
 }
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
-    /// Returns true if packet `i` of the burst is observed. What it does begins now, and ends with [`Self::end_notes`].
+    /// Returns true if packet `i` of the burst is observed. Its egress calls begin now, and end with
+    /// [`Self::end_notes`].
     #[inline(always)]
     pub(crate) fn begin_notes(&mut self, i: usize) -> bool {
         let is_observed = self.scratch.observation.has(i);
@@ -59,7 +63,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         is_observed
     }
 
-    /// Ends the notes of a packet that is observed.
+    /// Ends the notes, if the packet is observed.
     #[inline(always)]
     pub(crate) fn end_notes(&mut self, is_observed: bool) {
         if is_observed {
@@ -110,7 +114,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Notes the entries of the cached traversal that the observed packet takes. One that is replayed is noted step by step.
+    /// Notes the entries of the cached traversal that the observed packet takes. A replayed traversal is
+    /// noted step by step instead.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_traversal(&mut self, words: Traversal<'_>) {

@@ -4,10 +4,10 @@ use millrace_types::Cookie;
 
 use crate::DropReason;
 
-/// The way of a packet through the tables.
+/// The result of the observation of one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ObservedPacket {
-    /// The metadata behind the last table.
+    /// The metadata after the last table.
     pub metadata: u64,
     /// The cookie of the last entry that matched; `None` without one.
     pub cookie: Option<Cookie>,
@@ -18,10 +18,10 @@ pub struct ObservedPacket {
 /// The state of the observation of one packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation {
-    /// The observed packets of the burst, one bit each: one packet, or all if the burst came in as one packet. Zero if nothing is
-    /// observed, or if the packet has left the burst.
+    /// The observed packets of the burst, one bit each: one packet, or all packets if the burst came in as
+    /// one packet. Zero if nothing is observed, or if the packet has left the burst.
     pub(super) packets: u64,
-    /// True while the egress and the drops are those of the observed packet.
+    /// True while the egress calls and the drops belong to the observed packet.
     pub(super) is_noting: bool,
     pub(super) found: ObservedPacket,
 }

@@ -1,9 +1,9 @@
-//! The pipeline fields of packets that are not in their bytes.
+//! The pipeline fields that the bytes of packets do not contain.
 
 use millrace_flow::{Field, FlowKey};
 use millrace_types::PortNo;
 
-/// The origin of packets: pipeline fields that are not in their bytes.
+/// The origin of packets: the pipeline fields that their bytes do not contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The ingress port.

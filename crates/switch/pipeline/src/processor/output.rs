@@ -68,7 +68,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     #[inline]
     pub(crate) fn leave(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
         if O::IS_WATCHING {
-            // An observer sees this step before the next.
+            // Sent at once, so that an observer sees this step before the next.
             return self.egress.transmit(port, queue, packet);
         }
         let (egress, batch) = self.batch_for(port, queue);
@@ -104,7 +104,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.scratch.states[i].queue
     }
 
-    /// Returns the reason to drop what is output to a port, if it cannot send.
+    /// Returns the drop reason of packets that are output to a port, if the port cannot send.
     #[inline]
     pub(crate) fn egress_block(&self, port: PortNo) -> Option<DropReason> {
         match self.fwd.port(port) {
@@ -186,7 +186,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.egress.dropped_burst(reason, burst);
     }
 
-    /// Hands on all runs of packets.
+    /// Sends and drops all runs of packets.
     pub(crate) fn flush(&mut self) {
         let egress = &mut *self.egress;
         self.port_batches.iter_mut().for_each(|batch| batch.flush(egress));
@@ -202,7 +202,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Sends out of all ports that are up, except the ingress port and those with a bit of `except`.
+    /// Sends a packet out of all ports that are up, except the ingress port and ports with a configuration
+    /// bit of `except`.
     fn flood(&mut self, i: usize, source: PacketSource<'_, P>, except: PortConfig) {
         self.spread(i, source, except, |_| true, |_, _| Effect::Done);
     }
@@ -310,7 +311,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     }
 }
 
-/// Returns the tag control information of an 802.1Q tag. The VLANs of a service tag are not those of the bridge.
+/// Returns the tag control information of an 802.1Q tag; `None` for a service tag, because its VLANs are not
+/// those of the bridge.
 fn customer_tci(head: &[u8]) -> Option<u16> {
     let tpid = head.get(12..14)?;
     if tpid == EtherType::VLAN.0.to_be_bytes() {
@@ -320,7 +322,7 @@ fn customer_tci(head: &[u8]) -> Option<u16> {
     }
 }
 
-/// Gives a packet of VLAN `vid` that came with `tag` the tag with which it leaves.
+/// Changes the tag of a packet of VLAN `vid` for the port by which it leaves. `tag` is the tag on arrival.
 fn retag<P: Packet>(packet: &mut P, tag: Option<Vid>, vid: Vid, port: &Port) -> Effect {
     match (tag, port.vlan.tags(vid)) {
         (None, true) => header::push_tag(packet, EtherType::VLAN, vid.raw()),

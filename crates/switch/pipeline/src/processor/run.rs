@@ -26,7 +26,7 @@ use super::traversal_cache::TraversalCache;
 use crate::action_summary::{ActionSummary, Kind};
 use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode, OamPort};
 
-/// The most packets that one packet-out can submit to the tables.
+/// The maximum number of packets that one packet-out can submit to the tables.
 const SUBMITTED: usize = 4;
 
 /// A burst and the context to process it.
@@ -44,7 +44,7 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) learned: Option<FdbKey>,
     /// In a packet-out: the packets that were output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
-    /// The bucket executions that are left for the groups of the packet.
+    /// The remaining bucket executions for the groups of the packet.
     pub(crate) budget: Budget,
     /// Packets that leave and packets that are dropped; both are empty after a burst and after a packet-out.
     pub(crate) port_batches: [PortBatch<P>; PORT_BATCHES],
@@ -209,7 +209,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if !is_counted {
             self.count_table(TableId(0), len, matches);
         } else if !going_on.is_empty() {
-            // The lookup is counted; the visit is not, and comes before those of later tables.
+            // The lookup is already counted. The visit is recorded here, before the visits of later tables.
             self.traversals.visit(TableId(0), len);
         }
         if !going_on.is_empty() {
@@ -233,7 +233,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         self.count_table(TableId(0), len, matches);
         if ports == 0 {
-            // Packets in the batches of ports came earlier.
+            // The packets in the batches of ports came earlier, and are sent first.
             self.flush();
             return self.send_burst(burst, first);
         }
@@ -249,7 +249,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     #[inline(never)]
     fn all_leave_rewritten(&mut self, burst: &mut ArrayVec<P, BURST>, found: &LookupResults<'a>) {
         let (len, mut matches) = (burst.len(), 0);
-        // Packets that their rewrite does not take, one bit each.
+        // The packets that their rewrite cannot be applied to, one bit each.
         let mut left = 0_u64;
         for (i, ((packet, cell), summary)) in burst
             .iter_mut()
@@ -419,7 +419,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Executes the actions of a packet-out, and then processes what they output to TABLE.
+    /// Executes the actions of a packet-out, and then processes the packets that these actions output to
+    /// TABLE.
     pub(crate) fn packet_out(&mut self, packet: P, actions: &[Action]) {
         self.scratch.fresh = u64::MAX;
         self.state(0);

@@ -35,26 +35,28 @@ impl PacketState {
     };
 }
 
-/// Memory of a worker that is allocated once and used by every burst. The index of arrays is that in the burst.
+/// Memory of a worker that is allocated once and used by every burst. Arrays have one element for each packet
+/// of the burst.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) keys: [FlowKey; BURST],
     pub(crate) states: [PacketState; BURST],
     pub(super) sets: [ByRank; BURST],
-    /// By table, the packets that wait at it, one bit each.
+    /// For each table, the packets that wait at it, one bit each.
     waiting: [u64; 256],
     /// The tables at which some packet waits, one bit each.
     busy: [u64; 4],
-    /// Packets whose state is [`PacketState::START`], whatever the array holds; one bit each.
+    /// Packets in the state [`PacketState::START`], one bit each. The elements of these packets in `states`
+    /// are ignored.
     pub(crate) fresh: u64,
-    /// Packets with an empty action set and without a queue that were not output yet, one bit each: their action
-    /// summary is all that is left to execute.
+    /// Packets with an empty action set and without a queue that were not output yet, one bit each. Only
+    /// their action summary remains to be executed.
     pub(super) plain: u64,
     /// The header columns of the burst, where packets are looked up by these; see `keys.rs`.
     pub(crate) columns: HeaderColumns,
     /// Packets whose keys are not read yet, one bit each.
     pub(crate) unread: u64,
-    /// The number of bursts to come whose keys are read first.
+    /// The number of next bursts with keys that are read before the lookup.
     pub(crate) pause: u8,
     /// The observed packet of the burst, if there is one.
     pub(crate) observation: Observation,

@@ -1,9 +1,9 @@
 //! Cached traversals of the pipeline: the entries that a packet meets in all tables, and their combined actions.
 //!
-//! The entries that a packet meets follow from its key, unless an action on the way uncovers fields that the key does
-//! not have (a popped label, a changed protocol). Traversals with such actions are not cached. The fields of a VLAN
-//! tag that is pushed on the way follow from the key, and a packet with one tag has no other to uncover when that is
-//! popped.
+//! The entries that a packet meets follow from its key, unless an earlier action uncovers fields that the key
+//! does not have (a popped label, a changed protocol). Traversals with such actions are not cached. The
+//! fields of a pushed VLAN tag follow from the key. A popped VLAN tag uncovers no other if the packet has
+//! only one tag.
 
 use millrace_flow::classify::{KEPT_MAX, Slot};
 use millrace_flow::{Action, Field};
@@ -15,10 +15,10 @@ use super::header::{Effect, pop_tag, push_vlan};
 use crate::FlowEntry;
 use crate::action_summary::{ActionSummary, Kind};
 
-/// The most entries of one traversal.
+/// The maximum number of entries in one traversal.
 pub(crate) const STEPS_MAX: usize = 2 * (KEPT_MAX - HEAD);
 
-/// The words before those of the slots.
+/// The number of words before the slots.
 const HEAD: usize = 3;
 
 /// Returns the number of words that a traversal of this many tables takes.
@@ -26,7 +26,7 @@ pub(crate) fn words(tables: usize) -> usize {
     HEAD + tables.clamp(1, STEPS_MAX).div_ceil(2)
 }
 
-/// Returns the most entries of a traversal that takes this many words.
+/// Returns the maximum number of entries in a traversal that takes this many words.
 pub(crate) fn steps(words: usize) -> usize {
     2 * words.saturating_sub(HEAD)
 }
@@ -49,15 +49,15 @@ const POPS_TAG: u8 = 1 << 5;
 
 /// Flag: the traversal is valid for packets with exactly one VLAN tag.
 const ONE_TAG: u8 = 1 << 6;
-/// Flag: the key alone does not decide; [`Traversal::holds_for`] does.
+/// Flag: the key alone does not decide if the traversal applies; [`Traversal::holds_for`] does.
 const DEPENDS: u8 = 1 << 7;
 
-/// The steps of a traversal, one bit each, at which a packet counts with another size than it had on arrival.
+/// The steps of a traversal, one bit each, that count a packet with another size than it had on arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SizeChanges {
-    /// It has a tag that an earlier step pushed.
+    /// Steps at which the packet has a tag that an earlier step pushed.
     longer: u32,
-    /// An earlier step popped its tag.
+    /// Steps at which the packet lacks a tag that an earlier step popped.
     shorter: u32,
 }
 
@@ -95,7 +95,8 @@ const EPOCH_SHIFT: u32 = 36;
 pub(crate) const EPOCHS: u64 = 1 << (u64::BITS - EPOCH_SHIFT);
 
 impl<'a> Traversal<'a> {
-    /// Returns the words of a traversal of these entries, whose tables are those of `shape` in its `epoch`.
+    /// Returns the words of a traversal. `shape` is the index of its shape, the list of its tables; `epoch`
+    /// is the shape's epoch.
     pub(crate) fn encode(
         (sum, lengths): &(CombinedActions, SizeChanges),
         (shape, epoch): (u8, u64),
@@ -132,7 +133,7 @@ impl<'a> Traversal<'a> {
         (self.0[2] >> FLAGS_SHIFT) as u8
     }
 
-    /// Returns the epoch of its shape in which it was recorded.
+    /// Returns the epoch that its shape had when the traversal was recorded.
     #[inline(always)]
     pub(crate) fn epoch(self) -> u64 {
         self.0[2] >> EPOCH_SHIFT
@@ -150,14 +151,15 @@ impl<'a> Traversal<'a> {
         self.flags() & REPLAY != 0
     }
 
-    /// Returns true if more than the key decides if the traversal holds for a packet; see [`Traversal::holds_for`].
+    /// Returns true if the key alone does not decide if the traversal holds for a packet; see
+    /// [`Traversal::holds_for`].
     #[inline(always)]
     pub(crate) fn depends(self) -> bool {
         self.flags() & DEPENDS != 0
     }
 
-    /// Returns true if the traversal holds for a packet that has its key, and its combined actions can be applied: a
-    /// TTL to decrement must be there and more than one.
+    /// Returns true if the traversal holds for a packet that has its key, and its combined actions can be
+    /// applied. An action that decrements a TTL needs a TTL of more than one.
     #[inline(always)]
     pub(crate) fn holds_for(self, head: &[u8], is_ip: bool) -> bool {
         let flags = self.flags();
@@ -183,7 +185,8 @@ impl<'a> Traversal<'a> {
         }
     }
 
-    /// Calls `visit` for each entry but the first, with the size that a packet of `size` bytes counts there.
+    /// Calls `visit` for each entry but the first, with the bytes that the entry counts for a packet of
+    /// `size` bytes.
     #[inline(always)]
     pub(crate) fn each_after_first(self, size: u64, mut visit: impl FnMut(Slot, u64)) {
         (1..self.len()).for_each(|step| {
@@ -348,7 +351,7 @@ impl CombinedActions {
         }
     }
 
-    /// Pushes or pops the tag. Only traversals whose kind is [`Kind::Run`] have one to push or pop.
+    /// Pushes or pops the tag. Only traversals of the kind [`Kind::Run`] push or pop one.
     #[inline(always)]
     pub(crate) fn change_tags<P: Packet>(&self, packet: &mut P) -> Effect {
         if self.flags & (PUSHES_TAG | POPS_TAG) == 0 {
@@ -377,20 +380,21 @@ impl CombinedActions {
     }
 }
 
-/// The VLAN tags of a packet at a step of the traversal, compared with those it came with.
+/// The VLAN tags of a packet at a step of the traversal, compared with the tags on arrival.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tags {
     AsTheyCame,
-    /// It has one more.
+    /// The packet has one more tag.
     Pushed,
     /// The outermost tag was removed.
     Popped,
 }
 
-/// Returns true if the key of a packet does not follow from its first key after this action.
+/// Returns true if the key of a packet after this action cannot be derived from its first key.
 fn hides(action: &Action, tags: &mut Tags) -> bool {
     match action {
-        // The port of SCTP is set in whole packets only, and the key of a first fragment is that of a whole packet.
+        // An SCTP port is set only in unfragmented packets, but a first fragment has the same key as such a
+        // packet.
         Action::SetField(set) => matches!(
             set.field(),
             Field::EthType
@@ -441,8 +445,8 @@ pub(crate) fn has_one_tag(head: &[u8]) -> bool {
 const TTL: usize = 8;
 const IPV4_SIZE: usize = 20;
 
-/// Returns the offset of the TTL of an IPv4 packet with at most one tag, if it is more than one. If the packet has an
-/// IP header, the header is known to be whole.
+/// Returns the offset of the TTL of an IPv4 packet with at most one tag, if the TTL is more than one. The
+/// caller ensures that the IP header is complete, if there is one.
 #[inline(always)]
 pub(crate) fn ttl(head: &[u8]) -> Option<usize> {
     let kind = head.get(12..14)?;

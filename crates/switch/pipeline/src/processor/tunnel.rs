@@ -27,8 +27,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.keys[i].field(Field::TunnelId) as u64
     }
 
-    /// Encapsulates a packet and sends it. A packet that is to be segmented is segmented before, because no device
-    /// segments what is encapsulated.
+    /// Encapsulates a packet and sends it. A GSO packet is segmented first, because no device segments
+    /// encapsulated packets.
     #[cold]
     #[inline(never)]
     pub(crate) fn encapsulate(
@@ -137,7 +137,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.forget_ingress();
     }
 
-    /// Resets state that is kept from packet to packet and depends on the ingress port, which is another now.
+    /// Resets the state that is kept from packet to packet and depends on the ingress port, because the
+    /// ingress port changes.
     fn forget_ingress(&mut self) {
         self.flush();
         self.port_batches = core::array::from_fn(|_| PortBatch::none());

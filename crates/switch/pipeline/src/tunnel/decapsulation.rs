@@ -5,11 +5,12 @@ use crate::DropReason;
 
 /// The result of the decapsulation of a packet from an underlay.
 pub(crate) enum Decapsulation<'t> {
-    /// The packet belongs to no tunnel: it is a packet of the underlay like others.
+    /// The packet belongs to no tunnel: it is an ordinary packet of the underlay.
     Other,
-    /// The packet is decapsulated and comes in at this tunnel, with this tunnel_id.
+    /// The packet is decapsulated. It arrives at the port of this tunnel, with this tunnel_id.
     Packet(&'t CompiledTunnel, u64),
-    /// The packet asks for, or announces, an address of the link: for the control side.
+    /// The packet resolves or announces an address of the link (ARP or neighbour discovery): the control side
+    /// handles it.
     Neighbour,
     /// The packet is addressed to us and is dropped.
     Drop(DropReason),

@@ -15,7 +15,7 @@ use crate::DropReason;
 const CONGESTED: u8 = 3;
 const NOT_CAPABLE: u8 = 0;
 
-/// Encapsulates a packet, to be sent out of the underlay of its tunnel.
+/// Encapsulates a packet. The caller sends it out of the underlay of the tunnel.
 ///
 /// # Errors
 /// The reason why the packet cannot be encapsulated; the packet may have been changed.
@@ -72,7 +72,8 @@ pub(crate) fn encapsulate<P: Packet>(
     written.map_err(|_| DropReason::TunnelMtu)
 }
 
-/// Returns the traffic class of an IP packet in a frame, zero if there is none, and the offset of its header.
+/// Returns the traffic class of the IP packet in a frame and the offset of its header; zero and `None`
+/// without IP.
 fn class(head: &[u8], layers: &Layers) -> (u8, Option<usize>) {
     let at = ethernet::SIZE + 4 * layers.vlan_count();
     match (layers.ether_type(), head.get(at..at + 2)) {
@@ -118,11 +119,12 @@ pub(crate) fn decapsulate<'t, P: Packet>(
     }
     let ether_type = outer.inside;
     packet.trim_front(outer.size);
-    // Removes bytes behind the datagram, such as the padding of a short frame. If they begin before the last segment,
-    // they stay.
+    // Removes bytes behind the datagram, such as the padding of a short frame. Bytes that begin before the
+    // last segment stay.
     packet.truncate(outer.end.saturating_sub(outer.size));
     if let Some(ether_type) = ether_type {
-        // An inner packet without Ethernet header gets our address as destination and none as source.
+        // An inner packet without Ethernet header gets one: our address as destination, and the fixed source
+        // 02:00:00:00:00:00.
         if packet.prepend(ethernet::SIZE).is_err() {
             return Decapsulation::Drop(DropReason::NoHeadroom);
         }
@@ -139,7 +141,8 @@ pub(crate) fn decapsulate<'t, P: Packet>(
     Decapsulation::Packet(tunnel, outer.key.unwrap_or_default().into())
 }
 
-/// Combines the ECN fields of both headers (RFC 6040, section 4.2). Returns false if the packet must be dropped.
+/// Sets the ECN field of the inner header by both ECN fields (RFC 6040, section 4.2). Returns false if the
+/// packet must be dropped.
 fn take_congestion_along<P: Packet>(packet: &mut P, outer: u8) -> bool {
     if outer & 3 != CONGESTED && outer & 3 != 1 {
         return true;
@@ -197,7 +200,8 @@ fn checksum_is_right<P: Packet>(packet: &P, outer: &Outer) -> bool {
     sum.folded() == 0xffff
 }
 
-/// Returns true if a packet asks for one of our addresses or answers us: ARP and neighbour discovery.
+/// Returns true if a packet asks for one of our addresses, or answers a request of ours: ARP and neighbour
+/// discovery.
 fn is_for_neighbours(head: &[u8], size: usize, tunnels: &Tunnels, underlay: millrace_types::PortNo) -> bool {
     let layers = Layers::parse_head(head, size, Depth::All);
     if layers.vlan_count() != 0 {
@@ -217,7 +221,8 @@ fn is_for_neighbours(head: &[u8], size: usize, tunnels: &Tunnels, underlay: mill
             let is_local = |address: Option<&[u8; 16]>| {
                 address.is_some_and(|address| tunnels.is_local(underlay, IpAddr::from(*address)))
             };
-            // A question names its target; an answer is addressed to the asker.
+            // A solicitation contains the target's address; an advertisement is addressed to the host that
+            // asked.
             is_local(at(place)) || is_local(at(l3 + 24))
         }
         _ => false,

@@ -1,8 +1,8 @@
-//! Service paths: network service headers added and removed (RFC 8300).
+//! Service paths: network service headers are added and removed (RFC 8300).
 //!
-//! The outer header is Ethernet alone: packets go to the address of the other switch on the underlay's link. The
-//! service functions behind this switch know nothing of the header, so this switch is a forwarder and a proxy of the
-//! path: it removes the header, and adds the next one.
+//! The outer header is Ethernet alone: packets go to the address of the other switch on the underlay's link.
+//! The service functions behind this switch do not handle the header. This switch is therefore a forwarder
+//! and a proxy of the path: it removes the header before a function, and adds the next one after it.
 
 use arrayvec::ArrayVec;
 use millrace_types::{PortNo, ServicePath};
@@ -17,7 +17,7 @@ use crate::DropReason;
 /// Adds the header to a packet, to be sent out of the underlay.
 ///
 /// # Errors
-/// The reason why it cannot be added; the packet is unchanged.
+/// The reason why the header cannot be added; the packet is unchanged.
 pub(super) fn encapsulate<P: Packet>(
     packet: &mut P,
     port: &NshPort,
@@ -30,7 +30,7 @@ pub(super) fn encapsulate<P: Packet>(
             let (ttl, header) = (tunnel_id >> 32, tunnel_id as u32);
             let ttl = u8::try_from(ttl).ok().filter(|ttl| *ttl <= TTL_MAX);
             let ttl = ttl.ok_or(DropReason::TunnelKey)?;
-            // A tunnel_id that an entry has set may have no time to live.
+            // A tunnel_id that an entry has set may contain no time to live.
             (
                 ServicePath::from_header(header),
                 if ttl == 0 { port.ttl } else { ttl },
@@ -62,7 +62,8 @@ pub(super) fn encapsulate<P: Packet>(
     Ok(())
 }
 
-/// Removes the header of a packet that came in at an underlay to an address of ours; `None` if it has none.
+/// Removes the header of a packet that came in at an underlay to one of our addresses; `None` if it has no
+/// such header.
 pub(super) fn decapsulate<'t, P: Packet>(
     packet: &mut P,
     tunnels: &'t Tunnels,
@@ -80,7 +81,8 @@ pub(super) fn decapsulate<'t, P: Packet>(
         return Some(Decapsulation::Drop(DropReason::NshMalformed));
     }
     let path = view.path();
-    // The time to live has 6 bits, is decremented, and zero is not forwarded (RFC 8300, section 2.2).
+    // The time to live has 6 bits and is decremented. A packet with zero is not forwarded (RFC 8300, section
+    // 2.2).
     let ttl = match view.ttl() {
         0 => TTL_MAX,
         1 => return Some(Decapsulation::Drop(DropReason::NshTtl)),

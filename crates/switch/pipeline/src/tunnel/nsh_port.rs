@@ -3,14 +3,14 @@
 use millrace_types::{Mac, PortNo, ServicePath};
 use millrace_wire::nsh::CONTEXT_SIZE;
 
-/// The packets of service paths that a port takes, or the header of packets that it sends.
+/// The service paths of the packets that a port receives, or the path in the header of packets that it sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NshPath {
     /// No packets.
     None,
     /// Packets at this index of a path.
     Fixed(ServicePath),
-    /// All packets: the tunnel_id holds time to live, path and index, of 6, 24 and 8 bits.
+    /// Packets of all paths: the tunnel_id holds time to live (6 bits), path (24 bits) and index (8 bits).
     Flow,
 }
 
@@ -26,12 +26,12 @@ pub struct NshPort {
     pub remote: Mac,
     /// The packets that come in at this port.
     pub takes: NshPath,
-    /// The header of packets that leave by it.
+    /// The header of packets that leave by this port.
     pub sends: NshPath,
-    /// The time to live of packets whose tunnel_id has none: 1 to 63.
+    /// The time to live of packets with a tunnel_id that contains none: 1 to 63.
     pub ttl: u8,
-    /// The metadata of fixed length; `None` for none.
+    /// The metadata of fixed length; `None`: the header has none.
     pub context: Option<[u8; CONTEXT_SIZE]>,
-    /// The most bytes that the underlay takes behind an Ethernet header.
+    /// The maximum number of bytes that the underlay sends after an Ethernet header.
     pub mtu: u16,
 }

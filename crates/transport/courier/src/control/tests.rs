@@ -1,4 +1,5 @@
-//! Row T13: unknown peers get at most three bytes for one, and leave no state.
+//! Row T13 of docs/bench.md: an unknown peer gets at most three bytes for each byte that it sent, and leaves
+//! no state.
 
 use super::*;
 use crate::files::Requests;
@@ -10,7 +11,7 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
-/// A server and a client that dials it, and what the client sends first.
+/// A server, a client that dials it, and the first packet of the client.
 struct Bed {
     now: Instant,
     server: Control,
@@ -37,7 +38,7 @@ impl Bed {
         (client, first)
     }
 
-    /// Gives the server a datagram; returns its answers, which go to the address that it came from.
+    /// Passes a datagram to the server. Returns the server's answers to the address from which it came.
     fn answers(&mut self, from: SocketAddr, datagram: &[u8]) -> Vec<Vec<u8>> {
         self.server.handle_datagram(self.now, from, datagram);
         let mut answers = Vec::new();
@@ -129,7 +130,7 @@ fn a_peer_that_is_not_admitted_may_send_its_greeting_and_no_more() {
 fn any_number_of_unknown_peers_that_dial_leave_no_state_until_their_address_is_validated() {
     let mut bed = Bed::new();
     let mut last = None;
-    // One peer more than the largest number of links dials.
+    // The number of peers that dial is above the maximum number of links.
     for port in 1..=2 * LINKS_MAX as u16 {
         let (client, first) = bed.dial();
         let retry = bed.answers(address(port), &first);
@@ -139,7 +140,7 @@ fn any_number_of_unknown_peers_that_dial_leave_no_state_until_their_address_is_v
     let (mut client, port, retry) = last.unwrap();
     client.handle_datagram(bed.now, address(7_800), &retry);
     let (_, second) = client.poll_transmit(bed.now).unwrap();
-    // A token is of use at the address that it was sent to, and nowhere else.
+    // A token is valid only at the address to which it was sent.
     bed.answers(address(9), &second);
     assert_eq!(bed.server.len(), 0);
     assert!(!bed.answers(address(port), &second).is_empty());
@@ -245,7 +246,7 @@ fn datagrams_that_begin_no_connection_leave_no_state_whatever_they_are() {
         bed.answers(address(number), datagram);
         assert_eq!(bed.server.len(), 0, "{datagram:02x?}");
     };
-    // The first datagram cut off anywhere, with any version, and with any byte changed.
+    // The first datagram: cut off at several sizes, with any version, and with any byte changed.
     for size in [1, 7, 20, 100, 1_199] {
         try_one(&first[..size.min(first.len())]);
     }

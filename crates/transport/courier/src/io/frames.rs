@@ -14,7 +14,8 @@ use super::{Burst, DatagramIo};
 
 /// The time within which a link must be up when it is opened.
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Datagrams of one call; as many frames may wait for a neighbour's MAC address.
+/// The maximum number of datagrams in one call. The same number of frames may wait for a neighbour's MAC
+/// address.
 const SEGMENTS_MAX: usize = 64;
 
 /// A link that carries Ethernet frames. One thread owns it, and nothing in it blocks.
@@ -37,15 +38,16 @@ pub trait FrameLink: FrameWriter + Send {
     /// Returns true if frames can be sent.
     fn is_up(&self) -> bool;
 
-    /// Returns a descriptor that is readable while [`FrameLink::advance`] may find a frame, once it has found none.
+    /// Returns a descriptor. After [`FrameLink::advance`] has found no frame, the descriptor becomes readable
+    /// when a frame may be there.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Returns when the link has something to do that no frame starts.
+    /// Returns the time at which the link has work that no frame triggers.
     fn next_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     ///
     /// # Errors
     /// If the link cannot go on.
@@ -84,7 +86,8 @@ impl<L: FrameLink> FrameIo<L> {
             sleep(link.descriptor(), link.next_timeout(), deadline)?;
         }
         let own: Vec<IpAddr> = config.addresses.iter().map(InterfaceAddress::ip).collect();
-        // With addresses of both versions the caller shall use both.
+        // If the addresses have both IP versions, the local address is one of IPv6, so that the caller uses
+        // both versions.
         let first = own.iter().find(|ip| ip.is_ipv6()).or(own.first()).copied();
         let start = Instant::now();
         let mut endpoint = Endpoint::new(config, Time::ZERO).map_err(io::Error::other)?;
@@ -98,7 +101,7 @@ impl<L: FrameLink> FrameIo<L> {
             maps_ipv4: false,
         };
         loop {
-            // This thread may be late: answers to probes that wait arrived in time.
+            // This thread may be late: queued answers to probes arrived in time, and count.
             while io.receive()?.is_some() {}
             let now = Instant::now();
             io.on_timeout(now)?;
@@ -161,7 +164,7 @@ impl<L: FrameLink> FrameIo<L> {
             let now = self.now();
             let received = self.endpoint.receive(now, self.link.frame());
             match received {
-                // An empty datagram is of no protocol here.
+                // No protocol here uses empty datagrams.
                 Received::Datagram { payload, .. } if payload.is_empty() => {}
                 Received::Datagram {
                     from,
@@ -206,7 +209,7 @@ impl<L: FrameLink> DatagramIo for FrameIo<L> {
         let (now, port) = (self.now(), self.address.port());
         let sent = self.endpoint.send(now, port, to, parts, segment, &mut self.link);
         if let Err(error) = sent {
-            // A path that refuses a datagram loses it, as a socket does.
+            // A datagram that the path refuses counts as lost, as with a socket.
             tracing::debug!(%error, "datagrams were not sent");
         }
         self.drain()

@@ -1,5 +1,5 @@
-//! A memif port of the switch as the link: frames in rings of memory that this process shares with the switch. Needs a socket file,
-//! and neither root nor huge pages.
+//! A memif port of the switch as the link: frames in rings of memory that this process shares with the
+//! switch. It needs a socket file, but neither root nor huge pages.
 //!
 //! ```text
 //!  Waiting ── the socket takes a connection ──> Handshake ── CONNECTED ──> Up
@@ -90,7 +90,7 @@ enum State {
 pub struct MemifLink {
     config: MemifConfig,
     state: State,
-    /// The time of the next attempt, or of the next look at the connection.
+    /// The time of the next attempt to connect, or of the next check of the connection.
     check_at: Instant,
     epoll: Epoll,
     /// The switch writes here when a frame arrives and this side sleeps.
@@ -121,7 +121,7 @@ impl Sink for FrameBuffer {
 }
 
 impl MemifLink {
-    /// Returns a link that connects when it is driven.
+    /// Returns a link without a connection. It connects when it is polled.
     ///
     /// # Errors
     /// If the system has no descriptors left.
@@ -186,14 +186,15 @@ impl MemifLink {
             },
         }
         if self.is_up() {
-            // Wakes the caller, so that it polls the rings: it has not asked a new connection's rings for interrupts yet, and the
-            // switch of the previous connection may have consumed an interrupt of this one.
+            // Wakes the caller, so that it polls the rings. The new connection's rings have no request for
+            // interrupts yet, and the switch of the previous connection may have consumed an interrupt of
+            // this one.
             let _full = self.interrupt.write(1);
         }
         Ok(())
     }
 
-    /// Forgets a connection; the next attempt follows.
+    /// Drops a connection. The next attempt to connect follows later.
     fn close(&mut self, connection: &Connection, reason: &str) {
         tracing::warn!(socket = %self.config.path.display(), reason, "memif: disconnected");
         let _closed = connection.send(&Message::disconnect(&reason), None);
@@ -337,7 +338,7 @@ impl Up {
         }
         let is_idle = frames.sizes.is_empty();
         if *sleeps && is_idle {
-            // An interrupt whose frame was seen already.
+            // Clears an interrupt of a frame that was taken already.
             let _empty = interrupt.read();
         }
         if is_idle && !*sleeps {

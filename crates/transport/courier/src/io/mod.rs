@@ -7,8 +7,8 @@
 //!          on_timeout(now) when next_timeout() has come
 //! ```
 //!
-//! One thread owns a backend. Nothing here blocks: a queue that is full drops, and the protocol repairs what was dropped, as it
-//! does for any other loss.
+//! One thread owns a backend. Nothing here blocks: a full queue drops datagrams, and the protocol repairs
+//! this loss like any other.
 
 mod frames;
 mod memif;
@@ -30,7 +30,7 @@ use std::time::Instant;
 pub struct Burst<'a> {
     /// The peer.
     pub from: SocketAddr,
-    /// The payloads, one behind the other. They may be decrypted in place.
+    /// The payloads, one after the other. They may be decrypted in place.
     pub bytes: &'a mut [u8],
     /// Bytes of each datagram but the last one, which may be shorter; never zero.
     pub segment: usize,
@@ -50,20 +50,22 @@ pub trait DatagramIo: Send {
     /// Returns the local address and port; the address may be unspecified.
     ///
     /// # Errors
-    /// If the backend has none any more.
+    /// If the backend has lost its address.
     fn local_address(&self) -> io::Result<SocketAddr>;
 
-    /// Returns the number of datagrams that one [`DatagramIo::send_segments`] takes at most; 1 or more.
+    /// Returns the maximum number of datagrams in one call of [`DatagramIo::send_segments`]; 1 or more.
     fn segments_max(&self) -> usize;
 
-    /// Sends one datagram, or queues it until [`DatagramIo::flush`]. A full queue, and a path that refuses it, count as loss.
+    /// Sends one datagram, or queues it until [`DatagramIo::flush`]. A datagram that a full queue or the path
+    /// refuses counts as lost.
     ///
     /// # Errors
     /// If the backend cannot go on.
     fn send(&mut self, to: SocketAddr, datagram: &[u8]) -> io::Result<()>;
 
-    /// Sends datagrams of `segment` bytes each, the last of which may be shorter, to one peer: `parts` are their bytes in order,
-    /// cut anywhere. The caller passes no more than [`DatagramIo::segments_max`] datagrams and 65,000 bytes.
+    /// Sends datagrams of `segment` bytes each to one peer; the last one may be shorter. `parts` are their
+    /// bytes in order, cut anywhere. The caller passes no more than [`DatagramIo::segments_max`] datagrams
+    /// and 65,000 bytes.
     ///
     /// # Errors
     /// If the backend cannot go on.
@@ -83,15 +85,17 @@ pub trait DatagramIo: Send {
     /// If the backend cannot go on.
     fn receive(&mut self) -> io::Result<Option<Burst<'_>>>;
 
-    /// Returns a descriptor that is readable while [`DatagramIo::receive`] may return a burst, once it has returned none.
+    /// Returns a descriptor. After [`DatagramIo::receive`] has returned none, the descriptor becomes readable
+    /// when a burst may be there.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Returns when the backend has something to do that no datagram starts, such as the repetition of an ARP request.
+    /// Returns the time at which the backend has work that no datagram triggers, such as the repetition of an
+    /// ARP request.
     fn next_timeout(&self) -> Option<Instant> {
         None
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     ///
     /// # Errors
     /// If the backend cannot go on.
@@ -100,7 +104,7 @@ pub trait DatagramIo: Send {
         Ok(())
     }
 
-    /// Returns a backend of the same local port, to which the datagrams of one peer come from now on.
+    /// Returns a second backend at the same local port. It receives the datagrams of one peer from now on.
     ///
     /// # Errors
     /// If the backend cannot be divided.

@@ -12,15 +12,16 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Segments of one send at most (UDP_MAX_SEGMENTS of Linux is 128; 64 before version 6.9).
+/// The maximum number of segments in one send (UDP_MAX_SEGMENTS of Linux is 128; 64 before version 6.9).
 const SEGMENTS_MAX: usize = 64;
 /// Bytes that the kernel is asked to queue in each direction.
 const BUFFER_SIZE: usize = 16 << 20;
 /// Bytes of the largest message: datagrams that the kernel received as one (UDP_GRO).
 const MESSAGE_SIZE: usize = 65_536;
-/// Messages that one call receives at most.
+/// The maximum number of messages that one call receives.
 const MESSAGES_MAX: usize = 16;
-/// Messages of more bytes are received one by one, so that each is in the processor's caches when it is handled.
+/// Messages of more bytes than this are received one by one, so that each is in the processor's caches when
+/// it is handled.
 const LARGE_MESSAGE: usize = 8 << 10;
 /// Bytes of the headers of IPv4 and UDP.
 const PACKET_HEADERS: usize = 28;
@@ -35,7 +36,7 @@ pub struct UdpIo {
     /// The messages of the last call; `next` is the index of the one that is returned next.
     received: Vec<Message>,
     next: usize,
-    /// Messages that a call asks for.
+    /// The number of messages that the next call asks for.
     messages: usize,
     /// The last call found no more messages than it returned.
     drained: bool,
@@ -53,18 +54,18 @@ impl UdpIo {
     /// Returns a socket that is bound to an address.
     ///
     /// # Errors
-    /// As of `bind(2)`.
+    /// The errors of `bind(2)`.
     pub fn bind(address: SocketAddr) -> io::Result<UdpIo> {
         UdpIo::with(UdpSocket::bind(address)?)
     }
 
-    /// Returns a socket that is bound to an address, and that [`DatagramIo::connect`] divides by peers: further sockets of this
-    /// user may have the same address (`SO_REUSEPORT`, socket(7)).
+    /// Returns a socket that is bound to an address, and that [`DatagramIo::connect`] can divide by peers.
+    /// Further sockets of this user may have the same address (`SO_REUSEPORT`, socket(7)).
     ///
     /// # Errors
-    /// As of `bind(2)`; if another process uses the address.
+    /// The errors of `bind(2)`, also if another process uses the address.
     pub fn bind_shared(address: SocketAddr) -> io::Result<UdpIo> {
-        // The option would also let a second daemon bind.
+        // Binds without the option first, because the option would also let a second daemon bind.
         let address = UdpSocket::bind(address)?.local_addr()?;
         UdpIo::with(shared(address)?)
     }
@@ -166,13 +167,13 @@ impl DatagramIo for UdpIo {
             );
             return match result {
                 Ok(_) => Ok(()),
-                // The interface's MTU fell: the segments are lost, as those of a path are.
+                // The interface's MTU became smaller: the segments count as lost, as on any path.
                 Err(Errno::EINVAL)
                     if usize::from(segment) + PACKET_HEADERS > usize::from(self.path_mtu(to)) =>
                 {
                     Ok(())
                 }
-                // The device or the kernel cannot cut: we do.
+                // The device or the kernel cannot segment: this code does.
                 Err(Errno::EINVAL | Errno::EIO) if self.segments && size > usize::from(segment) => {
                     self.segments = false;
                     self.send_segments(to, parts, usize::from(segment))
@@ -222,8 +223,8 @@ impl DatagramIo for UdpIo {
     }
 
     fn connect(&self, peer: SocketAddr) -> io::Result<Box<dyn DatagramIo>> {
-        // The kernel prefers a connected socket to others of the same address. What other peers send between bind(2) and
-        // connect(2) is lost.
+        // The kernel prefers a connected socket to others of the same address. Datagrams that other peers
+        // send between bind(2) and connect(2) are lost.
         let socket = shared(self.socket.local_addr()?)?;
         socket.connect(peer)?;
         Ok(Box::new(UdpIo::with(socket)?))
@@ -240,16 +241,17 @@ impl DatagramIo for UdpIo {
     }
 }
 
-/// Lets a socket send packets up to the MTU of the interface, and no fragments: the flow finds the path MTU (RFC 8899), and the kernel
-/// need not (`IP_PMTUDISC_PROBE`, ip(7)). A socket of IPv6 may send IPv4, too.
+/// Lets a socket send packets up to the MTU of the interface, without fragmentation. The flow finds the path
+/// MTU (RFC 8899), so the kernel need not (`IP_PMTUDISC_PROBE`, ip(7)). A socket of IPv6 may send IPv4, too.
 fn probe_path_mtu(socket: &UdpSocket) {
     let _ = mtu_options::set_ip_mtu_discover(socket, mtu_options::Ipv4PathMtuDiscovery::PROBE);
     let _ = mtu_options::set_ipv6_mtu_discover(socket, mtu_options::Ipv6PathMtuDiscovery::PROBE);
 }
 
-/// Returns the MTU of the route to an address, in bytes: that of the interface, or what a router reported lately.
+/// Returns the MTU of the route to an address, in bytes: the MTU of the interface, or one that a router
+/// reported recently.
 fn route_mtu(local: IpAddr, to: SocketAddr) -> io::Result<u16> {
-    // A socket of many peers has no route; this one sends nothing.
+    // A socket for many peers has no route. This extra socket is connected, and sends nothing.
     let local = match (local.is_unspecified(), to.ip()) {
         (true, IpAddr::V4(_)) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         (true, IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -265,7 +267,7 @@ fn route_mtu(local: IpAddr, to: SocketAddr) -> io::Result<u16> {
     Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
 }
 
-/// Returns a socket that others of this user may share the address with.
+/// Returns a socket that lets other sockets of this user bind the same address.
 fn shared(address: SocketAddr) -> io::Result<UdpSocket> {
     let family = if address.is_ipv4() {
         AddressFamily::Inet
@@ -278,7 +280,7 @@ fn shared(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(socket))
 }
 
-/// Returns the address as a socket of the given family takes it.
+/// Returns the address in the form for a socket of the given family.
 pub(crate) fn mapped(address: SocketAddr, only_v4: bool) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if !only_v4 => SocketAddr::new(IpAddr::V6(ip.to_ipv6_mapped()), address.port()),
@@ -286,8 +288,8 @@ pub(crate) fn mapped(address: SocketAddr, only_v4: bool) -> SocketAddr {
     }
 }
 
-/// Returns true if a receive call failed because no datagram is there. The socket also reports an ICMP error that an earlier
-/// datagram caused (ip(7)); the peer's silence tells as much.
+/// Returns true if a receive call failed because no datagram is there. The socket also reports an ICMP error
+/// that an earlier datagram caused (ip(7)). It is ignored, because the peer's silence shows the same.
 fn is_empty(error: Errno) -> bool {
     matches!(
         error,
@@ -302,8 +304,8 @@ fn is_empty(error: Errno) -> bool {
     )
 }
 
-/// Returns `Ok` if a datagram was not sent for a reason that concerns only this datagram or its destination: the socket serves
-/// other peers, too.
+/// Returns `Ok` if a datagram was not sent for a reason that concerns only this datagram or its destination.
+/// The error is ignored, because the socket also serves other peers.
 fn ignore(error: io::Error) -> io::Result<()> {
     let code = error.raw_os_error().map(Errno::from_raw);
     match code {
@@ -337,7 +339,7 @@ fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
         .map(|v6| SocketAddr::V6(SocketAddrV6::from(*v6)))
 }
 
-/// Returns bytes of the IP and UDP headers of a datagram to an address.
+/// Returns the size of the IP and UDP headers of a datagram to an address, in bytes.
 pub(crate) fn headers(address: &SocketAddr) -> u16 {
     match address.ip() {
         IpAddr::V4(_) => 28,

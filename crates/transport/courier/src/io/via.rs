@@ -1,6 +1,7 @@
 //! `--via`: the interface of a transfer as a text, such as `memif:/run/millrace/a.sock,address=192.0.2.1/24,gateway=192.0.2.254`.
 //!
-//! The first word names the device: `memif:PATH`, or the devargs of a DPDK device, whose own options may follow. The others:
+//! The first word names the device: `memif:PATH`, or the devargs of a DPDK device, which may contain options
+//! of the device. The options for all devices are:
 //!
 //! | option | meaning |
 //! | --- | --- |
@@ -24,13 +25,14 @@ use thiserror::Error;
 use super::{DatagramIo, FrameIo, MemifConfig, MemifLink};
 use crate::identity::random;
 
-/// The time between two probes of an own address; RFC 5227, section 1.1, has 1 to 2 s. The three probes take 0.3 s. A host with
-/// the same address that answers later is noticed as a conflict with an address in use.
+/// The time between two probes of an own address; RFC 5227, section 1.1, has 1 to 2 s. The three probes take
+/// 0.3 s. If a host with the same address answers later, its answer counts as a conflict with an address in
+/// use.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 const MTU: u16 = 1_500;
 const VLANS: &str = "1 to 4094";
 const QUEUES: &str = "1 to 64";
-/// The first port of a sender that gives none (RFC 6335, section 6: dynamic ports).
+/// The first port of the range for senders that name no port (RFC 6335, section 6: dynamic ports).
 const DYNAMIC_PORTS: u16 = 49_152;
 
 /// The device of a `--via`.
@@ -147,7 +149,7 @@ impl FromStr for Via {
                     let raw = value(key, text, VLANS)?;
                     via.vlan = Some(Vid::new(raw).map_err(|_| invalid(key, text, VLANS))?);
                 }
-                // Devices of DPDK have options of these names.
+                // DPDK devices have options of these names, too.
                 (_, Device::Dpdk(devargs)) => {
                     devargs.push(',');
                     devargs.push_str(word);
@@ -203,7 +205,7 @@ impl Via {
         self.addresses.iter().map(InterfaceAddress::ip).collect()
     }
 
-    /// Returns the configuration of the endpoint, given the MAC address of the device if it has one.
+    /// Returns the configuration of the endpoint. `device` is the MAC address of the device, if it has one.
     ///
     /// # Errors
     /// If the system gives no random numbers.
@@ -221,7 +223,7 @@ impl Via {
         })
     }
 
-    /// Returns a UDP port of senders, at random.
+    /// Returns a random UDP port for a sender.
     ///
     /// # Errors
     /// If the system gives no random numbers.

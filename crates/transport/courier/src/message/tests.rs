@@ -132,7 +132,7 @@ fn no_bytes_of_a_peer_are_too_odd() {
     assert_eq!(text, Message::Failed { text: "[2Jx".into() });
 }
 
-/// Bytes that were lost hold up the rest of a stream: a repair releases millions of messages at once.
+/// A lost packet holds up the rest of a stream: its repair releases millions of messages at once.
 #[test]
 fn the_time_to_read_many_short_messages_is_linear() {
     let started = std::time::Instant::now();
@@ -140,7 +140,7 @@ fn the_time_to_read_many_short_messages_is_linear() {
     let mut count = 0;
     Message::take_all(&mut bytes, |_| count += 1).unwrap();
     assert_eq!((count, bytes.len()), (2 << 20, 0));
-    // Quadratic time is minutes.
+    // Quadratic time would be minutes.
     assert!(started.elapsed() < std::time::Duration::from_secs(30));
 }
 

@@ -1,12 +1,12 @@
-//! Groups of 16 KiB from the pieces of packets, which ignore their borders.
+//! Assembly of groups of 16 KiB from the pieces of packets. The borders of pieces and groups do not coincide.
 
 use millrace_transport::extent::{GROUP_SIZE, Layout};
 use std::collections::HashMap;
 
-/// Buffers that wait to be used again.
+/// The maximum number of spare buffers.
 const SPARE_MAX: usize = 256;
 
-/// A whole group.
+/// A complete group.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     /// The address of its first byte.
@@ -20,12 +20,13 @@ struct Partial {
     missing: u64,
 }
 
-/// The groups that are not whole. Each byte comes once, and only so many groups are open; `millrace_transport`'s receiver sees to
-/// both.
+/// The incomplete groups. `millrace_transport`'s receiver ensures that each byte comes only once, and limits
+/// the number of incomplete groups.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     layout: Layout,
-    /// The group of the last piece, with its address: most pieces belong to the group of the piece before.
+    /// The group of the last piece, with its address: most pieces belong to the same group as the piece
+    /// before.
     current: Option<(u64, Partial)>,
     /// The other groups by address.
     partial: HashMap<u64, Partial>,
@@ -42,7 +43,7 @@ impl Assembly {
         }
     }
 
-    /// Takes new bytes; passes each group that is whole now to `done`.
+    /// Adds new bytes. Passes each group that is complete now to `done`.
     pub(crate) fn insert(&mut self, mut address: u64, mut bytes: &[u8], mut done: impl FnMut(Group)) {
         while !bytes.is_empty() {
             let start = address / GROUP_SIZE * GROUP_SIZE;
@@ -89,7 +90,7 @@ impl Assembly {
         })
     }
 
-    /// Forgets what is there of an extent, whose bytes come again.
+    /// Discards the bytes of an extent, which are sent again.
     pub(crate) fn forget(&mut self, extent: u64) {
         let (start, end) = self.layout.bounds(extent);
         self.partial.retain(|address, _| !(start..end).contains(address));
@@ -97,7 +98,7 @@ impl Assembly {
             .take_if(|(address, _)| (start..end).contains(address));
     }
 
-    /// Takes buffers back.
+    /// Takes buffers back for reuse.
     pub(crate) fn recycle(&mut self, buffers: Vec<Vec<u8>>) {
         let room = SPARE_MAX.saturating_sub(self.spare.len());
         self.spare.extend(buffers.into_iter().take(room));

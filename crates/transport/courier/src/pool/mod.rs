@@ -6,8 +6,9 @@
 //!  receiver  network thread: AEAD -> group of 16 KiB ── group ──> writer: BLAKE3 -> pwrite, fdatasync, rename ── events ──>
 //! ```
 //!
-//! Whole slabs and whole groups cross threads, by ownership of their memory; nothing is copied and nothing is shared. The number
-//! of slabs on the way is bounded by [`reader::REQUESTS_MAX`], that of groups by the credit that the receiver grants.
+//! Complete slabs and groups pass between threads by ownership of their memory; nothing is copied or shared.
+//! [`reader::REQUESTS_MAX`] limits the number of slabs between the threads, and the receiver's credit limits
+//! that of groups.
 
 pub(crate) mod assembly;
 pub(crate) mod reader;

@@ -9,21 +9,21 @@ use millrace_transport::sender::{SealRequest, Sealer, Slab};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-/// The most requests for slabs that the reader has not answered yet.
+/// The maximum number of requests for slabs without an answer.
 pub(crate) const REQUESTS_MAX: usize = 32;
 
-/// The peer for which a task is done.
+/// The peer that a task is done for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Requester {
     /// The index of the peer.
     pub(crate) peer: usize,
-    /// The number of its link; answers to an earlier one are ignored.
+    /// The number of the peer's link; answers for an earlier link are ignored.
     pub(crate) round: u32,
 }
 
 /// A task of the reader.
 pub(crate) enum Read {
-    /// Seals pieces, in the memory of a slab that is not needed any more.
+    /// Seals pieces; the slab, if given, is unused memory for the result.
     Seal(SealRequest, Option<Slab>),
     /// Compares an extent of a receiver with the source.
     CheckHave {
@@ -35,7 +35,7 @@ pub(crate) enum Read {
         requester: Requester,
         extent: u64,
     },
-    /// Asks for the value of everything.
+    /// Asks for the root value.
     Root {
         requester: Requester,
     },
@@ -65,7 +65,7 @@ pub(crate) enum ReadReply {
     Failed(SendError),
 }
 
-/// Works until the tasks end or the source fails.
+/// Handles tasks until the channel closes or the source fails.
 pub(crate) fn run(
     source: &mut dyn Source,
     mut sealer: Sealer<ContentKey>,

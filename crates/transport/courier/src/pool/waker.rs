@@ -22,12 +22,13 @@ impl Waker {
         })
     }
 
-    /// Announces that the caller is about to wait. It must look for work once more afterwards: what came before is not announced.
+    /// Announces that the caller is about to wait. The caller must then look for work once more, because
+    /// earlier work does not wake it.
     pub(crate) fn arm(&self) {
         self.armed.store(true, Ordering::SeqCst);
     }
 
-    /// Takes the announcement back, and empties the descriptor.
+    /// Withdraws the announcement, and empties the descriptor.
     pub(crate) fn disarm(&self) {
         self.armed.store(false, Ordering::SeqCst);
         if self.written.swap(false, Ordering::SeqCst) {
@@ -42,14 +43,14 @@ impl Waker {
         self.write();
     }
 
-    /// Makes the descriptor readable. A thread that calls [`Waker::disarm`] between the two steps leaves the descriptor
-    /// readable, and empties it the next time.
+    /// Makes the descriptor readable. If [`Waker::disarm`] runs between the two steps, it leaves the
+    /// descriptor readable, and the next call empties it.
     fn write(&self) {
         let _ = self.event.write(1);
         self.written.store(true, Ordering::SeqCst);
     }
 
-    /// Wakes the thread if it waits. The caller has passed its work on before.
+    /// Wakes the thread if it waits. The caller must queue the work before the call.
     pub(crate) fn wake(&self) {
         if self.armed.swap(false, Ordering::SeqCst) {
             self.write();

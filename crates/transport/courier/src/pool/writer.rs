@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
 
-/// The most tasks that are handled before replies are sent and timers are checked.
+/// The maximum number of tasks that are handled before replies are sent and timers are checked.
 const BATCH: usize = 32;
 
 /// A task of the writer.
@@ -21,7 +21,7 @@ pub(crate) enum Write {
     Value(u64, Value),
     GroupValues(u64, Vec<Value>),
     Withdrawn(u64),
-    /// The sender has the receipt: what a transfer would go on from is removed.
+    /// The sender has the receipt: the state from which a transfer would resume is removed.
     Close,
 }
 
@@ -33,18 +33,18 @@ pub(crate) enum WriteReply {
     Refused(OpenError),
     Have(u64, Value),
     HaveEnd,
-    /// The ranges that the sender confirmed are in place; bytes may come.
+    /// The ranges that the sender confirmed are kept; bytes may come.
     Started(RangeSet),
-    /// Bytes that left memory, and their buffers.
+    /// The number of bytes that left memory, and their buffers.
     Written(u64, Vec<Vec<u8>>),
     Event(SinkEvent),
-    /// Everything is in place; the value of everything.
+    /// Everything is in place. The value is that of all extents together.
     Complete(Value),
     /// The files cannot be written any more.
     Failed(FilesError),
 }
 
-/// The other ends of a writer's channels.
+/// The writer's ends of its channels.
 pub(crate) struct Ends {
     pub(crate) tasks: Receiver<Write>,
     pub(crate) replies: Sender<WriteReply>,
@@ -52,7 +52,7 @@ pub(crate) struct Ends {
     pub(crate) clock: Clock,
 }
 
-/// Serves a session until its tasks end; what is verified is then durable.
+/// Serves a session until the channel of tasks closes. Verified extents are then durable.
 pub(crate) fn run(store: &dyn Store, manifest: &[u8], requests: Requests, ends: &Ends) {
     let mut sink = match store.open(manifest, requests) {
         Ok(sink) => sink,
@@ -81,8 +81,9 @@ pub(crate) fn run(store: &dyn Store, manifest: &[u8], requests: Requests, ends: 
     }
 }
 
-/// Handles tasks; returns true after [`Write::Close`], and false if the channel of tasks ends before. Files that could not be put
-/// into place are an error at the end: there is no receipt for them, and the journal stays.
+/// Handles tasks. Returns true after [`Write::Close`], and false if the channel of tasks closes earlier.
+/// Files that could not be put into place are an error at the end: there is no receipt for them, and the
+/// journal stays.
 fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
     while let Some((extent, value)) = sink.poll_have()? {
         if ends.replies.send(WriteReply::Have(extent, value)).is_err() {

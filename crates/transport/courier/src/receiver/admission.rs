@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 use subtle::ConstantTimeEq;
 
-/// Returns the addresses at which others may reach a local one.
+/// Returns the addresses for a ticket, at which other hosts may reach the local address.
 pub(super) fn ticket_addresses(local: SocketAddr, given: &[IpAddr]) -> Vec<SocketAddr> {
     let with_port = |ip: &IpAddr| SocketAddr::new(*ip, local.port());
     if !given.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn ticket_addresses(local: SocketAddr, given: &[IpAddr]) -> Vec<Socke
             IpAddr::V6(ip) => local.is_ipv6() && !ip.is_unicast_link_local(),
         })
         .collect();
-    // Loopback serves if there is nothing else.
+    // Loopback addresses are used only if there are no others.
     if addresses.iter().any(|ip| !ip.is_loopback()) {
         addresses.retain(|ip| !ip.is_loopback());
     }
@@ -40,7 +40,7 @@ pub(super) fn ticket_addresses(local: SocketAddr, given: &[IpAddr]) -> Vec<Socke
 }
 
 impl Server<'_, '_, '_> {
-    /// Admits a sender, or refuses it by name.
+    /// Admits a sender, or refuses it with a reason.
     pub(super) fn greet(&mut self, link: LinkId, version: u64, secret: &[u8]) {
         if version != VERSION {
             let text =
@@ -68,7 +68,8 @@ impl Server<'_, '_, '_> {
         }
     }
 
-    /// Admits a key of the list, or one that brings the secret of a ticket; the first key with a secret owns it.
+    /// Admits a key of the list, or a key with the secret of a ticket; the first key with the secret owns the
+    /// ticket.
     fn admission(&mut self, key: PublicKey, secret: &[u8]) -> Result<(), Refusal> {
         if self.drained_at.is_some() {
             return Err(Refusal {

@@ -44,7 +44,7 @@ impl Server<'_, '_, '_> {
                 .close(Instant::now(), link, CODE_DONE, "another address answered");
             return true;
         }
-        // The daemon scans the files before it answers; a link that is silent ends by itself.
+        // The daemon scans the files before it answers. A silent link ends by itself.
         fetching.until = None;
         let (secret, path) = (fetching.fetch.from.secret, fetching.fetch.path.clone());
         let secret = secret.map_or_else(Vec::new, |secret| secret.to_vec());
@@ -75,7 +75,7 @@ impl Server<'_, '_, '_> {
         }
     }
 
-    /// Notes that a link closed; the request ends when its last link does, unless the files are on their way.
+    /// Notes that a link closed. The request ends with its last link, unless the daemon's session has begun.
     pub(super) fn on_request_closed(&mut self, link: LinkId, reason: &str) {
         let Some(fetching) = &mut self.fetching else {
             return;
@@ -102,7 +102,7 @@ impl Server<'_, '_, '_> {
             || self.peers.values().any(|peer| serves(&peer.stage))
     }
 
-    /// Ends a request that the daemon does not serve in time.
+    /// Ends a request if the daemon's session does not begin in time.
     pub(super) fn check_fetch(&mut self, now: Instant) {
         let due = self.fetching.as_ref().and_then(|fetching| fetching.until);
         if due.is_some_and(|due| now >= due) && !self.is_served() {

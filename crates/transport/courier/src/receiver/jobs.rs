@@ -1,12 +1,12 @@
-//! Requests of peers to a daemon: files, which a session of their own sends, and listings.
+//! Requests of peers to a daemon: for files, which a separate session sends, and for listings.
 //!
 //! ```text
 //!  FETCH ── thread: Access::read, a scan ──> FETCHING ── thread: a session that dials the peer's address, and sends
 //!  LIST  ── thread: Access::list ──────────> ENTRY … ENTRIES END
 //! ```
 //!
-//! The session that sends has a socket of its own with the daemon's port, connected to the peer: the peer may be behind address
-//! translation, since its datagrams to that port opened the way back.
+//! The sending session has a separate socket with the daemon's port, connected to the peer. The peer may be
+//! behind address translation, because its datagrams to that port opened the path back.
 
 use super::options::ReceiveError;
 use super::requests::{Job, JobReply};
@@ -94,7 +94,7 @@ impl<'scope> Server<'_, 'scope, '_> {
         }
     }
 
-    /// Passes the replies of the threads on.
+    /// Passes the replies of the threads to the peers.
     pub(super) fn on_job_replies(&mut self) -> Result<(), ReceiveError> {
         while let Ok(reply) = self.jobs.replies.1.try_recv() {
             match reply {

@@ -1,8 +1,9 @@
-//! The ticket of a transfer that is not complete, in a file: a receiver that is started again admits the same sender by it.
+//! The ticket of an incomplete transfer, in a file: a receiver that is started again admits the same sender
+//! by it.
 //!
-//! A ticket authorises one transfer of one sender. So only a ticket that has an owner is kept; after a restart it admits only that
-//! key, until its expiry; and the file is removed with the end of the transfer. A receiver that is started again has a new ticket
-//! besides, for another sender.
+//! A ticket authorises one transfer of one sender. So only a ticket with an owner is kept. After a restart it
+//! admits only the owner's key, until it expires; the file is removed at the end of the transfer. A receiver
+//! that is started again also has a new ticket, for another sender.
 
 use crate::identity::PublicKey;
 use crate::ticket::Ticket;
@@ -19,10 +20,10 @@ pub struct KeptTicket {
 }
 
 impl KeptTicket {
-    /// Returns the file for a directory that receives, below the directory of the user's configuration.
+    /// Returns the file for a receiving directory. It is below the directory of the user's configuration.
     ///
     /// # Errors
-    /// If the directory that receives cannot be resolved.
+    /// If the receiving directory cannot be resolved.
     pub fn of_directory(configuration: &Path, directory: &Path) -> io::Result<KeptTicket> {
         let directory = directory.canonicalize()?;
         let digest = blake3::hash(directory.as_os_str().as_encoded_bytes()).to_hex();
@@ -55,7 +56,7 @@ impl KeptTicket {
         if let Some(parent) = self.path.parent() {
             fs::create_dir_all(parent)?;
         }
-        // Readers find a whole file or none.
+        // Readers find a complete file or none.
         let temporary = self.path.with_extension("new");
         let _old = fs::remove_file(&temporary);
         let mut options = fs::OpenOptions::new();

@@ -12,11 +12,13 @@ use crate::pool::writer::Write;
 use millrace_transport::seal::{Algorithm, ContentKey};
 use std::time::Instant;
 
-/// Bytes of a manifest at most, and of all manifests together that come from one key at once: some ten million files.
+/// The maximum size of a manifest, and of all manifests together that one key sends at the same time, in
+/// bytes: some ten million files.
 const MANIFEST_MAX: usize = 1 << 30;
 
 impl Server<'_, '_, '_> {
-    /// Handles an event of a link; the journal of a complete transfer goes when the sender closes the link as done.
+    /// Handles an event of a link. The journal of a complete transfer is removed when the sender closes the
+    /// link as done.
     pub(super) fn on_link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
             LinkEvent::Connected => {
@@ -195,7 +197,8 @@ impl Server<'_, '_, '_> {
         }
     }
 
-    /// Starts the session's writer when the manifest is complete: it opens the files and tells which extents are there.
+    /// Starts the session's writer when the manifest is complete. The writer opens the files and reports the
+    /// extents that are present.
     fn open(&mut self, link: LinkId) -> Result<(), FilesError> {
         let Some(peer) = self.peers.get_mut(&link) else {
             return Ok(());
@@ -214,7 +217,7 @@ impl Server<'_, '_, '_> {
         let key = peer.key;
         let digest = ring::digest::digest(&ring::digest::SHA256, &manifest);
         let set = std::array::from_fn(|at| digest.as_ref()[at]);
-        // An earlier session of the same files gives its place in the grant free.
+        // An earlier session of the same files frees its slot in the grant.
         let before = self.supersede(link, key, set);
         let granted = match self.place {
             Place::Store(store) => (StoreRef::Common(store), None, POOL_MAX),

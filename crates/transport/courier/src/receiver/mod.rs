@@ -5,14 +5,14 @@
 //!      └──────────── not admitted, not valid, lost ────────┴─────────────────┴─────────────────┴──────────────────────────> Ended
 //! ```
 //!
-//! A session whose sender is lost waits for it: the writer makes durable what is there and ends; the sender that comes back
-//! offers the same files again, and gets what it lacks.
+//! A session that loses its sender waits for it: the writer makes verified extents durable and ends. A sender
+//! that comes back offers the same files again, and sends only the missing bytes.
 //!
-//! A daemon answers requests, too: FETCH, by a session that sends from a thread of its own, and LIST (`jobs`). The other end of
-//! FETCH is a receiver that dials first, and is dialled back (`fetch`).
+//! A daemon also answers requests (`jobs`): FETCH by a session that sends, in a separate thread, and LIST.
+//! The peer that sends FETCH is a receiver that dials first, and is dialled back (`fetch`).
 //!
-//! The files depend on each other in one direction: `run` calls `link`, `link` calls `admission`, `jobs` and `fetch`; they share
-//! the peers in `state`, whose admitted senders each have a `session`.
+//! The files depend on each other in one direction: `run` calls `link`, `link` calls `admission`, `jobs` and
+//! `fetch`. All share the peers in `state`; each admitted sender has a `session` there.
 
 mod admission;
 mod fetch;

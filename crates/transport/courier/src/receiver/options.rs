@@ -28,12 +28,13 @@ pub struct ReceiveOptions {
     pub silence: Duration,
     /// The time that a lost sender has to come back.
     pub patience: Duration,
-    /// The file to which keys are written, for those who read captures.
+    /// The file for the keys of connections, with which captures can be read.
     pub key_log: Option<KeyLog>,
 }
 
 impl ReceiveOptions {
-    /// Returns the file of the ticket, if the receiver ends after the first sender. A receiver that does not end needs no file.
+    /// Returns the file of the ticket, if the receiver ends after the first sender. Other receivers need no
+    /// file.
     pub(super) fn kept_ticket(&self) -> Option<&KeptTicket> {
         self.kept_ticket.as_ref().filter(|_| self.once)
     }

@@ -27,7 +27,7 @@ pub(super) struct RateLimit {
     /// Bytes of the pool for which the sender has credit; `unpaid_pool` are those for which it has none yet.
     pool: u64,
     unpaid_pool: u64,
-    /// Bytes that are written, and whose credit is not released.
+    /// Written bytes for which no credit is released yet.
     unpaid: u64,
 }
 
@@ -47,8 +47,8 @@ impl RateLimit {
         self.slots.rate().is_some()
     }
 
-    /// Opens a session that lacks `missing` bytes; returns the first credit in bytes. `unlimited`: bytes of the pool if there
-    /// is no rate limit.
+    /// Opens a session that lacks `missing` bytes; returns the first credit in bytes. `unlimited` is the size
+    /// of the pool without a rate limit, in bytes.
     pub(super) fn open(&mut self, now: Time, missing: u64, unlimited: u64) -> u64 {
         self.unpaid_pool = match self.slots.rate() {
             Some(rate) => SharedRate::bytes_in(rate, POOL)
@@ -117,7 +117,7 @@ mod tests {
     use millrace_transport::receiver::ReceiverConfig;
     use millrace_types::BitRate;
 
-    /// A session whose sender uses its credit at once, and whose bytes are written at once.
+    /// A session. The sender uses credit at once, and the receiver writes bytes at once.
     struct Sent {
         limit: RateLimit,
         receiver: Receiver,

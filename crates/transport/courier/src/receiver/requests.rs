@@ -22,9 +22,9 @@ pub(super) struct Fetching {
     pub(super) fetch: Fetch,
     /// Links to the daemon's addresses that may still answer.
     pub(super) links: Vec<LinkId>,
-    /// The link on which the request was sent.
+    /// True if the request was sent on one of the links.
     pub(super) asked: bool,
-    /// When the daemon's session must have begun.
+    /// The time by which the daemon's session must have begun.
     pub(super) until: Option<Instant>,
     pub(super) started: Instant,
 }
@@ -41,7 +41,7 @@ pub(super) enum JobReply {
 pub(super) struct Job<'scope> {
     pub(super) key: PublicKey,
     pub(super) thread: ScopedJoinHandle<'scope, ()>,
-    /// Ends a session that sends.
+    /// Ends the session that sends, if there is one.
     pub(super) outbox: Option<Outbox>,
 }
 
@@ -67,7 +67,7 @@ impl Jobs<'_> {
         self.running.is_empty()
     }
 
-    /// Ends the sessions that send.
+    /// Ends the sending sessions.
     pub(super) fn stop(&self) {
         for outbox in self.running.iter().filter_map(|job| job.outbox.as_ref()) {
             outbox.give(Command::Stop);

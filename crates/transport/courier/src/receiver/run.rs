@@ -20,12 +20,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The most bursts that are read before replies and timers are served.
+/// The maximum number of bursts that are read before replies and timers are handled.
 const BATCH: usize = 64;
-/// The time after a data packet for which data count as flowing.
+/// Data count as flowing for this time after each data packet.
 const FLOWING: Duration = Duration::from_millis(5);
 
-/// Receives files into a store; returns how it ended for each sender that was admitted. `stop`: readable when the user stops it.
+/// Receives files into a store. Returns the outcome for each admitted sender. `stop`: readable when the user
+/// stops the transfer.
 ///
 /// # Errors
 /// If no sender could be served.
@@ -41,7 +42,7 @@ pub fn receive(
     receive_over(Box::new(io), store, identity, options, stop, events)
 }
 
-/// Receives files as [`receive`] does, over any backend; the address to listen at is the backend's.
+/// Receives files as [`receive`] does, over any backend, at the backend's address.
 ///
 /// # Errors
 /// If no sender could be served.
@@ -63,7 +64,7 @@ pub fn receive_over(
     spec.run(Place::Store(store), stop, &inbox, events)
 }
 
-/// The parts of a receiver that hold for all its senders.
+/// The parts of a receiver that all its senders share.
 pub(crate) struct ReceiverSpec<'a> {
     pub(crate) io: Box<dyn DatagramIo>,
     pub(crate) identity: &'a Identity,
@@ -73,7 +74,7 @@ pub(crate) struct ReceiverSpec<'a> {
 }
 
 impl ReceiverSpec<'_> {
-    /// Receives into a place. `inbox`: the requests to end.
+    /// Receives into a place. `inbox`: the commands that end the receiver.
     pub(crate) fn run(
         self,
         place: Place<'_>,
@@ -113,7 +114,7 @@ impl ReceiverSpec<'_> {
         });
         let admissions = [Some(Admission { ticket, owner: None }), kept];
         let admissions = admissions.into_iter().flatten().filter(|_| is_own).collect();
-        // The writers of all sessions have ended when the scope ends: what is verified is durable then.
+        // The writers of all sessions have ended when the scope ends. Verified extents are then durable.
         std::thread::scope(|scope| {
             let mut server = Server {
                 clock: Clock::start(),
@@ -146,7 +147,7 @@ impl ReceiverSpec<'_> {
 }
 
 impl Server<'_, '_, '_> {
-    /// Runs the loop until the user stops it, or until the first sender is done if there shall be no other.
+    /// Runs the loop until the user stops it. A receiver for one sender also ends when that sender is done.
     fn run(&mut self, stop: Option<BorrowedFd<'_>>, inbox: &Inbox) -> Result<(), ReceiveError> {
         precise_timers();
         let mut progress_at = Instant::now() + PROGRESS;
@@ -197,7 +198,7 @@ impl Server<'_, '_, '_> {
             let until = next.into_iter().flatten().min().unwrap_or(progress_at);
             self.gather_packets(now, until);
             self.waker.arm();
-            // Replies from before are not announced.
+            // Earlier replies do not wake this thread, so they are handled first.
             self.serve(Instant::now())?;
             self.on_job_replies()?;
             let fds = [Some(self.io.descriptor()), Some(self.waker.as_fd()), stop];
@@ -210,7 +211,7 @@ impl Server<'_, '_, '_> {
                         self.drained_at.get_or_insert(until);
                     }
                     Command::Stop => stopped = true,
-                    // Only a session that sends has targets.
+                    // Only sending sessions have targets.
                     Command::Add(_) => {}
                 }
             }
@@ -221,7 +222,8 @@ impl Server<'_, '_, '_> {
         }
     }
 
-    /// Sleeps for a moment while data flow, at most until a time, so that one wake-up serves several packets.
+    /// Sleeps for a moment while data flow, but not beyond `until`, so that one wake-up serves several
+    /// packets.
     fn gather_packets(&mut self, now: Instant, until: Instant) {
         if self
             .data_at
@@ -247,7 +249,8 @@ impl Server<'_, '_, '_> {
         Ok(self.io.flush()?)
     }
 
-    /// Takes datagrams; returns true if there may be more. Datagrams of unknown connections leave no state.
+    /// Receives datagrams; returns true if there may be more. Datagrams of unknown connections leave no
+    /// state.
     fn receive(&mut self) -> Result<bool, ReceiveError> {
         for _ in 0..BATCH {
             let Some(mut burst) = self.io.receive()? else {
@@ -287,7 +290,7 @@ impl Server<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Passes the writers' replies on, sends feedback, and drops links that are overdue.
+    /// Handles the replies of the writers, sends feedback, and drops links that are overdue.
     fn serve(&mut self, now: Instant) -> Result<(), ReceiveError> {
         let time = self.clock.now();
         let links: Vec<LinkId> = self.peers.keys().copied().collect();
@@ -341,7 +344,7 @@ impl Server<'_, '_, '_> {
         Ok(())
     }
 
-    /// Ends all sessions; their writers make durable what is there.
+    /// Ends all sessions; their writers make verified extents durable.
     fn stop(&mut self) {
         let links: Vec<LinkId> = self.peers.keys().copied().collect();
         for link in links {

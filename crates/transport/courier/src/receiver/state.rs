@@ -21,14 +21,15 @@ use std::time::{Duration, Instant};
 /// The time that a sender may take from the handshake to its offer, and to close the link at the end.
 pub(super) const GREETING: Duration = Duration::from_secs(10);
 
-/// The time that an answer has before its link may be closed for a new one of the same key: 16 requests in a row take several round
-/// trips, and longer than this.
+/// The minimum age of an answer before its link may be closed for a new link of the same key: 16 requests in
+/// a row take several round trips, and longer than this.
 const ANSWER_TIME: Duration = Duration::from_millis(50);
 
-/// Links of one key without a session at most. A sender dials up to eight addresses of a receiver at once.
+/// The maximum number of links of one key without a session. A sender dials up to eight addresses of a
+/// receiver at once.
 pub(super) const LINKS_OF_KEY_MAX: usize = 16;
 
-/// A ticket that lets one sender in.
+/// A ticket that admits one sender.
 pub(super) struct Admission {
     pub(super) ticket: Ticket,
     pub(super) owner: Option<PublicKey>,
@@ -46,27 +47,27 @@ pub(super) enum Stage<'scope> {
     Offered {
         /// When the sender must have sent its offer, or the next part of its manifest.
         until: Instant,
-        /// The path at which the sender wants its files.
+        /// The path at which the sender wants to store its files.
         into: Vec<u8>,
         offer: Option<Offer>,
         manifest: Vec<u8>,
     },
     Serving(Box<Session<'scope>>),
-    /// The sender closes the link; if it does not, we do.
+    /// The sender closes the link; after `until`, the receiver closes it.
     Ended {
         until: Instant,
-        /// The session of a complete transfer. Its journal stays until the sender has confirmed the receipt by closing the
-        /// link: a sender that crashes before it finds everything there.
+        /// The session of a complete transfer. Its journal stays until the sender has confirmed the receipt
+        /// by closing the link. A sender that crashes earlier comes back and finds everything present.
         complete: Option<Box<Session<'scope>>>,
     },
 }
 
-/// The place of files, and who may do what there.
+/// The destination of files, and the access rules.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'a> {
     /// One store; a ticket or a list of keys admits senders.
     Store(&'a dyn Store),
-    /// A daemon: access rules give each peer a store of its own.
+    /// A daemon: access rules give each peer a separate store.
     Access(&'a dyn Access),
 }
 
@@ -76,7 +77,7 @@ pub(super) struct Peer<'scope> {
     pub(super) name: String,
     pub(super) stage: Stage<'scope>,
     pub(super) started: Instant,
-    /// Follows a transfer that a daemon admitted.
+    /// Observes a transfer that a daemon admitted.
     pub(super) observer: Option<Box<dyn TransferObserver>>,
 }
 
@@ -85,7 +86,7 @@ pub(super) struct LostSession<'scope> {
     pub(super) key: PublicKey,
     pub(super) name: String,
     pub(super) set: SetId,
-    /// Makes durable what is there, and ends.
+    /// Makes verified extents durable, and ends.
     pub(super) worker: Option<ScopedJoinHandle<'scope, ()>>,
     pub(super) started: Instant,
     pub(super) until: Instant,
@@ -94,8 +95,8 @@ pub(super) struct LostSession<'scope> {
     pub(super) observer: Option<Box<dyn TransferObserver>>,
 }
 
-/// The writer of a session that ended before everything was in place. It makes durable what is there: a new session of the same
-/// files waits for it.
+/// The writer of a session that ended before everything was in place. It makes verified extents durable, and
+/// a new session of the same files waits for it.
 pub(super) struct FinishingSession<'scope> {
     key: PublicKey,
     set: SetId,
@@ -120,7 +121,7 @@ pub(super) struct Server<'a, 'scope, 'env> {
     pub(super) outcomes: Vec<Outcome>,
     pub(super) jobs: Jobs<'scope>,
     pub(super) fetching: Option<Fetching>,
-    /// When the receiver ends at the latest, once it begins no further transfer.
+    /// The latest time at which the receiver ends, once it begins no further transfer.
     pub(super) drained_at: Option<Instant>,
     /// The time of the last data packet.
     pub(super) data_at: Option<Instant>,
@@ -128,13 +129,13 @@ pub(super) struct Server<'a, 'scope, 'env> {
 }
 
 impl<'scope> Server<'_, 'scope, '_> {
-    /// Returns true if no sender that was admitted is left, or may come back.
+    /// Returns true if no admitted sender remains, and none may come back.
     pub(super) fn is_idle(&self) -> bool {
         let greets = |peer: &Peer<'_>| matches!(peer.stage, Stage::Greeting { .. } | Stage::Asking);
         self.lost.is_empty() && self.peers.values().all(greets)
     }
 
-    /// Returns true if no transfer runs. A sender that was lost is not waited for.
+    /// Returns true if no transfer runs. Lost senders do not count.
     pub(super) fn is_drained(&mut self) -> bool {
         let runs = |peer: &Peer<'_>| {
             matches!(
@@ -151,13 +152,13 @@ impl<'scope> Server<'_, 'scope, '_> {
         !self.peers.values().any(runs) && self.jobs.is_idle()
     }
 
-    /// Returns when a sender that goes on with its offer must have sent the next part of it: an outage that is shorter than the
-    /// silence after which the sender is lost ends nothing.
+    /// Returns the time by which a sender must have sent the next part of its offer. An outage that is
+    /// shorter than the limit on silence does not end the offer.
     pub(super) fn offer_until(&self) -> Instant {
         Instant::now() + 2 * self.options.silence
     }
 
-    /// Returns true if a session of a key runs, waits for its sender, or is being ended.
+    /// Returns true if a session of a key runs, waits for its sender, or is about to end.
     pub(super) fn has_session(&self, key: PublicKey) -> bool {
         let serves = |peer: &Peer<'_>| {
             matches!(
@@ -177,15 +178,15 @@ impl<'scope> Server<'_, 'scope, '_> {
                 .any(|session| session.key == key && !session.worker.is_finished())
     }
 
-    /// Returns how many links of a key have no session.
+    /// Returns the number of links of a key that have no session.
     pub(super) fn links_without_session(&self, key: PublicKey) -> usize {
         let waits = |peer: &&Peer<'_>| peer.key == key && !matches!(peer.stage, Stage::Serving(_));
         self.peers.values().filter(waits).count()
     }
 
-    /// Closes the oldest link of a key whose request was answered, and which the peer has not closed yet: the end of a link of
-    /// FETCH goes to the socket of the session that sends. The peer must have had time for the answer. Returns false if there is
-    /// none.
+    /// Closes the oldest answered link of a key that the peer has not closed yet. (The peer's close of a
+    /// FETCH link goes to the socket of the sending session.) The link must be older than [`ANSWER_TIME`].
+    /// Returns false if there is no such link.
     pub(super) fn close_answered(&mut self, now: Instant, key: PublicKey) -> bool {
         let answered = self.peers.iter().filter_map(|(link, peer)| match &peer.stage {
             Stage::Ended {
@@ -203,7 +204,7 @@ impl<'scope> Server<'_, 'scope, '_> {
         true
     }
 
-    /// Ends a session whose files cannot be written.
+    /// Ends a session because its files cannot be written.
     pub(super) fn abandon(&mut self, link: LinkId, error: &FilesError) {
         let text = error.to_string();
         self.control.send(link, &Message::Failed { text });
@@ -211,7 +212,7 @@ impl<'scope> Server<'_, 'scope, '_> {
         self.end(link, Outcome::Resumable { reason });
     }
 
-    /// Ends a session with a reason that the sender can tell its user.
+    /// Ends a session, with a reason for the sender's user.
     pub(super) fn refuse(&mut self, link: LinkId, code: RefuseCode, text: String) {
         self.control.send(
             link,
@@ -265,7 +266,7 @@ impl<'scope> Server<'_, 'scope, '_> {
         {
             kept.forget();
         }
-        // A sender decides that files may be withdrawn; a reader that asked a daemon for them did not.
+        // A sender may decide that files are withdrawn; a receiver that fetched them from a daemon did not.
         let outcome = if withdrawn > 0 && self.fetching.is_some() {
             Outcome::Integrity {
                 reason: format!(
@@ -285,7 +286,7 @@ impl<'scope> Server<'_, 'scope, '_> {
         (self.events)(event);
     }
 
-    /// Keeps a session whose sender is silent until it comes back, or the patience ends.
+    /// Keeps a session with a silent sender until the sender comes back, or the patience ends.
     pub(super) fn lose(&mut self, link: LinkId, reason: String) {
         let Some(peer) = self.peers.remove(&link) else {
             return;
@@ -341,7 +342,8 @@ impl<'scope> Server<'_, 'scope, '_> {
         }
     }
 
-    /// Ends earlier sessions of a sender that comes back with the same files; returns their writer, which is to be waited for.
+    /// Ends earlier sessions of a sender that comes back with the same files. Returns their writer; the new
+    /// session must wait for it.
     pub(super) fn supersede(
         &mut self,
         link: LinkId,

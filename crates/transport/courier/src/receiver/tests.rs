@@ -1,4 +1,4 @@
-//! Links of a key that may do little: they cost others nothing.
+//! Links of a key with few rights do not affect other peers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The time after which a test fails.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Lets every key list, and nothing else.
+/// Access rules that let every key list directories, and do nothing else.
 struct ListOnly;
 
 impl Access for ListOnly {
@@ -124,7 +124,7 @@ impl Client {
         self.control.send(link, message);
     }
 
-    /// Sends and receives what is there, after a short wait; returns the events.
+    /// Waits shortly, then sends and receives the pending datagrams; returns the events.
     fn step(&mut self) -> Vec<(LinkId, LinkEvent)> {
         while let Some((to, datagram)) = self.control.poll_transmit(Instant::now()) {
             self.io.send(to, &datagram).unwrap();
@@ -142,7 +142,7 @@ impl Client {
         std::iter::from_fn(|| self.control.poll_event()).collect()
     }
 
-    /// Steps until an event leads to a result. `act` may dial again.
+    /// Calls [`Client::step`] until an event leads to a result. `act` may dial again.
     fn until<T>(&mut self, mut act: impl FnMut(&mut Client, LinkId, LinkEvent) -> Option<T>) -> T {
         let until = Instant::now() + BOUND;
         while Instant::now() < until {
@@ -187,7 +187,7 @@ fn offer() -> Message {
 #[test]
 fn links_that_send_hello_and_no_more_end_and_leave_their_places_to_other_keys() {
     let daemon = Daemon::start(Duration::from_secs(1));
-    // As many links as a receiver serves at once.
+    // The number of links is the maximum of a receiver.
     let mut idle: Vec<Client> = (0..64 / LINKS_OF_KEY_MAX).map(|_| Client::new(&daemon)).collect();
     for client in &mut idle {
         (0..LINKS_OF_KEY_MAX).for_each(|_| client.dial(&daemon));
@@ -209,7 +209,7 @@ fn links_that_send_hello_and_no_more_end_and_leave_their_places_to_other_keys() 
                         client.ask(link, &Message::Into(b"x".to_vec()));
                     }
                     LinkEvent::Closed { .. } if connected.contains(&(at, link)) => closed += 1,
-                    // The handshake took longer than the silence: the machine is busy.
+                    // The handshake took longer than the limit on silence, because the machine is busy.
                     LinkEvent::Closed { .. } => client.dial(&daemon),
                     LinkEvent::Message(_) => {}
                 }
@@ -250,7 +250,7 @@ fn a_key_whose_links_were_answered_and_not_closed_gets_further_ones() {
                 client.dial(&daemon);
             }
             LinkEvent::Message(other) => panic!("{other:?}"),
-            // A link ends by itself some seconds behind its answer.
+            // A link ends by itself some seconds after its answer.
             LinkEvent::Closed { reason, .. } => {
                 assert!(
                     ["closed by the peer", "the session is over"].contains(&&*reason),

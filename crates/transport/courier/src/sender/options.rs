@@ -18,19 +18,19 @@ use thiserror::Error;
 pub struct Target {
     /// The name in events.
     pub name: String,
-    /// Addresses; the first that answers is used.
+    /// The addresses; the first one that answers is used.
     pub addresses: Vec<SocketAddr>,
     /// The receiver's key.
     pub key: PublicKey,
     /// The secret of a ticket; without one, the receiver must know our key.
     pub secret: Option<Secret>,
-    /// The path at a daemon into which files go: the name of a grant, and a path below it. Empty: the only place that the key may
-    /// write to.
+    /// The path at a daemon for the files: the name of a grant, and a path below it. Empty: the only grant
+    /// that lets the key write.
     pub into: Vec<u8>,
 }
 
 impl Target {
-    /// Returns the receiver that a ticket leads to, named by its first address.
+    /// Returns the receiver of a ticket. Its name is its first address.
     pub fn from_ticket(ticket: &Ticket) -> Target {
         let name = ticket.addresses.first().map(ToString::to_string);
         Target {
@@ -49,9 +49,9 @@ pub enum Policy {
     /// Shares paths with other traffic: BBR version 3 with a floor under loss (ADR 15).
     #[default]
     Fair,
-    /// Uses what others leave: LEDBAT++.
+    /// Uses only the capacity that other traffic leaves: LEDBAT++.
     Background,
-    /// Sends to each receiver at this rate, whatever is lost, unless most of it is.
+    /// Sends to each receiver at this rate, whatever the loss, unless most packets are lost.
     Fixed(BitRate),
 }
 
@@ -61,18 +61,18 @@ pub enum Stragglers {
     /// The transfer goes on until the last one has everything.
     #[default]
     Keep,
-    /// Receivers that are not done so long after the first one are detached; they can be resumed later.
+    /// Receivers that are not done at this time after the first one are detached; they can be resumed later.
     Detach(Duration),
-    /// The transfer ends when so many receivers have everything; the others are detached.
+    /// The transfer ends when this number of receivers have everything; the others are detached.
     Quorum(usize),
 }
 
 /// Options of a transfer.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// An upper bound for all receivers together.
+    /// The maximum rate of all receivers together.
     pub rate: Option<BitRate>,
-    /// The loss that is not taken for congestion, if not the default.
+    /// The share of lost packets that does not count as congestion; `None`: the default.
     pub loss_tolerance: Option<f64>,
     /// The congestion control.
     pub policy: Policy,
@@ -84,7 +84,7 @@ pub struct SendOptions {
     pub silence: Duration,
     /// The time for which a lost receiver is dialled again.
     pub patience: Duration,
-    /// The file to which keys are written, for those who read captures.
+    /// The file for the keys of connections, with which captures can be read.
     pub key_log: Option<KeyLog>,
 }
 

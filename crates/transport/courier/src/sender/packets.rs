@@ -1,4 +1,4 @@
-//! Packets: datagrams that arrive, and quanta, reports and values that leave.
+//! Datagrams that arrive, and quanta, reports and values that are sent.
 
 use super::options::SendError;
 use super::state::{Peer, Sender, SharedPacing, Stage};
@@ -13,13 +13,15 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// The most bursts that are read before quanta are sent, and the most quanta that are sent before bursts are read.
+/// The maximum number of bursts that are read before quanta are sent, and of quanta that are sent before
+/// bursts are read.
 const BATCH: usize = 32;
-/// Slabs (64 packets) that are requested ahead of each receiver before any receiver gets more, so that none starves another.
+/// Slabs (64 packets) that are requested in advance for each receiver before any receiver gets more, so that
+/// none starves another.
 const AHEAD_FIRST: usize = 2;
-/// Slabs that are requested ahead of each receiver in all.
+/// The maximum number of slabs that are requested in advance for each receiver.
 const AHEAD: usize = 16;
-/// Bytes of one send at most, less than the largest IP packet.
+/// The maximum size of one send in bytes, less than the largest IP packet.
 const SEND_MAX: usize = 65_000;
 
 const _: () = assert!(
@@ -28,7 +30,8 @@ const _: () = assert!(
 );
 
 impl Sender<'_> {
-    /// Takes datagrams: feedback to the group, all others to QUIC. Returns true if there may be more.
+    /// Receives datagrams: feedback goes to the group, everything else to QUIC. Returns true if there may be
+    /// more.
     pub(super) fn receive(&mut self) -> Result<bool, SendError> {
         for _ in 0..BATCH {
             let Some(mut burst) = self.io.receive()? else {
@@ -74,7 +77,7 @@ impl Sender<'_> {
         Ok(more)
     }
 
-    /// Holds the group while other transfers have their slots at the rate that all share.
+    /// Stops the group while other transfers use their slots at the shared rate.
     fn take_slot(&mut self) {
         let Some(SharedPacing {
             slots,
@@ -94,7 +97,7 @@ impl Sender<'_> {
         self.group.hold(opens.unwrap_or(time));
     }
 
-    /// Accounts for the packets of a quantum at the rate that several transfers share.
+    /// Charges the packets of a quantum to the rate that several transfers share.
     fn account(&mut self, member: Option<MemberId>, outgoing: &[Outgoing]) {
         let overhead = member.and_then(|member| Some(self.group.flow(member)?.overhead()));
         if let (Some(pacing), Some(overhead)) = (&mut self.pacing, overhead) {
@@ -105,7 +108,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Asks the reader for what is to be sent next.
+    /// Asks the reader for the slabs that are sent next.
     pub(super) fn request_slabs(&mut self) -> Result<(), SendError> {
         if self.reader.requests >= REQUESTS_MAX {
             return Ok(());
@@ -166,7 +169,7 @@ impl Sender<'_> {
         );
         let mut bytes = 0;
         for packet in outgoing {
-            // The flow took only pieces that are cached; another one would count as lost, and be repaired.
+            // The flow took only cached pieces. Any other piece would count as lost, and be repaired.
             let Some(sealed) = self.cache.get(packet.piece) else {
                 continue;
             };
@@ -216,7 +219,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Tells all receivers that a file changed, and that nothing of it will be committed.
+    /// Notifies all receivers that a file changed, and that nothing of it will be committed.
     pub(super) fn on_withdrawn(&mut self, file: u64, reason: &str) {
         self.withdrawn.push((file, reason.to_owned()));
         for peer in &self.peers {

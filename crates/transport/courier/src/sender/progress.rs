@@ -1,4 +1,4 @@
-//! Progress of each receiver: rate, loss, the limit at work, and stalls.
+//! Progress of each receiver: rate, loss, the limiting resource, and stalls.
 
 use super::state::{Sender, Stage};
 use crate::event::{Event, Limit};
@@ -11,7 +11,8 @@ pub(super) const PROGRESS: Duration = Duration::from_millis(500);
 const STALLED: Duration = Duration::from_secs(10);
 
 impl Sender<'_> {
-    /// Reports the progress of all running peers since the last call, and lends their rates to the control links.
+    /// Reports the progress of all running peers since the last call, and passes their rates to the control
+    /// links.
     pub(super) fn progress(&mut self, now: Instant) {
         self.limit_mtus();
         let interval = PROGRESS.as_secs_f64();

@@ -24,13 +24,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// The time that closed links get to tell their peers.
+/// The time in which closed links can notify their peers.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Sends the files of a source to all targets; returns how it ended for each. `stop`: readable when the user stops it.
+/// Sends the files of a source to all targets. Returns the outcome for each. `stop`: readable when the user
+/// stops the transfer.
 ///
 /// # Errors
-/// If it cannot go on for any of them.
+/// If the transfer cannot go on for any of the targets.
 pub fn send(
     source: &mut dyn Source,
     identity: &Identity,
@@ -57,7 +58,7 @@ pub(crate) fn bind_for(targets: &[Target]) -> std::io::Result<UdpIo> {
 /// Sends files as [`send`] does, over any backend.
 ///
 /// # Errors
-/// If it cannot go on for any of the targets.
+/// If the transfer cannot go on for any of the targets.
 pub fn send_over(
     io: Box<dyn DatagramIo>,
     source: &mut dyn Source,
@@ -78,7 +79,7 @@ pub fn send_over(
     session.run(source, stop, &inbox, events)
 }
 
-/// The parts of a transfer that hold for all of it.
+/// The parameters that apply to the whole transfer.
 pub(crate) struct SenderSpec<'a> {
     pub(crate) io: Box<dyn DatagramIo>,
     pub(crate) identity: &'a Identity,
@@ -89,7 +90,7 @@ pub(crate) struct SenderSpec<'a> {
 }
 
 impl SenderSpec<'_> {
-    /// Sends a source. `inbox`: receivers that join later, and the request to end.
+    /// Sends a source. `inbox`: receivers that join later, and the command to end.
     pub(crate) fn run(
         self,
         source: &mut dyn Source,
@@ -107,7 +108,7 @@ impl SenderSpec<'_> {
         let addresses = || targets.iter().flat_map(|target| &target.addresses);
         let only_v4 = io.local_address()?.is_ipv4();
         let headers = addresses().map(headers).max().unwrap_or(28);
-        // Larger packets are tried on the way to each receiver.
+        // Larger packets are tried on the path to each receiver.
         let mtu = addresses().map(|address| io.path_mtu(*address)).min();
         let payload = initial_payload(mtu.unwrap_or(USUAL_MTU), headers);
         let chacha = !has_aes();
@@ -119,7 +120,7 @@ impl SenderSpec<'_> {
         };
         let content = ContentKey::new(algorithm, &secret)?;
         let (layout, manifest) = (source.layout(), source.manifest().to_vec());
-        // A source that was sent before knows values, and does not tell them again.
+        // A source that was sent before knows values already, and does not report them again.
         let known = (0..layout.extents()).filter_map(|extent| Some((extent, source.value(extent)?)));
         let values = known.collect();
         let unreadable = source.unreadable().len();
@@ -187,7 +188,7 @@ impl SenderSpec<'_> {
         std::thread::scope(|scope| {
             scope.spawn(move || reader::run(source, sealer, &todo, &done, waker));
             let result = sender.run(stop, inbox);
-            // Without this end of the channel the reader ends.
+            // The reader ends when this end of the channel is dropped.
             let Sender { reader, peers, .. } = sender;
             drop(reader);
             result?;
@@ -214,10 +215,10 @@ fn has_aes() -> bool {
 }
 
 impl Sender<'_> {
-    /// Runs the loop, and tells the receivers if the source cannot be read any more.
+    /// Runs the loop. Notifies the receivers if the source cannot be read any more.
     fn run(&mut self, stop: Option<BorrowedFd<'_>>, inbox: &Inbox) -> Result<(), SendError> {
         let result = match self.serve(stop, inbox) {
-            // A reader that has ended says why in its last reply.
+            // A reader that has ended gives the reason in its last reply.
             Err(SendError::Reader) => self.on_replies().and(Err(SendError::Reader)),
             result => result,
         };
@@ -248,7 +249,7 @@ impl Sender<'_> {
             while let Some(command) = inbox.take() {
                 match command {
                     Command::Add(target) => self.add(target)?,
-                    // A sender begins no further transfer anyway.
+                    // A sender begins no further transfer in any case.
                     Command::Drain(_) => {}
                     Command::Stop => stopped = true,
                 }
@@ -303,10 +304,11 @@ impl Sender<'_> {
         }
     }
 
-    /// Waits for a datagram, an answer of the reader, a command, or a time; returns `None` if there was an answer before.
+    /// Waits for a datagram, an answer of the reader, a command, or a time. Returns `None` if an answer was
+    /// there already.
     fn wait(&mut self, stop: Option<BorrowedFd<'_>>, until: Instant) -> Result<Option<Readable>, SendError> {
         self.waker.arm();
-        // Answers from before are not announced.
+        // Earlier answers do not wake this thread, so they are handled first.
         if self.on_replies()? {
             self.waker.disarm();
             return Ok(None);
@@ -325,7 +327,7 @@ impl Sender<'_> {
         Ok(self.io.flush()?)
     }
 
-    /// Returns when the first lost receiver is dialled again.
+    /// Returns the time at which the first lost receiver is dialled again.
     fn redial_at(&self) -> Option<Instant> {
         let waits = self.peers.iter().filter_map(|peer| match peer.stage {
             Stage::Waiting { until } | Stage::Dialing { until, .. } => Some(until),

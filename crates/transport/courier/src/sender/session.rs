@@ -1,4 +1,4 @@
-//! The session with a receiver, from the first packet to its receipt: links and messages.
+//! The session with a receiver, from the first packet to the receipt: links and messages.
 
 use super::options::{Policy, SendError, Target};
 use super::state::{Peer, Sender, Stage};
@@ -20,9 +20,10 @@ use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::Connection;
 use std::time::{Duration, Instant};
 
-/// The most extents of one receiver that the reader compares at once, so that other receivers do not wait for long.
+/// The maximum number of one receiver's extents that the reader compares at once, so that other receivers do
+/// not wait for long.
 const CHECKS_MAX: usize = 4;
-/// The most messages that a receiver has not taken yet while it gets answers to further NEED GROUP VALUES.
+/// The maximum number of queued messages with which a receiver gets answers to further NEED GROUP VALUES.
 const ANSWERS_MAX: usize = 64;
 /// The wait before a lost receiver is dialled again; it doubles each time.
 const BACKOFF: Duration = Duration::from_millis(500);
@@ -47,7 +48,7 @@ impl Sender<'_> {
         Ok(links)
     }
 
-    /// Dials a receiver again whose link was lost.
+    /// Dials a receiver again after its link was lost.
     pub(super) fn redial(&mut self, at: usize) -> Result<(), SendError> {
         let target = self.peers[at].target.clone();
         let links = self.links(&target)?;
@@ -73,7 +74,7 @@ impl Sender<'_> {
                     }
                 }
                 self.peers[at].link = None;
-                // A receiver that was there before may have no room for a moment, when many senders come back at once.
+                // A known receiver may have no room for a moment, when many senders come back at once.
                 let waits = end == LinkEnd::Closed && self.peers[at].lost.is_some();
                 self.on_lost(at, reason, waits || end == LinkEnd::Lost);
             }
@@ -81,8 +82,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Waits before a lost receiver is dialled again; ends the transfer to it if it never answered, closed the link itself, or was
-    /// away for too long.
+    /// Waits before a lost receiver is dialled again. Ends the transfer to the receiver if it never answered,
+    /// closed the link itself, or was lost for too long.
     pub(super) fn on_lost(&mut self, at: usize, reason: String, may_come_back: bool) {
         let now = Instant::now();
         let (first, failures) = match (&self.peers[at].lost, &self.peers[at].stage) {
@@ -107,7 +108,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Offers the session on the first link that connected; the others are closed.
+    /// Offers the session on the first link that connected, and closes the others.
     fn offer(&mut self, at: usize, link: LinkId) {
         let peer = &mut self.peers[at];
         let Stage::Dialing { links, .. } = &peer.stage else {
@@ -150,7 +151,7 @@ impl Sender<'_> {
         };
         match (message, running) {
             (Message::Refuse { code, text }, _) => self.end(at, Outcome::refused(code, text)),
-            // Each extent comes once; the others would only fill the memory.
+            // Each extent comes only once; further messages would only use memory.
             (Message::Have { extent, value }, None)
                 if (self.peers[at].haves.len() as u64) < self.layout.extents() =>
             {
@@ -218,7 +219,7 @@ impl Sender<'_> {
                     self.end(at, Outcome::Integrity { reason });
                 }
             }
-            // Durable extents need nothing here: the receiver's journal has them.
+            // Durable extents need no action here: the receiver's journal has them.
             _ => {}
         }
         Ok(())
@@ -265,7 +266,7 @@ impl Sender<'_> {
         Ok(any)
     }
 
-    /// Ends a transfer whose receipt is there: the receiver's root is compared with ours.
+    /// Ends a transfer whose receipt has arrived: the receiver's root is compared with the sender's.
     fn on_root(&mut self, at: usize, own: Option<Value>) {
         let Stage::Receipt(root) = self.peers[at].stage else {
             return;
@@ -279,7 +280,7 @@ impl Sender<'_> {
         self.end(at, outcome);
     }
 
-    /// Lets the reader compare extents that receivers have with the source; confirms them when all are compared.
+    /// Lets the reader compare the extents of receivers with the source. Confirms them when all are compared.
     pub(super) fn check_haves(&mut self) -> Result<(), SendError> {
         for at in 0..self.peers.len() {
             while self.peers[at].checks < CHECKS_MAX {
@@ -305,8 +306,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Lets the reader answer receivers that need the values of groups: a few extents at once, and none while a receiver does not
-    /// take the answers that it has.
+    /// Lets the reader compute the group values that receivers need: for a few extents of a receiver at once,
+    /// and for none while too many answers to it are queued.
     pub(super) fn answer_needs(&mut self) -> Result<(), SendError> {
         for at in 0..self.peers.len() {
             let requester = self.requester(at);
@@ -335,7 +336,7 @@ impl Sender<'_> {
                 let mut config = BbrConfig::new(packet_size, seed);
                 config.initial_rtt = self.control.rtt(link);
                 config.rate_limit = self.options.rate;
-                // A rate that several receivers share says nothing about the path to one.
+                // A rate for several receivers says nothing about the path to one.
                 let alone = self.options.rate.filter(|_| self.peers.len() == 1);
                 config.hint = alone.map(|rate| Hint { rate, rtt: None });
                 if let Some(tolerance) = self.options.loss_tolerance {
@@ -346,8 +347,8 @@ impl Sender<'_> {
         }
     }
 
-    /// Lets the memory of an extent be used again once no receiver needs it: what is sealed next is then still in the processor's
-    /// caches when it is sent. A receiver that is added later costs a second read.
+    /// Frees the memory of an extent once no receiver needs it. The next slab that is sealed in it is still
+    /// in the processor's caches when it is sent. A receiver that is added later costs a second read.
     fn free_slabs(&mut self, extent: u64) {
         let needs = |peer: &Peer| match peer.stage {
             Stage::Ended(_) | Stage::Receipt(_) => false,
@@ -364,7 +365,7 @@ impl Sender<'_> {
         address.map_or(USUAL_MTU, |address| self.io.path_mtu(address))
     }
 
-    /// Tells the flows what interfaces and routers let pass: both may have changed.
+    /// Updates the flows' limits of the packet size: the MTU of interfaces and of routers may have changed.
     pub(super) fn limit_mtus(&mut self) {
         for at in 0..self.peers.len() {
             if let (Stage::Running(member), Some(link)) = (&self.peers[at].stage, self.peers[at].link) {

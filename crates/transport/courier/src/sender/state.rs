@@ -37,7 +37,7 @@ pub(super) enum Stage {
     Offered,
     Checking,
     Running(MemberId),
-    /// The receiver has everything and signed this root, which is compared with ours.
+    /// The receiver has everything and signed this root, which is compared with the sender's root.
     Receipt(Value),
     Ended(Outcome),
 }
@@ -47,9 +47,10 @@ pub(super) struct Peer {
     pub(super) target: Target,
     pub(super) stage: Stage,
     pub(super) link: Option<LinkId>,
-    /// Counts the links; answers to questions of an earlier one are ignored.
+    /// The number of links so far; answers for an earlier link are ignored.
     pub(super) round: u32,
-    /// When the first of the links that failed since the last progress was lost, and how many.
+    /// The time at which the first of the links that failed since the last progress was lost, and their
+    /// number.
     pub(super) lost: Option<(Instant, u32)>,
     /// Extents that the receiver has, with their values, before they are compared with the source.
     pub(super) haves: VecDeque<(u64, Value)>,
@@ -58,9 +59,9 @@ pub(super) struct Peer {
     pub(super) checks: usize,
     /// Extents of the receiver that are equal to the source.
     pub(super) kept: RangeSet,
-    /// Extents of which the receiver needs the values of groups.
+    /// Extents for which the receiver needs the values of groups.
     pub(super) needs_values: BTreeSet<u64>,
-    /// Extents whose values of groups the reader computes.
+    /// Extents for which the reader computes the values of groups.
     pub(super) answering: Vec<u64>,
     pub(super) verified: RangeSet,
     pub(super) verified_bytes: u64,
@@ -73,7 +74,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Returns a peer whose addresses are tried over the given links.
+    /// Returns a peer that is dialled over the given links, one for each address.
     pub(super) fn dialing(target: Target, links: Vec<LinkId>, now: Instant) -> Self {
         Self {
             target,
@@ -97,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// Forgets what belongs to the link.
+    /// Resets the state that belongs to the link.
     pub(super) fn reset(&mut self) {
         self.link = None;
         self.round += 1;
@@ -117,16 +118,16 @@ impl Stage {
     }
 }
 
-/// The reader's thread, as the network thread sees it.
+/// The network thread's view of the reader's thread.
 pub(super) struct Reader {
     pub(super) tasks: Channel<Read>,
     pub(super) replies: Receiver<ReadReply>,
     /// The pieces of each slab that are being sealed: bit *i* stands for piece *i*.
     pub(super) requested: HashMap<SlabId, u64>,
-    /// Requests on the way.
+    /// The number of requests without an answer.
     pub(super) requests: usize,
     pub(super) wanted: Vec<SealRequest>,
-    /// Slabs whose memory is used again.
+    /// Slabs for reuse of their memory.
     pub(super) spare: Vec<Slab>,
 }
 
@@ -165,14 +166,14 @@ pub(super) struct Sender<'a> {
     pub(super) peers: Vec<Peer>,
     pub(super) outgoing: Vec<Outgoing>,
     pub(super) events: &'a mut dyn FnMut(Event),
-    /// When the first receiver had everything.
+    /// The time at which the first receiver had everything.
     pub(super) first_delivered: Option<Instant>,
     /// Time spent waiting since the last progress event.
     pub(super) waiting: Duration,
 }
 
 impl Sender<'_> {
-    /// Returns the name under which the reader answers a peer.
+    /// Returns the requester that the reader's answers to a peer carry.
     pub(super) fn requester(&self, at: usize) -> Requester {
         let round = self.peers[at].round;
         Requester { peer: at, round }
@@ -185,7 +186,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Lets a peer's flow and links go.
+    /// Removes the flow of a peer and closes its links.
     pub(super) fn detach(&mut self, at: usize, code: u32, reason: &str) {
         let peer = &mut self.peers[at];
         let links = match &mut peer.stage {
@@ -225,7 +226,8 @@ impl Sender<'_> {
     }
 }
 
-/// Returns the outcome for the user: a receiver that has everything that was sent does not have what could not be read.
+/// Returns the outcome for the user. A receiver that has everything that was sent still lacks the paths that
+/// could not be read.
 pub(super) fn reported(outcome: Outcome, unreadable: usize) -> Outcome {
     match outcome {
         Outcome::Delivered if unreadable > 0 => Outcome::Integrity {

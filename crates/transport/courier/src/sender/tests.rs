@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The time after which the test fails.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// One extent of zeros; each question for its groups waits for a permission, and counts.
+/// One extent of zeros. Each request for its group values is counted and waits for a permission.
 struct Slow {
     permitted: Receiver<()>,
     asked: usize,
@@ -58,8 +58,8 @@ impl Source for Slow {
     }
 }
 
-/// Accepts a sender, asks for the same values a thousand times, and ends the session once it has them. The sender's event of a file
-/// says that it has read all questions; only then the source answers.
+/// Accepts a sender, requests the same values a thousand times, and ends the session once it has them. The
+/// sender's event for a file shows that it has read all requests; only then the source answers.
 fn receive(mut io: UdpIo, mut control: Control, read: &Receiver<()>, permit: &Sender<()>) {
     let until = Instant::now() + BOUND;
     let mut permitted = false;
@@ -79,7 +79,7 @@ fn receive(mut io: UdpIo, mut control: Control, read: &Receiver<()>, permit: &Se
         control.on_timeout(Instant::now());
         if !permitted && read.try_recv().is_ok() {
             permitted = true;
-            // A sender that has kept several questions asks the source for each.
+            // If the sender had queued several requests, it would ask the source for each.
             (0..1_000).for_each(|_| permit.send(()).unwrap());
         }
         while let Some((link, event)) = control.poll_event() {

@@ -1,11 +1,11 @@
-//! Words that lead to no receiver.
+//! Errors of words that name no receiver.
 
 use crate::identity::KeyTextError;
 use crate::ticket::TicketError;
 use std::io;
 use thiserror::Error;
 
-/// A word that leads to no receiver.
+/// A word that names no receiver.
 #[derive(Debug, Error)]
 pub enum TargetError {
     /// The ticket has expired.

@@ -15,7 +15,7 @@ pub(super) fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey, T
         .and_then(|path| fs::read_to_string(path).ok())
         .unwrap_or_default();
     let mut keys = text.lines().filter_map(|line| line.split_once(' '));
-    // The name may be noted, or the addresses that it stands for.
+    // The file may contain the name, or the addresses to which it resolves.
     let resolved: Vec<String> = address
         .to_socket_addrs()
         .into_iter()
@@ -29,7 +29,7 @@ pub(super) fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey, T
     Ok(key.parse()?)
 }
 
-/// Notes the key of a receiver, which has proved it, under its addresses.
+/// Stores the key of a receiver under its addresses. The receiver has proved that it holds the key.
 ///
 /// # Errors
 /// If the file cannot be written.

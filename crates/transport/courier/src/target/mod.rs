@@ -1,4 +1,4 @@
-//! Words that name a receiver: tickets, paths of a daemon, addresses with a key or with one that is known.
+//! Words that name a receiver: tickets, paths of a daemon, and addresses with a key or with a known key.
 
 mod error;
 mod known;
@@ -26,7 +26,7 @@ pub fn config_directory() -> Option<PathBuf> {
     Some(base?.join("millrace"))
 }
 
-/// Returns the file of the keys of receivers that this user reached before.
+/// Returns the file with the keys of receivers that this user reached before.
 pub fn known_receivers() -> Option<PathBuf> {
     config_directory().map(|directory| directory.join("known_receivers"))
 }

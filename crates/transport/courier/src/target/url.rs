@@ -23,10 +23,10 @@ pub struct Url {
 }
 
 impl Url {
-    /// Returns the path that a word spells; `None` for a word of another kind.
+    /// Parses a word as a path of a daemon; `None` if it does not begin with [`SCHEME`].
     ///
     /// # Errors
-    /// If key or host are not valid.
+    /// If the key or the host is not valid.
     pub fn parse(word: &str) -> Option<Result<Url, TargetError>> {
         let rest = word.strip_prefix(SCHEME)?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -53,7 +53,8 @@ impl Url {
         Some(Ok(Url { key, address, path }))
     }
 
-    /// Returns the daemon as a target whose files go to the path. `known`: the file of known keys.
+    /// Returns the daemon as a target; the path is the destination of the files. `known`: the file of known
+    /// keys.
     ///
     /// # Errors
     /// If the host cannot be resolved, or its key is not known.

@@ -48,7 +48,7 @@ fn manifest(paths: &[PathBuf]) -> Manifest {
 
 fn put(path: &Path, size: usize) {
     fs::write(path, vec![7; size]).unwrap();
-    // Some file systems count blocks once they are written.
+    // Some file systems count blocks only after they are written.
     fs::File::open(path).unwrap().sync_all().unwrap();
 }
 

@@ -1,8 +1,9 @@
 //! A file system in memory that crashes: the model against which resume and commit are tested.
 //!
-//! A write is *volatile* until its file is synced, a name until its directory is. [`MemoryFs::crash`] keeps any subset of what
-//! is volatile: a write is lost, kept, or torn into sectors; a change of a directory is lost or kept; a rename within a
-//! directory is atomic. That is as little as POSIX promises ("All File Systems Are Not Created Equal", OSDI 2014).
+//! A write is *volatile* until its file is synced; a name is volatile until its directory is synced.
+//! [`MemoryFs::crash`] keeps any subset of the volatile changes: a write is lost, kept, or torn into sectors;
+//! a change of a directory is lost or kept; a rename within a directory is atomic. POSIX promises no more
+//! ("All File Systems Are Not Created Equal", OSDI 2014).
 
 mod content;
 
@@ -99,17 +100,18 @@ impl MemoryFs {
         MemoryFs(Arc::new(Mutex::new(state)))
     }
 
-    /// Returns how many changes and syncs were made.
+    /// Returns the number of changes and syncs so far.
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// Lets every change and sync fail from the one with this number on, as if the process were killed before it.
+    /// Makes every change and sync from this number on fail, as if the process were killed before it.
     pub fn kill_at(&self, operation: u64) {
         self.state().kill_at = Some(operation);
     }
 
-    /// Returns the file system after a power failure: any subset of what is volatile is lost, by seed.
+    /// Returns the file system after a power failure. A subset of the volatile changes, selected by the seed,
+    /// is lost.
     #[must_use]
     pub fn crash(&self, seed: u64) -> MemoryFs {
         let mut state = self.state().clone();
@@ -145,7 +147,7 @@ impl MemoryFs {
         MemoryFs(Arc::new(Mutex::new(state)))
     }
 
-    /// Returns the file system after the process was killed: nothing that was done is lost.
+    /// Returns the file system after the process was killed: no change is lost.
     #[must_use]
     pub fn restart(&self) -> MemoryFs {
         let mut state = self.state().clone();
@@ -156,7 +158,7 @@ impl MemoryFs {
     /// Makes a directory, or a file with these bytes; for tests.
     ///
     /// # Errors
-    /// As the operations that it consists of.
+    /// The errors of the operations that it consists of.
     pub fn put(&self, path: &RelativePath, bytes: Option<&[u8]>) -> io::Result<()> {
         let Some(bytes) = bytes else {
             return self.create_directory(path);
@@ -185,7 +187,7 @@ impl MemoryFs {
     }
 }
 
-/// Applies a volatile write to the durable content: not, wholly, or some of its sectors.
+/// Applies a volatile write to the durable content: none of it, all of it, or some of its sectors.
 fn survive(durable: &mut Content, change: FileChange, random: &mut Random) {
     let lot = random.below(3);
     match change {
@@ -214,7 +216,7 @@ fn directory() -> Node {
 }
 
 impl State {
-    /// Counts a change; it fails from the kill on.
+    /// Counts a change; fails from operation `kill_at` on.
     fn step(&mut self) -> io::Result<Timestamp> {
         if self.kill_at.is_some_and(|kill| self.operations >= kill) {
             return Err(io::Error::other("killed"));
@@ -355,7 +357,7 @@ impl FileSystem for MemoryFs {
         Ok(self.state().metadata(*file))
     }
 
-    /// Inode numbers are never used again.
+    /// The time is not needed, because inode numbers are never used again.
     fn birth_time(&self, _: &usize) -> io::Result<Timestamp> {
         Ok(Timestamp::default())
     }

@@ -57,7 +57,7 @@ pub enum Access {
     Directory,
 }
 
-/// The operations on files below one root. No path leads outside it, and none through a symlink.
+/// The operations on files below one root. No path leads outside the root, not even through a symlink.
 ///
 /// A write is durable after [`sync`](FileSystem::sync) of its file; a name after
 /// [`sync_directory`](FileSystem::sync_directory) of its directory; both after [`sync_all`](FileSystem::sync_all).
@@ -68,128 +68,129 @@ pub trait FileSystem {
     /// Returns the metadata of a path; of a symlink those of the link itself.
     ///
     /// # Errors
-    /// As of `lstat(2)`.
+    /// The errors of `lstat(2)`.
     fn metadata(&self, path: &RelativePath) -> io::Result<Metadata>;
     /// Returns the metadata of an open file.
     ///
     /// # Errors
-    /// As of `fstat(2)`.
+    /// The errors of `fstat(2)`.
     fn file_metadata(&self, file: &Self::File) -> io::Result<Metadata>;
-    /// Returns the time at which an open file was made: it tells a file from a later one with the same inode number. The time is
-    /// zero if the file system does not keep it.
+    /// Returns the time at which an open file was made. It distinguishes the file from a later one with the
+    /// same inode number. The time is zero if the file system does not keep it.
     ///
     /// # Errors
-    /// As of `statx(2)`.
+    /// The errors of `statx(2)`.
     fn birth_time(&self, file: &Self::File) -> io::Result<Timestamp>;
     /// Returns the names in a directory, in any order, without `.` and `..`.
     ///
     /// # Errors
-    /// As of `getdents64(2)`.
+    /// The errors of `getdents64(2)`.
     fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>>;
     /// Returns the target of a symlink.
     ///
     /// # Errors
-    /// As of `readlink(2)`.
+    /// The errors of `readlink(2)`.
     fn read_link(&self, path: &RelativePath) -> io::Result<Vec<u8>>;
     /// Opens a file or directory; never a symlink.
     ///
     /// # Errors
-    /// As of `openat2(2)`.
+    /// The errors of `openat2(2)`.
     fn open(&self, path: &RelativePath, access: Access) -> io::Result<Self::File>;
     /// Reads until the buffer is full or the file ends; returns the bytes read.
     ///
     /// # Errors
-    /// As of `pread(2)`.
+    /// The errors of `pread(2)`.
     fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all bytes.
     ///
     /// # Errors
-    /// As of `pwrite(2)`.
+    /// The errors of `pwrite(2)`.
     fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Returns the runs of data of a file of `size` bytes; those of the whole file if the file system cannot tell.
+    /// Returns the runs of data of a file of `size` bytes; one run for the whole file if the file system
+    /// cannot tell.
     ///
     /// # Errors
-    /// As of `lseek(2)` with `SEEK_DATA`.
+    /// The errors of `lseek(2)` with `SEEK_DATA`.
     fn segments(&self, file: &Self::File, size: u64) -> io::Result<Vec<Segment>>;
     /// Sets the size; new bytes are a hole.
     ///
     /// # Errors
-    /// As of `ftruncate(2)`.
+    /// The errors of `ftruncate(2)`.
     fn set_size(&self, file: &Self::File, size: u64) -> io::Result<()>;
     /// Reserves space for a run of bytes; does nothing if the file system cannot.
     ///
     /// # Errors
-    /// As of `fallocate(2)`.
+    /// The errors of `fallocate(2)`.
     fn allocate(&self, file: &Self::File, segment: Segment) -> io::Result<()>;
     /// Returns the extended attributes, in ascending order.
     ///
     /// # Errors
-    /// As of `flistxattr(2)` and `fgetxattr(2)`.
+    /// The errors of `flistxattr(2)` and `fgetxattr(2)`.
     fn xattrs(&self, file: &Self::File) -> io::Result<Vec<Xattr>>;
     /// Sets the permission bits.
     ///
     /// # Errors
-    /// As of `fchmod(2)`.
+    /// The errors of `fchmod(2)`.
     fn set_mode(&self, file: &Self::File, mode: u32) -> io::Result<()>;
     /// Sets the time of the last modification.
     ///
     /// # Errors
-    /// As of `futimens(3)`.
+    /// The errors of `futimens(3)`.
     fn set_modified(&self, file: &Self::File, modified: Timestamp) -> io::Result<()>;
     /// Sets user and group.
     ///
     /// # Errors
-    /// As of `fchown(2)`.
+    /// The errors of `fchown(2)`.
     fn set_owner(&self, file: &Self::File, owner: (u32, u32)) -> io::Result<()>;
     /// Sets extended attributes.
     ///
     /// # Errors
-    /// As of `fsetxattr(2)`.
+    /// The errors of `fsetxattr(2)`.
     fn set_xattrs(&self, file: &Self::File, xattrs: &[Xattr]) -> io::Result<()>;
     /// Makes the content of a file durable.
     ///
     /// # Errors
-    /// As of `fsync(2)`.
+    /// The errors of `fsync(2)`.
     fn sync(&self, file: &Self::File) -> io::Result<()>;
     /// Makes the names in a directory durable.
     ///
     /// # Errors
-    /// As of `fsync(2)`.
+    /// The errors of `fsync(2)`.
     fn sync_directory(&self, directory: &RelativePath) -> io::Result<()>;
     /// Makes everything durable.
     ///
     /// # Errors
-    /// As of `syncfs(2)`.
+    /// The errors of `syncfs(2)`.
     fn sync_all(&self) -> io::Result<()>;
     /// Makes a directory.
     ///
     /// # Errors
-    /// As of `mkdir(2)`.
+    /// The errors of `mkdir(2)`.
     fn create_directory(&self, path: &RelativePath) -> io::Result<()>;
     /// Makes a symlink.
     ///
     /// # Errors
-    /// As of `symlink(2)`.
+    /// The errors of `symlink(2)`.
     fn symlink(&self, target: &[u8], path: &RelativePath) -> io::Result<()>;
     /// Gives a file a second name.
     ///
     /// # Errors
-    /// As of `link(2)`.
+    /// The errors of `link(2)`.
     fn hard_link(&self, existing: &RelativePath, new: &RelativePath) -> io::Result<()>;
-    /// Renames a file; one with the new name is replaced.
+    /// Renames a file; an existing file with the new name is replaced.
     ///
     /// # Errors
-    /// As of `rename(2)`.
+    /// The errors of `rename(2)`.
     fn rename(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()>;
-    /// Renames a file; one with the new name is not replaced.
+    /// Renames a file; an existing file with the new name is not replaced.
     ///
     /// # Errors
-    /// As of `renameat2(2)` with `RENAME_NOREPLACE`: `AlreadyExists` if the new name is taken.
+    /// The errors of `renameat2(2)` with `RENAME_NOREPLACE`: `AlreadyExists` if the new name is taken.
     fn rename_new(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()>;
     /// Removes a name of a file or symlink.
     ///
     /// # Errors
-    /// As of `unlink(2)`.
+    /// The errors of `unlink(2)`.
     fn remove(&self, path: &RelativePath) -> io::Result<()>;
 }
 

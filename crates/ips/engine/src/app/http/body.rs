@@ -11,7 +11,8 @@ use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Transaction};
 use crate::flow::Direction;
 
-/// Output of a decoder for one piece of input beyond which the body is a decompression bomb (4 MiB).
+/// Largest output of a decoder for one piece of input, in bytes (4 MiB); a body with more output is a
+/// decompression bomb.
 const STEP_OUTPUT: usize = 4 << 20;
 
 /// A body in progress.
@@ -62,7 +63,7 @@ fn codings(value: &[u8], events: &mut Vec<AppEvent>) -> Vec<Coding> {
 }
 
 impl Body {
-    /// Opens the body buffer of a message and the file that the body is.
+    /// Opens the body buffer of a message, and a file for a body that is not a multipart form.
     pub(super) fn open(
         transaction: &mut Transaction,
         direction: Direction,
@@ -143,7 +144,7 @@ impl Body {
         }
     }
 
-    /// Notes lost bytes.
+    /// Records lost bytes.
     pub(super) fn gap(&mut self, transaction: &mut Transaction, size: u64) {
         if let Some(file) = self.file.and_then(|file| transaction.files.get_mut(file)) {
             file.gap(size);

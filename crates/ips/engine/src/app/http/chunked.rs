@@ -9,13 +9,13 @@ use super::headers::line;
 use super::request::trimmed;
 use crate::flow::Direction;
 
-/// The place in a chunked body.
+/// The position in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Chunked {
     /// In the line with the size of a chunk.
     #[default]
     Size,
-    /// In the data of a chunk, with the number of bytes that are left.
+    /// In the data of a chunk, with the number of bytes that are still to come.
     Data(u64),
     /// Behind the data of a chunk.
     DataEnd,
@@ -24,25 +24,25 @@ pub(super) enum Chunked {
 /// The result of one step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
-    /// More bytes decide.
+    /// More bytes are needed.
     NeedMore,
-    /// Framing of this size.
+    /// A line between the data of chunks.
     Framing {
-        /// Bytes of it.
+        /// Size of the line in bytes.
         size: usize,
         /// True if the chunk has an extension.
         has_extension: bool,
     },
     /// Bytes of the body.
     Data(&'a [u8]),
-    /// The last chunk, whose line has this size; the trailer follows.
+    /// The line of the last chunk, with its size in bytes; the trailer follows.
     Last(usize),
-    /// A line that is no size, and the bytes of it; none if it has no end.
+    /// A line that is not a chunk size, with its size in bytes; 0 if the line is not complete.
     Invalid(usize),
 }
 
 impl Chunked {
-    /// Takes the next part of the bytes.
+    /// Returns the next part of the bytes, and moves behind it.
     pub(super) fn step<'a>(&mut self, data: &'a [u8], side: Direction) -> Part<'a> {
         let framing = |size| Part::Framing {
             size,
@@ -51,7 +51,7 @@ impl Chunked {
         match *self {
             Chunked::Size => {
                 let Some((end, next)) = line(data, side, false) else {
-                    // A line that does not begin with a digit is no size.
+                    // A line that does not begin with a digit is not a chunk size.
                     return match data.iter().find(|byte| !byte.is_ascii_whitespace()) {
                         Some(byte) if !byte.is_ascii_hexdigit() => Part::Invalid(0),
                         _ => Part::NeedMore,
@@ -92,7 +92,8 @@ impl Chunked {
     }
 }
 
-/// Returns the size of a chunk in its line, or `None` if the line is not valid; and true if it has extensions.
+/// Returns the size of a chunk and true if the chunk has extensions, from the line of the size. Returns
+/// `None` if the line is not valid.
 fn chunk_size(text: &[u8]) -> Option<(u64, bool)> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let number = core::str::from_utf8(&text[..digits]).ok()?;

@@ -9,7 +9,7 @@ pub(super) const LAYERS: usize = 2;
 const BOMB_SIZE: u64 = 1 << 20;
 /// Ratio of output to input above which a body is a decompression bomb.
 const BOMB_RATIO: u64 = 2048;
-/// Size of the steps in which output is made.
+/// Size of the buffer into which one step of decompression writes, in bytes.
 const STEP: usize = 8192;
 
 /// A content coding.
@@ -24,9 +24,9 @@ pub(super) enum Coding {
 /// The reason why a decoder stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DecodeError {
-    /// The bytes are not of the coding.
+    /// The bytes do not have the format of the coding.
     Invalid,
-    /// The output is out of proportion.
+    /// The output is too large in proportion to the input.
     Bomb,
 }
 
@@ -38,7 +38,7 @@ enum State {
     Data(Box<Decompress>),
     /// The data are complete.
     Ended,
-    /// The data are not of the coding and pass unchanged.
+    /// The data do not have the format of the coding and pass unchanged.
     Verbatim,
 }
 
@@ -55,7 +55,7 @@ impl Heap for State {
     }
 }
 
-/// Undoes one content coding.
+/// Decodes one content coding.
 #[derive(Debug)]
 struct Layer {
     coding: Coding,
@@ -64,7 +64,7 @@ struct Layer {
 
 heap!(Layer { state });
 
-/// Largest size of a gzip header that is looked through for its end.
+/// Largest size of a gzip header, in bytes; its end is searched within this size.
 const GZIP_HEADER: usize = 4096;
 
 impl Layer {
@@ -141,7 +141,7 @@ fn inflate_all(
             Err(_) => return Err(DecodeError::Invalid),
             Ok(Status::StreamEnd) => return Ok(true),
             Ok(_) if taken < made => return Err(DecodeError::Bomb),
-            // Output that filled the step may have more behind it.
+            // If the output filled the buffer, more output may follow.
             Ok(_) if at >= input.len() && made < STEP => return Ok(false),
             Ok(_) if consumed == 0 && made == 0 => return Ok(false),
             Ok(_) => {}
@@ -214,7 +214,7 @@ fn gzip_header(data: &[u8]) -> Header {
     }
 }
 
-/// Undoes the content codings of one body.
+/// Decodes the content codings of one body.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     layers: Vec<Layer>,

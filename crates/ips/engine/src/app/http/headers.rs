@@ -11,16 +11,16 @@ use crate::flow::Direction;
 
 /// Largest number of headers of a message.
 pub(super) const HEADERS_PER_MESSAGE: usize = 1024;
-/// Number of headers from which on names are found by their hashes. A block has room for 65,000 lines, each of which would
-/// otherwise be compared with a thousand names.
+/// Number of headers from which names are found by their hashes. A block has room for 65,000 lines, each of
+/// which would otherwise be compared with a thousand names.
 const INDEXED: usize = 32;
-/// Number of headers for which memory is taken at once.
+/// Number of headers for which memory is allocated at once.
 const USUAL: usize = 12;
 /// Largest number of times that repetitions of headers are joined in a message.
 const REPETITIONS: usize = 64;
 
-/// One header, with folded lines joined and repetitions appended. Name and value lie in the text of [`Headers`]; a value that
-/// is long, folded or repeated has memory of its own.
+/// One header, with folded lines joined and repetitions appended. Name and value are in the text of
+/// [`Headers`]; a value that is long, folded or repeated has separate memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Header {
     name: Span,
@@ -31,7 +31,7 @@ struct Header {
 
 heap!(Header { value });
 
-/// A header that was found.
+/// The header that [`Headers::find`] returns.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found<'a> {
     pub(super) value: &'a [u8],
@@ -45,7 +45,7 @@ pub(super) struct Headers {
     list: Vec<Header>,
     /// The names and the short values.
     text: Vec<u8>,
-    /// The places in `list` by name in lower case, from [`INDEXED`] headers on.
+    /// The positions in `list` by name in lower case, from [`INDEXED`] headers on.
     index: HashMap<Vec<u8>, usize>,
     /// True if the message has more headers than are kept.
     pub(super) has_too_many: bool,
@@ -277,7 +277,7 @@ impl Headers {
     }
 }
 
-/// Returns the place in the list of the header with a name, in either case.
+/// Returns the position in the list of the header with a name, in either case.
 fn place(list: &[Header], text: &[u8], index: &mut HashMap<Vec<u8>, usize>, name: &[u8]) -> Option<usize> {
     if list.len() < INDEXED {
         return list

@@ -60,7 +60,7 @@ enum Method {
     Other,
 }
 
-/// Requests and responses of a connection, joined.
+/// The pairing of the requests and responses of a connection.
 #[derive(Debug, Default)]
 struct Pairing {
     /// Requests without complete response, oldest first.
@@ -88,7 +88,7 @@ impl Pairing {
     }
 }
 
-/// The number of bytes that a step consumed, or that it needs more.
+/// The result of a parsing step: the number of consumed bytes, or that more bytes are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Consumed(usize),
@@ -153,7 +153,7 @@ impl Parser for Http {
                 }
                 self.response
                     .data(chunk.bytes, &mut self.pairing, out, &self.settings);
-                // The answer to CONNECT or to "Expect" lets the client's side go on.
+                // After the answer to CONNECT or to "Expect", parsing of the client's bytes continues.
                 self.request.data(&[], &mut self.pairing, out, &self.settings);
             }
         }

@@ -62,7 +62,7 @@ impl Multipart {
         })
     }
 
-    /// Takes the next bytes of the body.
+    /// Parses the next bytes of the body.
     pub(super) fn data(
         &mut self,
         bytes: &[u8],
@@ -188,7 +188,7 @@ fn find(data: &[u8], what: &[u8]) -> Option<usize> {
     data.windows(what.len()).position(|window| window == what)
 }
 
-/// Returns the size of the longest tail of `data` that `what` begins with.
+/// Returns the size of the longest tail of `data` with which `what` begins.
 fn partial(data: &[u8], what: &[u8]) -> usize {
     (1..what.len().min(data.len() + 1))
         .rev()

@@ -6,7 +6,7 @@ use super::headers::Headers;
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
-/// The headers of a kind of message that have buffers of their own.
+/// The headers of requests, or of responses, that have separate buffers.
 pub(super) struct MessageHeaders {
     /// The direction.
     pub(super) side: Direction,
@@ -14,7 +14,7 @@ pub(super) struct MessageHeaders {
     pub(super) first_line: Buffer,
     /// The header that `http.header` leaves out.
     pub(super) cookie: &'static [u8],
-    /// The others, each with its buffer.
+    /// The other headers that have buffers, each with its buffer.
     pub(super) fields: &'static [(&'static [u8], Buffer)],
 }
 

@@ -32,7 +32,7 @@ fn parsed(messages: &[(Direction, &[u8])], step: usize) -> Transactions {
     out
 }
 
-/// Returns everything of a transaction that segmentation must not change.
+/// Returns the parts of all transactions that must not depend on the segmentation.
 fn essence(out: &Transactions) -> String {
     let of = |transaction: &Transaction| {
         let mut text = format!("{:?} {:?}\n", transaction.progress, transaction.events);

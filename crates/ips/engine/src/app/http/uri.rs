@@ -45,7 +45,7 @@ impl<'a> Uri<'a> {
         uri
     }
 
-    /// Takes "//user:password@host:port" from the front of what follows a scheme and returns the rest.
+    /// Parses "//user:password@host:port" at the beginning of the text after a scheme, and returns the rest.
     fn parse_authority(&mut self, text: &'a [u8]) -> &'a [u8] {
         let mut rest = text;
         if let Some(authority) = rest
@@ -180,7 +180,7 @@ pub(in crate::app) fn hex(high: u8, low: u8) -> Option<u8> {
 fn remove_dot_segments(path: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(path.len());
     let mut rest = path;
-    // A prefix of "./" or "../" is removed as long as there is one.
+    // All prefixes "./" and "../" are removed.
     loop {
         if let Some(tail) = rest.strip_prefix(b"../").or_else(|| rest.strip_prefix(b"./")) {
             rest = tail;

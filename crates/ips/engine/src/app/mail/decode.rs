@@ -13,12 +13,12 @@ pub(super) enum Encoding {
     QuotedPrintable,
 }
 
-/// Undoes the encoding of one part. The line end before a boundary belongs to the boundary, so that each line end
-/// waits for the next line.
+/// Decodes one part. A line end before a boundary belongs to the boundary, so each line end is held until the
+/// next line.
 #[derive(Debug)]
 pub(super) struct Decoder {
     encoding: Encoding,
-    /// Base64: bits that do not make a byte yet, and their number. Padding ends the data.
+    /// Base64: bits that do not make a byte yet, and their number. Padding ends a group.
     bits: u32,
     count: u32,
     is_padded: bool,
@@ -77,7 +77,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes a line; `end` is empty if the line goes on in the next call.
+    /// Decodes a line; `end` is empty if the line continues in the next call.
     pub(super) fn line(&mut self, text: &[u8], end: &[u8]) -> (Vec<u8>, Option<AppEvent>) {
         match self.encoding {
             Encoding::Identity => {
@@ -90,7 +90,7 @@ impl Decoder {
         }
     }
 
-    /// Returns the bytes of an incomplete escape at the end of the data, as they came.
+    /// Returns the undecoded bytes of an incomplete escape at the end of the data.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.escape)
     }

@@ -1,7 +1,7 @@
 //! IMAP (RFC 9051): commands, responses with literals, the mails that FETCH delivers and APPEND stores, STARTTLS.
 //!
-//! A line may end in `{SIZE}`: so many bytes follow, and then the line goes on. A literal of the item `BODY[]`, `RFC822`
-//! or of APPEND is a mail, whose attachments are files.
+//! A line may end in `{SIZE}`: that number of bytes follows, and then the line continues. A literal of the
+//! item `BODY[]`, `RFC822` or of APPEND is a mail, whose attachments are files.
 //!
 //! ```text
 //!  line ──{SIZE}──▶ Literal(left) ──0──▶ line goes on
@@ -46,7 +46,7 @@ struct Literal {
     /// The parser of the mail, if the literal is a mail.
     mail: Option<Box<Mime>>,
     transaction: Option<u64>,
-    /// True if the transaction ends with the literal.
+    /// True if no known command requested the mail. The transaction then ends with the literal.
     is_unasked: bool,
 }
 
@@ -57,7 +57,7 @@ heap!(Literal { mail });
 struct Side {
     pending: Vec<u8>,
     literal: Option<Literal>,
-    /// True if the next line continues one behind a literal or a piece.
+    /// True if the next bytes continue a line, after a literal or a piece of a long line.
     is_in_line: bool,
     has_failed: bool,
 }
@@ -133,7 +133,8 @@ impl Imap {
             return;
         };
         let command = self.waiting.remove(at);
-        // The server refuses a command instead of permitting its literal: the client does not send it.
+        // The server refuses a command instead of permitting its literal, so the client does not send the
+        // literal.
         let client = &mut self.sides[Direction::ToServer.index()];
         let is_refused = client
             .literal
@@ -174,7 +175,7 @@ impl Imap {
             Direction::ToServer => is_append,
             Direction::ToClient => is_mail(line.text),
         };
-        // A mail that no known command asked for has a transaction of its own.
+        // A mail that no known command requested has a separate transaction.
         let is_unasked =
             transaction.is_none() && is_mail && size.is_some() && direction == Direction::ToClient;
         let transaction = match is_unasked {
@@ -203,7 +204,7 @@ impl Imap {
         });
     }
 
-    /// Takes bytes of a literal; returns how many.
+    /// Consumes bytes of a literal and returns their number.
     fn literal(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
         let side = &mut self.sides[direction.index()];
         let Some(literal) = &mut side.literal else {

@@ -1,6 +1,6 @@
 //! Lines of mail protocols, with bounded memory.
 
-/// Size of the pieces in which a line without end is handed on.
+/// Size of the pieces into which a long line is divided, in bytes.
 pub(in crate::app) const PIECE: usize = 4096;
 
 /// A line, or a piece of a long one.
@@ -10,12 +10,12 @@ pub(in crate::app) struct Line<'a> {
     pub(in crate::app) text: &'a [u8],
     /// The line end; empty for a piece that the next one continues.
     pub(in crate::app) end: &'a [u8],
-    /// Bytes that the line has.
+    /// Size of the line or piece with its line end, in bytes.
     pub(in crate::app) size: usize,
 }
 
-/// Returns the line that data begin with; `None` if more bytes are needed. A line longer than a piece is handed on in
-/// pieces of that size.
+/// Returns the line at the beginning of the data; `None` if more bytes are needed. A longer line than
+/// [`PIECE`] is returned in pieces of that size.
 pub(in crate::app) fn next(data: &[u8]) -> Option<Line<'_>> {
     let window = &data[..data.len().min(PIECE + 2)];
     let Some(end) = window.iter().position(|&byte| byte == b'\n') else {

@@ -18,7 +18,8 @@ use crate::flow::Direction;
 
 /// Largest depth of nested parts.
 const DEPTH: usize = 10;
-/// Size of the headers of a part from which on they are an anomaly, and largest size of a header that is kept.
+/// Size of the headers of a part, in bytes, above which they are an anomaly; also the largest size of a
+/// header that is kept.
 const HEADERS_SIZE: usize = 64 << 10;
 /// Largest size of a boundary (RFC 2046, section 5.1.1, allows 70).
 const BOUNDARY_SIZE: usize = 254;
@@ -87,8 +88,8 @@ struct Headers {
 heap!(Headers { block });
 
 impl Headers {
-    /// Takes a line that is not empty, or the rest of one; `begins` is true at the beginning of a line. However long other headers
-    /// are, those that decide how the part is parsed are kept.
+    /// Adds a line that is not empty, or the rest of such a line; `begins` is true at the beginning of a
+    /// line. Headers that decide how the part is parsed are kept, no matter how long the other headers are.
     fn line(&mut self, text: &[u8], end: &[u8], begins: bool) {
         let size = text.len() + end.len();
         self.size += size;
@@ -201,7 +202,7 @@ impl Mime {
         }
     }
 
-    /// Takes a line with its end; the end is empty if the line goes on in the next call.
+    /// Parses a line with its end; the end is empty if the line continues in the next call.
     pub(in crate::app) fn line(
         &mut self,
         text: &[u8],

@@ -32,9 +32,9 @@ const PIPELINE: usize = 16_384;
 enum Command {
     /// The reply is one line.
     Line,
-    /// The reply goes on with lines.
+    /// The reply continues with lines.
     Lines,
-    /// The reply goes on with a mail.
+    /// The reply continues with a mail.
     Mail,
     /// The reply is one line, behind which TLS begins.
     StartTls,
@@ -188,7 +188,7 @@ impl Pop3 {
         self.reply = Reply::Line;
     }
 
-    /// Takes a line of the server, or a piece of a long one.
+    /// Parses a line of the server, or a piece of a long line.
     fn server_line(&mut self, line: lines::Line<'_>, out: &mut Transactions) {
         let is_end = line.text == b"." && !line.end.is_empty();
         match &mut self.reply {
@@ -270,7 +270,7 @@ impl Parser for Pop3 {
             at += size;
         }
         data.drain(..at);
-        // `lines::next` hands on long lines in pieces, so that no more than a piece waits.
+        // `lines::next` divides long lines into pieces, so no more than a piece waits.
         self.pending[side] = data;
         if self.starts_tls {
             return Outcome::Switch {

@@ -25,7 +25,7 @@ impl Delivery {
         }
     }
 
-    /// Takes a line of the mail, or a piece of a long one.
+    /// Parses a line of the mail, or a piece of a long line.
     pub(super) fn line(
         &mut self,
         text: &[u8],
@@ -37,7 +37,8 @@ impl Delivery {
         self.is_in_line = end.is_empty();
     }
 
-    /// Takes bytes of the mail; returns how many: an incomplete line waits, unless `is_last` is true.
+    /// Consumes bytes of the mail and returns their number. An incomplete line is not consumed unless
+    /// `is_last` is true.
     pub(super) fn bytes(
         &mut self,
         data: &[u8],

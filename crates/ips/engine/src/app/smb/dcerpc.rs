@@ -109,7 +109,8 @@ fn pdu(data: &[u8]) -> Found<'_> {
     })
 }
 
-/// A context that a client proposes: its number, its interface, and the major version of that.
+/// A context that a client proposes: its number, the UUID of its interface, and the major version of the
+/// interface.
 type Context = (u16, Vec<u8>, u16);
 
 /// Calls `found` with the contexts of a bind (C706, section 12.6.4.3).
@@ -131,7 +132,7 @@ fn contexts(pdu: &Pdu<'_>, mut found: impl FnMut(Context)) -> Option<()> {
     Some(())
 }
 
-/// Returns a UUID in the form of RFC 9562, section 4; its first three fields have the order of bytes of the PDU.
+/// Returns a UUID in the form of RFC 9562, section 4. Its first three fields have the byte order of the PDU.
 fn uuid_text(uuid: &[u8; 16], is_little: bool) -> Vec<u8> {
     let mut bytes = *uuid;
     if is_little {
@@ -168,10 +169,11 @@ pub(super) struct Calls {
     /// The calls whose last fragment is missing, by direction: the identifier, the transaction, and the stub buffer to which
     /// fragments are appended. A client may begin a call before the last fragment of another.
     open: [VecDeque<(u32, u64, usize)>; 2],
-    /// The contexts that the client proposed. Which of several with one number the server took does not matter.
+    /// The contexts that the client proposed. If several have the same number, all are kept: the parser does
+    /// not know which one the server accepted.
     contexts: Vec<Context>,
     has_failed: [bool; 2],
-    /// True if a PDU of a context ended since the parser was asked.
+    /// True if a PDU about a context ended since the last call of `Parser::ends_message`.
     has_context: bool,
 }
 
@@ -188,7 +190,8 @@ impl Calls {
         !self.pending[direction.index()].is_empty()
     }
 
-    /// Takes the next bytes of a pipe. Behind an invalid PDU the next bytes begin a PDU.
+    /// Parses the next bytes of a pipe. After an invalid PDU, the next bytes are parsed as the beginning of a
+    /// PDU.
     pub(super) fn pipe(
         &mut self,
         bytes: &[u8],
@@ -201,7 +204,7 @@ impl Calls {
         }
     }
 
-    /// Takes whole PDUs that stand for themselves, although the beginning of another waits for its rest.
+    /// Parses bytes as complete PDUs, without the incomplete PDU that waits for its rest.
     pub(super) fn alone(
         &mut self,
         bytes: &[u8],
@@ -218,7 +221,7 @@ impl Calls {
         (self.calls, self.contexts) = (alone.calls, alone.contexts);
     }
 
-    /// Takes the next bytes of a direction; returns false if they are not PDUs.
+    /// Parses the next bytes of a direction; returns false if they are not PDUs.
     pub(super) fn data(
         &mut self,
         bytes: &[u8],
@@ -246,7 +249,8 @@ impl Calls {
                 }
             }
         }
-        // Nothing is copied while a PDU is incomplete: its bytes may come one by one.
+        // The bytes of an incomplete PDU stay where they are: a copy for each chunk would be slow if they
+        // come one by one.
         pending.drain(..at);
         self.pending[side] = pending;
         true

@@ -1,5 +1,5 @@
-//! SMB 1 to 3 over NetBIOS sessions (MS-CIFS, MS-SMB2): tree connects, and DCE/RPC in pipes. Chained commands of a
-//! message are taken one by one.
+//! SMB 1 to 3 over NetBIOS sessions (MS-CIFS, MS-SMB2): tree connects, and DCE/RPC in pipes. The chained
+//! commands of a message are parsed one by one.
 
 pub(super) mod dcerpc;
 mod pipes;
@@ -19,7 +19,7 @@ use pipes::{File, Pipes};
 const SESSION_HEADER: usize = 4;
 /// Largest size of a message that is kept; the bytes of larger ones are skipped.
 const MESSAGE_SIZE: usize = 256 << 10;
-/// Bytes of a larger message that tell whether other commands, or calls, are skipped with it.
+/// Number of first bytes of a larger message that show if other commands or calls are skipped with it.
 const GLANCE: usize = 128;
 /// Largest number of chained commands of a message of SMB 1.
 const CHAINED: usize = 16;
@@ -45,12 +45,12 @@ fn u64_at(data: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*data.get(at..)?.first_chunk()?))
 }
 
-/// Returns the file of SMB 2 at an offset.
+/// Returns the SMB 2 file identifier at an offset.
 fn file_at(data: &[u8], at: usize) -> Option<File> {
     Some(File(u128::from_le_bytes(*data.get(at..)?.first_chunk()?)))
 }
 
-/// Returns the bytes at an offset that a message gives.
+/// Returns the `size` bytes at `offset`, as a message gives both numbers; `None` if they exceed the data.
 fn slice(data: &[u8], offset: usize, size: usize) -> Option<&[u8]> {
     data.get(offset..offset.checked_add(size)?)
 }
@@ -86,7 +86,7 @@ struct Transfer<'a> {
 }
 
 impl Smb {
-    /// Takes a message of SMB 1 or 2 without its session header.
+    /// Parses a message of SMB 1 or 2 without its session header.
     fn message(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) {
         match data.first_chunk::<4>() {
             Some(b"\xffSMB") => {
@@ -95,7 +95,7 @@ impl Smb {
             Some(b"\xfeSMB") => {
                 let mut rest = data;
                 let mut related = None;
-                // Each chained command says where the next begins.
+                // Each chained command holds the offset of the next.
                 loop {
                     self.smb_2(rest, direction, &mut related, out);
                     match u32_at(rest, 20) {
@@ -110,7 +110,8 @@ impl Smb {
         }
     }
 
-    /// Takes the commands of a message of SMB 1, each of which says where the next begins (MS-CIFS, section 2.2.3.4).
+    /// Parses the commands of a message of SMB 1. Each command holds the offset of the next (MS-CIFS, section
+    /// 2.2.3.4).
     fn smb_1(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) -> Option<()> {
         let (mut command, mut at) = (*data.get(4)?, HEADER_1);
         for _ in 0..CHAINED {
@@ -125,7 +126,7 @@ impl Smb {
         Some(())
     }
 
-    /// Takes a command of SMB 1 whose parameters are at `words`.
+    /// Parses a command of SMB 1 whose parameters are at `words`.
     fn command_1(
         &mut self,
         command: u8,
@@ -190,7 +191,7 @@ impl Smb {
         Some(())
     }
 
-    /// Takes a command of SMB 2. `related` is the file of the command before it in the message.
+    /// Parses a command of SMB 2. `related` is the file of the previous command in the message.
     fn smb_2(
         &mut self,
         data: &[u8],
@@ -204,7 +205,7 @@ impl Smb {
         let is_pending = direction == Direction::ToClient && u32_at(data, 8)? == PENDING;
         let mut file_at = |at: usize| {
             let file = file_at(data, body + at)?;
-            // The file of a related command is that of the command before it (MS-SMB2, section 3.3.5.2.7.2).
+            // A related command uses the file of the previous command (MS-SMB2, section 3.3.5.2.7.2).
             let file = match file == File::RELATED {
                 true => related.unwrap_or(File::created_by(message)),
                 false => file,
@@ -258,7 +259,7 @@ impl Smb {
     }
 }
 
-/// Returns true if other commands, or calls, are skipped with a large message, by its first bytes.
+/// Returns true if the first bytes of a large message show that other commands or calls are skipped with it.
 fn hides_commands(data: &[u8]) -> bool {
     let is_call = |at: Option<usize>| {
         let data = at.and_then(|at| data.get(at..)).unwrap_or_default();
@@ -330,7 +331,7 @@ impl Parser for Smb {
                 break;
             }
             if size > MESSAGE_SIZE {
-                // A file is written in larger messages; several commands in one are not usual.
+                // Larger messages usually write to a file; several commands in one are unusual.
                 let Some(start) = data[at + SESSION_HEADER..].first_chunk::<GLANCE>() else {
                     break;
                 };
@@ -352,7 +353,8 @@ impl Parser for Smb {
         self.pending[side] = if self.has_failed[side] {
             Vec::new()
         } else {
-            // Nothing is copied while a message is incomplete: its bytes may come one by one.
+            // The bytes of an incomplete message stay where they are: a copy for each chunk would be slow if
+            // they come one by one.
             data.drain(..at);
             data
         };

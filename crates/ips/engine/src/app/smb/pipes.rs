@@ -1,5 +1,6 @@
-//! The pipes of a connection: files to which calls of DCE/RPC are written. A pipe carries a stream of PDUs, which may be split
-//! over any number of writes; a file that is no pipe may begin like one.
+//! The pipes of a connection: files to which calls of DCE/RPC are written. A pipe carries a stream of PDUs,
+//! which may be split over any number of writes. The first bytes of a file that is not a pipe may look like a
+//! PDU.
 
 use std::collections::VecDeque;
 
@@ -15,23 +16,23 @@ const PIPES: usize = 256;
 /// Largest number of commands whose answers are expected.
 const COMMANDS: usize = 512;
 
-/// A file, by the number that the server gave it.
+/// A file, by the identifier that the server assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct File(pub(super) u128);
 
 impl File {
-    /// The number that stands for the file of the command before.
+    /// The identifier that means the file of the previous command.
     pub(super) const RELATED: File = File(u128::MAX);
-    /// Stands for the file of an answer to a command that was not seen.
+    /// The file of an answer to a command that was not seen.
     pub(super) const UNKNOWN: File = File(u128::MAX - 1);
 
-    /// Returns what stands for the file that a command of the same message creates.
+    /// Returns a temporary identifier for the file that a command of the same message creates.
     pub(super) fn created_by(message: u64) -> File {
         File(u128::MAX << 64 | u128::from(message))
     }
 }
 
-/// A command whose answer names no file.
+/// A command that waits for its answer, which names no file.
 #[derive(Debug, Clone, Copy)]
 struct Command {
     message: u64,
@@ -71,7 +72,7 @@ impl Pipes {
         self.commands.push_back(command);
     }
 
-    /// Notes a command whose answer has bytes of a file.
+    /// Records a command that reads from a file: the answer carries bytes of the file.
     pub(super) fn reads(&mut self, message: u64, file: File) {
         // A client writes to a pipe before it reads.
         if self.find(file).is_some() {
@@ -83,13 +84,13 @@ impl Pipes {
         }
     }
 
-    /// Returns the file of the bytes in an answer.
+    /// Returns the file from which an answer carries bytes.
     pub(super) fn read(&mut self, message: u64) -> File {
         let command = self.take(message);
         command.map_or(File::UNKNOWN, |command| command.file)
     }
 
-    /// Notes a command that closes a file.
+    /// Records a command that closes a file.
     pub(super) fn closes(&mut self, message: u64, file: File) {
         if self.find(file).is_some() {
             self.expect(Command {
@@ -100,7 +101,7 @@ impl Pipes {
         }
     }
 
-    /// Forgets the file that a command closed, if the server did so.
+    /// Removes the file that a command closed, if the server closed it.
     pub(super) fn answered(&mut self, message: u64, is_done: bool) {
         let command = self.take(message).filter(|command| command.closes && is_done);
         if let Some(at) = command.and_then(|command| self.find(command.file)) {
@@ -116,8 +117,9 @@ impl Pipes {
         self.commands.remove(at)
     }
 
-    /// Takes the bytes that are written to a file or read from it. Bytes behind an incomplete PDU continue it. If they begin like
-    /// a PDU, the file may be none of calls so far, and they are taken for PDUs of their own, too.
+    /// Parses the bytes that are written to a file or read from it. Bytes after an incomplete PDU continue
+    /// it. If they begin like a PDU, the earlier bytes may not belong to calls, so they are also parsed as
+    /// separate PDUs.
     pub(super) fn transfer(&mut self, transfer: &Transfer<'_>, direction: Direction, out: &mut Transactions) {
         let Transfer { file, data, command } = *transfer;
         let begins = matches!(data, [5] | [5, 0 | 1, ..]);

@@ -9,15 +9,15 @@ use super::fingerprint::hex;
 /// The fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Certificate {
-    /// "C=US, O=…, CN=…".
+    /// Distinguished name of the subject: "C=US, O=…, CN=…".
     pub(super) subject: String,
-    /// The same of the issuer.
+    /// Distinguished name of the issuer, in the same form.
     pub(super) issuer: String,
-    /// "AA:BB:…".
+    /// Serial number: "AA:BB:…".
     pub(super) serial: String,
-    /// Seconds since 1970.
+    /// Start of the validity, in seconds since 1970.
     pub(super) not_before: i64,
-    /// Seconds since 1970.
+    /// End of the validity, in seconds since 1970.
     pub(super) not_after: i64,
     /// Names in subjectAltName: DNS names and addresses.
     pub(super) alternative_names: Vec<Vec<u8>>,

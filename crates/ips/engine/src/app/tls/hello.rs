@@ -69,13 +69,13 @@ impl<'a> Fields<'a> {
         Some(usize::from(self.u8()?) << 16 | usize::from(self.u16()?))
     }
 
-    /// Returns what follows a size of one byte.
+    /// Returns the list that follows its size of one byte.
     fn list8(&mut self) -> Option<Fields<'a>> {
         let size = usize::from(self.u8()?);
         self.take(size).map(Fields)
     }
 
-    /// Returns what follows a size of two bytes.
+    /// Returns the list that follows its size of two bytes.
     fn list16(&mut self) -> Option<Fields<'a>> {
         let size = usize::from(self.u16()?);
         self.take(size).map(Fields)
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Hello {
-    /// Returns a client hello; `None` if it is not valid before its extensions.
+    /// Parses a client hello. Returns `None` if a field before the extensions is not valid.
     pub(super) fn client(body: &[u8]) -> Option<Hello> {
         let mut fields = Fields(body);
         let mut hello = Hello {
@@ -102,7 +102,7 @@ impl Hello {
         Some(hello)
     }
 
-    /// Returns a server hello; `None` if it is not valid before its extensions.
+    /// Parses a server hello. Returns `None` if a field before the extensions is not valid.
     pub(super) fn server(body: &[u8]) -> Option<Hello> {
         let mut fields = Fields(body);
         let mut hello = Hello {
@@ -117,7 +117,7 @@ impl Hello {
         Some(hello)
     }
 
-    /// Returns the version on which the server decided.
+    /// Returns the version that the server chose.
     pub(super) fn chosen_version(&self) -> u16 {
         self.versions.first().copied().unwrap_or(self.legacy_version)
     }

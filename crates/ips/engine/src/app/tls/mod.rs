@@ -58,7 +58,7 @@ pub struct HandshakeState {
 /// One direction of a connection.
 #[derive(Debug, Default)]
 struct Side {
-    /// Bytes that are not parsed yet, behind the first `used` ones.
+    /// Bytes in progress: the first `used` bytes are parsed, the others are not.
     pending: Vec<u8>,
     /// The number of bytes at the front of `pending` that are parsed. They are removed once for each chunk: a chunk may have
     /// thousands of records.
@@ -175,7 +175,7 @@ impl Tls {
             self.fail(direction, out, "tls.invalid_record_length");
             return false;
         }
-        // Data need not be assembled: only their header counts.
+        // Encrypted data need not be assembled: only the header of the record is inspected.
         if kind == APPLICATION_DATA || side.is_encrypted && kind == HANDSHAKE {
             side.has_begun = true;
             side.is_encrypted = true;
@@ -210,8 +210,8 @@ impl Tls {
         true
     }
 
-    /// Consumes an SSLv2 client or server hello. What follows it is of a version that is not parsed, unless the hello
-    /// offers a later one.
+    /// Consumes an SSLv2 client or server hello. The bytes after it are of a version that is not parsed,
+    /// unless the hello offers a later version.
     fn sslv2_hello(&mut self, direction: Direction, out: &mut Transactions) -> bool {
         let side = &mut self.sides[direction.index()];
         let Some(&[high, low]) = side.rest().first_chunk::<2>() else {

@@ -170,7 +170,7 @@ fn a_certificate_gives_its_fields() {
             59
         );
         assert_eq!(transaction.buffers(Buffer::TlsCerts, DOWN).count(), 2);
-        // Raw stream data are inspected behind them.
+        // Raw stream data are inspected after the certificates.
         assert_eq!(transaction.progress[DOWN.index()], Progress::Body);
         assert_eq!(record(&out).alternative_names, [b"alt.example"]);
         assert_eq!(

@@ -7,9 +7,10 @@ use crate::app::AppProtocol;
 use crate::app::heap::{Heap, heap};
 use crate::flow::Direction;
 
-/// Buffers of an HTTP transaction for which memory is taken at once: those of a usual request and its response.
+/// Number of buffers of an HTTP transaction for which memory is allocated at once: the buffers of a usual
+/// request and its response.
 const HTTP_BUFFERS: usize = 28;
-/// The same for their bytes.
+/// Size of the text of those buffers, in bytes.
 const HTTP_TEXT: usize = 2048;
 
 /// Largest number of transactions of a flow that are kept at a time.
@@ -17,7 +18,7 @@ pub const LIVE_TRANSACTIONS: usize = 512;
 /// Largest size in bytes of the buffers of a flow's transactions when another one begins: 16 MiB. Requests without answers
 /// would otherwise keep up to 1 MiB each.
 pub const LIVE_SIZE: usize = 16 << 20;
-/// Number of transactions of a flow from which their size is counted.
+/// Number of transactions of a flow from which their size is counted and limited.
 const SIZED: usize = 8;
 
 /// The transactions of a flow that are not finished, or not inspected to their end.
@@ -29,22 +30,22 @@ pub struct Transactions {
     pub events: Vec<AppEvent>,
     /// Number of the next transaction.
     next: u64,
-    /// Number of transactions that were removed before they were complete, for want of room.
+    /// Number of transactions that were removed before they were complete, because a limit was reached.
     pub evicted: u64,
-    /// The size of a list of [`SIZED`] transactions and more.
+    /// The size of all transactions, once there are at least [`SIZED`].
     sizes: Option<Box<Sizes>>,
 }
 
-/// The part of a transaction in the sum of all.
+/// The size with which one transaction is counted in the sum of all.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counted {
-    /// The size in bytes that the sum has.
+    /// The size in bytes that is included in the sum.
     size: usize,
-    /// True if it may have changed since.
+    /// True if the size may have changed since it was included.
     is_changed: bool,
 }
 
-/// Shows nothing: the time of counting depends on the segments, and transactions do not.
+/// Prints nothing about the value: it depends on the segmentation, and printed transactions must not.
 impl core::fmt::Debug for Counted {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Counted")
@@ -82,7 +83,7 @@ impl Sizes {
 }
 
 impl Transactions {
-    /// Forgets all transactions, and keeps the memory of their list.
+    /// Removes all transactions, and keeps the memory of their list.
     pub(in crate::app) fn renew(&mut self) {
         self.list.clear();
         self.events.clear();
@@ -142,7 +143,8 @@ impl Transactions {
         self.evicted += 1;
     }
 
-    /// Returns the size in bytes of all buffers. Only the transactions that changed since the last call are looked at.
+    /// Returns the size in bytes of all buffers. It computes only the sizes that may have changed since the
+    /// last call.
     fn count_size(&mut self) -> usize {
         let list = &mut self.list;
         let sizes = self.sizes.get_or_insert_with(|| {
@@ -177,7 +179,7 @@ impl Transactions {
         Some(transaction)
     }
 
-    /// Notes an anomaly of the flow once.
+    /// Adds an anomaly of the flow, unless the list has it already.
     pub(in crate::app) fn raise(&mut self, event: AppEvent) {
         if self.events.len() < EVENTS_PER_TRANSACTION && !self.events.contains(&event) {
             self.events.push(event);
@@ -195,8 +197,8 @@ impl Transactions {
         }
     }
 
-    /// Removes the transactions that are complete and inspected, and the memory of the list if none is left: most flows are
-    /// idle, and wait for their timeout.
+    /// Removes the transactions that are complete and inspected. If none is left, it also frees the memory of
+    /// the list, because most flows are idle until their timeout.
     pub(in crate::app) fn retire(&mut self) {
         let len = self.list.len();
         let sizes = &mut self.sizes;

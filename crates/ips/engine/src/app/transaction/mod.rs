@@ -1,7 +1,8 @@
-//! Transactions: what parsers write, and what detection and the records of events read.
+//! Transactions: parsers write them; detection and the EVE records read them.
 //!
 //! A parser publishes each buffer once its bytes are known: a header line at once and complete, a body piece by piece.
-//! Detection asks for the instances of a buffer and learns how many bytes are there and whether more can follow.
+//! Detection reads the instances of a buffer, each with the bytes so far and a flag that says if more can
+//! follow.
 
 mod live;
 mod places;
@@ -40,7 +41,7 @@ pub enum Progress {
 /// An instance of a buffer of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferView<'a> {
-    /// The bytes that are there.
+    /// The bytes that are available.
     pub bytes: &'a [u8],
     /// Offset of `bytes[0]` in the whole buffer, if earlier bytes are not kept.
     pub offset: u64,
@@ -55,12 +56,13 @@ struct Stored {
     /// A second name of the same bytes, as `file.data` is for the body of an HTTP response.
     alias: Option<Buffer>,
     direction: Direction,
-    /// Bytes of a buffer that grows are in memory of its own, those of others in the text of the transaction.
+    /// The bytes. A buffer that grows has separate memory; the bytes of the others are in the text of the
+    /// transaction.
     bytes: Piece,
     is_complete: bool,
     /// Bytes that an incomplete buffer must have before it is inspected.
     minimum: usize,
-    /// True for a buffer that was removed while a later one was open: later ones keep their indices.
+    /// True for a removed buffer that stays in the list, so that later buffers keep their indices.
     is_removed: bool,
 }
 
@@ -72,7 +74,7 @@ pub const EVENTS_PER_TRANSACTION: usize = 32;
 /// Largest number of instances of all buffers in a transaction.
 pub const BUFFERS_PER_TRANSACTION: usize = 4096;
 
-/// One request and its answer, or the unit that a protocol has instead.
+/// One request and its answer, or the corresponding unit of a protocol without requests.
 #[derive(Debug)]
 pub struct Transaction {
     /// Number in the flow, from 0.
@@ -89,9 +91,10 @@ pub struct Transaction {
     pub record: Record,
     /// Files that the transaction carries.
     pub files: Vec<File>,
-    /// True by [`Direction::index`] if detection has seen the direction in its last state.
+    /// True by [`Direction::index`] if detection has inspected the last state of the direction.
     pub is_inspected: [bool; 2],
-    /// True by [`Direction::index`] from the trailer of a message, which adds to its headers, until detection has seen it.
+    /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
+    /// inspected them.
     pub(crate) has_new_trailer: [bool; 2],
     /// A number that changes whenever a parser may have changed the transaction.
     version: u32,
@@ -135,12 +138,13 @@ impl Transaction {
         self.version
     }
 
-    /// Returns a number that changes whenever bytes of a direction were replaced by others, which were not searched.
+    /// Returns a number that changes whenever bytes of a direction were replaced by others, which are not
+    /// searched yet.
     pub(crate) fn replaced(&self, direction: Direction) -> u32 {
         self.replaced[direction.index()]
     }
 
-    /// Notes that a parser may change the transaction.
+    /// Marks the transaction as changed.
     fn touch(&mut self) {
         self.version = self.version.wrapping_add(1).max(1);
     }
@@ -245,7 +249,8 @@ impl Transaction {
         }
     }
 
-    /// Replaces or publishes the only instance of a buffer. Its bytes are those of the buffer `first`, then what `write` appends.
+    /// Replaces or publishes the only instance of a buffer. Its bytes are the bytes of the buffer `first` and
+    /// then the bytes that `write` appends.
     pub(super) fn compose(
         &mut self,
         buffer: Buffer,
@@ -288,12 +293,12 @@ impl Transaction {
         let stored = &mut self.stored[index];
         let is_longer = bytes.starts_with(stored.bytes.of(&self.text));
         self.replaced[stored.direction.index()] += u32::from(!is_longer);
-        // The text keeps the bytes with which the buffer was published.
+        // The text still contains the bytes with which the buffer was published.
         stored.bytes = Piece::Own(bytes);
     }
 
-    /// Removes the buffers of a direction but some (an interim response precedes the final one). The indices of the other
-    /// buffers, to which bytes may still be appended, stay valid.
+    /// Removes all buffers of a direction except those in `kept`; an interim response precedes the final one.
+    /// The indices of the remaining buffers, to which bytes may still be appended, stay valid.
     pub(super) fn remove_direction(&mut self, direction: Direction, kept: &[Buffer]) {
         for stored in self
             .stored
@@ -307,7 +312,7 @@ impl Transaction {
         while self.stored.last().is_some_and(|stored| stored.is_removed) {
             self.stored.pop();
         }
-        // Any number of interim responses takes the memory of one.
+        // The text is truncated, so many interim responses take only the memory of one.
         let end = self.stored.iter().map(|stored| stored.bytes.end()).max();
         self.text.truncate(end.unwrap_or(0));
         self.replaced[direction.index()] += 1;
@@ -327,7 +332,7 @@ impl Transaction {
         }
     }
 
-    /// Notes an anomaly once.
+    /// Adds an anomaly, unless the transaction has it already.
     pub(super) fn raise(&mut self, event: AppEvent) {
         if self.events.len() < EVENTS_PER_TRANSACTION && !self.events.contains(&event) {
             self.events.push(event);

@@ -1,4 +1,4 @@
-//! Places of buffers in the list of a transaction, so that a search reads only a part of it.
+//! The positions of buffers in the list of a transaction, so that a search reads only a part of the list.
 
 use millrace_ips_rules::buffers::Buffer;
 
@@ -9,7 +9,7 @@ pub(super) struct Places([[u8; 2]; Places::SETS]);
 impl Places {
     /// A power of two. Buffers of one protocol follow each other, so that few share a set.
     const SETS: usize = 32;
-    /// The index that stands for itself and all higher ones.
+    /// The value for this index and all higher ones.
     const REST: u8 = u8::MAX;
     pub(super) const EMPTY: Places = Places([[Places::REST, 0]; Places::SETS]);
 
@@ -18,7 +18,7 @@ impl Places {
         buffer as usize % Places::SETS
     }
 
-    /// Notes that a buffer is stored at an index.
+    /// Records that a buffer is stored at an index.
     pub(super) fn add(&mut self, buffer: Buffer, index: usize) {
         let index = u8::try_from(index).unwrap_or(Places::REST);
         let [first, last] = &mut self.0[Places::set(buffer)];
@@ -26,7 +26,7 @@ impl Places {
         *last = index.max(*last);
     }
 
-    /// Returns the part of a list in which a buffer is.
+    /// Returns the part of a list that can contain a buffer.
     pub(super) fn of<'a, T>(&self, buffer: Buffer, stored: &'a [T]) -> &'a [T] {
         let [first, last] = self.0[Places::set(buffer)];
         let end = match last {

@@ -13,7 +13,7 @@ use super::super::program::{
 pub(super) struct Names(Vec<String>);
 
 impl Names {
-    /// Returns the index of a variable that is set here.
+    /// Returns the index of a variable that the option sets.
     fn define(&mut self, name: &str) -> Result<u8, Reason> {
         if let Some(at) = self.0.iter().position(|known| known == name) {
             return Ok(at as u8);
@@ -43,7 +43,7 @@ impl Names {
     }
 }
 
-/// The arguments after the fixed ones.
+/// The optional arguments of an option, after those with fixed positions.
 struct Arguments {
     is_relative: bool,
     endianness: Endianness,

@@ -6,17 +6,17 @@ use millrace_ips_rules::options::content::{self, Content};
 
 use super::super::program::FastPattern;
 
-/// Largest size of a pattern of the prefilter in bytes: a scan of a stream repeats that many bytes less one.
+/// Largest size of a pattern of the prefilter in bytes. A scan of a stream repeats that many bytes less one.
 pub(crate) const SIZE: usize = 32;
 
-/// A content that may be the pattern, with the list in which it is.
+/// A content that may be the fast pattern, with its list.
 pub(super) struct Candidate {
     pub(super) content: Content,
     /// Index of the buffer test, or none for the payload.
     pub(super) test: Option<u16>,
 }
 
-/// Returns the pattern, or none if no content must be there.
+/// Returns the fast pattern, or none if all contents are negated.
 pub(super) fn choose(candidates: &[Candidate]) -> Option<FastPattern> {
     let usable = |candidate: &&Candidate| !candidate.content.is_negated;
     let explicit = candidates
@@ -41,7 +41,8 @@ pub(super) fn choose(candidates: &[Candidate]) -> Option<FastPattern> {
     })
 }
 
-/// Returns a larger number for a better pattern: buffers before the payload, then size and diversity.
+/// Returns a larger value for a better pattern. It compares the class of the size first, then buffers before
+/// the payload, then the sum of size and distinct bytes.
 fn score(candidate: &Candidate) -> (usize, bool, usize) {
     let pattern = &candidate.content.pattern;
     let mut seen = [false; 256];
@@ -49,7 +50,7 @@ fn score(candidate: &Candidate) -> (usize, bool, usize) {
     for byte in pattern.iter().take(SIZE) {
         distinct += usize::from(!std::mem::replace(&mut seen[usize::from(*byte)], true));
     }
-    // Patterns of one to three bytes occur everywhere: a longer one in the payload is better than they are.
+    // Patterns of one to three bytes occur everywhere, so a longer pattern of the payload is better.
     let class = usize::from(pattern.len() > 3) + usize::from(pattern.len() > 1);
     (
         class,

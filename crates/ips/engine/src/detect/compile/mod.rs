@@ -39,9 +39,10 @@ pub struct CompileSettings {
     pub classes: BTreeMap<String, Class>,
     /// Rows of the threshold table.
     pub thresholds: Vec<Threshold>,
-    /// The numbers of the rule set that this one replaces, so that flows keep what they remember.
+    /// The numbers of the previous rule set. They are kept, so that the state of flows stays valid.
     pub previous: Option<Numbers>,
-    /// The search of the prefilter. Without one every rule is evaluated, which is slow and has the same alerts.
+    /// The back end of the prefilter. Without one every rule is evaluated, which is slow and gives the same
+    /// alerts.
     pub prefilter: Option<Backend>,
 }
 
@@ -61,7 +62,7 @@ impl Default for CompileSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Hook {
     pub buffer: Buffer,
-    /// The changes before it is inspected.
+    /// The transforms that are applied before the inspection.
     pub transforms: Vec<Transform>,
 }
 
@@ -99,14 +100,14 @@ pub struct Ruleset {
     pub hooks: Vec<Hook>,
     /// The names of bits and counters.
     pub names: Names,
-    /// Numbers that flows remember.
+    /// The numbers to which the state of flows refers.
     pub numbers: Numbers,
-    /// The search for rules that are worth an evaluation.
+    /// The prefilter, which finds the rules that need an evaluation.
     pub(super) prefilter: Prefilter,
 }
 
 impl Ruleset {
-    /// Returns true if rules ask for anomalies.
+    /// Returns true if there are rules about anomalies.
     pub(crate) fn has_event_rules(&self) -> bool {
         !self.prefilter.events.is_empty()
     }
@@ -117,7 +118,7 @@ impl Ruleset {
     }
 }
 
-/// Names that become numbers, and values that rules share.
+/// The numbers of names, and values that rules share.
 #[derive(Debug, Default)]
 struct Interner {
     bits: HashMap<String, u32>,

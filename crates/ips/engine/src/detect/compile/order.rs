@@ -1,5 +1,5 @@
-//! The order in which rules are evaluated: action, then bits (rules that set one before rules that ask for it), then
-//! priority, then the order of the files.
+//! The order in which rules are evaluated: by action, then by bits (rules that set a bit before rules that
+//! test it), then by priority, then by the order in the files.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use millrace_ips_rules::header::Action;
 
 use super::super::program::{BitTable, Effect, Rule, StateTest};
 
-/// Rounds in which the order of rules that both ask for and set bits is settled; longer chains keep the file order.
+/// Largest number of rounds that sort rules which both test and set bits; longer chains keep the file order.
 const ROUNDS: usize = 16;
 
-/// Returns the place of an action in the order.
+/// Returns the position of an action in the order.
 pub(crate) fn rank(action: Action) -> u8 {
     match action {
         Action::Pass => 0,
@@ -57,7 +57,7 @@ pub(super) fn sort(rules: &mut [Rule]) {
                 .filter_map(|key| written.get(key))
                 .max()
                 .copied();
-            // Rules without bits come last, as those that set bits come first.
+            // Rules without bits come last, because rules that set bits come first.
             let level = match (before, writes(rule).is_empty()) {
                 (Some(before), _) => before + 1,
                 (None, true) if rule.state.is_empty() => ROUNDS + 1,

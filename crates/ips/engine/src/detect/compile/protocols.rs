@@ -1,4 +1,4 @@
-//! Protocols of headers, of options and of buffers.
+//! The protocols to which headers, options and buffers of rules apply.
 
 use millrace_ips_rules::Reason;
 use millrace_ips_rules::buffers::Buffer;
@@ -136,7 +136,7 @@ pub(super) fn of_buffer(buffer: Buffer) -> &'static [AppProtocol] {
     }
 }
 
-/// Returns the protocols whose parsers have a value.
+/// Returns the protocols whose parsers provide a value.
 pub(super) fn of_field(field: TextField, value: &str) -> Vec<AppProtocol> {
     match field {
         TextField::TlsVersion | TextField::SslVersion | TextField::SslState => vec![AppProtocol::Tls],

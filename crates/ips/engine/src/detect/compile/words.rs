@@ -17,7 +17,7 @@ fn invalid(text: &str, expected: &'static str) -> Reason {
     }
 }
 
-/// Splits the sign of a set of bits from its letters: the sign may be before or after them.
+/// Separates the sign of a set of bits from its letters. The sign may be before or after them.
 fn split_mode(text: &str) -> (BitMode, &str) {
     let signs: &[char] = &['*', '+', '!'];
     let mode = match text.chars().find(|c| signs.contains(c)) {

@@ -14,7 +14,8 @@ use crate::settings::Mode;
 use crate::verdict::Action;
 
 impl Detector {
-    /// Notes a rule whose conditions are satisfied: its filter, its changes of state, its alert.
+    /// Handles a rule whose conditions are satisfied: applies its detection filter and its changes of state,
+    /// and adds it to the matches.
     pub(super) fn record(
         &mut self,
         index: u32,
@@ -114,7 +115,7 @@ impl Detector {
         decision
     }
 
-    /// Returns the action of a rule that its alert has: only mode `ips` drops.
+    /// Returns the action that the alert of a rule shows: only mode `ips` drops.
     fn taken(&self, action: Action) -> Action {
         match action {
             Action::DropPacket | Action::DropFlow if self.mode == Mode::Ids => Action::None,
@@ -123,7 +124,7 @@ impl Detector {
     }
 }
 
-/// Returns the effect of an action: on the packet or on its flow, by the type of the rule.
+/// Returns the effect of an action. The type of the rule decides if it applies to the packet or to its flow.
 fn effect(action: RuleAction, rule: &Rule, has_flow: bool) -> Action {
     let is_flow = has_flow && rule.kind != RuleType::Packet;
     match action {

@@ -34,11 +34,12 @@ use crate::verdict::Action;
 /// Largest number of alerts of a packet, as in the default configuration of Suricata.
 const ALERTS: usize = 15;
 
-/// Size in bytes of the part of a stream, with the new bytes, that mode `ips` inspects with each packet. Suricata documents
-/// 2,560, of which up to a tenth is random; this size fits the recorded answers.
+/// Size in bytes of the part of a stream, including the new bytes, that mode `ips` inspects with each packet.
+/// Suricata documents 2,560, of which up to a tenth is random. The value here agrees with the recorded
+/// answers.
 const WINDOW: usize = LOOK_BACK;
 
-/// A set of rules that is emptied without touching all of it.
+/// A set of rules. Emptying it takes constant time: the marks of an earlier epoch do not count.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     marks: Vec<u32>,
@@ -65,7 +66,8 @@ impl Candidates {
         }
     }
 
-    /// Adds a rule if it passes a test, which is made once for each rule. Returns true if it is added.
+    /// Adds a rule if it passes a test, which runs only once for each rule. Returns true if the rule was
+    /// added.
     #[inline]
     fn add_if(&mut self, rule: u32, passes: impl Fn(u32) -> bool) -> bool {
         let is_added = self.mark(rule) && passes(rule);
@@ -93,15 +95,15 @@ pub struct Counters {
     pub evaluations: u64,
     /// Alerts that were raised.
     pub alerts: u64,
-    /// Alerts of packets that had too many.
+    /// Alerts that were lost because their packet had too many.
     pub alerts_lost: u64,
-    /// Evaluations that ended at the budget of steps.
+    /// Evaluations that ended because the budget of steps was used up.
     pub step_limits: u64,
     /// Evaluations that ended at a limit of an expression.
     pub pcre_limits: u64,
-    /// Counters of thresholds and detection filters that were lost for want of room.
+    /// Counters of thresholds and detection filters that were lost because the table was full.
     pub rates_lost: u64,
-    /// Bits of hosts and address pairs that were not set for want of room.
+    /// Bits of hosts and address pairs that were not set because the table was full.
     pub bits_lost: u64,
 }
 
@@ -124,7 +126,7 @@ pub struct Detector {
     rates: Rates,
     matches: Vec<Match>,
     counters: Counters,
-    /// Number of limits that each rule exceeded.
+    /// How often each rule exceeded a limit.
     limits: HashMap<u32, u64>,
     profile: Option<Box<Profile>>,
     tracer: Option<Box<Tracer>>,
@@ -144,7 +146,7 @@ pub struct DetectSettings {
     pub pcre: pcre::Limits,
     /// True if an evaluation that exceeds a limit counts as a match. The excess is counted in either case.
     pub limit_matches: bool,
-    /// Largest number of alerts of a packet; those of the first rules stay.
+    /// Largest number of alerts of a packet; the alerts of the first rules are kept.
     pub alerts: usize,
     /// Largest number of counters of rates, and of bits of addresses, that are kept at a time.
     pub table_len: usize,
@@ -161,7 +163,7 @@ impl Default for DetectSettings {
     }
 }
 
-/// The parts of an inspection that do not change.
+/// The parts of an inspection that are the same for all rules.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     packet: &'a Packet<'a>,
@@ -207,7 +209,7 @@ impl Detector {
         self.limits.get(&rule).copied().unwrap_or(0)
     }
 
-    /// Forgets the bits of addresses and the counters of thresholds, as between two captures.
+    /// Removes the bits of addresses and the counters of thresholds, for example between two captures.
     pub fn clear(&mut self) {
         self.addresses.clear();
         self.rates.clear();
@@ -250,8 +252,9 @@ impl Detector {
         action
     }
 
-    /// Returns true if the conditions that all types of rules have are satisfied. `app` is the protocol of the transaction, or
-    /// else of the flow, which changes it with CONNECT or STARTTLS.
+    /// Returns true if the conditions that all types of rules have are satisfied. `app` is the protocol of
+    /// the transaction if there is one. Otherwise it is the protocol of the flow, which CONNECT or STARTTLS
+    /// can change.
     fn common(
         &self,
         rule: &Rule,
@@ -266,7 +269,7 @@ impl Detector {
             ..
         } = context;
         let is_app = rule.protocol.app.is_empty() || app.is_some_and(|app| rule.protocol.app.contains(&app));
-        // The tests that take least time come first: those of addresses take most.
+        // The fastest tests come first; tests of addresses are the slowest.
         is_app
             && conditions::flow(rule, packet, flow, direction)
             && (!packet.is_pseudo || rule.packet.iter().all(is_of_stream))
@@ -310,12 +313,13 @@ impl Detector {
             && evaluate::matches(&rule.payload, &Subject::whole(packet.payload), &mut self.scratch)
     }
 
-    /// Returns true if the rule matches the last part of a stream window, or matches the whole window and not the part that
-    /// was inspected before.
+    /// Returns true if the rule matches the last part of a stream window. Also returns true if it matches the
+    /// whole window and did not match the part that was inspected before.
     fn window(&mut self, rule: &Rule, window: &StreamWindow<'_>) -> bool {
         let StreamWindow { bytes, new_from, .. } = *window;
-        // As observed, `depth` and `offset` count from the first byte of the last part. In mode `ids` the last part is the
-        // chunk. In mode `ips` it has bytes before the packet, too, so a match there is repeated with the next packet.
+        // As observed, `depth` and `offset` count from the first byte of the last part. In mode `ids` the
+        // last part is the chunk. In mode `ips` the last part also contains bytes before the packet, so a
+        // match in them is repeated with the next packet.
         let from = match window.is_chunk {
             true => new_from,
             false => bytes.len().saturating_sub(WINDOW).min(new_from),
@@ -347,8 +351,8 @@ impl Detector {
     }
 }
 
-/// Returns true if a condition asks for an empty payload. As observed in the answers of Suricata, a packet that brings
-/// stream data to inspection never satisfies it.
+/// Returns true if a condition requires an empty payload. As observed in the answers of Suricata, a packet
+/// with which stream data become inspectable never satisfies it.
 fn is_empty(test: &PacketTest) -> bool {
     matches!(test, PacketTest::Number(NumberField::Dsize, Comparison::Equal(0)))
 }

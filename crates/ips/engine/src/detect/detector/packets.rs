@@ -9,7 +9,7 @@ use crate::flow::Flow;
 use crate::tcp::StreamWindow;
 
 impl Detector {
-    /// Evaluates the rules that have no condition but the header, at the first packet of each direction.
+    /// Evaluates the rules that have only conditions of the header, at the first packet of each direction.
     pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, flow: Option<&Flow>) {
         let is_due = flow.is_none_or(|flow| flow.is_first(context.direction));
         if context.packet.is_pseudo || !is_due {
@@ -49,7 +49,8 @@ impl Detector {
         self.memory.0.begin();
         if !packet.is_pseudo {
             let class = Class::of(packet.protocol) as usize;
-            // If the stream window has the bytes of the packet, its scan finds the rules that are also over streams.
+            // If the stream window has the bytes of the packet, the scan of the window finds the rules that
+            // are also over streams.
             let is_in_window = stream.is_some_and(|window| {
                 let new = window.bytes.get(window.new_from..).unwrap_or_default();
                 !packet.is_unordered && new.starts_with(packet.payload)
@@ -121,8 +122,8 @@ impl Detector {
     }
 }
 
-/// Scans the new bytes of a stream window. Adds the possible rules of its hits, and those of earlier hits that still lie in the
-/// window.
+/// Scans the new bytes of a stream window. Adds the possible rules of the new hits, and the rules of earlier
+/// hits that are still inside the window.
 fn scan_stream(
     group: &Group,
     window: &StreamWindow<'_>,

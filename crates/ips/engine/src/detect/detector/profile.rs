@@ -1,6 +1,6 @@
 //! The cost of rules and of groups of the prefilter: evaluations, matches, and time of a sample of them.
 //!
-//! Reading a clock twice for each evaluation would cost more than most evaluations, so that every Nth is timed.
+//! Two clock readings for each evaluation would cost more than most evaluations, so only every Nth is timed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub type Clock = fn() -> u64;
 pub struct Cost {
     /// Number of evaluations, or of scans.
     pub checks: u64,
-    /// Number of evaluations that matched; of a group, rules that its scans named.
+    /// Number of evaluations that matched; for a group, the number of rules that its scans found.
     pub hits: u64,
     /// Bytes that were scanned; 0 for rules.
     pub bytes: u64,

@@ -70,7 +70,7 @@ impl Detector {
         flow.app.transactions.events = events;
     }
 
-    /// Evaluates the rules whose candidates wait with a transaction, and those that its new bytes add.
+    /// Evaluates the candidates that a transaction already has, and those that its new bytes add.
     fn transaction(
         &mut self,
         rules: &Ruleset,
@@ -150,7 +150,8 @@ impl Detector {
         state.candidates.sort_unstable_by_key(|candidate| candidate.rule);
     }
 
-    /// Returns true if a rule matches a transaction; buffers that matched before count.
+    /// Returns true if a rule matches a transaction. Buffers that matched at an earlier call need not match
+    /// again.
     fn transaction_rule(
         &mut self,
         rule: &Rule,
@@ -176,7 +177,7 @@ impl Detector {
         let is_evaluated =
             std::mem::replace(&mut candidate.evaluated, transaction.version()) == transaction.version();
         if is_evaluated && !all_matched {
-            // The transaction is unchanged, so the buffers that did not match still do not.
+            // The transaction is unchanged, so the buffers that did not match still do not match.
             return false;
         }
         self.counters.evaluations += 1;
@@ -205,7 +206,8 @@ impl Detector {
     }
 }
 
-/// Lets rules over `http.header` match once more: as observed, they are evaluated again with the trailer of a message.
+/// Makes rules over `http.header` candidates once more. As observed, they are evaluated again with the
+/// trailer of a message.
 fn repeat_headers(rules: &Ruleset, candidates: &mut [Candidate]) {
     let is_over_headers = |rule: &Rule| rule.buffers.iter().any(|test| test.buffer == Buffer::HttpHeader);
     for candidate in candidates {

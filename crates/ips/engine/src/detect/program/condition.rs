@@ -1,4 +1,4 @@
-//! The conditions of a rule on a packet, a flow and the application layer, which look at no bytes.
+//! The conditions of a rule on a packet, a flow and the application layer, apart from operations over bytes.
 
 use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::options::words::TextField;
@@ -16,7 +16,7 @@ pub enum Side {
     Either,
 }
 
-/// The way in which a set of bits is compared (`flags`, `fragbits`).
+/// The comparison of a set of bits (`flags`, `fragbits`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BitMode {
     /// These and no others.
@@ -35,23 +35,23 @@ pub enum PacketTest {
     /// A field of the headers, or the size of the payload.
     Number(NumberField, Comparison),
     TcpFlags {
-        /// The way to compare.
+        /// The comparison.
         mode: BitMode,
         /// The flags.
         bits: u16,
-        /// Flags that are not looked at.
+        /// Flags that are not compared.
         ignored: u16,
     },
     /// Bits of the fragment field: reserved 4, don't fragment 2, more fragments 1.
     FragBits {
-        /// The way to compare.
+        /// The comparison.
         mode: BitMode,
         bits: u8,
     },
     IpProtocol(Comparison),
     /// Source and destination address are equal.
     SameIp,
-    /// Bytes of a direction of the stream.
+    /// The number of bytes in a direction of the stream.
     StreamSize {
         side: Side,
         comparison: Comparison,
@@ -63,14 +63,14 @@ pub enum PacketTest {
 pub struct FlowTest {
     /// True if there is a condition that needs a flow.
     pub is_needed: bool,
-    /// Established or not.
+    /// True if the flow must be established, false if it must not.
     pub is_established: Option<bool>,
     pub direction: Option<Direction>,
     /// Reassembled data only.
     pub only_stream: bool,
     /// Packets only.
     pub no_stream: bool,
-    /// Reassembled fragments only, or none of them.
+    /// True for reassembled packets only, false for other packets only.
     pub is_reassembled: Option<bool>,
 }
 
@@ -79,9 +79,9 @@ pub struct FlowTest {
 pub enum AppTest {
     /// The protocol of the flow.
     Protocol {
-        /// The protocols, of which one is enough.
+        /// The protocols; one of them is enough.
         protocols: Vec<AppProtocol>,
-        /// True if it must be another.
+        /// True if the flow must have a protocol that is not in the list.
         is_negated: bool,
     },
     /// A value of the parser.

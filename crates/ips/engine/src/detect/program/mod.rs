@@ -31,8 +31,8 @@ pub use shared::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, S
 /// Number of variables that `byte_extract` and `byte_math` may set in one rule.
 pub const VARIABLES: usize = 16;
 
-/// The type of a rule, as the documentation of Suricata names it: it decides when the rule is evaluated, and whether its
-/// action applies to the packet or to the flow.
+/// The type of a rule, with the names of Suricata's documentation. It decides when the rule is evaluated, and
+/// if its action applies to the packet or to the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RuleType {
     /// Addresses and protocol only: once for each direction of a flow.
@@ -60,7 +60,7 @@ pub struct ProtocolTest {
     pub app: Vec<AppProtocol>,
 }
 
-/// One end of a header.
+/// The addresses and ports of one end of a header.
 #[derive(Debug, Clone, Default)]
 pub struct Endpoint {
     /// The addresses; none for any.
@@ -131,7 +131,7 @@ pub struct Rule {
     pub tag: Option<Tag>,
     /// The pattern of the prefilter.
     pub fast_pattern: Option<FastPattern>,
-    /// Index of the rule in its set of rules before the order of evaluation was made.
+    /// Index of the rule in its set of rules before the rules were sorted by the order of evaluation.
     pub source_index: u32,
 }
 

@@ -8,7 +8,7 @@ use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::Comparison;
 use millrace_ips_rules::options::words::Transform;
 
-/// A number of a rule: known when it is loaded, or read from the traffic.
+/// A number of a rule: known when the rule is loaded, or read from the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operand {
     Number(i64),
@@ -16,7 +16,7 @@ pub enum Operand {
     Variable(u8),
 }
 
-/// A pattern and the places where it may be.
+/// A pattern and the positions at which it may be.
 #[derive(Debug)]
 pub struct ContentTest {
     /// The bytes; in lower case if case does not matter.
@@ -40,7 +40,7 @@ pub struct ContentTest {
 }
 
 impl ContentTest {
-    /// Returns true if the place depends on the end of the last match.
+    /// Returns true if the position depends on the end of the last match.
     pub fn is_relative(&self) -> bool {
         self.distance.is_some() || self.within.is_some()
     }
@@ -66,7 +66,7 @@ pub enum Endianness {
     Big,
     /// The least significant byte is first.
     Little,
-    /// The data representation of the DCE/RPC header decides.
+    /// The byte order that the DCE/RPC header announces. The evaluation always assumes little-endian.
     Dce,
 }
 
@@ -75,7 +75,7 @@ pub enum Endianness {
 pub enum NumberForm {
     /// Bytes.
     Binary(Endianness),
-    /// Digits in base 8, 10 or 16; base 0 is by prefix, as C does it.
+    /// Digits in base 8, 10 or 16; with base 0, the prefix gives the base, as in C.
     Digits(u32),
 }
 
@@ -84,9 +84,9 @@ pub enum NumberForm {
 pub struct NumberSource {
     /// Number of bytes.
     pub size: Operand,
-    /// The place of the first byte.
+    /// The offset of the first byte.
     pub offset: Operand,
-    /// True if the place counts from the end of the last match.
+    /// True if the offset counts from the end of the last match.
     pub is_relative: bool,
     pub form: NumberForm,
     /// Mask of the bits that are kept. They are shifted right by the trailing zeros of the mask. 0 keeps all bits.
@@ -103,9 +103,9 @@ pub enum TestOperator {
     LessOrEqual,
     /// Greater or equal.
     GreaterOrEqual,
-    /// A common bit.
+    /// At least one common bit.
     And,
-    /// A different bit.
+    /// At least one different bit.
     Xor,
 }
 
@@ -126,7 +126,7 @@ pub enum MathOperator {
     ShiftRight,
 }
 
-/// The place from which `byte_jump` counts.
+/// The position from which `byte_jump` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JumpBase {
     /// The end of the number.
@@ -159,9 +159,9 @@ pub enum Operation {
         source: NumberSource,
         /// Factor of the number.
         multiplier: u64,
-        /// Size to whose multiple the number is rounded up; 0 or 1 rounds nothing.
+        /// The number is rounded up to a multiple of this size; 0 and 1 do not round.
         align: u64,
-        /// The place from which the number counts.
+        /// The position from which the number counts.
         base: JumpBase,
         /// Bytes that are added after the jump.
         post_offset: Operand,
@@ -172,7 +172,7 @@ pub enum Operation {
         source: NumberSource,
         /// Factor of the number.
         multiplier: u64,
-        /// Size to whose multiple the number is rounded up; 0 or 1 rounds nothing.
+        /// The number is rounded up to a multiple of this size; 0 and 1 do not round.
         align: u64,
         /// Index of the variable.
         variable: u8,
@@ -187,13 +187,13 @@ pub enum Operation {
         /// Index of the variable.
         variable: u8,
     },
-    /// Test that there is data at a place.
+    /// Test that there are data at a position.
     IsDataAt {
-        /// The place.
+        /// The position.
         position: Operand,
-        /// True if the place counts from the end of the last match.
+        /// True if the position counts from the end of the last match.
         is_relative: bool,
-        /// True if there must be none.
+        /// True if there must be no data.
         is_negated: bool,
     },
     /// Compare the number of bytes.
@@ -230,11 +230,11 @@ impl Operation {
     }
 }
 
-/// Operations over a buffer of a transaction. They match if they match an instance of it.
+/// Operations over a buffer of a transaction. They match if they match one of its instances.
 #[derive(Debug)]
 pub struct BufferTest {
     pub buffer: Buffer,
-    /// Changes of the bytes before the operations.
+    /// Transforms that are applied to the bytes before the operations.
     pub transforms: Vec<Transform>,
     pub operations: Vec<Operation>,
     /// Index of the hook, which is a buffer with transforms.

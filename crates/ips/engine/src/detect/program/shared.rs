@@ -1,4 +1,4 @@
-//! The state that rules share: conditions on bits and counters, changes of them, and thresholds.
+//! The state that rules share: conditions on bits and counters, changes of bits and counters, and thresholds.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub enum StateTest {
         bits: Vec<u32>,
         /// True if the condition is on all of the bits, false if on any of them.
         is_all: bool,
-        /// True if they must not be set.
+        /// True if the bits must not be set.
         is_negated: bool,
     },
     /// A counter compares with a value.
@@ -68,9 +68,9 @@ pub enum Effect {
     Bits {
         table: BitTable,
         bits: Vec<u32>,
-        /// The new value; none inverts.
+        /// The new value; none inverts the bits.
         value: Option<bool>,
-        /// Time after which a bit of an address expires, in seconds; 0 is never.
+        /// Time after which a bit of an address expires, in seconds; with 0 it never expires.
         expire: u32,
     },
     /// A counter is set or changed.
@@ -93,16 +93,16 @@ pub enum CounterOperator {
 /// A row of the threshold table, for a rule.
 #[derive(Debug, Clone)]
 pub enum ThresholdTest {
-    /// No alerts, from all or from the given addresses.
+    /// Suppression of alerts, for all addresses or for the given ones.
     Suppress(Option<(Track, Arc<Ranges>)>),
     /// A limit on the number of alerts.
     Limit(Rate),
-    /// Another action while a rate is exceeded.
+    /// Use of another action while a rate is exceeded.
     RateFilter {
         rate: Rate,
         /// The other action.
         new_action: Action,
-        /// Time for which the other action stays, in seconds.
+        /// Time for which the other action remains in use, in seconds.
         timeout: u32,
     },
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 pub(super) const PAGE_SIZE: u64 = 4_096;
 
-/// The bytes of a file; pages that are not there are zeros.
+/// The bytes of a file; missing pages are zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     pub(super) size: u64,
@@ -45,7 +45,7 @@ impl Content {
     }
 }
 
-/// Cuts a run of bytes at the borders of pages: the address of each part, and where it is in the run.
+/// Cuts a run of bytes at the borders of pages. Returns the address of each part, and its range in the run.
 fn pages(offset: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

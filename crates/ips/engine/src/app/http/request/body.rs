@@ -35,7 +35,7 @@ impl RequestSide {
         {
             transaction.raise("http.invalid_transfer_encoding_value_in_request");
         }
-        // RFC 9112, section 6.3, rule 4: where the body ends is not defined. Some servers go by Content-Length.
+        // RFC 9112, section 6.3, rule 4 does not define the end of the body. Some servers use Content-Length.
         let is_undefined =
             coding.is_some_and(|value| !is_chunked && !value.eq_ignore_ascii_case(b"identity"));
         if is_undefined && settings.is_inline {
@@ -105,7 +105,7 @@ impl RequestSide {
         }
     }
 
-    /// Ends a request whose body the server does not want.
+    /// Ends a request whose body the server refuses.
     pub(super) fn refuse_body(&mut self, out: &mut Transactions) {
         if matches!(self.state, State::Sized(_) | State::Chunked(Chunked::Size))
             && self.body.as_ref().is_some_and(|body| body.length == 0)

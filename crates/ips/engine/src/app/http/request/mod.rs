@@ -34,7 +34,7 @@ enum State {
     /// Between requests, or in the first line of one.
     #[default]
     Line,
-    /// Behind a line without protocol: headers may follow all the same.
+    /// Behind a line without protocol; headers may still follow.
     Http09,
     Headers,
     Trailer,
@@ -42,9 +42,9 @@ enum State {
     Chunked(Chunked),
     /// Behind the headers of CONNECT, until the response is known.
     Connect,
-    /// As `Connect`, in mode `ids`: as observed, the headers count as complete at once if the response opens the tunnel,
-    /// otherwise when the client goes on or ends. In mode `ips` the headers count as complete before the request is forwarded,
-    /// so that a rule can drop it.
+    /// As `Connect`, in mode `ids`. As observed, the headers count as complete at once if the response opens
+    /// the tunnel, otherwise when the client sends more bytes or ends. In mode `ips` the headers count as
+    /// complete before the request is forwarded, so that a rule can drop it.
     ConnectHeld,
     /// Behind the headers of an accepted CONNECT: the first bytes of the tunnel.
     Tunnel,
@@ -74,7 +74,7 @@ heap!(RequestSide {
 });
 
 impl RequestSide {
-    /// Takes the next bytes; without bytes it goes on where it waited for the response.
+    /// Parses the next bytes. Without bytes, it continues where it waited for the response.
     pub(super) fn data(
         &mut self,
         bytes: &[u8],
@@ -113,14 +113,15 @@ impl RequestSide {
             if owned.is_empty() {
                 self.pending = bytes[at..].to_vec();
             } else {
-                // Nothing is copied while a line is incomplete: its bytes may come one by one.
+                // The bytes of an incomplete line stay where they are: a copy for each chunk would be slow if
+                // they come one by one.
                 owned.drain(..at);
                 self.pending = owned;
             }
         }
     }
 
-    /// Notes lost bytes. Only a body of known size goes on behind them.
+    /// Handles lost bytes. Parsing continues after them only in a body of known size.
     pub(super) fn gap(&mut self, size: u64, out: &mut Transactions) {
         if let State::Sized(left) = self.state
             && size < left
@@ -140,7 +141,7 @@ impl RequestSide {
         }
     }
 
-    /// Ends the client's bytes.
+    /// Handles the end of the client's bytes.
     pub(super) fn end(&mut self, pairing: &mut Pairing, out: &mut Transactions, settings: &AppSettings) {
         let rest = core::mem::take(&mut self.pending);
         match self.state {
@@ -166,7 +167,7 @@ impl RequestSide {
         }
     }
 
-    /// Stops parsing of the connection: what follows has no defined meaning.
+    /// Stops parsing of the connection, because the bytes that follow have no defined meaning.
     fn refuse(&mut self, pairing: &mut Pairing, out: &mut Transactions) {
         pairing.is_refused = true;
         self.fail(out);

@@ -76,7 +76,7 @@ fn split(text: &[u8], at: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
 }
 
 impl RequestLine {
-    /// Reads a line, in place of the one before.
+    /// Parses a line; its parts replace those of the previous line.
     pub(super) fn parse(&mut self, line: &[u8]) {
         let mut text = core::mem::take(&mut self.text);
         text.clear();

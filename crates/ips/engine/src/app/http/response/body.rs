@@ -146,7 +146,8 @@ impl ResponseSide {
     }
 }
 
-/// Returns true if a response ends with its headers (RFC 9112, section 6.3); one with framing has a body in spite of its status.
+/// Returns true if a response ends with its headers (RFC 9112, section 6.3). A response with framing has a
+/// body in spite of its status, except a response to HEAD.
 fn has_no_body(method: Method, status: u16, has_framing: bool) -> bool {
     method == Method::Head
         || (!has_framing && ((100..200).contains(&status) || status == 204 || status == 304))

@@ -34,7 +34,7 @@ enum State {
     Sized(u64),
     UntilClose,
     Chunked(Chunked),
-    /// In a line behind the last response that belongs to none.
+    /// In bytes behind the last response that belong to no response.
     Junk,
     /// Behind the headers that open a tunnel or change the protocol.
     Tunnel,
@@ -68,7 +68,7 @@ heap!(ResponseSide {
 });
 
 impl ResponseSide {
-    /// Takes the next bytes.
+    /// Parses the next bytes.
     pub(super) fn data(
         &mut self,
         bytes: &[u8],
@@ -98,7 +98,8 @@ impl ResponseSide {
             if owned.is_empty() {
                 self.pending = bytes[at..].to_vec();
             } else {
-                // Nothing is copied while a line is incomplete: its bytes may come one by one.
+                // The bytes of an incomplete line stay where they are: a copy for each chunk would be slow if
+                // they come one by one.
                 owned.drain(..at);
                 self.pending = owned;
             }
@@ -114,7 +115,8 @@ impl ResponseSide {
         }
     }
 
-    /// Notes lost bytes. Only a body of known size, or one that the end of the stream ends, goes on behind them.
+    /// Handles lost bytes. Parsing continues after them only in a tunnel, in a body of known size, or in a
+    /// body that ends with the stream.
     pub(super) fn gap(&mut self, size: u64, out: &mut Transactions) {
         match self.state {
             State::Sized(left) if size < left => self.state = State::Sized(left - size),
@@ -144,7 +146,7 @@ impl ResponseSide {
         }
     }
 
-    /// Ends the server's bytes.
+    /// Handles the end of the server's bytes.
     pub(super) fn end(&mut self, pairing: &mut Pairing, out: &mut Transactions, settings: &AppSettings) {
         let rest = core::mem::take(&mut self.pending);
         match self.state {
@@ -175,7 +177,7 @@ impl ResponseSide {
         }
     }
 
-    /// Stops parsing of the connection: what follows has no defined meaning.
+    /// Stops parsing of the connection, because the bytes that follow have no defined meaning.
     fn refuse(&mut self, pairing: &mut Pairing, out: &mut Transactions) {
         pairing.is_refused = true;
         self.fail(out);
@@ -270,7 +272,7 @@ impl ResponseSide {
         }
     }
 
-    /// Begins the response to the oldest request that has none.
+    /// Begins the response to the oldest request that has no response.
     fn begin(&mut self, pairing: &mut Pairing, out: &mut Transactions) {
         if self.current.is_some() {
             return;

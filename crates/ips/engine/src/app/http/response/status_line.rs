@@ -1,4 +1,4 @@
-//! The status line of a response, and what stands in its place.
+//! The status line of a response, and other bytes that a server sends instead of one.
 
 use millrace_ips_rules::buffers::Buffer;
 

@@ -8,8 +8,10 @@
 //!     ╰─ STARTTLS ─▶ WaitTls ─ 220 ─▶ TLS
 //! ```
 //!
-//! In line, bytes behind DATA are parsed as a mail before the reply, and bytes behind STARTTLS as commands: they are forwarded
-//! before it. They are kept until the reply; if it says otherwise, they are parsed again.
+//! In inline mode, bytes behind DATA are parsed as a mail before the reply, and bytes behind STARTTLS as
+//! commands, because they are forwarded before the reply. The bytes are kept until the reply. If the reply
+//! commands, because they are forwarded before the reply. The bytes are kept until the reply. If the reply
+//! contradicts this, they are parsed again.
 
 mod pipeline;
 mod replies;
@@ -53,14 +55,15 @@ pub(in crate::app) struct Smtp {
     settings: AppSettings,
     state: State,
     pending: [Vec<u8>; 2],
-    /// Bytes at the front of the client's pending ones that are parsed, and kept until the reply that decides about them.
+    /// Number of the client's pending bytes that are parsed and kept until a reply decides about them.
     parsed: usize,
     /// Offset in the stream of the client's pending bytes.
     base: u64,
     waiting: Pipeline,
     transaction: Option<u64>,
     mime: Option<Mime>,
-    /// The mail that begins behind a full stop with a bare line feed and another DATA, if the server takes it as the end.
+    /// The mail that begins with another DATA behind a full stop with a bare line feed. It is used if the
+    /// server takes that full stop as the end of the first mail.
     smuggled: Option<Mime>,
     /// True behind a full stop with a bare line feed.
     may_have_ended: bool,
@@ -112,7 +115,7 @@ fn argument<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
     (is_end && head.eq_ignore_ascii_case(word)).then(|| trim(tail))
 }
 
-/// Returns an address of MAIL or RCPT: what stands in angle brackets, or the first word.
+/// Returns an address of MAIL or RCPT: the text in angle brackets, or the first word.
 fn address(text: &[u8]) -> Vec<u8> {
     let text = text.strip_prefix(b":").unwrap_or(text).trim_ascii();
     let end = match text.first() {
@@ -215,11 +218,12 @@ impl Smtp {
     fn fail(&mut self, out: &mut Transactions) {
         self.finish(out, false);
         self.state = State::Failed;
-        // No reply decides about bytes before.
+        // No later reply decides about earlier bytes.
         (self.parsed, self.base) = (0, u64::MAX);
     }
 
-    /// Consumes bytes of the client from the front of the pending ones; returns how many, 0 also if only the state changed.
+    /// Consumes pending bytes of the client from the front and returns their number. The number is also 0 if
+    /// only the state changed.
     fn client(&mut self, data: &[u8], out: &mut Transactions) -> usize {
         match self.state {
             State::Failed => 0,
@@ -267,7 +271,7 @@ impl Smtp {
         }
     }
 
-    /// Hands a line of a chunk on, or keeps the beginning of a line.
+    /// Passes a line of a chunk to the mail parser, or keeps the beginning of a line.
     fn chunk_line(&mut self, text: &[u8], end: &[u8], out: &mut Transactions) {
         if self.partial.is_empty() && !end.is_empty() {
             self.write(text, end, out);
@@ -280,7 +284,7 @@ impl Smtp {
         }
     }
 
-    /// Hands a line of the mail on.
+    /// Passes a line of the mail to the mail parser.
     fn write(&mut self, text: &[u8], end: &[u8], out: &mut Transactions) {
         let settings = self.settings;
         if self.transaction(out).is_none() {
@@ -329,8 +333,9 @@ impl Smtp {
         line.size
     }
 
-    /// Handles a full stop beside a bare line feed. It ends the mail for some servers, and not by RFC 5321, section 4.1.1.4. The mail
-    /// goes on until a reply says that it has ended; another DATA meanwhile begins a second mail, which is inspected, too.
+    /// Handles a full stop beside a bare line feed. Some servers end the mail there; RFC 5321, section
+    /// 4.1.1.4 does not. The mail continues until a reply shows that it has ended. Another DATA meanwhile
+    /// begins a second mail, which is inspected, too.
     fn bare_stop(&mut self, end: &[u8], out: &mut Transactions) {
         self.raise(out, "smtp.bare_line_feed_at_end_of_mail");
         self.may_have_ended = true;
@@ -345,7 +350,7 @@ impl Smtp {
     fn command(&mut self, data: &[u8], out: &mut Transactions) -> usize {
         let Some(line) = lines::next(data) else { return 0 };
         if line.end.is_empty() {
-            // The rest of a line that is too long is no command.
+            // The rest of a line that is too long is not a command.
             self.raise(out, "smtp.max_command_line_len_exceeded");
             self.is_in_line = true;
             return line.size;
@@ -419,7 +424,7 @@ impl Smtp {
         }
     }
 
-    /// Goes on with what is pending in both directions.
+    /// Parses the pending bytes of both directions.
     fn run(&mut self, out: &mut Transactions) {
         let [client, server] = [CLIENT, SERVER].map(|side| core::mem::take(&mut self.pending[side.index()]));
         let mut replied = 0;
@@ -432,7 +437,8 @@ impl Smtp {
                     break;
                 }
             }
-            // A reply may decide about the bytes behind its command, and those about the next reply.
+            // A reply may decide how the bytes behind its command are parsed, and the commands in those bytes
+            // decide about the next reply.
             let Some(line) = lines::next(&server[replied..]) else {
                 break;
             };

@@ -36,7 +36,7 @@ impl Pipeline {
         self.runs.is_empty()
     }
 
-    /// Notes that a command waits for its reply.
+    /// Adds a command that waits for its reply.
     pub(super) fn push(&mut self, command: Command) {
         if let Some((_, len)) = self.runs.back_mut().filter(|(last, _)| *last == command) {
             *len += 1;

@@ -1,4 +1,4 @@
-//! Replies of SMTP: they decide what the bytes behind a command were.
+//! Replies of SMTP. They decide how the bytes behind a command are parsed.
 
 use super::pipeline::Command;
 use super::{Smtp, State, begins_tls};
@@ -28,8 +28,8 @@ impl Smtp {
             }
             Some(Command::Data(at)) => self.data_reply(code, at, out),
             Some(Command::StartTls(at)) => self.tls_reply(code, at, client, out),
-            // A server without BDAT takes what follows as commands. One that has it takes the chunk, whatever it replies (RFC 3030,
-            // section 2).
+            // A server without BDAT takes the bytes that follow as commands. A server with BDAT takes them as
+            // the chunk, whatever it replies (RFC 3030, section 2).
             Some(Command::Bdat) if matches!(code, 500 | 502) && matches!(self.state, State::Bdat(..)) => {
                 self.state = State::Command;
                 self.partial.clear();
@@ -38,7 +38,7 @@ impl Smtp {
         }
     }
 
-    /// Begins a mail if the server asks for one: it took a line as DATA that the parser did not.
+    /// Begins a mail if the server asks for one: the server took a line as DATA that the parser did not.
     fn begins_data_by_reply(&mut self, code: u16) {
         if code == 354 && self.state == State::Command {
             self.begin_data();
@@ -103,7 +103,8 @@ impl Smtp {
         }
     }
 
-    /// Returns where bytes at an offset of the stream are in the client's pending ones, if they are kept.
+    /// Returns the index of a byte in the client's pending bytes from its offset in the stream; `None` if the
+    /// byte is no longer kept.
     pub(super) fn offset_of(&self, at: u64) -> Option<usize> {
         at.checked_sub(self.base).map(|offset| offset as usize)
     }

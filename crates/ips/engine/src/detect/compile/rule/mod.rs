@@ -167,7 +167,8 @@ pub(super) fn compile(
 }
 
 impl Builder<'_> {
-    /// Returns the application protocols that the buffers of a rule imply, else those of its fields; none if neither has any.
+    /// Returns the application protocols that the buffers of a rule imply. Without any, it returns those that
+    /// its fields imply; the list may be empty.
     fn implied_protocols(&self) -> Vec<AppProtocol> {
         // The buffer with the fewest protocols decides: file buffers have several.
         let of_buffers = self.buffers.iter().map(|test| protocols::of_buffer(test.buffer));
@@ -184,7 +185,8 @@ impl Builder<'_> {
         of_fields.min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// Refuses buffers of both directions, and buffers of one direction with `flow` of the other.
+    /// Refuses a rule with buffers of both directions, or with `flow` for the direction that its buffers do
+    /// not have.
     fn check_direction(&self) -> Result<(), Reason> {
         let common = protocols::common_direction(self.buffers.iter().map(|test| test.buffer))?;
         match (common, self.flow.direction) {
@@ -196,8 +198,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Removes patterns of the payload from the candidates for the fast pattern if the rule has patterns of buffers: the
-    /// buffers of a transaction rule decide when it is evaluated.
+    /// Removes patterns of the payload from the candidates for the fast pattern if the rule has patterns of
+    /// buffers, because the buffers of a transaction rule decide when it is evaluated.
     fn retain_transaction_patterns(&mut self) {
         let mut positive = self.candidates.iter().filter(|it| !it.content.is_negated);
         if positive.any(|it| it.test.is_some()) {
@@ -205,7 +207,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the type of the rule. `targets` tells whether its payload is inspected in packets, and in the stream.
+    /// Returns the type of the rule. `targets` holds two flags: true if the payload is inspected in packets,
+    /// and true if it is inspected in the stream.
     fn rule_type(&self, has_protocol: bool, has_ports: bool, targets: (bool, bool)) -> RuleType {
         let has_payload = !self.payload.is_empty();
         let has_conditions = has_payload
@@ -230,7 +233,7 @@ fn is_of_transaction(test: &AppTest) -> bool {
 }
 
 impl Builder<'_> {
-    /// Gives each buffer test the number of its buffer with transforms.
+    /// Assigns to each buffer test the number of its hook.
     fn assign_hooks(&mut self) -> Result<(), Reason> {
         if self.buffers.len() > BUFFER_TESTS {
             return Err(Reason::Limit {
@@ -251,7 +254,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Returns where the payload is inspected: in packets, and in the stream.
+    /// Returns two flags: true if the payload is inspected in packets, and true if it is inspected in the
+    /// stream.
     fn targets(&self, protocol: Protocol, app: &[crate::app::AppProtocol]) -> (bool, bool) {
         let is_stream_protocol = matches!(
             protocol,

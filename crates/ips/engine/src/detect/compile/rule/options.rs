@@ -46,7 +46,7 @@ pub(super) fn keyword(option: &RuleOption) -> String {
 }
 
 impl Builder<'_> {
-    /// Returns the list of a buffer: the last one without transforms, or a new one.
+    /// Returns the last list of a buffer that has no transforms. Adds a list if there is none.
     fn list_of(&mut self, buffer: Buffer) -> List {
         let is_it = |test: &BufferTest| test.buffer == buffer && test.transforms.is_empty();
         match self.buffers.iter().rposition(is_it) {
@@ -72,7 +72,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds an operation to a list, or to the last decoding in it.
+    /// Adds an operation to a list, or to the last Base64 decoding in the list.
     fn push(&mut self, list: List, operation: Operation) {
         let is_decoded = self.is_decoded && list == self.list;
         let operations = self.operations(list);

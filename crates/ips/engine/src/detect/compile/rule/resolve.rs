@@ -41,7 +41,8 @@ pub(super) fn endpoints(
     ])
 }
 
-/// Returns the ranges of a set, which rules with the same set share; none if it is everything.
+/// Returns the ranges of a set; none if the set contains everything. Rules with the same set share the
+/// ranges.
 fn shared<T: Value>(
     known: &mut std::collections::HashMap<String, Option<Arc<Ranges>>>,
     kind: &str,

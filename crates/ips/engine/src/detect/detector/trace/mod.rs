@@ -1,6 +1,7 @@
-//! The conditions of one rule, one by one, on each packet: the reason why it raises an alert or none.
+//! The conditions of one rule on each packet, one by one. They show why the rule raises an alert or none.
 //!
-//! A traced rule is evaluated once more behind the others, without the prefilter, so that the trace changes no alert.
+//! A traced rule is evaluated once more after the other rules, without the prefilter, so the trace changes no
+//! alert.
 
 mod words;
 
@@ -13,7 +14,7 @@ use crate::detect::{conditions, fields, state, transform};
 use crate::event::{self, Event};
 use crate::flow::{Direction, Flow, FlowState};
 
-/// Bytes that a trace shows of a buffer.
+/// Largest number of bytes of a buffer that a trace shows.
 const SHOWN: usize = 48;
 
 /// A condition of a rule, and its result.
@@ -23,7 +24,7 @@ pub struct Condition {
     pub words: String,
     /// True if it holds.
     pub holds: bool,
-    /// The value that was compared; empty if the words say all.
+    /// The value that was compared; empty if `words` contains it.
     pub found: String,
 }
 
@@ -58,7 +59,7 @@ pub enum TraceOutcome {
     /// All conditions hold, and no alert is raised because of a rate, a threshold, a rule with `pass`, or the number of
     /// alerts of the packet.
     Withheld,
-    /// All conditions hold; the rule matched the same data before.
+    /// All conditions hold, but the rule matched the same data before.
     Repeated,
 }
 
@@ -90,7 +91,7 @@ pub(super) struct Tracer {
     matched: Vec<Option<u64>>,
 }
 
-/// A list of conditions under construction: after the first that does not hold, nothing is added.
+/// A list of conditions under construction. After the first condition that does not hold, nothing is added.
 #[derive(Default)]
 struct Steps {
     list: Vec<Condition>,
@@ -184,7 +185,7 @@ impl Detector {
                 (true, _) => TraceOutcome::Alert,
                 (false, true) if rule.is_silent => TraceOutcome::Silent,
                 (false, true) => TraceOutcome::Withheld,
-                // A detection filter holds back the match itself.
+                // A detection filter withholds the match itself.
                 (false, false) if rule.rate.is_some() => TraceOutcome::Withheld,
                 (false, false) => TraceOutcome::Repeated,
             };
@@ -339,7 +340,8 @@ impl Detector {
         }
     }
 
-    /// Adds the operations over the payload: the first list of bytes that matches decides, else the last one.
+    /// Adds the operations over the payload, with the first of stream and packet that matches, or the last
+    /// one if none does.
     fn trace_payload(&mut self, rule: &Rule, context: Context<'_>, flow: Option<&Flow>, steps: &mut Steps) {
         if rule.payload.is_empty() || steps.has_failed {
             return;
@@ -375,7 +377,7 @@ impl Detector {
         self.trace_operations(name, &rule.payload, &subject, steps);
     }
 
-    /// Adds the operations over a buffer: the first instance that matches decides, else the last one.
+    /// Adds the operations over a buffer, with the first instance that matches, or the last one if none does.
     fn trace_buffer(
         &mut self,
         test: &BufferTest,
@@ -415,7 +417,8 @@ impl Detector {
         self.trace_operations(&name, &test.operations, &subject, steps);
     }
 
-    /// Returns the index of the first subject that matches, else that of the last one; `None` if there is none.
+    /// Returns the index of the first subject that matches, or of the last one if none does; `None` if the
+    /// list is empty.
     fn first_match(&mut self, operations: &[Operation], subjects: &[(&str, Subject<'_>)]) -> Option<usize> {
         let found = subjects.iter().position(|(_, subject)| {
             self.scratch.begin();
@@ -424,7 +427,7 @@ impl Detector {
         found.or(subjects.len().checked_sub(1))
     }
 
-    /// Adds the operations of a list, up to the first one with which the list no longer matches.
+    /// Adds the operations of a list, up to the first operation that makes the list no longer match.
     fn trace_operations(
         &mut self,
         name: &str,

@@ -12,7 +12,7 @@ use crate::detect::program::{
 use crate::flow::Direction;
 use crate::packet::Packet;
 
-/// Returns bytes as a rule writes them: what is not printable is hexadecimal between bars.
+/// Returns bytes in the notation of rules: bytes that are not printable are hexadecimal between bars.
 pub(super) fn bytes(bytes: &[u8], most: usize) -> String {
     let mut text = String::from("\"");
     let mut is_hex = false;
