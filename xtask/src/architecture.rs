@@ -8,10 +8,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// A set of names for each name: the crates that a crate imports, or the planes that a plane may know.
+/// Sets of names by name: the crates that a crate imports, or the planes that a plane may know.
 type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// The folders of crates that belong to no plane; they may know every plane.
+/// The plane of crates in folders that belong to no plane. These crates may know every plane.
 const OUTSIDE: &str = "";
 
 /// A crate, as the document or the workspace describes it.
@@ -130,7 +130,8 @@ fn workspace(root: &Path) -> Result<Crates> {
         .collect())
 }
 
-/// Returns a message for each crate that one side lacks, that is in another plane, or that imports more than its row allows.
+/// Returns a message for each difference: a crate that one side lacks, a crate in another plane, or a crate
+/// that imports more than its row allows.
 fn differences(documented: &Crates, actual: &Crates) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, krate) in actual {

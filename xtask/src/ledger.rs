@@ -47,7 +47,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Returns the tests that the evidence names: texts in backquotes with the form of a test.
+    /// Returns the tests that the evidence names: texts in backquotes that have the form of a test.
     fn tests(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let quoted = self.evidence.split('`').skip(1).step_by(2);
         quoted.filter(|name| name.contains("::"))
@@ -144,7 +144,8 @@ fn tests(root: &Path) -> Result<BTreeSet<String>> {
     Ok(tests)
 }
 
-/// Returns the functions with an attribute `test`, or one that ends in it, such as `tokio::test`.
+/// Returns the functions with an attribute `test`, or with an attribute that ends in `test`, such as
+/// `tokio::test`.
 fn rust_tests(text: &str) -> impl Iterator<Item = &str> {
     let mut is_test = false;
     text.lines().filter_map(move |line| {
@@ -170,7 +171,7 @@ fn python_tests(text: &str) -> impl Iterator<Item = &str> {
         .filter_map(|name| name.split('(').next())
 }
 
-/// Returns the files under a folder with an extension.
+/// Returns the files below a folder that have an extension.
 fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// The functions that are built, as `NAME.wasm` each.
+/// The functions that are built. Each becomes `NAME.wasm`.
 const FUNCTIONS: [&str; 2] = ["firewall", "macswap"];
 
 pub(crate) fn build() -> Result<()> {
@@ -20,7 +20,7 @@ pub(crate) fn build() -> Result<()> {
         .args(["--package", "millrace-builtin", "--target-dir"])
         .arg(&target)
         .current_dir(&root)
-        // The flags are meant for the crate under test.
+        // RUSTFLAGS is meant for the crate under test.
         .env_remove("RUSTFLAGS");
     for function in FUNCTIONS {
         command.args(["--example", function]);

@@ -1,15 +1,17 @@
-//! Refuses prose that CONTRIBUTING.md ("Words") forbids and that a program can find: comments that begin with a pronoun in
-//! place of a subject, comments that only repeat a name, public items without a comment, and files that are too long.
+//! Refuses violations of CONTRIBUTING.md ("Words") that a program can find: comments that begin with a
+//! pronoun in place of a subject, comments that only repeat a name, public items without a comment, and files
+//! that are too long.
 //!
-//! Fields, variants and constants need no comment: their names and types may say all there is. rustc's lint `missing_docs` would
-//! ask for one on each, and gets "The table." on `table`; so this check takes its place.
+//! Fields, variants and constants need no comment: their names and types may say enough. rustc's lint
+//! `missing_docs` would require a comment on each, and would get "The table." on `table`. So this check
+//! replaces the lint.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// The largest number of lines of a file of source code.
+/// The maximum number of lines in a file of source code.
 const LINES_MAX: usize = 600;
 
 /// The extensions of files of source code.
@@ -21,7 +23,7 @@ const NO_SUBJECT: [&str; 6] = ["What", "Whether", "Whoever", "Where", "That", "I
 /// Words of a comment that add nothing to a name.
 const ARTICLES: [&str; 5] = ["the", "a", "an", "of", "its"];
 
-/// A name, and the words that say the same.
+/// A name, and the words that mean the same.
 const SYNONYMS: [(&str, &[&str]); 7] = [
     ("path", &["file", "directory", "folder"]),
     ("source", &["reason", "cause", "error"]),
@@ -47,7 +49,7 @@ const FOLDERS: [&str; 9] = [
     "bin", "contrib", "crates", "examples", "fuzz", "portal", "python", "tests", "xtask",
 ];
 
-/// Folders whose files are made by programs, and a file that one makes: the types of the exchange's page.
+/// Folders with generated files, and one generated file: the types of the exchange's page.
 const MADE: [&str; 5] = ["target", "node_modules", "dist", "corpus", "schema.d.ts"];
 
 /// Fails if a file breaks a rule, and names file, line and rule.
@@ -152,7 +154,7 @@ fn problems_of(file: &str, text: &str) -> Vec<String> {
     problems
 }
 
-/// Returns the name of the item below a comment of one line, if the comment says nothing else.
+/// Returns the name of the item below a comment of one line, if the comment contains nothing except the name.
 fn repeated_name<'a>(lines: &[&'a str]) -> Option<&'a str> {
     let (comment, below) = lines.split_first()?;
     let item = below.iter().find(|line| !line.starts_with("#["))?;
@@ -223,7 +225,7 @@ fn public_item(line: &str) -> Option<&str> {
     name.filter(|name| is_item && !name.is_empty())
 }
 
-/// Returns true if a comment stands above an item, attributes aside.
+/// Returns true if a comment is above an item. Attributes between them are skipped.
 fn is_documented(above: &[&str]) -> bool {
     let mut is_in_attribute = false;
     for line in above.iter().rev() {
@@ -235,7 +237,8 @@ fn is_documented(above: &[&str]) -> bool {
         {
             return true;
         }
-        // Seen from below, an attribute of several lines goes from its closing bracket to its first line.
+        // The lines are read upwards: an attribute of several lines begins at its closing bracket and ends at
+        // its first line.
         is_in_attribute = (is_in_attribute || line.ends_with(']')) && !line.starts_with("#[");
         if !is_in_attribute && !line.starts_with("#[") && !line.starts_with("//") {
             return false;

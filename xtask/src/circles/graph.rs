@@ -37,8 +37,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Visits `node` and all that is reachable from it, and returns the lowest index reachable. The recursion is as
-    /// deep as the longest path, at most the number of files of a crate.
+    /// Visits `node` and all nodes that are reachable from it. Returns the lowest index that is reachable.
+    /// The recursion is as deep as the longest path, at most the number of files of a crate.
     fn visit(&mut self, node: &'a str) -> usize {
         let index = self.states.len();
         let mut low = index;
@@ -64,7 +64,7 @@ impl<'a> Search<'a> {
         low
     }
 
-    /// Takes the component whose first visited node is `root` from the stack.
+    /// Removes the component with the first visited node `root` from the stack.
     fn complete(&mut self, root: &str) {
         let mut component = BTreeSet::new();
         while let Some(node) = self.stack.pop() {

@@ -1,4 +1,4 @@
-//! Splits Rust source text into the tokens that paths are made of. Comments and literals are left out.
+//! Splits Rust source text into the tokens of paths. Comments and literals are left out.
 
 /// An identifier, `::`, or a single character of punctuation, with its line, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Returns the size in bytes of what `text` begins with, and true if that is a token.
+/// Returns the size in bytes of the element at the start of `text`, and true if it is a token.
 fn next(text: &str) -> (usize, bool) {
     let first = text.chars().next().unwrap_or_default();
     if text.starts_with("//") {
@@ -50,13 +50,13 @@ fn next(text: &str) -> (usize, bool) {
     (first.len_utf8(), !first.is_whitespace())
 }
 
-/// Returns the size of the identifier or number at the start of `text`.
+/// Returns the size in bytes of the identifier or number at the start of `text`.
 fn word(text: &str) -> usize {
     text.find(|c: char| c != '_' && !c.is_alphanumeric())
         .unwrap_or(text.len())
 }
 
-/// Returns the size of a block comment with those nested in it.
+/// Returns the size in bytes of a block comment, including nested ones.
 fn block_comment(text: &str) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while at < text.len() {
@@ -73,8 +73,8 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the size of a string literal of any kind (`"…"`, `b"…"`, `c"…"`, `r#"…"#`); `None` if `text` begins with
-/// none.
+/// Returns the size in bytes of a string literal of any kind (`"…"`, `b"…"`, `c"…"`, `r#"…"#`). Returns
+/// `None` if `text` does not begin with one.
 fn string(text: &str) -> Option<usize> {
     let prefix = text.len() - text.trim_start_matches(['b', 'c', 'r']).len();
     if !matches!(&text[..prefix], "" | "b" | "c" | "r" | "br" | "cr") {
@@ -98,7 +98,7 @@ fn string(text: &str) -> Option<usize> {
     Some(end.map_or(text.len(), |end| prefix + hashes + 1 + end + close.len()))
 }
 
-/// Returns the size of a character literal, or of a lifetime.
+/// Returns the size in bytes of a character literal or a lifetime.
 fn quote(text: &str) -> usize {
     let inner = &text[1..];
     if inner.starts_with('\\') {

@@ -1,10 +1,11 @@
-//! Refuses circles of imports among the files of a crate: file a uses b, and b uses a, directly or through others. A
-//! reader can then begin with the files that use no other, and a file can be moved with those below it.
+//! Refuses circles of imports among the files of a crate: file a uses b, and b uses a, directly or through
+//! others. Without circles, a reader can begin with the files that use no other, and a file can be moved with
+//! the files that it uses.
 //!
-//! A file depends on the file that defines an item which one of its paths names, in a `use` declaration or anywhere in
-//! its code. A re-export (`pub use`) is followed to the definition and is itself no dependency, and neither is `mod
-//! x;`: a
-//! `mod.rs` that only declares and re-exports is in no circle. What is compiled for tests alone does not count.
+//! A file depends on the files that define the items named by its paths, in a `use` declaration or anywhere
+//! in its code. A re-export (`pub use`) is followed to the definition, and is no dependency. A declaration
+//! `mod x;` is no dependency either. So a `mod.rs` that only declares and re-exports is in no circle. Code
+//! that is compiled only for tests does not count.
 //!
 //! ```text
 //!   source --lexer--> tokens --modules--> items, imports, paths --mod--> edges --graph--> circles
@@ -22,7 +23,7 @@ use anyhow::{Context, Result, bail};
 use graph::{Graph, circles};
 use modules::{Import, Modules, Path, load};
 
-/// The crates that have circles still. A crate leaves the list when it has none; a new crate does not join it.
+/// The crates that still have circles. A crate without circles leaves the list. A new crate must not join it.
 const UNTIDY: [&str; 16] = [
     "crates/base/wire",
     "crates/control/openflow",
@@ -42,10 +43,11 @@ const UNTIDY: [&str; 16] = [
     "crates/transport/simulator",
 ];
 
-/// The dependencies among files, each with the paths (and their lines) that make it one.
+/// The dependencies among files, each with the paths (and their lines) that cause it.
 type Edges = BTreeMap<(String, String), Vec<String>>;
 
-/// Fails if a crate has a circle, and names its files and the paths between them. Crates of [`UNTIDY`] must have one.
+/// Fails if a crate has a circle, and names its files and the paths between them. Crates of [`UNTIDY`] must
+/// have a circle.
 pub(crate) fn check(root: &FilePath) -> Result<()> {
     let mut problems = Vec::new();
     let crates = crates(root)?;
@@ -169,7 +171,7 @@ fn edges(modules: &Modules) -> Edges {
     edges
 }
 
-/// Returns a path from the root of the crate; `None` if it leads to another crate.
+/// Returns a path from the root of the crate, or `None` if the path leads to another crate.
 fn absolute(path: &[String], here: &Path, modules: &Modules) -> Option<Path> {
     let (first, rest) = path.split_first()?;
     match first.as_str() {
@@ -189,8 +191,9 @@ fn absolute(path: &[String], here: &Path, modules: &Modules) -> Option<Path> {
     }
 }
 
-/// Returns the file that defines the item at a path from the root of the crate; `None` if the path names a module, or
-/// an item that is not found. `seen` holds the imports that were followed, which may form a circle.
+/// Returns the file that defines the item at a path from the root of the crate. Returns `None` if the path
+/// names a module, or an item that is not found. `seen` holds the imports that were followed, which may form
+/// a circle.
 fn definition<'a>(path: &Path, modules: &'a Modules, seen: &mut BTreeSet<(Path, String)>) -> Option<&'a str> {
     let len = (0..=path.len())
         .rev()

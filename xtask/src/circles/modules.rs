@@ -1,22 +1,23 @@
-//! The modules of a crate, as their source says: what each defines, what it imports, and which paths its code names.
+//! The modules of a crate, read from its source: the items that each defines, its imports, and the paths that
+//! its code names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lexer::{Token, tokens};
 
-/// Reads a file of the crate by its path below `src/`; `None` if there is none.
+/// Returns the text of a file of the crate by its path below `src/`, or `None` if the file does not exist.
 pub(super) type Read<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The names of a module's ancestors and its own, from the root of the crate.
+/// The names of a module's ancestors and of the module, from the root of the crate.
 pub(super) type Path = Vec<String>;
 
 /// A name that a `use` declaration brings into a module.
 #[derive(Debug)]
 pub(super) struct Import {
     pub(super) path: Path,
-    /// The name under which it is known here; `None` for a glob.
+    /// The name of the import in this module, or `None` for a glob.
     pub(super) name: Option<String>,
-    /// True if the module re-exports it (`pub use`, `pub(crate) use`).
+    /// True if the module re-exports the import (`pub use`, `pub(crate) use`).
     pub(super) is_public: bool,
     pub(super) line: usize,
 }
@@ -25,16 +26,16 @@ pub(super) struct Import {
 #[derive(Debug, Default)]
 pub(super) struct Module {
     pub(super) file: String,
-    /// The names of the items that it defines, modules included.
+    /// The names of the items that the module defines, including modules.
     pub(super) items: BTreeSet<String>,
     pub(super) imports: Vec<Import>,
-    /// Paths of at least two segments that its code names, each with its line.
+    /// Paths of at least two segments in the module's code, each with its line.
     pub(super) paths: Vec<(Path, usize)>,
 }
 
 pub(super) type Modules = BTreeMap<Path, Module>;
 
-/// Returns the modules of the crate whose root is the file `root`, without those under `#[cfg(test)]`.
+/// Returns the modules of the crate with the root file `root`, without those under `#[cfg(test)]`.
 pub(super) fn load(root: &str, read: Read<'_>) -> Modules {
     let mut modules = Modules::new();
     load_file(root, Path::new(), read, &mut modules);
@@ -65,7 +66,7 @@ fn files_of(parent: &str, name: &str) -> [String; 2] {
     [format!("{folder}{name}.rs"), format!("{folder}{name}/mod.rs")]
 }
 
-/// A range of tokens that is read from its start to its end.
+/// A cursor in a list of tokens.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     tokens: &'a [Token<'a>],
@@ -74,7 +75,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Returns the text of the token `ahead` tokens from here; empty past the end.
+    /// Returns the text of the token `ahead` tokens from here, or an empty text past the end.
     fn peek(&self, ahead: usize) -> &'a str {
         let at = self.at + ahead;
         if at < self.end { self.tokens[at].text } else { "" }
@@ -88,7 +89,7 @@ impl<'a> Reader<'a> {
         self.at >= self.end
     }
 
-    /// Skips a group in brackets of any kind, with those nested in it.
+    /// Skips a group in brackets of any kind, including nested groups.
     fn skip_group(&mut self) {
         let mut depth = 0_usize;
         while !self.is_at_end() {
@@ -104,7 +105,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips an attribute, and returns true if it compiles its item for tests only.
+    /// Skips an attribute. Returns true if the attribute compiles its item for tests only.
     fn skip_attribute(&mut self) -> bool {
         self.at += if self.peek(1) == "!" { 2 } else { 1 };
         let words = [
@@ -213,7 +214,7 @@ fn load_body(mut reader: Reader<'_>, file: &str, path: Path, read: Read<'_>, mod
         file: file.to_owned(),
         ..Module::default()
     };
-    // Brackets that are open: items of the module itself stand at depth 0.
+    // The number of open brackets. Items of the module itself are at depth 0.
     let mut depth = 0_usize;
     let (mut is_public, mut is_test) = (false, false);
     while !reader.is_at_end() {

@@ -1,4 +1,5 @@
-//! The journal of a sink: which extents are on disk, so that a transfer goes on after a crash.
+//! The journal of a sink: the list of extents that are on disk. After a crash, the transfer continues from
+//! it.
 //!
 //! ```text
 //!   header   "MRFJ" 1, digest of the manifest
@@ -11,11 +12,13 @@
 //!   4     committed revoked  file    0
 //!   5     temporary          file    identity of the temporary file: inode, birth time (8 bytes each), 0
 //! ```
-//! Times are nanoseconds since 1970. A name alone says nothing about bytes: anybody may have replaced the file meanwhile. The records
-//! of an extent hold for a file that is committed, or temporary, if the file with that name has the identity in the journal.
+//! Times are nanoseconds since 1970. A file name alone is no evidence of the file's bytes: another process
+//! may have replaced the file. So the extent records of a file are valid only if the file under the final or
+//! temporary name has the identity in the journal.
 //!
-//! A record is appended after its data is durable, and counts only if its checksum and those of all records before it are right.
-//! A record whose data is no longer there is revoked by a further record, before its temporary file is made again.
+//! A record is appended after its data is durable. A record is valid only if its checksum and the checksums
+//! of all earlier records are correct. If the data of a record is lost, a further record revokes it before
+//! the temporary file is created again.
 
 use crate::digest::Value;
 use crate::entry::Timestamp;
@@ -35,10 +38,10 @@ const EXTENT_REVOKED: u8 = 3;
 const COMMITTED_REVOKED: u8 = 4;
 const TEMPORARY: u8 = 5;
 
-/// Properties of a file that no other file with its name has later.
+/// Properties of a file that distinguish it from every later file with the same name.
 pub(crate) type Identity = [u8; 32];
 
-/// Returns the identity of a file that is complete: a change of its bytes or attributes changes it, too.
+/// Returns the identity of a complete file. A change of the file's bytes or attributes changes the identity.
 pub(crate) fn final_identity(metadata: &Metadata) -> Identity {
     let Metadata {
         inode,
@@ -50,7 +53,7 @@ pub(crate) fn final_identity(metadata: &Metadata) -> Identity {
     identity([inode.1, *size, nanoseconds(*modified), nanoseconds(*changed)])
 }
 
-/// Returns the identity of a file whose bytes still change.
+/// Returns the identity of a file that still receives bytes.
 pub(crate) fn temporary_identity(metadata: &Metadata, birth_time: Timestamp) -> Identity {
     identity([metadata.inode.1, nanoseconds(birth_time), 0, 0])
 }
@@ -75,9 +78,9 @@ pub(crate) enum Record {
     Extent(u64, Value),
     /// The file has its final name.
     Committed(u32, Identity),
-    /// The earlier record of the extent does not hold any more.
+    /// The earlier record of the extent is no longer valid.
     ExtentRevoked(u64),
-    /// The file does not have its final name any more.
+    /// The file no longer has its final name.
     CommittedRevoked(u32),
     /// The extents of the file are in this temporary file.
     Temporary(u32, Identity),
@@ -109,7 +112,7 @@ pub(crate) fn header(manifest: &[u8; 32]) -> Vec<u8> {
     [&MAGIC[..], manifest].concat()
 }
 
-/// Appends a record that stands at `offset` in the journal.
+/// Encodes a record for the position `offset` of the journal and appends it to `out`.
 pub(crate) fn encode(manifest: &[u8; 32], offset: u64, record: Record, out: &mut Vec<u8>) {
     let (tag, number, value) = match record {
         Record::Extent(extent, value) => (EXTENT, extent, value),
@@ -126,7 +129,8 @@ pub(crate) fn encode(manifest: &[u8; 32], offset: u64, record: Record, out: &mut
     out.extend_from_slice(&checksum);
 }
 
-/// Returns the records of a journal of this manifest, and the bytes that are valid; `None` if it is not one.
+/// Returns the valid records of a journal and the number of valid bytes. Returns `None` if the header is not
+/// that of a journal of this manifest.
 pub(crate) fn decode(manifest: &[u8; 32], bytes: &[u8]) -> Option<(Journal, u64)> {
     if bytes.get(..HEADER_SIZE)? != header(manifest) {
         return None;
@@ -218,7 +222,7 @@ mod tests {
             );
         }
         assert_eq!(decode(&[4; 32], &bytes), None, "the journal of another set");
-        // A record that moved is not valid.
+        // A record at another offset is not valid.
         let moved = [&bytes[..HEADER_SIZE], &bytes[HEADER_SIZE + RECORD_SIZE..]].concat();
         assert_eq!(decode(&manifest, &moved).unwrap().0.extents.len(), 0);
     }

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! 1. A [`manifest::Manifest`] gives each data byte of a set an address in the transport's space of extents.
-//! 2. A [`source::Source`] reads extents, hashes them and notices files that change ([`digest`]).
+//! 2. A [`source::Source`] reads extents, hashes them and detects files that change ([`digest`]).
 //! 3. A [`sink::Sink`] writes groups into temporary files, verifies extents, keeps a journal and renames.
 
 #![forbid(unsafe_code)]

@@ -2,14 +2,14 @@
 
 use thiserror::Error;
 
-/// Bytes of a path at most (`PATH_MAX`, less the terminating NUL).
+/// The maximum length of a path in bytes (`PATH_MAX`, less the terminating NUL).
 pub const PATH_MAX: usize = 4_095;
-/// Bytes of a name at most (`NAME_MAX`).
+/// The maximum length of a name in bytes (`NAME_MAX`).
 pub const NAME_MAX: usize = 255;
-/// Names with this prefix belong to transfers in progress: temporary files and journals.
+/// The prefix of the names of temporary files and journals of transfers in progress.
 pub const RESERVED_PREFIX: &[u8] = b".millrace-";
 
-/// Bytes that are no path below a root.
+/// The reason why bytes are not a path below a root.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum PathError {
     /// The path has too many bytes.
@@ -29,7 +29,8 @@ pub enum PathError {
     Nul(String),
 }
 
-/// A path below a root; the empty path is the root. No name is empty, `.`, `..`, or contains NUL.
+/// A path below a root. The empty path is the root. No name of the path is empty, `.` or `..`, or contains
+/// NUL.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct RelativePath(Box<[u8]>);
 
@@ -39,7 +40,7 @@ impl RelativePath {
         RelativePath::default()
     }
 
-    /// Returns the path that the bytes spell.
+    /// Returns the path that consists of the bytes.
     ///
     /// # Errors
     /// [`PathError`] names the rule that the bytes violate.
@@ -58,7 +59,7 @@ impl RelativePath {
     /// Returns the path of an entry of this directory.
     ///
     /// # Errors
-    /// If the name or the whole is no path.
+    /// If the name or the joined path is not valid.
     pub fn join(&self, name: &[u8]) -> Result<RelativePath, PathError> {
         let mut bytes = self.0.to_vec();
         if !bytes.is_empty() && !name.is_empty() {
@@ -78,7 +79,7 @@ impl RelativePath {
         self.0.is_empty()
     }
 
-    /// Returns the names from the root down.
+    /// Returns the names in the path, from the root down.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
     }
@@ -91,7 +92,7 @@ impl RelativePath {
         }
     }
 
-    /// Returns true if a name has the prefix of transfers in progress.
+    /// Returns true if a name in the path begins with [`RESERVED_PREFIX`].
     pub fn is_reserved(&self) -> bool {
         self.names().any(|name| name.starts_with(RESERVED_PREFIX))
     }
@@ -104,7 +105,7 @@ impl std::fmt::Debug for RelativePath {
 }
 
 impl std::fmt::Display for RelativePath {
-    /// Writes the path; bytes that are not UTF-8 are replaced and control characters are escaped.
+    /// Writes the path. Bytes that are not UTF-8 are replaced, and control characters are escaped.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for character in String::from_utf8_lossy(&self.0).chars() {
             if character.is_control() {

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A file over this size makes the extents of its set large.
+/// A set that has a file larger than this many bytes uses large extents.
 const LARGE_FILE: u64 = 1 << 40;
 
 /// A source that a user names.
@@ -20,11 +20,11 @@ const LARGE_FILE: u64 = 1 << 40;
 pub struct Argument {
     /// Path below the root of the source's file system.
     pub path: RelativePath,
-    /// The name at the receiver; `None` for the contents of a directory, as rsync's trailing slash asks.
+    /// The name at the receiver. `None` sends the contents of a directory, as a trailing slash does in rsync.
     pub name: Option<Vec<u8>>,
 }
 
-/// The reason why a scan ends.
+/// The reason why a scan fails.
 #[derive(Debug, Error)]
 pub enum ScanError {
     /// A path cannot be read.
@@ -42,7 +42,7 @@ pub enum ScanError {
     /// A trailing slash follows a path that is no directory.
     #[error("{0} is no directory; leave out the trailing slash")]
     NoDirectory(String),
-    /// The address space cannot be described.
+    /// The extent size is not valid for the address space of the set.
     #[error("the extent size is not valid")]
     ExtentSize,
 }
@@ -89,14 +89,14 @@ pub enum ScanItem {
 pub struct ScanOptions {
     /// Owners and extended attributes are part of the manifest.
     pub preserve: bool,
-    /// Extent size; if `None`, 16 MiB if a named source is a file over 1 TiB, else 1 MiB.
+    /// Extent size. `None` selects 16 MiB if a named source is a file over 1 TiB, and 1 MiB otherwise.
     pub extent_size: Option<ExtentSize>,
 }
 
 /// Maps paths of a manifest to paths of the source.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourcePaths {
-    /// By the first name at the receiver: the path of that entry at the source.
+    /// The source path of each named source, by the first name of its path at the receiver.
     bases: BTreeMap<Vec<u8>, RelativePath>,
 }
 
@@ -114,7 +114,8 @@ impl SourcePaths {
 pub struct Scan {
     options: ScanOptions,
     paths: SourcePaths,
-    /// For each open directory: path at the receiver, path at the source, names to come in descending order.
+    /// For each open directory: path at the receiver, path at the source, remaining names in descending
+    /// order.
     stack: Vec<(RelativePath, RelativePath, Vec<Vec<u8>>)>,
     builder: ManifestBuilder,
     /// File number by device and inode, of files with more than one link.
@@ -186,7 +187,7 @@ impl Scan {
         })
     }
 
-    /// Adds the next entry; `None` once all are there.
+    /// Adds the next entry to the manifest. Returns `None` once all entries are added.
     ///
     /// # Errors
     /// If a path cannot be read or does not fit into a manifest. A path that vanished or may not be read is skipped.
@@ -231,14 +232,14 @@ impl Scan {
         }
     }
 
-    /// Returns the bytes of the manifest since the last call.
+    /// Returns the encoded bytes of the manifest that were added since the last call.
     pub fn take_encoded(&mut self) -> Vec<u8> {
         self.hash();
         self.hashed = 0;
         std::mem::take(&mut self.encoded)
     }
 
-    /// Returns the entries so far.
+    /// Returns the entries added so far.
     pub fn entries(&self) -> &[Entry] {
         self.builder.manifest().entries()
     }
@@ -300,7 +301,7 @@ impl Scan {
                 }
                 None => {
                     let file = fs.open(source, Access::Read).map_err(io)?;
-                    // The open file may be another one than the path was a moment ago.
+                    // The path may have been replaced between the examination and the opening of the file.
                     let metadata = fs.file_metadata(&file).map_err(io)?;
                     if metadata.file_type != FileType::File {
                         return Ok(Some(SkipReason::Special));
@@ -381,7 +382,7 @@ fn failure(path: &RelativePath, error: io::Error) -> ScanError {
     }
 }
 
-/// Returns the sources that paths of the operating system name, for a file system whose root is `/`.
+/// Returns the sources for paths of the operating system. The root of their file system is `/`.
 ///
 /// `data` is sent as `data`; `data/`, `.` and `/` are sent as their contents. Symlinks in the path itself are followed.
 ///

@@ -1,4 +1,4 @@
-//! The sender's side: reads extents, hashes them as they are read, and notices sources that change.
+//! The sender's side: reads extents, hashes them at the same time, and detects source files that change.
 
 use crate::digest::{ExtentValue, HaveEntry, Value, extent_value, extent_values, set_root};
 use crate::fs::{Access, FileSystem};
@@ -10,23 +10,24 @@ use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Files that stay open between reads.
+/// The number of files that stay open between reads.
 const OPEN_FILES: usize = 16;
 
-/// The reaction to a source file that is not the one in the manifest any more.
+/// The reaction to a source file that no longer matches the manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnChange {
     /// Reading fails.
     #[default]
     Fail,
-    /// The file is withdrawn, the others go on; the caller may send it in a second round.
+    /// The file is withdrawn and the other files continue. The caller may send the file in a second round.
     Withdraw,
 }
 
 /// Settings for reading a set of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceOptions {
-    /// Bytes of extents that are kept for repairs and slower receivers; at least one extent is.
+    /// The size of the cache of extents for repairs and slower receivers, in bytes. At least one extent is
+    /// cached.
     pub cache_size: usize,
     /// The reaction to a file that changed.
     pub on_change: OnChange,
@@ -46,7 +47,7 @@ impl Default for SourceOptions {
 pub enum ChangeReason {
     /// The size, the modification time or the change time differs from the manifest.
     Metadata,
-    /// The bytes have another digest than when they were first read.
+    /// The digest of the bytes differs from that of the first read.
     Digest,
     /// The file cannot be read any more.
     Unreadable(io::ErrorKind),
@@ -62,7 +63,7 @@ impl std::fmt::Display for ChangeReason {
     }
 }
 
-/// A file that is not sent to its end.
+/// A file that the source stopped sending because it changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Withdrawn {
     /// Number of the file.
@@ -171,7 +172,8 @@ impl<F: FileSystem> Source<F> {
         Ok(self.value(have.extent) == Some(have.value))
     }
 
-    /// Returns a value that is new: of an extent that was read for the first time, or again after a withdrawal.
+    /// Returns the next new value: of an extent that was read for the first time, or again after a
+    /// withdrawal.
     pub fn poll_value(&mut self) -> Option<ExtentValue> {
         loop {
             let extent = self.fresh.pop_front()?;
@@ -202,13 +204,13 @@ impl<F: FileSystem> Source<F> {
         Ok(extent_values(offset, self.load(extent)?).1)
     }
 
-    /// Returns a file that was withdrawn since the last call.
+    /// Returns the next withdrawn file that was not returned before.
     pub fn poll_withdrawn(&mut self) -> Option<Withdrawn> {
         self.withdrawals.pop_front()
     }
 
-    /// Returns the root of the set, once every extent was read; `None` after a withdrawal, which some sinks learn of after they
-    /// committed the file.
+    /// Returns the root of the set once every extent was read. Returns `None` after a withdrawal: a sink may
+    /// have committed the file before it learned of the withdrawal.
     pub fn root(&self) -> Option<[u8; 32]> {
         if !self.withdrawn.is_empty() {
             return None;
@@ -239,7 +241,7 @@ impl<F: FileSystem> Source<F> {
         Ok(self.cache.back().map_or(&[], |(_, bytes)| bytes))
     }
 
-    /// Reads an extent until its bytes agree with the manifest and with what was read before. `bytes`: memory that is used for it.
+    /// Reads an extent until its bytes match the manifest and earlier reads. The memory of `bytes` is reused.
     fn fetch(&mut self, extent: u64, mut bytes: Vec<u8>) -> Result<Vec<u8>, SourceError> {
         let (start, end) = self.manifest.layout().bounds(extent);
         let manifest = Arc::clone(&self.manifest);
@@ -265,7 +267,7 @@ impl<F: FileSystem> Source<F> {
             let known = &mut self.values[extent as usize];
             match known {
                 Some(known) if *known != value => {
-                    // The digest changed and the times did not: any file of the extent may have changed.
+                    // The digest changed, but the times did not: any file of the extent may have changed.
                     let mut files: Vec<u32> = manifest.slices(start..end).map(|slice| slice.file).collect();
                     files.dedup();
                     files.retain(|file| !self.withdrawn.contains(file));
@@ -283,7 +285,8 @@ impl<F: FileSystem> Source<F> {
         }
     }
 
-    /// Reads bytes of a file that still has the size and the times of the manifest afterwards.
+    /// Reads bytes of a file, and checks afterwards that the file still has the size and the times of the
+    /// manifest.
     fn read_slice(&mut self, slice: Slice, target: &mut [u8]) -> Result<(), ChangeReason> {
         let unreadable = |error: io::Error| ChangeReason::Unreadable(error.kind());
         let manifest = Arc::clone(&self.manifest);
@@ -314,7 +317,7 @@ impl<F: FileSystem> Source<F> {
         Ok(())
     }
 
-    /// Withdraws a file, or fails.
+    /// Withdraws a changed file, or returns an error if [`OnChange::Fail`] is set.
     fn changed(&mut self, file: u32, reason: ChangeReason) -> Result<(), SourceError> {
         let path = self
             .manifest
@@ -325,7 +328,8 @@ impl<F: FileSystem> Source<F> {
         }
         self.withdrawn.insert(file);
         self.open.retain(|(open, _)| *open != file);
-        // The file reads as zeros from now on; its extents get new values, which the sinks compare with what they have.
+        // The file reads as zeros from now on. Its extents get new values, and the sinks compare these with
+        // their own.
         let extents = self.manifest.extents_of(file);
         self.cache.retain(|(extent, _)| !extents.contains(extent));
         for value in &mut self.values[extents.start as usize..extents.end as usize] {

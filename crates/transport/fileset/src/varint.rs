@@ -1,6 +1,6 @@
 //! Numbers of variable size: seven bits a byte, the lowest first, the top bit set in all bytes but the last (LEB128).
 
-/// A number could not be read.
+/// The reason why a number could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum VarintError {
     /// The bytes end within the number.
@@ -18,12 +18,12 @@ pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends a signed number; those of small magnitude stay short.
+/// Appends a signed number in zigzag form, in which numbers of small magnitude are short.
 pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
     put(out, ((number << 1) ^ (number >> 63)).cast_unsigned());
 }
 
-/// Takes a number off the front.
+/// Removes a number from the front of `bytes` and returns it.
 pub(crate) fn take(bytes: &mut &[u8]) -> Result<u64, VarintError> {
     let mut number = 0_u64;
     for index in 0..10_usize {
@@ -44,13 +44,13 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Result<u64, VarintError> {
     Err(VarintError::Invalid)
 }
 
-/// Takes a signed number off the front.
+/// Removes a signed number from the front of `bytes` and returns it.
 pub(crate) fn take_signed(bytes: &mut &[u8]) -> Result<i64, VarintError> {
     let number = take(bytes)?;
     Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
 }
 
-/// Takes `len` bytes off the front.
+/// Removes `len` bytes from the front of `bytes` and returns them.
 pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], VarintError> {
     let (taken, rest) = bytes.split_at_checked(len).ok_or(VarintError::Incomplete)?;
     *bytes = rest;

@@ -52,7 +52,8 @@ fn sealing(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Measures a sender and a receiver at 10 Gbit/s and 400 ms: packets, feedback and reports, without bytes.
+/// Measures a sender and a receiver at 10 Gbit/s and 400 ms: packets, feedback and reports, without payload
+/// bytes.
 fn bookkeeping(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("bookkeeping");
     group.throughput(Throughput::Elements(1));

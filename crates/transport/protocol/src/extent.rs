@@ -1,18 +1,19 @@
-//! The address space of a session: all files end to end, cut into extents.
+//! The address space of a session: all files one after the other, divided into extents.
 //!
-//! An address is a byte's index in that space. On the wire it is an extent (36 bits) and an offset within it (20 bits). Extents
-//! have 1 MiB, so that an offset counts bytes; or 16 MiB, for sessions over 1 TiB, and then an offset counts units of 16 bytes.
+//! An address is a byte's index in that space. On the wire it is an extent (36 bits) and an offset within it
+//! (20 bits). Extents have 1 MiB, and an offset counts bytes. For sessions over 1 TiB, extents have 16 MiB,
+//! and an offset counts units of 16 bytes.
 
 use thiserror::Error;
 
-/// Bytes of a group at a multiple of this size: the unit in which a receiver hashes and writes. Each extent is a whole number of
-/// groups; only the last group of a session may be shorter.
+/// The size of a group in bytes: the unit in which a receiver hashes and writes. Groups begin at multiples of
+/// this size. Each extent is a whole number of groups. Only the last group of a session may be shorter.
 pub const GROUP_SIZE: u64 = 16 << 10;
 /// The number of extents that 36 bits can name.
 pub const EXTENTS_MAX: u64 = 1 << 36;
 const OFFSET_BITS: u32 = 20;
 
-/// The size of all extents of a session but the last one.
+/// The size of the extents of a session. Only the last extent may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExtentSize {
     /// 1 MiB, for up to 64 PiB.
@@ -30,7 +31,7 @@ pub enum ExtentError {
         /// Bytes of the session.
         bytes: u64,
     },
-    /// The bytes from `address` on are not in the session, or cross the border of an extent.
+    /// The bytes from `address` on are not in the session, or cross an extent boundary.
     #[error("{len} bytes at address {address} are not within one extent of the session")]
     OutOfBounds {
         /// The first byte.
@@ -88,7 +89,7 @@ impl Layout {
         1 << self.extent_bits()
     }
 
-    /// Returns the bytes that one step of an offset stands for.
+    /// Returns the number of bytes in one unit of an offset.
     #[inline]
     pub fn offset_unit(&self) -> u64 {
         self.extent_size() >> OFFSET_BITS
@@ -106,7 +107,7 @@ impl Layout {
         address >> self.extent_bits()
     }
 
-    /// Returns the first address of an extent and the one behind its last, both within the session.
+    /// Returns the first address of an extent and the address after its last one, both within the session.
     #[inline]
     pub fn bounds(&self, extent: u64) -> (u64, u64) {
         let start = extent.saturating_mul(self.extent_size()).min(self.bytes);
@@ -128,7 +129,7 @@ impl Layout {
         Ok(extent << OFFSET_BITS | offset)
     }
 
-    /// Returns the address of 56 bits from the wire, behind which `len` bytes follow.
+    /// Returns the address that 56 bits from the wire encode, for `len` bytes of data.
     ///
     /// # Errors
     /// If any of the bytes is not in the session, or they cross the border of an extent.

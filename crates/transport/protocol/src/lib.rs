@@ -22,8 +22,8 @@
 //!    receiver waits for another.
 //! 3. A [`receiver::Receiver`] acknowledges packet numbers, not data. A lost packet is never sent again under its number:
 //!    its bytes return to the flow's plan and leave as a new packet.
-//! 4. Congestion control is BBR version 3 with a floor under loss ([`congestion::bbr`]), behind the trait
-//!    [`congestion::Controller`].
+//! 4. Congestion control is BBR version 3 with a loss floor ([`congestion::bbr`]),
+//!    behind the trait [`congestion::Controller`].
 //!
 //! Bytes that are wrong are never delivered: a datagram that fails its checks is dropped and counted by name ([`Discard`]).
 

@@ -1,8 +1,9 @@
 //! Pacing: packets leave in quanta, spaced so that their rate is the controller's.
 //!
-//! A packet takes 1.2 µs at 10 Gbit/s, less than any timer: so packets leave in quanta of half a millisecond, 64 KiB at most, which
-//! the kernel (UDP_SEGMENT) or the device cuts. Policers drop bursts: if losses gather at the ends of quanta, quanta shrink to
-//! two packets, and grow again when they do not.
+//! A packet takes 1.2 µs at 10 Gbit/s, less than the resolution of any timer. So packets leave in quanta of
+//! half a millisecond, at most 64 KiB, which the kernel (UDP_SEGMENT) or the device segments. Policers drop
+//! bursts: if losses gather at the ends of quanta, quanta shrink to two packets. They grow again when the
+//! losses no longer gather there.
 //!
 //! A sender of many receivers has a low rate for each, and each quantum costs time. So two rules change if several flows share a
 //! sender. First, the duration of a quantum is multiplied by the number of flows, as long as it stays within an initial window
@@ -10,31 +11,35 @@
 //! its duration, so that one wake-up serves all flows that are due soon; the next quantum keeps its time, so that the rate stays
 //! exact.
 //!
-//! The credit is counted in billionths of a bit, as in `datapath::schedule` (ADR 6): bits a second times nanoseconds is a whole
-//! number of them, so that nothing is rounded and nothing drifts. A caller that is late gets credit for up to a millisecond. If
-//! several flows share a sender, the bound is at least a quantum, since a busy machine wakes the sender later than that. It is no
-//! more for a single flow: a window-limited flow at a low rate would send in bursts of a quantum (row T2: CUBIC gains half).
+//! The credit is counted in billionths of a bit, as in `datapath::schedule` (ADR 6): bits a second times
+//! nanoseconds is an integer in this unit, so that no rounding error accumulates. A late caller gets credit
+//! for up to a millisecond. If several flows share a sender, this bound is at least a quantum, because a busy
+//! machine wakes the sender later than a millisecond. For a single flow the bound stays a millisecond: with
+//! more, a window-limited flow at a low rate would send in bursts of a quantum (row T2: CUBIC gains half).
 
 use millrace_types::{BitRate, Duration, Time};
 
 /// Billionths of a bit in a byte.
 const BYTE: i64 = 8_000_000_000;
-/// The time that a caller may be late without loss of rate; longer for flows that share a sender, if a quantum lasts longer.
+/// The maximum lateness of a caller that costs no rate. It is longer for flows that share a sender, if a
+/// quantum lasts longer.
 const LATE: Duration = Duration::from_millis(1);
 /// The time that a quantum takes at the pacing rate.
 const QUANTUM: Duration = Duration::from_micros(500);
-/// The most packets of a quantum that is longer because flows share a sender: an initial window (RFC 6928, section 2).
+/// The maximum packets in a quantum that is lengthened because flows share a sender: an initial window
+/// (RFC 6928, section 2).
 const SHARED_QUANTUM_PACKETS: u64 = 10;
-/// A quantum that is longer because flows share a sender takes at most this part of the minimal round-trip time: 1/16.
+/// The maximum duration of a lengthened quantum, as a divisor of the minimal round-trip time: 1/16.
 const QUANTUM_RTTS: u32 = 16;
-/// If flows share a sender, a quantum may leave before its time by this part of its duration: 1/2.
+/// The maximum time that a quantum may leave early if flows share a sender, as a divisor of its duration:
+/// 1/2.
 const EARLY: i64 = 2;
 /// The longest quantum: what one send with UDP_SEGMENT carries.
 const QUANTUM_MAX: u64 = 65_536;
 /// Packets of the shortest quantum.
 pub const QUANTUM_PACKETS_MIN: u64 = 2;
 
-/// Decides when how much may leave.
+/// Decides when packets may leave, and how many of them.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     /// Bits a second, and so billionths of a bit a nanosecond; zero: no limit.
@@ -87,7 +92,7 @@ impl Pacer {
         }
     }
 
-    /// Lets time pass.
+    /// Adds the credit of the time since the last call.
     fn pass(&mut self, now: Time) {
         let nanos = now.since(self.at).as_nanos();
         if nanos != 0 {
@@ -111,7 +116,7 @@ impl Pacer {
         i64::try_from(bytes).unwrap_or(0).saturating_mul(BYTE)
     }
 
-    /// Lets time pass in which there was nothing to send: no credit for it is kept.
+    /// Skips a time in which there was nothing to send. No credit is kept for it.
     pub fn rest(&mut self, now: Time) {
         self.pass(now);
         self.credit = self.credit.min(0);
@@ -123,7 +128,7 @@ impl Pacer {
         self.rate == 0 || self.credit >= -self.early()
     }
 
-    /// Returns the credit, in billionths of a bit, that a quantum may lack when it leaves.
+    /// Returns the credit that a quantum may lack when it leaves, in billionths of a bit.
     fn early(&self) -> i64 {
         if self.flows == 1 {
             return 0;
@@ -157,7 +162,7 @@ impl Pacer {
         }
     }
 
-    /// Returns the time from which on a quantum may leave.
+    /// Returns the earliest time at which a quantum may leave.
     pub fn opens(&self) -> Time {
         if self.rate == 0 || self.credit >= 0 {
             return self.at;
@@ -179,7 +184,7 @@ struct QuantumEnds {
     halves: [(u32, u32); 2],
 }
 
-/// Packets of each half after which halves are compared.
+/// The number of packets in each half after which the halves are compared.
 const COMPARED: u32 = 500;
 
 impl Default for QuantumEnds {
@@ -194,7 +199,7 @@ impl Default for QuantumEnds {
 impl QuantumEnds {
     fn resolve(&mut self, index: u64, len: u64, lost: bool) {
         if len < 2 * QUANTUM_PACKETS_MIN {
-            // Short quanta tell nothing; let them grow slowly, to try again.
+            // Short quanta give no information about halves, so they grow slowly as a new trial.
             if self.packets_max < QUANTUM_MAX {
                 self.halves[0].0 += 1;
                 if self.halves[0].0 > 64 * COMPARED {
@@ -211,7 +216,7 @@ impl QuantumEnds {
         if first < COMPARED || second < COMPARED {
             return;
         }
-        // Poisson: the difference has a variance of the sum of both.
+        // Losses are Poisson distributed: the variance of the difference is the sum of both counts.
         let (a, b) = (f64::from(first_lost), f64::from(second_lost));
         let scaled = a * f64::from(second) / f64::from(first);
         if b - scaled > (4.0 * (scaled + b).sqrt()).max(5.0) {

@@ -1,6 +1,7 @@
 //! A small generator of random numbers with a seed: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 //!
-//! It spreads probes and skips packet numbers. Keys come from elsewhere.
+//! It gives the random times of probes and the packet numbers that are skipped. Keys come from another
+//! generator.
 
 /// A sequence of numbers.
 #[derive(Clone, Copy, Debug)]

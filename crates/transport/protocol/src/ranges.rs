@@ -73,7 +73,7 @@ impl RangeSet {
         if from >= to {
             return 0;
         }
-        // A cursor that moves on takes the start of a range away.
+        // Fast path: removes the start of one range, as an advancing cursor does.
         if let [range] = &mut self.ranges[from..to]
             && old.start <= range.start
             && old.end < range.end
@@ -124,7 +124,7 @@ impl RangeSet {
         self.ranges = rest;
     }
 
-    /// Returns the first number at or above `from`, else the first of all.
+    /// Returns the first number at or above `from`, or the first number of the set if there is none.
     pub fn first_from(&self, from: u64) -> Option<u64> {
         let at = self.ranges.partition_point(|range| range.end <= from);
         let range = self.ranges.get(at).or_else(|| self.ranges.first())?;

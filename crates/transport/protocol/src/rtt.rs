@@ -29,7 +29,7 @@ impl RttEstimator {
         self.initial.unwrap_or(INITIAL_RTT)
     }
 
-    /// Takes a sample, from which the receiver's delay is subtracted already.
+    /// Takes a sample. The receiver's delay is already subtracted from it.
     pub fn update(&mut self, sample: Duration) {
         self.latest = sample;
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
@@ -45,7 +45,7 @@ impl RttEstimator {
         }
     }
 
-    /// Returns the smoothed round-trip time, or the assumed one before the first sample.
+    /// Returns the smoothed round-trip time, or the assumed time before the first sample.
     pub fn smoothed(&self) -> Duration {
         self.smoothed.unwrap_or_else(|| self.initial())
     }
@@ -60,12 +60,13 @@ impl RttEstimator {
         self.latest
     }
 
-    /// Returns the smallest sample of all, if any.
+    /// Returns the smallest of all samples, if there is any.
     pub fn least(&self) -> Option<Duration> {
         self.least
     }
 
-    /// Returns the time without feedback after which a probe is due; `delay` is the receiver's interval of feedback.
+    /// Returns the time without feedback after which a probe is due. `delay` is the receiver's interval of
+    /// feedback.
     pub fn probe_timeout(&self, delay: Duration) -> Duration {
         let variation = if self.is_known() {
             (4 * self.variation).max(Duration::from_millis(1))

@@ -1,12 +1,12 @@
-//! T1's grid in virtual time: goodput over Ideal of one flow, by round-trip time and loss. `grid [RATE [SECONDS]]`, 100Mbps and
-//! 30 s by default; the first third of each run is the ramp and does not count.
+//! Row T1's grid in virtual time: goodput over Ideal of one flow, by round-trip time and loss. `grid [RATE
+//! [SECONDS]]`, 100Mbps and 30 s by default. The first third of each run is the ramp and does not count.
 
 use millrace_transport::congestion::bbr::{Bbr, BbrConfig};
 use millrace_transport_simulator::{FlowSpec, LinkSpec, PACKET, Simulation, ideal_goodput};
 use millrace_types::{BitRate, Time};
 use std::error::Error;
 
-/// A name, what the column adds to the path, and the loss that Ideal allows for.
+/// The name of a column, the settings that it adds to the path, and the loss that Ideal allows for.
 type Column = (&'static str, &'static [(&'static str, &'static str)], f64);
 
 const COLUMNS: [Column; 8] = [

@@ -1,4 +1,5 @@
-//! One flow over one path: `one CONTROLLER SECONDS KEY=TEXT… [back:KEY=TEXT…]`, a line for each second.
+//! Simulates one flow over one path: `one CONTROLLER SECONDS KEY=TEXT… [back:KEY=TEXT…]`. Prints a line for
+//! each second.
 
 use millrace_transport::congestion::Controller;
 use millrace_transport::congestion::bbr::{Bbr, BbrConfig};

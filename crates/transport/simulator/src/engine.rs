@@ -1,7 +1,7 @@
-//! The event loop: what happens next, in virtual time.
+//! The event loop, which processes events in virtual time.
 //!
-//! The control channel is a reliable stream: a message arrives after half a round-trip time of the path. Receivers write at once
-//! and verify what is complete.
+//! The control channel is a reliable stream: a message arrives after half a round-trip time of the path.
+//! Receivers write at once and verify complete extents.
 
 use crate::measure::{Bins, Quantiles};
 use crate::network::{AuditError, Link, LinkCounters, LinkSpec};
@@ -19,26 +19,27 @@ use millrace_wan_emulator::{ConfigError, PathConfig};
 
 /// Width of the bins of sent and delivered bytes.
 const BIN: Duration = Duration::from_millis(10);
-/// Bytes of a session without end: it outlasts every simulation.
+/// The size of a session without end, in bytes. It outlasts every simulation.
 const ENDLESS: u64 = 1 << 50;
-/// Bytes of a REPORT packet, about.
+/// The approximate size of a REPORT packet in bytes.
 const REPORT_SIZE: u64 = 64;
-/// The most packets that a sender may remember for each packet of its largest flight: a lost packet stays until it cannot arrive.
+/// The maximum number of packets that a sender may record for each packet of its largest flight. A lost
+/// packet stays recorded until it can no longer arrive.
 const REMEMBERED: u64 = 4;
-/// Packets that a sender may remember beyond [`REMEMBERED`] times its largest flight.
+/// The number of packets that a sender may record beyond [`REMEMBERED`] times its largest flight.
 const REMEMBERED_SPARE: u64 = 1_024;
 
 /// A flow of the simulation.
 pub struct FlowSpec {
     /// The congestion control.
     pub controller: Box<dyn Controller>,
-    /// When the flow starts.
+    /// The time at which the flow starts.
     pub start: Time,
-    /// The link that it uses, as [`Simulation::add_link`] numbered it.
+    /// The number of its link, from [`Simulation::add_link`].
     pub link: usize,
     /// The return path, which feedback takes.
     pub back: PathConfig,
-    /// Bytes to be sent; `None` is no end.
+    /// Bytes to be sent. `None` means that the flow has no end.
     pub bytes: Option<u64>,
 }
 
@@ -48,19 +49,19 @@ pub struct FlowReport {
     pub sender: FlowStats,
     /// The receiver's counters.
     pub receiver: ReceiverStats,
-    /// Bytes of IP packets as they left.
+    /// Bytes of IP packets, by time of departure.
     pub sent: Bins,
-    /// Bytes of IP packets as they arrived.
+    /// Bytes of IP packets, by time of arrival.
     pub arrived: Bins,
-    /// New payload as it arrived.
+    /// New payload bytes, by time of arrival.
     pub goodput: Bins,
-    /// The time that packets waited for the link and were sent by it.
+    /// The times that packets waited in the link's queue and were in transmission.
     pub queue: Quantiles,
-    /// When all bytes were verified, and the sender knew.
+    /// The time at which the sender learned that all bytes are verified.
     pub done: Option<Time>,
-    /// The state of the controller by time: each change.
+    /// The changes of the controller's state, by time.
     pub states: Vec<(Time, &'static str)>,
-    /// Packets that the sender remembered at most.
+    /// The maximum number of packets that the sender recorded.
     pub remembered: usize,
 }
 
@@ -77,7 +78,7 @@ struct SimFlow {
     offered: u64,
     /// Packets of data that arrived.
     arrived: u64,
-    /// The most that was in flight at a time, in packets.
+    /// The maximum number of packets in flight.
     in_flight_max: u64,
     report: FlowReport,
 }
@@ -132,7 +133,7 @@ impl Simulation {
         }
     }
 
-    /// Adds a link; returns its number.
+    /// Adds a link and returns its number.
     ///
     /// # Errors
     /// If its configuration is not valid.
@@ -147,15 +148,15 @@ impl Simulation {
         self.queue.schedule(at, Event::Reconfigure { link, path });
     }
 
-    /// Measures queues from a time on only.
+    /// Measures queues only from this time on.
     pub fn measure_queues_from(&mut self, from: Time) {
         self.measured_from = from;
     }
 
-    /// Adds a flow; returns its number.
+    /// Adds a flow and returns its number.
     ///
     /// # Errors
-    /// If the configuration of its way back is not valid.
+    /// If the configuration of its return path is not valid.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<usize, ConfigError> {
         let bytes = spec.bytes.unwrap_or(ENDLESS);
         let layout = Layout::new(bytes, ExtentSize::Small).unwrap_or_else(|_| unreachable_layout());
@@ -229,7 +230,7 @@ impl Simulation {
         self.queue.now()
     }
 
-    /// Returns the packets offered to all links, for budgets.
+    /// Returns the number of packets offered to all links, for comparison with a budget.
     pub fn packets(&self) -> u64 {
         self.links.iter().map(|link| link.counters.offered).sum()
     }
@@ -239,7 +240,8 @@ impl Simulation {
         &self.links[link].counters
     }
 
-    /// Checks that every packet is delivered, dropped by name, or in flight, and that memory is within its bounds.
+    /// Checks that every packet is delivered, dropped by reason, or in flight, and that memory is within its
+    /// bounds.
     ///
     /// # Errors
     /// The first balance that does not hold.
@@ -277,7 +279,7 @@ impl Simulation {
                 sim.back.counters.offered,
             )?;
             balance(format!("feedback to flow {id}"), sim.back.arrived, sent.feedback)?;
-            // The probe timeouts of a silent path forget packets, and lost ones are kept for a while.
+            // Lost packets stay recorded for a while, so the bound exceeds the largest flight.
             let (found, bound) = (
                 sim.report.remembered as u64,
                 REMEMBERED * sim.in_flight_max + REMEMBERED_SPARE,
@@ -290,7 +292,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Runs until a time, or until nothing happens any more.
+    /// Runs until a time, or until no event is pending.
     pub fn run_until(&mut self, end: Time) {
         while let Some(event) = self.queue.next(end) {
             self.happen(event);
@@ -330,7 +332,7 @@ impl Simulation {
                 feedback,
             } => {
                 self.flows[flow].back.arrived += 1;
-                // A violation would be a fault of ours: the flow then stalls, and the test fails.
+                // A violation would be a defect of this program: the flow then stalls, and the test fails.
                 let _ = self.flows[flow]
                     .flow
                     .on_feedback(self.queue.now(), number, &feedback);
@@ -355,13 +357,13 @@ impl Simulation {
                 }
             }
             Event::Reconfigure { link, path } => {
-                // The path was checked when the test made it.
+                // The path was checked when the test created it.
                 let _ = self.links[link].reconfigure(&path);
             }
         }
     }
 
-    /// Lets a sender send what it may.
+    /// Sends the packets that a sender may send now.
     fn serve(&mut self, id: usize) {
         if self.queue.now() < self.flows[id].start {
             return;
@@ -447,7 +449,7 @@ impl Simulation {
         self.serve_receiver(id);
     }
 
-    /// Sends the feedback of a receiver that is due, and schedules its next wake-up.
+    /// Sends the feedback that a receiver owes, and schedules its next wake-up.
     fn serve_receiver(&mut self, id: usize) {
         let now = self.queue.now();
         let sim = &mut self.flows[id];

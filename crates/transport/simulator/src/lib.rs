@@ -1,4 +1,5 @@
-//! Senders and receivers of `millrace-transport` over emulated paths, in virtual time and on one thread, by seed.
+//! Senders and receivers of `millrace-transport` over emulated paths, in virtual time and on one thread. A
+//! seed determines each run.
 //!
 //! ```text
 //!   Flow ──> policer ──> link (wan emulator: rate, queue, loss, delay) ──> Receiver
@@ -6,11 +7,12 @@
 //!    └──────────── return path (wan emulator, one for each flow) <────────────┘
 //! ```
 //!
-//! Packets carry no bytes: a simulation of 10 Gbit/s over 400 ms costs about a microsecond a packet. The flows and receivers are
-//! those of the product, with their acknowledgements, loss detection and pacing. [`session`] has groups with bytes, heads and
-//! seals. [`rows`] are the rows of the acceptance table that hold in virtual time.
+//! Packets carry no bytes: a simulation of 10 Gbit/s over 400 ms costs about a microsecond a packet. The
+//! flows and receivers are those of the product, with their acknowledgements, loss detection and pacing.
+//! [`session`] simulates groups with bytes, heads and seals. [`rows`] has the rows of the acceptance table
+//! that apply in virtual time.
 //!
-//! [`rivals`] has the controllers that ours is compared with: Reno, CUBIC and BBR version 1.
+//! [`rivals`] has the controllers for comparison: Reno, CUBIC and BBR version 1.
 
 #![forbid(unsafe_code)]
 
@@ -27,21 +29,21 @@ pub use network::{AuditError, LinkCounters, LinkSpec, PolicerSpec};
 
 /// Bytes of payload of a full packet: MTU 1500 over IPv4.
 pub const PAYLOAD: u16 = 1_428;
-/// Bytes of the IP packet that carries it.
+/// Bytes of the IP packet that carries a full payload.
 pub const PACKET: u64 = 1_500;
 /// Bytes of the IPv4 and UDP headers.
 pub const HEADERS: u16 = 28;
 /// Bytes of the Ethernet header, which the emulator counts.
 pub const ETHERNET: usize = 14;
-/// Bytes of the Ethernet header and check sequence, which use the link.
+/// Bytes of the Ethernet header and frame check sequence, which take link rate.
 pub const FRAMING: f64 = 18.0;
 
-/// Returns the payload in bit/s that a link of this rate carries at best: less headers, less what it loses.
+/// Returns the maximum payload rate of a link of this rate, in bit/s: without headers and lost packets.
 pub fn ideal_goodput(link_bps: f64, loss: f64) -> f64 {
     link_bps * f64::from(PAYLOAD) / (PACKET as f64 + FRAMING) * (1.0 - loss)
 }
 
-/// Returns the IP packets' bit/s that a link of this rate carries at best, as controllers count.
+/// Returns the maximum rate of IP packets on a link of this rate, in bit/s, as controllers count.
 pub fn ideal_rate(link_bps: f64) -> f64 {
     link_bps * PACKET as f64 / (PACKET as f64 + FRAMING)
 }

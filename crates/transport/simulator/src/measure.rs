@@ -1,8 +1,8 @@
-//! Figures from what was measured.
+//! Statistics of measured values.
 
 use millrace_types::{Duration, Time};
 
-/// Bytes by time, in bins.
+/// Byte counts in bins of time.
 #[derive(Clone, Debug)]
 pub struct Bins {
     width: Duration,
@@ -42,7 +42,7 @@ impl Bins {
         self.bytes(from, to) as f64 * 8.0 / to.since(from).as_secs_f64().max(1e-9)
     }
 
-    /// Returns the end of the first run of `len` bins whose rate is at least `bps`.
+    /// Returns the end of the first run of `len` bins with a rate of at least `bps`.
     pub fn reaches(&self, bps: f64, len: usize) -> Option<Time> {
         let enough = bps * self.width.as_secs_f64() / 8.0 * len as f64;
         let at = self
@@ -69,7 +69,7 @@ impl Quantiles {
         self.total += 1;
     }
 
-    /// Returns the time below which a share of the values are.
+    /// Returns the time that `share` of the values are below.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = share * self.total as f64;
         let mut below = 0;
@@ -83,7 +83,7 @@ impl Quantiles {
     }
 }
 
-/// Returns Jain's fairness index: 1 if all are equal, 1/n if one has all.
+/// Returns Jain's fairness index: 1 if all rates are equal, 1/n if one flow has the total rate.
 pub fn jain(rates: &[f64]) -> f64 {
     let sum: f64 = rates.iter().sum();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();

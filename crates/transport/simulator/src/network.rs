@@ -7,10 +7,10 @@ use millrace_wan_emulator::{
     ConfigError, DropReason, NoSources, Outcome, Outcomes, Path, PathConfig, PathModel, Seed,
 };
 
-/// A token bucket without a queue: what finds no tokens is dropped.
+/// A token bucket without a queue: a packet that finds too few tokens is dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicerSpec {
-    /// The rate at which tokens come.
+    /// The rate at which tokens arrive.
     pub rate: BitRate,
     /// Bytes of the bucket.
     pub bucket: u64,
@@ -21,15 +21,15 @@ pub struct PolicerSpec {
 pub struct LinkSpec {
     /// The emulated path.
     pub path: PathConfig,
-    /// Drops what exceeds a rate, before the path.
+    /// The policer before the path.
     pub policer: Option<PolicerSpec>,
 }
 
 impl LinkSpec {
-    /// Returns a link from pairs of the emulator's keys and texts: `[("rate", "1Gbps"), ("delay", "50ms")]`.
+    /// Returns a link from keys and values of the emulator: `[("rate", "1Gbps"), ("delay", "50ms")]`.
     ///
     /// # Errors
-    /// If a text is not of its key's grammar.
+    /// If a value is not valid for its key.
     pub fn new(settings: &[(&str, &str)]) -> Result<LinkSpec, ConfigError> {
         let mut path = PathConfig::default();
         for (key, text) in settings {
@@ -64,20 +64,21 @@ impl Policer {
 /// The effect of a link on a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crossing {
-    /// When the packet, and its duplicate, arrive.
+    /// The arrival times of the packet and of its duplicate.
     pub(crate) arrivals: [Option<Time>; 2],
-    /// The time until the link had sent the packet; `None` if it was dropped before.
+    /// The time until the link has sent the packet. `None` if the packet was dropped before.
     pub(crate) queued: Option<Duration>,
 }
 
-/// The balance of a link: each packet that was offered, and each duplicate, was dropped by name or released.
+/// The counters of a link. Each packet and each duplicate is released, or is dropped and counted by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets offered.
     pub offered: u64,
-    /// Copies that the path made in addition.
+    /// Copies that the path made in addition to the packets.
     pub duplicated: u64,
-    /// Packets and copies that the path released; those whose time has not come are in flight.
+    /// Packets and copies that the path released, or will release: they are in flight until their release
+    /// time.
     pub released: u64,
     /// Packets that the policer dropped.
     pub policed: u64,
@@ -85,7 +86,7 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// Returns the packets that the path dropped, by name.
+    /// Returns the number of packets that the path dropped, by reason.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         DropReason::ALL
             .iter()
@@ -109,7 +110,8 @@ impl LinkCounters {
     }
 }
 
-/// A packet that was neither delivered, nor dropped by name, nor is in flight; or memory beyond its bound.
+/// An error of the balance: a packet that was neither delivered, nor dropped by reason, nor is in flight; or
+/// memory beyond its bound.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AuditError {
     /// Packets appear or vanish.
@@ -119,17 +121,17 @@ pub enum AuditError {
         place: String,
         /// Packets that went in.
         expected: u64,
-        /// Packets that came out, were dropped by name, or are in flight.
+        /// Packets that came out, were dropped by reason, or are in flight.
         found: u64,
         /// The counters.
         detail: String,
     },
-    /// Too much is remembered.
+    /// More packets are recorded than the bound allows.
     #[error("{place}: {found} packets are remembered where {bound} are allowed")]
     Memory {
         /// The flow.
         place: String,
-        /// Packets remembered.
+        /// Packets recorded.
         found: u64,
         bound: u64,
     },
@@ -165,7 +167,7 @@ impl Link {
         })
     }
 
-    /// Changes the path for what is offered from now on.
+    /// Changes the path for packets that are offered from now on.
     pub(crate) fn reconfigure(&mut self, path: &PathConfig) -> Result<(), ConfigError> {
         let mut model = PathModel::compile(path, &NoSources)?;
         self.path.exchange(&mut model);
@@ -199,7 +201,8 @@ impl Link {
         crossing
     }
 
-    /// Offers a datagram with this many bytes of IP and UDP headers; returns its copies, as they arrive.
+    /// Offers a datagram with this many bytes of IP and UDP headers. Returns the copies that arrive, with
+    /// their times.
     pub(crate) fn offer_bytes(&mut self, now: Time, headers: u16, datagram: &[u8]) -> Vec<(Time, Vec<u8>)> {
         let in_front = ETHERNET + usize::from(headers);
         let mut frame = vec![0; in_front];
@@ -222,7 +225,8 @@ impl Link {
         copies
     }
 
-    /// Compares what was offered with what was dropped, arrived, and is in flight, which the caller counts.
+    /// Checks that the offered packets are equal to the dropped, arrived and in-flight packets. The caller
+    /// counts those in flight.
     pub(crate) fn audit(&self, name: &str, in_flight: u64) -> Result<(), AuditError> {
         let counters = &self.counters;
         let packets = |place: String, expected, found| {

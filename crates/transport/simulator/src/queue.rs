@@ -1,4 +1,5 @@
-//! Events in virtual time, in the order of their times; those of one time in the order in which they were scheduled.
+//! Events in virtual time, in the order of their times. Events of the same time keep the order in which they
+//! were scheduled.
 
 use millrace_types::Time;
 use std::cmp::Reverse;
@@ -9,7 +10,7 @@ pub(crate) struct EventQueue<E> {
     now: Time,
     sequence: u64,
     heap: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    /// Events by slot: the heap moves numbers only.
+    /// Events by slot. The heap holds only slot numbers.
     slots: Vec<Option<E>>,
     free: Vec<usize>,
 }
@@ -30,7 +31,7 @@ impl<E> EventQueue<E> {
         self.now
     }
 
-    /// Schedules an event; a time that is past is now.
+    /// Schedules an event. A time in the past counts as now.
     pub(crate) fn schedule(&mut self, at: Time, event: E) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -41,12 +42,12 @@ impl<E> EventQueue<E> {
         self.heap.push(Reverse((at.max(self.now), self.sequence, slot)));
     }
 
-    /// Returns the events that have not happened.
+    /// Returns the pending events.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &E> {
         self.slots.iter().flatten()
     }
 
-    /// Takes the next event that is due by `end`; if there is none, the time is `end`.
+    /// Removes and returns the next event that is due by `end`. If there is none, the time becomes `end`.
     pub(crate) fn next(&mut self, end: Time) -> Option<E> {
         while let Some(Reverse((at, _, slot))) = self.heap.peek().copied() {
             if at > end {

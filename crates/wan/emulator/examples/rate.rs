@@ -1,5 +1,6 @@
-//! Prints how many frames a second one core takes through both halves: the model, the ring, and out again. A second is one on
-//! the processor, by the kernel's account of this thread, so that a shared machine does not count; its caches do.
+//! Prints the number of frames that one core passes through the model, into the ring and out again, for each
+//! second of processor time. The processor time is the kernel's account of this thread. So other processes on
+//! a shared machine do not count, except by their use of the caches.
 //!
 //! `cargo run --release -p millrace-wan-emulator --example rate [-- CASE]`
 
@@ -10,10 +11,11 @@ use millrace_wan_emulator::{
     ByteSize, DirectionConfig, DirectionId, Interval, NoSources, Plan, Seed, heap_memory,
 };
 
-/// The keys of a path and their texts.
+/// The keys and values of a path's settings.
 type Settings = &'static [(&'static str, &'static str)];
 
-/// A measurement: its name, the settings, the bytes of a frame without check sequence, nanoseconds between arrivals.
+/// A measurement: its name, its settings, the size of a frame in bytes without check sequence, and the
+/// nanoseconds between arrivals.
 const CASES: [(&str, Settings, usize, u64); 6] = [
     ("64 B, constant delay", &[("delay", "10ms")], 60, 60),
     ("64 B, constant delay 200 ms", &[("delay", "200ms")], 60, 60),
@@ -65,14 +67,14 @@ fn main() {
     }
 }
 
-/// Returns millions of frames a second, in virtual time that passes as fast as the frames do.
+/// Returns millions of frames a second of processor time. Virtual time advances with the frames.
 fn measure(settings: Settings, size: usize, gap: u64) -> f64 {
     let mut config = DirectionConfig::default();
     for (key, text) in settings {
         config.path.set(key, text).unwrap();
     }
     if config.path.rate.is_none() {
-        // Twice what is in flight at the mean delay, so that the ring is used many times over.
+        // Twice the bytes in flight at the mean delay, so that the ring is used many times over.
         let delay: Interval = settings[0].1.parse().unwrap();
         let record = (16 + size as u64).next_multiple_of(16);
         config.memory = Some(ByteSize(record * delay.nanos() / gap * 2 + (4 << 20)));
@@ -105,7 +107,7 @@ fn measure(settings: Settings, size: usize, gap: u64) -> f64 {
     frames as f64 / elapsed / 1e6
 }
 
-/// Returns the seconds that this thread was on a processor: proc(5), `/proc/pid/schedstat`.
+/// Returns the processor time of this thread in seconds: proc(5), `/proc/pid/schedstat`.
 fn on_processor() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let nanos: u64 = text.split(' ').next().unwrap().parse().unwrap();

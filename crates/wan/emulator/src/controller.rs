@@ -11,10 +11,12 @@ use crate::model::DirectionModel;
 use crate::sources::Sources;
 use crate::stats::{Counters, Stats};
 
-/// New parameters on the way to a sender, and old ones on the way back: what the control side allocates, it also frees.
+/// New parameters for a sender. The old parameters return in the same structure, so that the control side
+/// frees all memory that it allocated.
 pub(crate) struct Change {
     pub(crate) model: DirectionModel,
-    /// The first arrival to which it applies; [`Time::ZERO`]: from the next burst on.
+    /// The time of the first arrival to which the change applies. [`Time::ZERO`] means from the next burst
+    /// on.
     pub(crate) at: Time,
 }
 
@@ -27,7 +29,7 @@ impl Mailbox {
     pub(crate) fn new() -> Mailbox {
         Mailbox {
             next: ArrayQueue::new(1),
-            // Each call of `post` adds two changes at most and empties the queue.
+            // Each call of `post` adds at most two changes and empties the queue.
             retired: ArrayQueue::new(8),
         }
     }
@@ -42,7 +44,7 @@ impl Mailbox {
         }
     }
 
-    /// Gives a change back to the control side.
+    /// Returns a change to the control side.
     pub(crate) fn retire(&self, change: Box<Change>) {
         // The queue is never full; if it were, the change would be freed here.
         drop(self.retired.push(change));
@@ -64,20 +66,21 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Changes the parameters for the frames that are offered after the sender's next `publish`. Of several changes before it
-    /// only the last counts.
+    /// Changes the parameters for the frames that are offered after the sender's next `publish`. If there are
+    /// several changes before it, only the last one takes effect.
     ///
     /// # Errors
-    /// [`PlanError`] if the configuration is not valid, has another number of classes, or needs more memory than there is.
+    /// [`PlanError`] if the configuration is not valid, has another number of classes, or needs more memory
+    /// than the direction has.
     pub fn set(&self, config: &DirectionConfig, sources: &dyn Sources) -> Result<(), PlanError> {
         self.set_at(Time::ZERO, config, sources)
     }
 
-    /// Changes the parameters for frames that arrive at `at` or later, if the sender has received the change by then. A later
-    /// call replaces a change whose time has not come.
+    /// Changes the parameters for frames that arrive at `at` or later, if the sender has received the change
+    /// by then. A later call replaces a change that has not taken effect.
     ///
     /// # Errors
-    /// As [`Self::set`].
+    /// The errors of [`Self::set`].
     pub fn set_at(&self, at: Time, config: &DirectionConfig, sources: &dyn Sources) -> Result<(), PlanError> {
         let model = DirectionModel::compile(config, sources)?;
         if model.paths.len() != self.paths {
@@ -86,7 +89,7 @@ impl Controller {
                 given: model.paths.len() - 1,
             });
         }
-        // Without a rate there is no bound to compare with; the memory stays as it was given.
+        // Without a rate there is no bound for comparison. The memory keeps its size.
         let needed = memory_needed(&model).unwrap_or(0);
         if needed > self.memory_size {
             return Err(PlanError::MemoryShort {

@@ -1,7 +1,8 @@
 //! Distributions of delay, as quantile functions of a fraction between 0 and 1.
 //!
-//! All but the uniform one have mean 0, and the normal, exponential and gamma ones standard deviation 1. A quantile function makes a delay from an even or, through
-//! the normal distribution function, from a Gaussian draw; that is how correlated delays get any distribution.
+//! All distributions except the uniform one have mean 0. The normal, exponential and gamma distributions have
+//! standard deviation 1. A quantile function maps a uniform draw to a delay. It maps a Gaussian draw through
+//! the normal distribution function, so that correlated delays can have any distribution.
 
 use libm::{cbrt, log, sqrt};
 
@@ -9,15 +10,16 @@ use crate::config::{ConfigError, Distribution, Jitter};
 use crate::math::{gamma_quantile, normal_cdf, normal_quantile};
 use crate::sources::Sources;
 
-/// The probability at which unbounded distributions end on both sides: memory is sized for the longest delay, and a Pareto
-/// variable has none. One frame in a million gets this quantile.
+/// The probability at which unbounded distributions are truncated on both sides. Memory is sized for the
+/// longest delay, and a Pareto variable has no maximum. One frame in a million gets the quantile at this
+/// probability.
 pub(crate) const TAIL: f64 = 1e-6;
 
 /// A standardised quantile function.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Quantile {
     Uniform,
-    /// A normal distribution without its tails: each tail that is cut off has the probability `low`.
+    /// A normal distribution without its tails. Each removed tail has the probability `low`.
     Normal {
         low: f64,
     },
@@ -66,7 +68,7 @@ impl Quantile {
         })
     }
 
-    /// Returns the quantile of a fraction, 0 < fraction < 1.
+    /// Returns the quantile at a fraction, 0 < fraction < 1.
     #[inline]
     pub(crate) fn at(&self, fraction: f64) -> f64 {
         let inside = fraction.clamp(TAIL, 1.0 - TAIL);
@@ -84,7 +86,7 @@ impl Quantile {
         }
     }
 
-    /// Returns the quantile of a standard normal draw.
+    /// Returns the quantile that corresponds to a standard normal draw.
     #[inline]
     pub(crate) fn at_normal(&self, z: f64) -> f64 {
         match self {
@@ -102,7 +104,7 @@ impl Quantile {
     }
 }
 
-/// Returns a Pareto quantile of shape 3, which has mean 3/2 and variance 3/4.
+/// Returns the quantile of a Pareto distribution of shape 3, which has mean 3/2 and variance 3/4.
 #[inline]
 fn pareto(fraction: f64) -> f64 {
     const DEVIATION: f64 = 0.866_025_403_784_438_6;
@@ -176,7 +178,7 @@ mod tests {
             let mean = (0..n).map(draw).sum::<f64>() / f64::from(n);
             let variance = (0..n).map(|i| draw(i).powi(2)).sum::<f64>() / f64::from(n);
             assert!(mean.abs() < 1e-3, "{text}: mean {mean}");
-            // The millionth beyond the end carries a part of a Pareto variable's variance.
+            // The truncated tail of one in a million carries a part of a Pareto variable's variance.
             assert!((variance - 1.0).abs() < 0.03, "{text}: variance {variance}");
         }
     }

@@ -1,6 +1,7 @@
 //! A histogram of times that one thread writes and others read, without a lock.
 //!
-//! Buckets are linear up to 32 ns and then 32 for each power of two, so that a value is known within 3 %.
+//! Buckets are linear up to 32 ns. Above that there are 32 for each power of two, so that a value is known
+//! within 3 %.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +55,7 @@ impl Histogram {
         }
     }
 
-    /// Adds a value. Only one thread may.
+    /// Adds a value. Only one thread may call it.
     #[inline]
     pub(crate) fn record(&self, nanos: u64) {
         add(&self.buckets[bucket(nanos)], 1);
@@ -89,7 +90,7 @@ impl Histogram {
     }
 }
 
-/// A histogram as it was at a moment.
+/// The values of a histogram at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistogramSnapshot {
     /// The number of values.
@@ -111,7 +112,8 @@ pub struct HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// Returns the value in nanoseconds that a share of values, 0 to 1, do not exceed, within 3 %; 0 of no values.
+    /// Returns the value in nanoseconds that `share` of the values (0 to 1) do not exceed, within 3 %.
+    /// Returns 0 if there are no values.
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = (share * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -122,7 +124,7 @@ impl HistogramSnapshot {
         position.map_or(0, |bucket| upper(bucket).min(self.max_ns))
     }
 
-    /// Returns (largest nanoseconds, count) of each bucket that has values, for plots.
+    /// Returns (largest nanoseconds, count) of each bucket with values, for plots.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let used = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         used.map(|(bucket, count)| (upper(bucket), *count))

@@ -1,11 +1,12 @@
-//! The way back for ICMP errors: from the half that drops a packet over the MTU to the thread that serves the same end.
+//! The return of ICMP errors, from the half that drops a packet over the MTU to the thread that serves the
+//! same end.
 //!
 //! ```text
 //!  end a --> Sender a_to_b --(packet over the MTU)--> ring of ICMP errors --> IcmpErrors --> end a
 //! ```
 //!
-//! The ring is a small one from `ring::records`, so that the two sides may be two threads. An answer leaves at once:
-//! the router that is emulated stands where frames enter the path.
+//! The ring is a small one from `ring::records`, so that the two sides may be two threads. An answer leaves
+//! at once, because the emulated router is at the point where frames enter the path.
 
 use std::sync::atomic::AtomicU64;
 
@@ -15,22 +16,24 @@ use crate::receiver::Frame;
 use crate::ring::records::{Reader, Writer, heap_memory, ring};
 use crate::too_big;
 
-/// The memory of a ring in bytes: more than a burst of the largest answers, which take a head and 83 units of 16 bytes each.
+/// The memory of a ring in bytes: more than a burst of the largest answers needs. Each takes a head and 83
+/// units of 16 bytes.
 const MEMORY: usize = 128 << 10;
-/// The most ICMP errors a second, and the most of a burst: those of Linux (`net.ipv4.icmp_msgs_per_sec` and
-/// `icmp_msgs_burst`). RFC 4443, section 2.4 (f), demands a limit, and RFC 1812, section 4.3.2.8, allows one.
+/// The maximum rate and burst of ICMP errors: those of Linux (`net.ipv4.icmp_msgs_per_sec` and
+/// `icmp_msgs_burst`). RFC 4443, section 2.4 (f), requires a limit, and RFC 1812, section 4.3.2.8, allows
+/// one.
 const INTERVAL_NANOS: u64 = 1_000_000;
 const BURST: u64 = 50;
 
 /// A limit of ICMP errors: the Generic Cell Rate Algorithm (ITU-T I.371), which is a token bucket.
 #[derive(Debug, Default)]
 struct RateLimit {
-    /// Nanoseconds.
+    /// The theoretical arrival time in nanoseconds.
     theoretical_arrival_time: u64,
 }
 
 impl RateLimit {
-    /// Returns true if an error conforms to the limit, and counts it then.
+    /// Returns true if an error conforms to the limit. An error that conforms is counted.
     fn conforms(&mut self, now: Time) -> bool {
         let now = now.nanos();
         if self.theoretical_arrival_time > now.saturating_add((BURST - 1) * INTERVAL_NANOS) {
@@ -49,25 +52,25 @@ impl RateLimit {
 pub(crate) enum Answer {
     /// An ICMP error is on its way.
     Sent,
-    /// The rate limit forbids it, or the ring is full of errors that were not taken.
+    /// The rate limit forbids the answer, or the ring is full of errors that the reader has not taken.
     RateLimited,
-    /// RFC 1122 or RFC 4443 forbids it.
+    /// RFC 1122 or RFC 4443 forbids the answer.
     Forbidden,
 }
 
-/// The side that writes ICMP errors; a sender owns it.
+/// The writing side of the ring. A sender owns it.
 pub(crate) struct Writing {
     ring: Writer<Box<[AtomicU64]>>,
     limit: RateLimit,
     reply: Vec<u8>,
 }
 
-/// The ICMP errors of a direction, which go back to the end where its frames enter. One thread owns them.
+/// The ICMP errors of a direction, which return to the end where its frames enter. One thread owns them.
 pub struct IcmpErrors {
     reader: Reader<Box<[AtomicU64]>>,
 }
 
-/// Returns the two sides.
+/// Returns the writing and the reading side of a ring.
 pub(crate) fn icmp_errors() -> (Writing, IcmpErrors) {
     let (writer, reader) = ring(heap_memory(MEMORY));
     let writing = Writing {
@@ -101,13 +104,13 @@ impl IcmpErrors {
         Some(Frame::new(&self.reader, unit))
     }
 
-    /// Returns the memory of the errors that were taken to the writing side. To be called once a burst.
+    /// Returns the memory of the taken errors to the writing side. Call it once a burst.
     #[inline]
     pub fn free(&mut self) {
         self.reader.reclaim();
     }
 
-    /// Returns true if there is none.
+    /// Returns true if there is no ICMP error.
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         self.reader.peek().is_none()

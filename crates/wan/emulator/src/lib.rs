@@ -1,10 +1,12 @@
-//! A wide-area path in software: what it does to each frame, and the memory in which frames wait.
+//! A software emulation of a wide-area path: its effect on each frame, and the memory in which frames wait.
 //!
-//! [`Path`] and [`Direction`] are the model in virtual time: a frame and its arrival go in, its outcomes come out. A
-//! simulator needs no more. Two threads that forward packets divide the work: a sender offers frames to the model and writes
-//! those that arrive into a ring of memory; a receiver takes each from there when it is due.
+//! [`Path`] and [`Direction`] are the model in virtual time: a frame and its arrival go in, its outcomes come
+//! out. A simulator needs only these. In a forwarding program, two threads divide the work. A sender offers
+//! frames to the model and writes the frames that arrive into a ring of memory. A receiver takes each frame
+//! from the ring when the frame is due.
 //!
-//! The crate is pure: time, seeds and the contents of files are arguments, and memory is given by the caller.
+//! The crate has no input or output: time, seeds and the contents of files are arguments, and the caller
+//! provides the memory.
 
 #![forbid(unsafe_code)]
 

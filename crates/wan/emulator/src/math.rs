@@ -1,7 +1,7 @@
 //! Functions of the normal and the gamma distribution.
 //!
-//! Elementary functions come from `libm`, which computes the same bits on every machine: a seed has the same outcomes
-//! everywhere.
+//! Elementary functions come from `libm`, which computes the same bits on every machine. So a seed has the
+//! same outcomes everywhere.
 
 #![allow(clippy::excessive_precision, reason = "coefficients are as published")]
 
@@ -21,8 +21,8 @@ fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
         .fold(0.0, |sum, coefficient| sum * x + coefficient)
 }
 
-/// Returns the number below which a standard normal variable is with probability `p`, 0 < p < 1, with a relative error of
-/// about 1e-16.
+/// Returns the value that a standard normal variable is below with probability `p`, 0 < p < 1. The relative
+/// error is about 1e-16.
 ///
 /// Wichura, "Algorithm AS 241: The Percentage Points of the Normal Distribution", Applied Statistics 37 (1988), PPND16.
 #[inline]
@@ -174,7 +174,8 @@ fn nonzero(value: f64, tiny: f64) -> f64 {
     if value.abs() < tiny { tiny } else { value }
 }
 
-/// Returns the number below which a gamma variable of this shape and scale 1 is with probability `p`, by bisection.
+/// Returns the value that a gamma variable of this shape and scale 1 is below with probability `p`, by
+/// bisection.
 pub(crate) fn gamma_quantile(shape: f64, p: f64) -> f64 {
     let (mut low, mut high) = (0.0, shape + 10.0 * sqrt(shape) + 10.0);
     while gamma_cdf(shape, high) < p {

@@ -12,7 +12,7 @@ pub enum PlanError {
     /// A setting is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The number of bytes on their way has no bound.
+    /// The number of bytes in flight has no bound.
     #[error(
         "memory: a path with delay and without rate may hold any number of bytes; to fix it: set `memory`, such as `256MiB` \
          (bytes per second × longest delay × 1.4), or `rate`"
@@ -25,17 +25,17 @@ pub enum PlanError {
         needed.div_ceil(1 << 20)
     )]
     MemoryShort {
-        /// Bytes.
+        /// The bytes that frames may need.
         needed: usize,
-        /// Bytes.
+        /// The bytes that the caller gave.
         given: usize,
     },
-    /// The memory has more units than a link can name.
+    /// The memory has more units than the link field of a record can address.
     #[error(
         "memory: {needed} bytes are needed, and 64 GiB are the most for a direction; expected a lower rate, delay or queue"
     )]
     TooMuch {
-        /// Bytes.
+        /// The bytes that frames may need.
         needed: u64,
     },
     /// The number of classes cannot change under traffic.
@@ -48,10 +48,11 @@ pub enum PlanError {
     },
 }
 
-/// The memory of a path that holds frames for no time: they wait only for the receiver.
+/// The memory of a path without delay, in bytes. Its frames wait only for the receiver.
 pub(crate) const WITHOUT_DELAY: u64 = 4 << 20;
 
-/// Returns the bytes that a model needs; `None` if they have no bound. A number that does not fit is the largest that does.
+/// Returns the bytes that a model needs, or `None` if they have no bound. A number that does not fit into the
+/// type saturates.
 pub(crate) fn memory_needed(model: &DirectionModel) -> Option<usize> {
     let records = model.record_bytes()?;
     // The ring's end may be padded, and a frame is stored before the receiver takes one.

@@ -1,8 +1,9 @@
 //! The grammar of `tc qdisc … netem`, as in tc-netem(8).
 //!
-//! A draw with netem's kind of correlation becomes one with the correlation of Gaussian draws here: the shares stay
-//! what they are, while netem's shift (Jurgelionis et al., "An Empirical Study of NetEm Network Emulation
-//! Functionalities", ICCCN 2011). Every such difference is a note.
+//! A draw with netem's kind of correlation is converted into a draw with the correlation of Gaussian draws.
+//! Here the share of affected frames does not depend on the correlation; in netem it does (Jurgelionis et
+//! al., "An Empirical Study of NetEm Network Emulation Functionalities", ICCCN 2011). Every such difference
+//! is a note.
 
 use crate::config::{
     Correlation, Corrupt, CorruptAction, DelayConfig, Depth, Distribution, Duplicate, Errors, FourState,
@@ -16,30 +17,31 @@ const WHAT: &str = "a netem setting";
 const DISTRIBUTION: &str =
     "`uniform`, `normal`, `pareto`, `paretonormal`, or a table's name or path without `,` and `=`";
 
-/// Returns the name of a distribution, unless a jitter with it could not be written: `,` and `=` separate its items.
+/// Returns the name of a distribution. Returns `None` if it contains `,` or `=`, which separate the items of
+/// a jitter.
 fn distribution(word: &str) -> Option<String> {
     (!word.contains([',', '='])).then(|| word.to_owned())
 }
 
-/// A path in netem's words.
+/// A path in netem's terms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     pub path: PathConfig,
-    /// Differences from netem, a sentence each.
+    /// Differences from netem, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Reads what follows `netem` on the command line of `tc`.
+/// Reads the words after `netem` on the command line of `tc`.
 ///
 /// # Errors
-/// [`TextError`] with the word that is not understood, and what was expected.
+/// [`TextError`] with the unknown word and the expected form.
 pub fn parse(text: &str) -> Result<Parsed, TextError> {
     let mut words = Words {
         words: text.split_whitespace().collect(),
         at: 0,
     };
     let mut netem = Netem::default();
-    // `tc qdisc add dev eth0 root netem …` may be pasted as a whole.
+    // A user may paste the complete command `tc qdisc add dev eth0 root netem …`.
     if let Some(at) = words.words.iter().position(|word| *word == "netem") {
         words.at = at + 1;
     }
@@ -70,7 +72,7 @@ pub fn parse(text: &str) -> Result<Parsed, TextError> {
     Ok(parsed)
 }
 
-/// Refuses values that netem allows and that are outside the range of the path's key.
+/// Refuses values that netem allows, but that are outside the range of the path's key.
 fn check_ranges(path: &PathConfig) -> Result<(), TextError> {
     let mut checked = PathConfig::default();
     for key in PathConfig::KEYS {
@@ -95,7 +97,7 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// Takes the next word if it can be read.
+    /// Removes the next word and returns its value, if the word can be read.
     fn optional<T>(&mut self, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         let value = read(self.words.get(self.at)?)?;
         self.at += 1;
@@ -140,13 +142,13 @@ struct Share {
     correlation: Probability,
 }
 
-/// Reads a percentage; netem takes it without the sign, too.
+/// Reads a percentage. The percent sign may be missing, as in netem.
 fn percent(word: &str) -> Option<Probability> {
     let number = word.strip_suffix('%').unwrap_or(word);
     format!("{number}%").parse().ok()
 }
 
-/// Reads a time with its unit; netem takes microseconds without one.
+/// Reads a time with its unit. A number without unit is in microseconds, as in netem.
 fn time(word: &str) -> Option<Interval> {
     let units = [
         ("usecs", 1_000),
@@ -293,7 +295,7 @@ impl Netem {
         let chance = |share: Share| (share.probability, share.correlation);
         let mut path = PathConfig {
             delay: DelayConfig::Constant(self.delay),
-            // netem releases each packet after its own delay, unless a rate keeps them in order.
+            // netem releases each packet after its own delay, unless a rate keeps the packets in order.
             order: if jitter.is_some() && rate.is_none() {
                 Order::Reordering
             } else {
@@ -325,7 +327,7 @@ impl Netem {
             ..PathConfig::default()
         };
         if path.rate.is_some() {
-            // netem counts the frame without check sequence.
+            // netem counts the bytes of the frame without check sequence.
             path.framing = Framing::Custom(self.overhead.unwrap_or(0).saturating_add(14));
             let limit = self.limit.unwrap_or(1000).min(Queue::MAX_PACKETS);
             path.queue.depth = Depth::Packets(limit);

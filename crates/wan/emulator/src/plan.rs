@@ -1,4 +1,4 @@
-//! The plan turns a configuration into the two halves, and checks that the memory suffices.
+//! Compiles a configuration into the two halves, and checks that the memory suffices.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ pub struct Plan {
     memory_size: usize,
 }
 
-/// The parts of a direction, each for one thread; clones of the controller are for any.
+/// The parts of a direction, one thread for each. Any thread may have a clone of the controller.
 pub struct Halves<M> {
-    /// The half that frames enter.
+    /// The half for frames that enter.
     pub sender: Sender<M>,
-    /// The half that frames leave.
+    /// The half for frames that leave.
     pub receiver: Receiver<M>,
     /// Answers to packets over the MTU, for the end where frames enter.
     pub icmp_errors: IcmpErrors,
@@ -42,7 +42,7 @@ impl Plan {
     /// Returns the plan of a direction.
     ///
     /// # Errors
-    /// [`PlanError`] if a setting is not valid, or if `memory` is missing or less than what is needed.
+    /// [`PlanError`] if a setting is not valid, or if `memory` is missing or too small.
     pub fn new(
         config: &DirectionConfig,
         seed: Seed,

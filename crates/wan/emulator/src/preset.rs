@@ -1,4 +1,4 @@
-//! Paths that people often want, each with the source of its numbers.
+//! Frequently emulated paths, each with the source of its numbers.
 
 use crate::config::PathConfig;
 
@@ -6,11 +6,11 @@ use crate::config::PathConfig;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preset {
     pub name: &'static str,
-    /// The path in a line.
+    /// The description of the path in one line.
     pub summary: &'static str,
     /// The source of the numbers.
     pub source: &'static str,
-    /// The settings: keys of [`PathConfig`] and their texts.
+    /// The settings: keys and values of [`PathConfig`].
     pub settings: &'static [(&'static str, &'static str)],
 }
 
@@ -71,7 +71,7 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// Returns the preset of a name.
+/// Returns the preset with this name.
 pub fn preset(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
@@ -81,7 +81,7 @@ impl Preset {
     pub fn path(&self) -> PathConfig {
         let mut path = PathConfig::default();
         for (key, text) in self.settings {
-            // The test below reads each of them.
+            // The test below reads each setting.
             drop(path.set(key, text));
         }
         path

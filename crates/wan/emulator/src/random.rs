@@ -1,15 +1,15 @@
 //! Random numbers by counter: the n-th frame's draw in a stage is a function of (seed, stage, n).
 //!
-//! A stage that is switched on or off, or that draws more numbers, therefore changes no other stage's draws, and neither
-//! does a frame that never reaches a stage. The function is the output function of SplitMix64 (Steele, Lea and Flood, "Fast
-//! Splittable Pseudorandom Number Generators", OOPSLA 2014), which is a counter-based generator already: its n-th output is
-//! `mix(key + n × GAMMA)`.
+//! So the draws of a stage do not depend on other stages: on whether they are on, on how many numbers they
+//! draw, and on whether a frame reaches them. The function is the output function of SplitMix64 (Steele, Lea
+//! and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014), which is a counter-based
+//! generator already: its n-th output is `mix(key + n × GAMMA)`.
 
 use millrace_types::split_mix::{GAMMA, mix};
 
 use crate::config::DirectionId;
 
-/// The number from which all draws of an emulator follow.
+/// The number that determines all draws of an emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seed(u64);
 
@@ -28,7 +28,7 @@ impl Seed {
         })
     }
 
-    /// Returns the seed of a path: 0 is the default one.
+    /// Returns the seed of a path. Class 0 is the default path.
     #[must_use]
     pub const fn class(self, class: usize) -> Seed {
         self.derive(0xc1a5_0000 + class as u64)
@@ -61,7 +61,7 @@ pub(crate) enum Stage {
     CorruptBits,
 }
 
-/// The numbers of one stage of one path.
+/// The random numbers of one stage of one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stream {
     key: u64,
@@ -74,7 +74,7 @@ impl Stream {
         }
     }
 
-    /// Returns the stream of one of many users of the stage, such as a frame that needs several numbers.
+    /// Returns the stream of one user of the stage, such as a frame that needs several numbers.
     pub(crate) const fn substream(self, index: u64) -> Stream {
         Stream {
             key: self.bits(index),
@@ -91,7 +91,7 @@ impl Stream {
     #[inline]
     pub(crate) fn fraction(self, index: u64) -> f64 {
         const STEP: f64 = 1.0 / (1u64 << 53) as f64;
-        // The largest fraction would be rounded to 1.
+        // Without the limit, the largest fraction would be rounded to 1.
         (((self.bits(index) >> 11) as f64 + 0.5) * STEP).min(1.0 - STEP)
     }
 
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn the_first_numbers_are_those_of_splitmix64() {
-        // The expected values are those of the published reference implementation in the state 0, whose first output
-        // is mix(GAMMA).
+        // The expected values are the outputs of the published reference implementation from the state 0. The
+        // first output is mix(GAMMA).
         let stream = Stream { key: 0 };
         assert_eq!(stream.bits(1), 0xe220_a839_7b1d_cdaf);
         assert_eq!(stream.bits(2), 0x6e78_9e6a_a1b9_65f4);

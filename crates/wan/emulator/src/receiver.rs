@@ -10,8 +10,8 @@ use crate::stats::Counters;
 
 /// The receiving half of a direction. One thread owns it; no call waits, takes a lock or allocates.
 ///
-/// While frames keep their order, the next one due is the next one in the ring. From the first configuration that lets frames
-/// overtake each other on, a timer wheel finds it.
+/// While frames keep their order, the next frame that is due is the next one in the ring. After the first
+/// configuration in which frames can overtake each other, a timer wheel finds the next frame.
 pub struct Receiver<M> {
     reader: Reader<M>,
     wheel: Wheel,
@@ -34,8 +34,8 @@ impl<M: Memory> Receiver<M> {
         }
     }
 
-    /// Takes the next frame whose release is not after `now`, in the order of (release, offer). Never a frame before its
-    /// release.
+    /// Takes the next frame with a release not after `now`, in the order of (release, offer). A frame is
+    /// never returned before its release.
     #[inline]
     pub fn take(&mut self, now: Time) -> Option<Frame<'_, M>> {
         self.arrive();
@@ -51,7 +51,7 @@ impl<M: Memory> Receiver<M> {
         let head = self.reader.head(unit);
         self.counters
             .released(usize::from(head.size), now.nanos() - head.release);
-        // The memory itself goes back with `free`, which the frame's borrow forbids until the frame is done with.
+        // `free` returns the memory. The frame's borrow forbids `free` until the frame is no longer used.
         self.reader.free(unit);
         Some(Frame {
             reader: &self.reader,
@@ -60,7 +60,7 @@ impl<M: Memory> Receiver<M> {
         })
     }
 
-    /// Places frames that were published on the wheel, if they may overtake each other.
+    /// Inserts published frames into the wheel, if they may overtake each other.
     #[inline]
     fn arrive(&mut self) {
         if self.reader.peek().is_none() || !self.reader.is_reordering() {
@@ -71,15 +71,16 @@ impl<M: Memory> Receiver<M> {
         }
     }
 
-    /// Gives the memory of frames that were taken back to the sender. To be called once a burst.
+    /// Returns the memory of taken frames to the sender. Call it once a burst.
     #[inline]
     pub fn free(&mut self) {
         self.reader.reclaim();
     }
 
-    /// Returns a time before which no frame is due: the release of the next frame if frames keep their order. Otherwise the time
-    /// is earlier than that release by up to 1.024 us within the wheel's current period, by up to a period (1.05 ms) after it,
-    /// and by more if the release is more than 8.6 s away.
+    /// Returns a time before which no frame is due. If frames keep their order, it is the release of the next
+    /// frame. Otherwise the time may be earlier than that release: by up to 1.024 us for a release in the
+    /// wheel's current period, by up to a period (1.05 ms) for a later one, and by more if the release is
+    /// over 8.6 s away.
     pub fn next_due(&mut self) -> Option<Time> {
         self.arrive();
         let due = if self.reader.is_reordering() {
@@ -90,14 +91,14 @@ impl<M: Memory> Receiver<M> {
         due.map(Time::from_nanos)
     }
 
-    /// Returns the number of frames that wait, published or not.
+    /// Returns the number of waiting frames, published or not.
     pub fn in_flight(&self) -> u64 {
         self.counters.in_flight()
     }
 }
 
 impl<M: Memory> Frame<'_, M> {
-    /// Returns the frame of a record, whose memory the reader has not reclaimed.
+    /// Returns the frame of a record. The reader has not reclaimed the memory of the record.
     #[inline]
     pub(crate) fn new(reader: &Reader<M>, unit: u32) -> Frame<'_, M> {
         let head = reader.head(unit);
@@ -125,7 +126,7 @@ impl<M: Memory> Frame<'_, M> {
         usize::from(self.head.class)
     }
 
-    /// Copies the frame, as far as it fits.
+    /// Copies as much of the frame as fits into `bytes`.
     #[inline]
     pub fn copy_to(&self, bytes: &mut [u8]) {
         self.reader.copy(self.unit, bytes);

@@ -1,4 +1,4 @@
-//! Changes at times: `at 10s loss 1%`, one a line.
+//! Scheduled changes: `at 10s loss 1%`, one a line.
 //!
 //! ```text
 //! # A comment. Times count from the start and do not decrease.
@@ -32,15 +32,15 @@ pub struct Scenario {
 pub struct Step {
     /// The time from the start.
     pub at: Duration,
-    /// The direction; both if there is none.
+    /// The direction. `None` means both.
     pub toward: Option<DirectionId>,
     /// The key of [`PathConfig`].
     pub key: String,
-    /// The value, `none` to remove the setting.
+    /// The value, or `none` to remove the setting.
     pub value: String,
 }
 
-/// The error for a line that is not understood.
+/// The error for a line that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("line {line}: {problem}")]
 pub struct ScenarioError {
@@ -51,10 +51,11 @@ pub struct ScenarioError {
 }
 
 impl Scenario {
-    /// Reads a file. Each value is checked by itself; settings that do not fit together are refused when they are applied.
+    /// Reads a file. Each value is checked separately. Settings that contradict each other are refused when
+    /// they are applied.
     ///
     /// # Errors
-    /// [`ScenarioError`] with the first line that is not understood.
+    /// [`ScenarioError`] with the first line that is not valid.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
         let mut scenario = Scenario::default();
         for (number, line) in text.lines().enumerate() {

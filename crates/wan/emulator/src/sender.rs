@@ -10,16 +10,16 @@ use crate::model::{Direction, DropReason, Outcome, Release};
 use crate::ring::records::{MAX_FRAME, Memory, Writer};
 use crate::stats::Counters;
 
-/// The sending half of a direction. One thread owns it; no call waits, takes a lock or allocates.
+/// The sending half of a direction. One thread owns it. No call waits, takes a lock or allocates.
 pub struct Sender<M> {
     direction: Direction,
     writer: Writer<M>,
     counters: Arc<Counters>,
     mailbox: Arc<Mailbox>,
     icmp_errors: Writing,
-    /// A change of parameters that waits for its time.
+    /// A change of parameters that takes effect later.
     pending: Option<Box<Change>>,
-    /// A copy of a frame whose bits are inverted.
+    /// The memory for a copy of a frame with inverted bits.
     scratch: Box<[u8]>,
 }
 
@@ -42,8 +42,9 @@ impl<M: Memory> Sender<M> {
         }
     }
 
-    /// Offers a frame (Ethernet header to payload, without check sequence) of a class: 0 is the default, 1 the first of the
-    /// configuration. `arrival` must not decrease. The receiver sees what was offered after [`Self::publish`].
+    /// Offers a frame (Ethernet header to payload, without check sequence) of a class. Class 0 is the
+    /// default, class 1 the first of the configuration. `arrival` must not decrease. The receiver sees the
+    /// offered frames after [`Self::publish`].
     #[inline]
     pub fn offer(&mut self, arrival: Time, class: usize, frame: &[u8]) {
         if self.pending.as_ref().is_some_and(|change| change.at <= arrival) {
@@ -91,7 +92,7 @@ impl<M: Memory> Sender<M> {
         }
     }
 
-    /// Answers a packet over the MTU, if the path is to.
+    /// Answers a packet over the MTU, if the path is configured to do so.
     #[cold]
     fn answer(&mut self, arrival: Time, class: usize, frame: &[u8]) {
         let Some(mtu) = self.direction.answers_too_big(class) else {
@@ -104,8 +105,8 @@ impl<M: Memory> Sender<M> {
         }
     }
 
-    /// Shows the receiver what was offered, and takes the newest change of parameters. To be called once a burst, and now and
-    /// then without one.
+    /// Publishes the offered frames to the receiver, and takes the newest change of parameters. Call it after
+    /// each burst, and from time to time without a burst.
     #[inline]
     pub fn publish(&mut self) {
         self.writer.publish();

@@ -1,11 +1,12 @@
-//! Files that settings name. This crate reads none: the caller that compiles a configuration provides their contents.
+//! Files that settings name. This crate reads no files: the caller that compiles a configuration provides
+//! their contents.
 
-/// A place from which files are read, once, when a configuration is compiled.
+/// A provider of file contents. Each file is read once, when a configuration is compiled.
 pub trait Sources {
     /// Returns the contents of the file that a setting names.
     ///
     /// # Errors
-    /// The reason why it cannot be read, for people.
+    /// The reason why the file cannot be read, as a text for users.
     fn read(&self, name: &str) -> Result<String, String>;
 }
 
@@ -15,7 +16,7 @@ impl<F: Fn(&str) -> Result<String, String>> Sources for F {
     }
 }
 
-/// No files: a setting that names one is refused.
+/// A provider without files: a setting that names a file is refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSources;
 

@@ -1,4 +1,4 @@
-//! Counters of one direction: each is written by one of the two halves and read by anybody.
+//! Counters of one direction. One of the two halves writes each counter, and any thread may read it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,7 +42,8 @@ pub(crate) struct ReceiverCounters {
     late: AtomicU64,
 }
 
-/// A frame that is taken later than this after its release is counted as late: 1 ms.
+/// The limit of lateness, 1 ms: a frame that the receiver takes later than this after its release counts as
+/// late.
 pub const LATE_NANOS: u64 = 1_000_000;
 
 impl Counters {
@@ -121,9 +122,10 @@ impl Counters {
         }
     }
 
-    /// Returns the number of frames that wait.
+    /// Returns the number of waiting frames.
     pub(crate) fn in_flight(&self) -> u64 {
-        // In this order, so that a frame that is stored and released in between does not make it negative.
+        // This order of reads keeps the difference from being negative if a frame is stored and released in
+        // between.
         let released = self.receiver.released.load(Ordering::Acquire);
         self.sender
             .stored
@@ -162,17 +164,17 @@ impl Counters {
     }
 }
 
-/// The counters of a direction at a moment. When nothing is on its way between the two halves,
-/// offered + duplicated = released + in_flight + the sum of the drops.
+/// The counters of a direction at one moment. When no frame is between the two halves, offered + duplicated =
+/// released + in_flight + the sum of the drops.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stats {
     /// Frames that were offered.
     pub offered: u64,
-    /// Frames among these that bypassed the model.
+    /// Offered frames that bypassed the model.
     pub bypassed: u64,
-    /// Second copies.
+    /// Second copies of duplicated frames.
     pub duplicated: u64,
-    /// Frames that left their place by the reorder stage.
+    /// Frames that the reorder stage moved.
     pub reordered: u64,
     /// Frames that were delivered with inverted bits.
     pub corrupted: u64,
@@ -184,25 +186,26 @@ pub struct Stats {
     pub released_bytes: u64,
     /// Frames that the receiver took more than 1 ms after their release.
     pub late: u64,
-    /// Frames that wait.
+    /// Frames that wait for their release or for the receiver.
     pub in_flight: u64,
     /// Bytes of memory for frames.
     pub memory_size: u64,
-    /// Bytes of it in use, as the sender saw it last.
+    /// The bytes of memory in use, at the sender's last look.
     pub memory_used: u64,
     /// The largest number of bytes in use.
     pub memory_high: u64,
-    /// Changes of parameters that the sender has made.
+    /// Changes of parameters that the sender has applied.
     pub changes: u64,
     /// ICMP errors that answered packets over the MTU.
     pub icmp_errors_sent: u64,
-    /// Packets over the MTU that got no ICMP error, as there were too many of them in a short time.
+    /// Packets over the MTU that got no ICMP error because of the rate limit.
     pub icmp_errors_rate_limited: u64,
-    /// Frames that were dropped, by reason; every reason is there.
+    /// Dropped frames by reason. Every reason has an entry.
     pub drops: Vec<(DropReason, u64)>,
     /// Delays that were drawn.
     pub delay_asked: HistogramSnapshot,
-    /// Delays after ordering, reordering and duplication. In ordered mode jitter makes them longer than those drawn.
+    /// Delays after ordering, reordering and duplication. In ordered mode, jitter makes them longer than the
+    /// drawn delays.
     pub delay_given: HistogramSnapshot,
     /// The time from the release of a frame to the moment at which the receiver took it.
     pub lateness: HistogramSnapshot,

@@ -1,13 +1,13 @@
 //! Files that describe a path: quantile tables of netem, traces of delay and of loss, delivery opportunities of Mahimahi.
 //!
-//! Every reader names the line of what is wrong, and takes at most [`MAX_LEN`] values.
+//! Every reader reports the line of an error, and accepts at most [`MAX_LEN`] values.
 
 use thiserror::Error;
 
 use crate::config::DelayConfig;
 use crate::text::{Interval, decimal};
 
-/// The largest number of values of a file.
+/// The maximum number of values in a file.
 pub const MAX_LEN: usize = 1 << 24;
 
 /// The error for a file that does not follow its format.
@@ -18,7 +18,7 @@ pub enum FileError {
     Value {
         /// The line, from 1.
         line: usize,
-        /// The word of the file.
+        /// The invalid word.
         value: String,
         /// The format.
         expected: &'static str,
@@ -29,15 +29,15 @@ pub enum FileError {
         /// The format.
         expected: &'static str,
     },
-    /// There are more values than are read.
+    /// The file has more than [`MAX_LEN`] values.
     #[error("line {line}: more than {MAX_LEN} values")]
     TooLong {
-        /// The line of the first value too many.
+        /// The line of the first value beyond the limit.
         line: usize,
     },
 }
 
-/// Returns the words of each line that is no comment (`# …`), with the line's number.
+/// Returns the words of each line without comments (`# …`), with the line's number.
 fn lines(text: &str) -> impl Iterator<Item = (usize, impl Iterator<Item = &str>)> {
     text.lines().enumerate().filter_map(|(at, line)| {
         let content = line.split('#').next().unwrap_or_default();
@@ -120,10 +120,11 @@ pub fn losses(text: &str) -> Result<Box<[bool]>, FileError> {
 /// A trace of delays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delays {
-    /// A delay in nanoseconds for each frame, from the start again after the last.
+    /// A delay in nanoseconds for each frame. After the last one the list starts again.
     PerFrame(Box<[u64]>),
-    /// Pairs (time, delay) in nanoseconds: a delay holds from its time until the next one. The first time is 0. The last time
-    /// is the period, after which the list starts again; its delay is not used.
+    /// Pairs (time, delay) in nanoseconds. A delay applies from its time until the next one. The first time
+    /// is 0. The last time is the period, after which the list starts again. The delay of the last pair is
+    /// not used.
     Timed(Box<[(u64, u64)]>),
 }
 
@@ -176,9 +177,9 @@ pub fn delays(text: &str) -> Result<Delays, FileError> {
     }
 }
 
-/// Reads delivery opportunities of Mahimahi: the milliseconds at each of which the link delivers a packet, in order; the
-/// last one is the length of the file, after which it starts again. Netravali et al., "Mahimahi: Accurate
-/// Record-and-Replay for HTTP", USENIX ATC 2015.
+/// Reads delivery opportunities of Mahimahi: the milliseconds at which the link delivers a packet, in
+/// ascending order. The last one is the period, after which the list starts again. Netravali et al.,
+/// "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015.
 ///
 /// # Errors
 /// [`FileError`].
@@ -249,7 +250,7 @@ mod tests {
         let error = opportunities("1\n5\n3\n").unwrap_err().to_string();
         assert!(error.starts_with("line 3: `3` is not"), "{error}");
         assert!(opportunities("0\n0\n").is_err());
-        // A time beyond 2^31 ms is a time, too.
+        // A time beyond 2^31 ms is valid, too.
         let error = opportunities("0\n3103110001\n5\n").unwrap_err().to_string();
         assert!(error.starts_with("line 3: `5`"), "{error}");
     }

@@ -6,11 +6,13 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use millrace_wire::ip::Pseudo;
 use millrace_wire::{Depth, Dscp, Ecn, FlowLabel, Fragment, IpProto, L3, Layers, icmpv4, icmpv6, ipv4, ipv6};
 
-/// The bytes of the packet that an ICMP message quotes: RFC 1812, section 4.3.2.3, so that the answer has 576 bytes at most.
+/// The number of bytes that an ICMP message quotes (RFC 1812, section 4.3.2.3), so that the answer has at
+/// most 576 bytes.
 const QUOTED_V4: usize = 548;
-/// RFC 4443, section 2.4 (c): the answer has 1280 bytes at most.
+/// The number of bytes that an ICMPv6 message quotes (RFC 4443, section 2.4 (c)), so that the answer has at
+/// most 1280 bytes.
 const QUOTED_V6: usize = 1232;
-/// The longest layer-2 header that is answered: Ethernet and eight VLAN tags.
+/// The longest layer-2 header of a packet that gets an answer: Ethernet and eight VLAN tags.
 const LAYER_2_MAX: usize = 14 + 8 * 4;
 /// The largest answer in bytes.
 pub const REPLY_MAX: usize = LAYER_2_MAX + 1280;
@@ -25,13 +27,14 @@ const REDIRECT: u8 = 137;
 /// The code of "fragmentation needed and DF set": RFC 792, "Destination Unreachable Message".
 const FRAGMENTATION_NEEDED: u8 = 4;
 
-/// Writes the frame to send back to the sender of `frame` into `reply`, whose contents it replaces. Returns false, with
-/// nothing in `reply`, if the packet gets no answer.
+/// Writes the answer to the sender of `frame` into `reply`, and replaces the contents of `reply`. Returns
+/// false and leaves `reply` empty if the packet gets no answer.
 ///
-/// The answer comes from the packet's own destination: the path is not a router and has no address. These get no answer:
+/// The source address of the answer is the destination address of the packet: the path is not a router and
+/// has no address. These packets get no answer:
 /// * IPv4 packets without the flag DF, which a router would fragment (RFC 1191, section 3);
-/// * multicasts and broadcasts, later fragments, ICMP errors and redirects, and packets from an address of no single host
-///   (RFC 1122, section 3.2.2; RFC 4443, section 2.4 (e)).
+/// * multicasts and broadcasts, later fragments, ICMP errors and redirects, and packets with a source address
+///   that is not of a single host (RFC 1122, section 3.2.2; RFC 4443, section 2.4 (e)).
 ///
 /// No memory is allocated if the capacity of `reply` is [`REPLY_MAX`].
 pub fn reply(frame: &[u8], mtu: u16, reply: &mut Vec<u8>) -> bool {
@@ -51,7 +54,7 @@ fn write(frame: &[u8], mtu: u16, reply: &mut Vec<u8>) -> Option<()> {
     if is_group || layer_2.len() > LAYER_2_MAX || layers.fragment() == Fragment::Later {
         return None;
     }
-    // The packet's own layer 2, with its tags, back to its sender.
+    // The layer-2 header of the packet with its tags, with source and destination exchanged.
     reply.extend_from_slice(src);
     reply.extend_from_slice(dst);
     reply.extend_from_slice(&layer_2[12..]);
@@ -64,7 +67,7 @@ fn write(frame: &[u8], mtu: u16, reply: &mut Vec<u8>) -> Option<()> {
         L3::Ipv6 => {
             let is_icmp = layers.ip_proto() == IpProto::ICMPV6;
             let icmp_type = frame.get(layers.l4_offset()).copied();
-            // The types of errors are below 128.
+            // Error types are below 128.
             if is_icmp && icmp_type.is_none_or(|kind| kind < icmpv6::ECHO_REQUEST || kind == REDIRECT) {
                 return None;
             }
@@ -165,7 +168,7 @@ mod tests {
         [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1],
         [0x2001, 0xdb8, 0, 0, 0, 0, 0, 2],
     ];
-    /// The offset of the IP header behind one VLAN tag.
+    /// The offset of the IP header after one VLAN tag.
     const IP: usize = 18;
 
     fn tagged<'a>() -> Builder<'a> {

@@ -1,4 +1,4 @@
-//! The options of `millrace wan` and `millrace-wan`, defined once for both.
+//! The options of `millrace wan` and `millrace-wan`, defined once for both programs.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use crate::settings::{Change, Setting, Settings};
 use crate::socket::default_socket;
 
-/// Settings of a path. A value may begin with `-`, so that a negative number is refused as what it is.
+/// Settings of a path. A value may begin with `-`, so that the error for a negative number names the number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct PathArgs {
     /// Begin with the settings of a known network: geo, leo, transatlantic, lte, …
@@ -25,7 +25,8 @@ pub struct PathArgs {
     /// Keep frames in order in spite of jitter: ordered (default), reordering
     #[arg(long, allow_hyphen_values = true, value_name = "ORDER")]
     pub order: Option<String>,
-    /// Loss: 1%; ge:1%,burst=8; 4-state:…; every:100; ber:1e-9; outage:up=30s,down=2s; trace:FILE; several with `;` between
+    /// Loss: 1%; ge:1%,burst=8; 4-state:…; every:100; ber:1e-9; outage:up=30s,down=2s; trace:FILE; `;`
+    /// separates several
     #[arg(long, allow_hyphen_values = true, value_name = "LOSS")]
     pub loss: Option<String>,
     /// The rate: 1Gbps, mahimahi:FILE
@@ -58,7 +59,7 @@ pub struct PathArgs {
 }
 
 impl PathArgs {
-    /// Returns the settings that were given.
+    /// Returns the settings of the command line.
     pub fn settings(&self) -> Vec<Setting> {
         let given = [
             ("preset", &self.preset),
@@ -98,7 +99,7 @@ pub struct DirectionArgs {
 }
 
 impl DirectionArgs {
-    /// Returns the settings that were given.
+    /// Returns the settings of the command line.
     pub fn change(&self) -> Change {
         let of = |pairs: &Option<SettingsText>| pairs.clone().map(|pairs| pairs.0).unwrap_or_default();
         Change {
@@ -141,19 +142,19 @@ pub struct BetweenArgs {
     /// Changes after a time, one a line: at 10s loss 1%
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
-    /// All random draws follow from it
+    /// The seed of all random draws
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
-    /// The memory of each direction; needed without a rate, and else what rate, delay and queue need
+    /// The memory of each direction; required without a rate, otherwise computed from rate, delay and queue
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// The control socket, for `millrace wan show` and `set`; one in /run/millrace/wan unless given
+    /// The control socket, for `millrace wan show` and `set`; by default one in /run/millrace/wan
     #[arg(long, value_name = "SOCKET", env = "MILLRACE_WAN", hide_env_values = true)]
     pub control: Option<PathBuf>,
-    /// The cores to run on, one thread each: 2 or 2,3; one thread unless given, two with four cores or more
+    /// The cores to run on, one thread each: 2 or 2,3; by default one thread, or two on four cores or more
     #[arg(long, value_name = "CORES", value_delimiter = ',', num_args = 1..=2)]
     pub cores: Vec<u16>,
-    /// Never sleep: the smallest error of arrival times, and whole cores
+    /// Never sleep: the smallest error of arrival times, at full use of the cores
     #[arg(long)]
     pub poll: bool,
 }
@@ -171,7 +172,7 @@ impl BetweenArgs {
         }
     }
 
-    /// Returns the words that parse to these options.
+    /// Returns the command line words of these options.
     pub fn words(&self) -> Vec<String> {
         let option = |key: &str, text: &str| [format!("--{}", key.replace('_', "-")), text.to_owned()];
         let list = |settings: &[Setting]| {

@@ -1,5 +1,5 @@
-//! Settings, status and control socket of emulated paths: what `[[wan]]`, lab files, `millrace wan` and `millrace-wan`
-//! share.
+//! Settings, status and control socket of emulated paths, shared by `[[wan]]`, lab files, `millrace wan` and
+//! `millrace-wan`.
 //!
 //! ```text
 //!  [[wan]]  lab file  command line          show, watch, REST, metrics

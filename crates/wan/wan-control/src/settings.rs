@@ -1,8 +1,8 @@
 //! Settings of a path by key and direction.
 //!
-//! A setting is a key and a text, the same in TOML, in JSON and on the command line: `delay` and `100ms`. Settings of
-//! both directions come first, then those of one direction; `preset` and `netem` stand for several keys and come before
-//! the others.
+//! A setting is a key and a text, the same in TOML, in JSON and on the command line: `delay` and `100ms`.
+//! Settings of both directions apply first, then those of one direction. `preset` and `netem` set several
+//! keys and apply before the others.
 
 use millrace_wan_emulator::{DirectionConfig, PathConfig, netem, preset};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use thiserror::Error;
 /// A key and its text.
 pub type Setting = (String, String);
 
-/// Keys that stand for several others.
+/// Keys that set several other keys.
 const BASES: [&str; 2] = ["preset", "netem"];
 
 /// Returns all keys of settings.
@@ -25,9 +25,9 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The number from which all random draws follow.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// The memory of each direction, `1GiB`; unset, it follows from rate, delay and queue.
+    /// The memory of each direction, `1GiB`. If unset, it is computed from rate, delay and queue.
     pub memory: Option<String>,
     /// The settings of both directions.
     pub both: Vec<Setting>,
@@ -49,14 +49,14 @@ pub struct Change {
     pub b_to_a: Vec<Setting>,
 }
 
-/// The key and the reason of a setting that is refused.
+/// The error for a refused setting: its key and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}{reason}", direction.map(|direction| format!("{direction}: ")).unwrap_or_default())]
 pub struct SettingsError {
-    /// `a_to_b` or `b_to_a`, if the setting is of one direction.
+    /// `a_to_b` or `b_to_a`, if the setting applies to one direction.
     pub direction: Option<&'static str>,
     pub key: String,
-    /// The key, the reason, and what was expected.
+    /// The key, the problem, and the expected form.
     pub reason: String,
 }
 
@@ -89,8 +89,8 @@ impl Settings {
         ])
     }
 
-    /// Replaces settings. One of both directions replaces that of each direction, too. A preset, or a text of netem, stands for
-    /// all keys, so it replaces all that were set before, wherever it stands in the change.
+    /// Replaces settings. A setting of both directions also replaces that of each direction. A preset or a
+    /// text of netem sets all keys. So it replaces all earlier settings, whatever its position in the change.
     pub fn change(&mut self, change: &Change) {
         for setting in bases_first(&change.both) {
             for list in [&mut self.a_to_b, &mut self.b_to_a] {
@@ -107,7 +107,7 @@ impl Settings {
         }
     }
 
-    /// Returns notes on the texts of `netem`: options that have another meaning here.
+    /// Returns notes on the texts of `netem`: options with another meaning here.
     pub fn notes(&self) -> Vec<String> {
         let settings = [&self.both, &self.a_to_b, &self.b_to_a].into_iter().flatten();
         let texts = settings.filter(|(key, _)| key == "netem");
@@ -118,12 +118,12 @@ impl Settings {
     }
 }
 
-/// Returns true for a key that stands for all others.
+/// Returns true for a key that sets all other keys.
 pub fn is_base(key: &str) -> bool {
     BASES.contains(&key)
 }
 
-/// Returns settings with those that stand for all others at the beginning.
+/// Returns the settings, with the keys that set all others first.
 pub fn bases_first(settings: &[Setting]) -> impl Iterator<Item = &Setting> {
     let (bases, others): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(|(key, _)| is_base(key));
     bases.into_iter().chain(others)
@@ -137,12 +137,12 @@ fn replace(list: &mut Vec<Setting>, setting: &Setting) {
     list.push(setting.clone());
 }
 
-/// Returns the path that settings mean.
+/// Returns the path of these settings.
 fn path(settings: &[Setting], direction: Option<&'static str>) -> Result<PathConfig, SettingsError> {
     with(PathConfig::default(), settings, direction)
 }
 
-/// Returns a path with settings changed.
+/// Returns a path with changed settings.
 fn with(
     mut path: PathConfig,
     settings: &[Setting],
@@ -249,7 +249,7 @@ mod tests {
             b_to_a: settings(&[("preset", "leo"), ("loss", "1%")]),
             ..Settings::default()
         };
-        // The preset comes first, wherever it stands in the change.
+        // The preset applies first, whatever its position in the change.
         held.change(&Change {
             both: settings(&[("loss", "3%"), ("preset", "geo")]),
             a_to_b: settings(&[("rate", "1Mbps")]),

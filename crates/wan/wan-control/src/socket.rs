@@ -33,14 +33,14 @@ pub enum Request {
 pub enum Reply {
     /// The state of the path, after a change if one was requested.
     Status(Box<PathStatus>),
-    /// The reason of a refusal. The path is as it was.
+    /// The reason of a refusal. The path is unchanged.
     Error(String),
 }
 
-/// The error of a question.
+/// The reason why a request has no reply.
 #[derive(Debug, Error)]
 pub enum SocketError {
-    /// Nobody listens.
+    /// No program listens at the socket.
     #[error(
         "{}: no emulator answers: {source}. To fix it: start one with `millrace wan between`, or name its socket with --control",
         path.display()
@@ -50,7 +50,7 @@ pub enum SocketError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// The reply is no reply.
+    /// The answer is not a valid reply.
     #[error("{}: the answer is not one of millrace-wan: {reason}", path.display())]
     Malformed {
         /// The socket.
@@ -59,8 +59,8 @@ pub enum SocketError {
     },
 }
 
-/// Returns the control socket of an emulator between two interfaces if no other is named. Characters that devargs have
-/// and file names should not become `-`.
+/// Returns the default control socket of an emulator between two interfaces. Characters of devargs that are
+/// unsuitable in file names become `-`.
 pub fn default_socket(a: &str, b: &str) -> PathBuf {
     let name = |text: &str| {
         let text = text.strip_prefix("kernel:").unwrap_or(text);
@@ -76,7 +76,8 @@ pub fn default_socket(a: &str, b: &str) -> PathBuf {
     Path::new(SOCKET_DIRECTORY).join(format!("{}+{}.sock", name(a), name(b)))
 }
 
-/// Returns the sockets in [`SOCKET_DIRECTORY`], sorted. A process that was killed leaves its socket, at which nobody answers.
+/// Returns the sockets in [`SOCKET_DIRECTORY`], sorted. A killed process leaves its socket, at which no
+/// program answers.
 pub fn sockets() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(SOCKET_DIRECTORY).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

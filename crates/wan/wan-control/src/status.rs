@@ -1,11 +1,11 @@
-//! State and counters of a path, as a person sees them: delays asked and realised side by side.
+//! State and counters of a path in the form for users: requested and realised delays side by side.
 
 use std::collections::BTreeMap;
 
 use millrace_wan_emulator::{DirectionConfig, HistogramSnapshot, PathConfig, Stats};
 use serde::{Deserialize, Serialize};
 
-/// A path and what it did.
+/// The settings and counters of a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WanPath))]
 pub struct PathStatus {
@@ -22,7 +22,7 @@ pub struct PathStatus {
     pub interfaces: Vec<InterfaceStatus>,
 }
 
-/// A direction and what it did.
+/// The settings and counters of a direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WanDirection))]
 pub struct DirectionStatus {
@@ -30,23 +30,24 @@ pub struct DirectionStatus {
     pub direction: String,
     /// The settings in force.
     pub settings: BTreeMap<String, String>,
-    /// Frames that entered.
+    /// Frames that entered the path.
     pub offered: u64,
     /// Frames that entered and were released at once (ARP, neighbour discovery, multicast, if configured).
     pub bypassed: u64,
-    /// Further copies of frames.
+    /// Second copies of duplicated frames.
     pub duplicated: u64,
     /// Frames that were reordered.
     pub reordered: u64,
-    /// Frames that were delivered with inverted bits; those that were dropped for them are in `drops`.
+    /// Frames that were delivered with inverted bits. Frames that were dropped because of them are in
+    /// `drops`.
     pub corrupted: u64,
-    /// Frames that left.
+    /// Frames that left the path.
     pub released: u64,
     /// Bytes of frames that left.
     pub released_bytes: u64,
-    /// Frames that left more than 1 ms after they were due: the emulator was away from its core.
+    /// Frames that left more than 1 ms after they were due, because the emulator was not running on its core.
     pub late: u64,
-    /// Frames on their way.
+    /// Frames in flight.
     pub in_flight: u64,
     /// ICMP errors sent in answer to packets over the MTU.
     #[serde(default)]
@@ -56,19 +57,19 @@ pub struct DirectionStatus {
     pub icmp_errors_rate_limited: u64,
     /// The size of the memory in bytes.
     pub memory_size: u64,
-    /// The bytes of it that frames on their way use.
+    /// The bytes of memory that frames in flight use.
     pub memory_used: u64,
-    /// The most bytes that were used.
+    /// The maximum number of bytes in use so far.
     pub memory_high: u64,
-    /// Dropped frames by reason; reasons without a frame are left out.
+    /// Dropped frames by reason. Reasons without a frame are left out.
     pub drops: Vec<DropCount>,
-    /// Delays as drawn from the distribution that was asked for; waiting for the rate is not in them.
+    /// Delays as drawn from the configured distribution, without the waiting time for the rate.
     pub delay_asked: Delay,
     /// Delays after ordering, reordering and duplication, from the moment at which the link has sent the frame.
     pub delay_given: Delay,
-    /// Times from the due time of frames until they left.
+    /// Times from the moment at which a frame was due until it left.
     pub lateness: Delay,
-    /// Warnings: settings whose effect differs from what was asked, or that have another meaning here.
+    /// Warnings: settings with an effect that differs from the request, or with another meaning here.
     pub warnings: Vec<String>,
 }
 
@@ -78,7 +79,7 @@ pub struct DirectionStatus {
 pub struct DropCount {
     /// The reason.
     pub reason: String,
-    /// Frames.
+    /// The number of dropped frames.
     pub frames: u64,
 }
 
@@ -86,7 +87,7 @@ pub struct DropCount {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WanDelay))]
 pub struct Delay {
-    /// Frames.
+    /// The number of frames.
     pub count: u64,
     /// The mean.
     pub mean_us: f64,
@@ -110,11 +111,11 @@ pub struct InterfaceStatus {
     pub device: String,
     /// True if the link of the interface is up.
     pub link_up: bool,
-    /// Frames that the interface lost because they were not fetched in time.
+    /// Frames that the interface dropped because the emulator did not fetch them in time.
     pub rx_missed: u64,
     /// Received frames that cannot be forwarded.
     pub rx_errors: u64,
-    /// Frames that left the path and that the interface did not take.
+    /// Frames that left the path but were refused by the interface.
     pub tx_refused: u64,
     /// Frames that could not be sent, such as those longer than the MTU.
     pub tx_errors: u64,
@@ -136,7 +137,7 @@ impl From<HistogramSnapshot> for Delay {
 }
 
 impl DirectionStatus {
-    /// Returns the status of a direction. `notes` are added to the warnings of its configuration.
+    /// Returns the status of a direction. Its warnings are those of its configuration, and `notes`.
     pub fn new(
         direction: &str,
         config: &DirectionConfig,

@@ -1,4 +1,5 @@
-//! Linux: every path is resolved by `openat2(2)` with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`.
+//! The file system on Linux: `openat2(2)` resolves every path with `RESOLVE_BENEATH` and
+//! `RESOLVE_NO_SYMLINKS`.
 
 use super::{Access, FileSystem, FileType, Metadata};
 use crate::entry::{Segment, Timestamp, Xattr};
@@ -15,9 +16,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Attempts to resolve a path while others rename directories (`EAGAIN` of `openat2(2)`).
+/// The number of attempts to resolve a path while others rename directories (`EAGAIN` of `openat2(2)`).
 const ATTEMPTS: usize = 16;
-/// Bytes of a list of extended attributes at most (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
+/// The maximum size of a list of extended attributes and of one attribute, in bytes (`XATTR_LIST_MAX`,
+/// `XATTR_SIZE_MAX`).
 const XATTR_SIZE_MAX: usize = 64 << 10;
 
 /// The files below a directory.
@@ -27,10 +29,10 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens a directory. Symlinks in its own path are followed.
+    /// Opens a directory. Symlinks in `directory` are followed.
     ///
     /// # Errors
-    /// As of `open(2)`.
+    /// The errors of `open(2)`.
     pub fn open(directory: impl AsRef<Path>) -> io::Result<Root> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         Ok(Root {
@@ -38,10 +40,11 @@ impl Root {
         })
     }
 
-    /// Opens a directory below this one; those that do not exist are made, with the modes that the umask says. Returns those, too.
+    /// Opens a directory below this one. Missing directories of the path are created, with modes according to
+    /// the umask. Returns the opened directory and the created directories.
     ///
     /// # Errors
-    /// As of `mkdir(2)` and `openat2(2)`.
+    /// The errors of `mkdir(2)` and `openat2(2)`.
     pub fn make_below(self, path: &RelativePath) -> io::Result<(Root, MadeDirectories)> {
         let mut made = MadeDirectories {
             root: self,
@@ -101,16 +104,17 @@ impl Root {
     }
 }
 
-/// Directories that were made for files that may not come. Dropping it removes those that are empty, unless they are kept.
+/// Directories that were created for files that may not arrive. Dropping the value removes the empty ones,
+/// unless [`MadeDirectories::keep`] was called.
 #[derive(Debug)]
 pub struct MadeDirectories {
     root: Root,
-    /// A directory comes before those in it.
+    /// The created directories. A directory precedes its subdirectories.
     paths: Vec<RelativePath>,
 }
 
 impl MadeDirectories {
-    /// Leaves the directories where they are.
+    /// Keeps the directories when the value is dropped.
     pub fn keep(&mut self) {
         self.paths.clear();
     }
@@ -119,7 +123,7 @@ impl MadeDirectories {
 impl Drop for MadeDirectories {
     fn drop(&mut self) {
         for path in self.paths.iter().rev() {
-            // A directory that has entries belongs to somebody else by now.
+            // Only empty directories are removed: a directory with entries is in use by now.
             let _removed = self
                 .root
                 .parent(path)
@@ -135,7 +139,8 @@ impl FileSystem for Root {
         if path.is_root() {
             return Ok(convert(&fs::fstat(&self.directory)?));
         }
-        // RESOLVE_NO_SYMLINKS refuses a symlink as the last name, too: that one is examined in its directory.
+        // RESOLVE_NO_SYMLINKS also refuses a symlink as the last name, so the last name is looked up in its
+        // directory.
         let (parent, name) = self.parent(path)?;
         Ok(convert(&fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
@@ -257,7 +262,7 @@ impl FileSystem for Root {
         {
             match fs::fgetxattr(file, name, &mut value[..]) {
                 Ok(len) => xattrs.push((name.into(), value[..len].into())),
-                // The attribute was removed meanwhile, or is not for us to read.
+                // The attribute was removed meanwhile, or this process may not read it.
                 Err(Errno::NODATA | Errno::ACCESS | Errno::PERM) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -344,8 +349,8 @@ impl FileSystem for Root {
         let (old_parent, old) = self.parent(from)?;
         let (new_parent, new) = self.parent(to)?;
         match fs::renameat_with(&old_parent, old, &new_parent, new, RenameFlags::NOREPLACE) {
-            // The file system does not know the flag (renameat2(2)): a hard link never replaces a name. A loss of power in between
-            // leaves both names.
+            // The file system does not support RENAME_NOREPLACE (renameat2(2)). A hard link never replaces a
+            // name either. If power is lost before the old name is removed, both names remain.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 fs::linkat(&old_parent, old, &new_parent, new, AtFlags::empty())?;
                 self.sync_directory(&to.split().0)?;

@@ -1,4 +1,4 @@
-//! Decodes a manifest as it arrives, in pieces of any size, from a peer that need not be trusted.
+//! Decodes a manifest as its bytes arrive, in pieces of any size. The sender need not be trusted.
 
 use super::encode::{DIRECTORY, END, FILE, FLAG_LARGE, FLAG_PRESERVE, HARD_LINK, MAGIC, SYMLINK};
 use super::{EntryError, Manifest, ManifestBuilder, SEGMENTS_MAX};
@@ -8,25 +8,25 @@ use crate::varint::{VarintError, take, take_bytes, take_signed};
 use millrace_transport::extent::ExtentSize;
 use thiserror::Error;
 
-/// Bytes of all extended attributes of an entry at most.
+/// The maximum size of all extended attributes of an entry together, in bytes.
 pub(super) const XATTRS_SIZE_MAX: usize = 64 << 10;
-/// Bytes after which an incomplete entry is an error: more than any valid entry has.
+/// The size in bytes from which an incomplete entry is an error. Every valid entry is shorter.
 const ENTRY_SIZE_MAX: usize = 2 * PATH_MAX + XATTRS_SIZE_MAX + 20 * SEGMENTS_MAX + 256;
 
 /// Limits on the manifest that a peer sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ManifestLimits {
     pub entries: usize,
-    /// Segments of all files.
+    /// The maximum number of segments of all files.
     pub segments: usize,
-    /// Bytes of paths, targets and extended attributes in memory.
+    /// The maximum memory for paths, targets and extended attributes, in bytes.
     pub memory: usize,
-    /// Bytes of data of all files.
+    /// The maximum number of data bytes of all files.
     pub bytes: u64,
 }
 
 impl Default for ManifestLimits {
-    /// Returns ten million entries in 2 GiB, and any number of bytes.
+    /// Returns limits of ten million entries and 2 GiB of memory, without a limit on data bytes.
     fn default() -> ManifestLimits {
         ManifestLimits {
             entries: 10_000_000,
@@ -57,7 +57,7 @@ pub enum ManifestError {
         /// The type.
         tag: u8,
     },
-    /// A path shares more bytes with the path before it than that has.
+    /// An entry shares more bytes with the path before it than that path has.
     #[error("entry {entry} of the manifest shares more of the last path than there is")]
     Shared {
         /// Number of the entry.
@@ -72,7 +72,7 @@ pub enum ManifestError {
     /// A path is not valid.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// An entry does not fit behind the others.
+    /// An entry is not valid after the entries before it.
     #[error(transparent)]
     Entry(#[from] EntryError),
     /// The extended attributes are too large or not in ascending order.
@@ -86,7 +86,7 @@ pub enum ManifestError {
     /// A limit of the receiver is exceeded.
     #[error("the manifest has more than {limit} {name}, the receiver's limit; raise it or send less at once")]
     Limit {
-        /// The thing limited.
+        /// The name of the limited quantity.
         name: &'static str,
         limit: u64,
     },
@@ -123,13 +123,13 @@ pub struct ManifestReader {
     failed: Option<ManifestError>,
 }
 
-/// An entry, or the reason why there is none.
+/// A decoded entry, or the end of the manifest.
 enum Step {
     Entry(Entry),
     End,
 }
 
-/// The reason why a step cannot be made.
+/// The reason why decoding stops: more bytes are needed, or an error.
 enum Stop {
     Incomplete,
     Error(ManifestError),
@@ -158,14 +158,14 @@ impl ManifestReader {
         }
     }
 
-    /// Returns the entries so far.
+    /// Returns the entries decoded so far.
     pub fn entries(&self) -> &[Entry] {
         self.builder
             .as_ref()
             .map_or(&[], |builder| builder.manifest().entries())
     }
 
-    /// Returns true once the end is read.
+    /// Returns true once the end of the manifest is read.
     pub fn is_complete(&self) -> bool {
         self.digest.is_some()
     }
@@ -173,7 +173,7 @@ impl ManifestReader {
     /// Reads the next bytes of the manifest.
     ///
     /// # Errors
-    /// The first [`ManifestError`] of the manifest, from then on each time.
+    /// The first [`ManifestError`] of the manifest. Each later call returns the same error.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), ManifestError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -186,7 +186,8 @@ impl ManifestReader {
         let mut rest = &pending[..];
         let result = self.decode(&mut rest);
         self.pending = rest.to_vec();
-        // An entry that is not complete is decoded again only when it has doubled: the work stays linear.
+        // A long incomplete entry is decoded again only after its bytes have doubled, so that the work stays
+        // linear.
         self.wanted = if self.pending.len() > 4_096 {
             2 * self.pending.len()
         } else {
@@ -201,7 +202,7 @@ impl ManifestReader {
     /// Returns the manifest.
     ///
     /// # Errors
-    /// If it is not complete, or was not valid.
+    /// If the manifest is incomplete or invalid.
     pub fn finish(mut self) -> Result<Manifest, ManifestError> {
         if self.digest.is_none() {
             self.wanted = 0;
@@ -299,7 +300,7 @@ fn decode_header(bytes: &mut &[u8]) -> Result<(ExtentSize, bool), Stop> {
     ))
 }
 
-/// Returns the segments and the bytes that an entry occupies.
+/// Returns the number of segments of an entry and the bytes of memory that the entry occupies.
 fn cost(entry: &Entry) -> (usize, usize) {
     let xattrs: usize = entry
         .attributes

@@ -4,12 +4,13 @@
 //!   header     "MRFS" 1  flags (bit 0: extents of 16 MiB, bit 1: owners and extended attributes)
 //!   entry      type, shared, len, bytes: the path is `shared` bytes of the path before it and `len` bytes of its own
 //!              mode, modified (seconds, nanoseconds) [user, group, xattrs: len, (len, name, len, value)…]
-//!     file       size, changed (seconds, nanoseconds), segments + 1 or 0 for one over all, (gap, len)…
+//!     file       size, changed (seconds, nanoseconds), number of segments + 1, (gap, len)…
+//!                or 0 instead of the segments, if one segment covers the file
 //!     symlink    len, target
 //!     hard link  number of the file; no mode, time, owner
 //!   end        type 0, entries, BLAKE3 digest of all bytes before the digest
 //! ```
-//! Numbers are LEB128, seconds zigzag first.
+//! Numbers are encoded as LEB128. Seconds are zigzag-encoded first.
 
 use crate::entry::{Attributes, Entry, EntryKind, FileEntry, Timestamp};
 use crate::path::RelativePath;
@@ -61,7 +62,7 @@ pub(crate) fn encode_entry(entry: &Entry, last: &RelativePath, preserve: bool, o
     }
 }
 
-/// Appends the end, but for the digest.
+/// Appends the end entry without its digest.
 pub(crate) fn encode_end(entries: usize, out: &mut Vec<u8>) {
     out.push(END);
     put(out, entries as u64);

@@ -1,4 +1,4 @@
-//! The manifest: the entries of a set in one order, and the address of every byte of their files.
+//! The manifest: the ordered entries of a set, and the address of every data byte of its files.
 //!
 //! ```text
 //!   files     a (200 KiB)  b  c     d (100 MiB, with a hole)       e
@@ -7,9 +7,9 @@
 //!             └ small files packed  └ from an extent's border; holes take no addresses
 //! ```
 //!
-//! Sender and receiver build the same [`Manifest`] from the same entries, so that no address is ever sent. Entries come in
-//! ascending order of their paths, name by name, each after its directory: a path cannot come twice, and cannot lead through a
-//! file or a symlink.
+//! Sender and receiver compute the same addresses from the same entries, so that the manifest carries no
+//! addresses. Entries are in ascending order of their paths, compared name by name, and each follows its
+//! directory. So a path cannot occur twice, and cannot lead through a file or a symlink.
 
 mod decode;
 mod encode;
@@ -24,16 +24,17 @@ use millrace_transport::extent::{ExtentSize, Layout};
 use std::ops::Range;
 use thiserror::Error;
 
-/// A file of this many extents or more begins at the border of an extent, so that its extents hold nothing else.
+/// A file of at least this many extents begins at an extent boundary, so that its extents hold no earlier
+/// file.
 ///
 /// The padding before it is then below 1/64 of the file.
 pub const ALIGNED_EXTENTS: u64 = 64;
-/// Segments of a file at most; the scan merges those that are closest to each other.
+/// The maximum number of segments of a file. The scan merges the closest segments of a file that has more.
 pub const SEGMENTS_MAX: usize = 1 << 16;
-/// Bytes of a file at most.
+/// The maximum number of data bytes of a file.
 pub const FILE_SIZE_MAX: u64 = 1 << 55;
 
-/// An entry that does not fit behind the entries before it.
+/// The reason why an entry is not valid after the entries before it.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum EntryError {
     /// The path does not come after the path before it.
@@ -45,7 +46,7 @@ pub enum EntryError {
     /// A name has the prefix of temporary files and journals.
     #[error("{0} has a name that begins with .millrace-, which transfers in progress use; rename it")]
     Reserved(RelativePath),
-    /// The mode has bits beside permissions.
+    /// The mode has bits other than permission bits.
     #[error("{path} has the mode {mode:o}, more than 12 permission bits")]
     Mode {
         /// The entry.
@@ -63,7 +64,7 @@ pub enum EntryError {
     /// The target is empty, too long or contains NUL.
     #[error("the symlink {0} has a target that is empty, contains NUL or is longer than {PATH_MAX} bytes")]
     Target(RelativePath),
-    /// The hard link names a file that did not come before it.
+    /// The hard link names a file that does not precede it.
     #[error("{path} is a hard link to file {file}, which is not before it")]
     HardLink {
         /// The entry.
@@ -76,12 +77,12 @@ pub enum EntryError {
     TooLarge(RelativePath),
 }
 
-/// A run of addresses that belong to one segment of one file.
+/// A range of addresses that belongs to one segment of one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slice {
     /// The first address.
     pub address: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub len: u64,
     /// Number of the file.
     pub file: u32,
@@ -113,7 +114,7 @@ impl Manifest {
         self.files.len() as u32
     }
 
-    /// Returns the entry of a file, and the file.
+    /// Returns the entry of a file, and the fields of the entry that only files have.
     pub fn file(&self, file: u32) -> Option<(&Entry, &FileEntry)> {
         let entry = self.entries.get(*self.files.get(file as usize)? as usize)?;
         match &entry.kind {
@@ -132,7 +133,7 @@ impl Manifest {
         self.extent_size
     }
 
-    /// Returns the digest of the encoded manifest: the name of this version of the set.
+    /// Returns the digest of the encoded manifest, which identifies this version of the set.
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
@@ -176,9 +177,10 @@ impl Manifest {
         self.layout.extent_of(addresses.start)..self.layout.extent_of(addresses.end - 1) + 1
     }
 
-    /// Returns the offset of an extent in the input that its digest hashes.
+    /// Returns the offset of an extent in its digest's hash input.
     ///
-    /// An extent within a large file continues the file's data; any other is an input of its own.
+    /// The hash input of an extent within one aligned file is the data of that file. Any other extent is a
+    /// hash input of its own and has the offset 0.
     pub fn hash_offset(&self, extent: u64) -> u64 {
         let (start, end) = self.layout.bounds(extent);
         self.slices(start..end).next().map_or(0, |slice| {
@@ -203,7 +205,7 @@ impl Manifest {
 #[derive(Debug)]
 pub(crate) struct ManifestBuilder {
     manifest: Manifest,
-    /// The directories that lead to the last entry.
+    /// The ancestor directories of the last entry.
     directories: Vec<RelativePath>,
     last: RelativePath,
 }
@@ -229,7 +231,7 @@ impl ManifestBuilder {
         &self.manifest
     }
 
-    /// Returns the path of the last entry; the root before the first.
+    /// Returns the path of the last entry, or the root before the first entry.
     pub(crate) fn last(&self) -> &RelativePath {
         &self.last
     }
@@ -260,7 +262,7 @@ impl ManifestBuilder {
         Ok(())
     }
 
-    /// Returns the manifest, whose encoded form has this digest.
+    /// Returns the manifest. `digest` is the digest of its encoded form.
     pub(crate) fn finish(mut self, digest: [u8; 32]) -> Manifest {
         self.manifest.digest = digest;
         self.manifest
@@ -290,7 +292,7 @@ impl ManifestBuilder {
         Ok(())
     }
 
-    /// Checks a file's segments and gives its data the next addresses.
+    /// Checks a file's segments and assigns the next addresses to its data.
     fn place(&mut self, path: &RelativePath, file: &mut FileEntry) -> Result<(), EntryError> {
         check_segments(path, file)?;
         let too_large = || EntryError::TooLarge(path.clone());

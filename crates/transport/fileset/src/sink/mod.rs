@@ -6,9 +6,9 @@
 //!                                            └> NeedGroupValues ─> on_group_values ─> Rejected             └> Complete
 //! ```
 //!
-//! **Invariant**: a file gets its final name after every byte of it was verified by a digest and synced. A temporary file is
-//! in the same directory; its name is a digest of path, size, change time and segments, so that it is found again by any later
-//! transfer of the same version of that file.
+//! **Invariant**: a file gets its final name only after a digest has verified all its bytes and the bytes are
+//! synced. A temporary file is in the directory of the final file. Its name is a digest of path, size, change
+//! time and segments, so that any later transfer of the same version of the file finds it.
 
 mod commit;
 mod prepare;
@@ -30,7 +30,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Temporary files that stay open between writes.
+/// The number of temporary files that stay open between writes.
 const OPEN_FILES: usize = 64;
 
 /// The time at which files get their final names.
@@ -48,21 +48,22 @@ pub enum Commit {
 pub struct SinkOptions {
     /// The time at which files get their final names.
     pub commit: Commit,
-    /// Files that exist already are read, and their extents offered in the have-map.
+    /// Existing files are read, and their extents are offered in the have-map.
     pub delta: bool,
-    /// Extents of the journal are read and hashed again, too.
+    /// Extents that the journal records are read and hashed again, too.
     pub recheck: bool,
-    /// Files that exist already are replaced.
+    /// Existing files are replaced.
     pub overwrite: bool,
-    /// Permission bits are those of the source; else as the umask says.
+    /// Permission bits are those of the source. If false, the umask determines them.
     pub modes: bool,
     /// Modification times are those of the source.
     pub times: bool,
-    /// Owners and extended attributes are those of the source, if the manifest has them.
+    /// Owners and extended attributes are set as at the source, if the manifest has them.
     pub preserve: bool,
-    /// The longest time from the verification of an extent to its record in the journal.
+    /// The maximum time from the verification of an extent to its record in the journal.
     pub sync_interval: Duration,
-    /// Verified bytes without a record in the journal at most; they may be sent again after a crash.
+    /// The maximum number of verified bytes without a record in the journal. The sender may send these bytes
+    /// again after a crash.
     pub sync_size: u64,
 }
 
@@ -82,7 +83,7 @@ impl Default for SinkOptions {
     }
 }
 
-/// The reason why a sink cannot go on.
+/// The reason why a sink cannot continue.
 #[derive(Debug, Error)]
 pub enum SinkError {
     /// An operation on a file failed.
@@ -95,10 +96,10 @@ pub enum SinkError {
     /// A file exists and must not be replaced.
     #[error("{0} exists; allow files to be replaced, or receive into another directory")]
     Exists(RelativePath),
-    /// The path of a directory is taken by something else.
+    /// The path of a directory exists and is no directory.
     #[error("{0} exists and is no directory; remove it, or receive into another directory")]
     NotDirectory(RelativePath),
-    /// The path of a file is taken by a directory.
+    /// The path of a file exists and is a directory.
     #[error("{0} exists and is a directory; remove it, or receive into another directory")]
     IsDirectory(RelativePath),
     /// The bytes are not within the set.
@@ -111,7 +112,7 @@ pub enum SinkError {
         /// Bytes.
         len: u64,
     },
-    /// The set announces more data than the machine has memory to follow.
+    /// The set has more data than the receiver has memory to keep track of.
     #[error(
         "the set announces {bytes} bytes, more than the receiver has memory to keep track of; send less at once"
     )]
@@ -153,9 +154,9 @@ pub enum SinkEvent {
     Committed(u32),
     /// A file had all its bytes before the transfer.
     Unchanged(u32),
-    /// A file was withdrawn by the sender; nothing of it is kept.
+    /// The sender withdrew a file. The sink keeps none of its bytes.
     Withdrawn(u32),
-    /// An entry could not be put into place; the others go on.
+    /// An entry could not be put into place. The sink continues with the other entries.
     Failed { path: RelativePath, reason: String },
     /// Every entry is in place, has failed or was withdrawn.
     Complete,
@@ -177,13 +178,13 @@ pub struct Progress {
 /// The progress of a file towards its final name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FileState {
-    /// Bytes are missing, or it is not renamed.
+    /// Bytes are missing, or the file is not renamed yet.
     Pending,
-    /// It has its final name.
+    /// The file has its final name.
     Done,
-    /// The sender withdrew it.
+    /// The sender withdrew the file.
     Withdrawn,
-    /// It could not be put into place.
+    /// The file could not be put into place.
     Failed,
 }
 
@@ -226,7 +227,7 @@ pub struct Sink<F: FileSystem> {
     /// Temporary files with bytes that are not synced; `dirty_directories` are directories with names that are not synced.
     dirty: BTreeSet<u32>,
     dirty_directories: HashMap<RelativePath, ()>,
-    /// Files whose extents are all verified.
+    /// Files with all extents verified.
     ready: Vec<u32>,
     /// Files in the state `Pending`.
     pending: u64,
@@ -265,8 +266,8 @@ impl<F: FileSystem> Sink<F> {
         self.complete
     }
 
-    /// Returns how many entries could not be put into place: files, links, and directories whose attributes were refused. Those that
-    /// the sender withdrew do not count.
+    /// Returns the number of entries that could not be put into place: files, links, and directories with
+    /// refused attributes. Withdrawn files do not count.
     pub fn failed(&self) -> u64 {
         self.failed
     }
@@ -280,7 +281,8 @@ impl<F: FileSystem> Sink<F> {
         }
     }
 
-    /// Returns the root of the set, if every extent is verified. An extent whose files were all withdrawn counts as 32 zero bytes.
+    /// Returns the root of the set, if every extent is verified. An extent with only withdrawn files counts
+    /// as 32 zero bytes.
     pub fn root(&self) -> Option<[u8; 32]> {
         if self.verified.count() < self.manifest.layout().extents() {
             return None;
@@ -289,7 +291,7 @@ impl<F: FileSystem> Sink<F> {
         Some(set_root(self.manifest.digest(), values?.into_iter()))
     }
 
-    /// Returns how many extents and groups are in memory, for bounds.
+    /// Returns the numbers of extents and groups in memory, which callers compare with bounds.
     pub fn in_memory(&self) -> (usize, usize) {
         (self.extents.len(), self.groups.len())
     }
@@ -322,7 +324,7 @@ impl<F: FileSystem> Sink<F> {
         *self.values.get(extent as usize)?
     }
 
-    /// Passes the open temporary file of a file to `act`; it is made if it does not exist.
+    /// Calls `act` with the open temporary file of a file. A missing temporary file is created.
     fn with_temporary<T>(
         &mut self,
         file: u32,
@@ -332,7 +334,8 @@ impl<F: FileSystem> Sink<F> {
             Some(at) => self.open.remove(at).map(|(_, open)| open),
             None => None,
         };
-        // The path of a file with many segments is long in the making, and needed only to open the file or to name an error.
+        // The temporary path of a file with many segments takes long to compute. It is needed only to open
+        // the file or to report an error.
         let failed = |sink: &Sink<F>, error| SinkError::Io {
             path: sink.temporary(file),
             error,
@@ -378,7 +381,7 @@ impl<F: FileSystem> Sink<F> {
             return Err(io::ErrorKind::NotFound.into());
         };
         if progress.temporary {
-            // A file that is ready may have lost its permission to be written.
+            // A complete temporary file may have lost its write permission already.
             return match self.fs.open(path, Access::Write) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     self.fs.open(path, Access::Read)
@@ -409,7 +412,8 @@ impl<F: FileSystem> Sink<F> {
 }
 
 impl<F: FileSystem> Drop for Sink<F> {
-    /// Removes the journal of a sink that did not start, unless it is that of an earlier run or another sink began it meanwhile.
+    /// Removes the empty journal of a sink that did not start. A journal of an earlier run stays, and so does
+    /// a journal in which another sink has written.
     fn drop(&mut self) {
         if self.started || self.journal_size > 0 {
             return;
@@ -419,7 +423,7 @@ impl<F: FileSystem> Drop for Sink<F> {
             .file_metadata(&self.journal)
             .is_ok_and(|metadata| metadata.size == 0)
         {
-            // A journal that stays is empty, and the next run takes it.
+            // If the removal fails, the empty journal remains and the next run uses it.
             let _removed = self.fs.remove(&journal_path(&self.manifest));
         }
     }
@@ -450,7 +454,8 @@ pub fn journal_path(manifest: &Manifest) -> RelativePath {
     reserved(&RelativePath::root(), &format!("{}.journal", &hex.as_str()[..32]))
 }
 
-/// Returns true if the temporary files of a directory's files are in it.
+/// Returns true if the temporary files of a directory's files are in that directory: their paths are short
+/// enough.
 fn holds_temporary_files(directory: &RelativePath) -> bool {
     let name = crate::path::RESERVED_PREFIX.len() + 32;
     directory.as_bytes().len() + 1 + name <= crate::path::PATH_MAX
@@ -459,14 +464,15 @@ fn holds_temporary_files(directory: &RelativePath) -> bool {
 /// Returns the path of a temporary file or journal.
 fn reserved(directory: &RelativePath, name: &str) -> RelativePath {
     let name = [crate::path::RESERVED_PREFIX, name.as_bytes()].concat();
-    // A directory close to PATH_MAX has no room for the name: the file is then beside the journal.
+    // If the path of the directory is too close to PATH_MAX for the name, the file is in the root, as the
+    // journal is.
     directory
         .join(&name)
         .or_else(|_| RelativePath::new(&name))
         .unwrap_or_default()
 }
 
-/// Returns the value of an extent as a have-map's line.
+/// Returns the have-map entry of an extent.
 fn line(extent: u64, value: Value) -> ExtentValue {
     ExtentValue { extent, value }
 }

@@ -1,4 +1,4 @@
-//! Bytes that arrive: collected to groups, hashed, written, and verified by extents.
+//! The reception of data: collects bytes into groups, hashes and writes the groups, and verifies extents.
 
 use super::{FileState, Sink, SinkError, SinkEvent};
 use crate::digest::{ExtentValue, GROUP_SIZE, Value, group_value, merge};
@@ -13,11 +13,11 @@ pub(super) struct ExtentProgress {
     /// The value of each group that was written.
     groups: Vec<Option<Value>>,
     missing: usize,
-    /// The values of the groups were asked for.
+    /// True once the values of the groups are requested.
     asked: bool,
 }
 
-/// A group that is not whole.
+/// A group with missing bytes.
 #[derive(Debug)]
 pub(super) struct PartialGroup {
     bytes: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct PartialGroup {
 }
 
 impl<F: FileSystem> Sink<F> {
-    /// Takes bytes that arrived. A group is hashed and written once it is whole.
+    /// Takes received bytes. A group is hashed and written once all its bytes have arrived.
     ///
     /// # Errors
     /// If the bytes cross an extent or cannot be written.
@@ -53,12 +53,14 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Returns the bytes that left memory since the last call: written, or not needed.
+    /// Returns the number of bytes that left memory since the last call, because they were written or not
+    /// needed.
     pub fn take_written(&mut self) -> u64 {
         std::mem::take(&mut self.written)
     }
 
-    /// Takes the value of an extent; a later one of the same extent replaces it until the extent is verified.
+    /// Takes the value of an extent. A later value of the same extent replaces it until the extent is
+    /// verified.
     ///
     /// # Errors
     /// If the set does not have the extent.
@@ -78,7 +80,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Takes the values of the groups of an extent: groups with another value are needed again.
+    /// Takes the values of the groups of an extent. Groups that have another value are requested again.
     ///
     /// # Errors
     /// If the values do not merge to the extent's value.
@@ -122,7 +124,7 @@ impl<F: FileSystem> Sink<F> {
                 });
             }
             Some(FileState::Pending) => {}
-            // A file with its final name is whole: each of its bytes was verified.
+            // All bytes of a file with its final name were verified.
             Some(FileState::Done | FileState::Withdrawn | FileState::Failed) => return Ok(()),
         }
         self.open.retain(|(open, _)| *open != file);
@@ -199,7 +201,7 @@ impl<F: FileSystem> Sink<F> {
     /// Writes and hashes a whole group.
     fn finish_group(&mut self, extent: u64, index: usize, start: u64, bytes: &[u8]) -> Result<(), SinkError> {
         self.write_group(start, bytes)?;
-        // Offsets of groups continue those of their extent.
+        // A group's hash offset is the hash offset of its extent plus its offset in the extent.
         let first = self.manifest.layout().bounds(extent).0;
         let offset = self.manifest.hash_offset(extent) + (start - first);
         if let Some(progress) = self.extents.get_mut(&extent) {
@@ -225,7 +227,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Compares an extent with its value, if both are there.
+    /// Compares the digest of an extent with its value, if all its groups and the value have arrived.
     fn verify(&mut self, extent: u64) {
         let (start, end) = self.manifest.layout().bounds(extent);
         let (Some(value), Some(progress)) = (self.value(extent), self.extents.get_mut(&extent)) else {
@@ -273,7 +275,7 @@ impl<F: FileSystem> Sink<F> {
         }
     }
 
-    /// Moves a pending file to its last state.
+    /// Moves a pending file to its final state.
     pub(super) fn finish_file(&mut self, file: u32, state: FileState) {
         let progress = &mut self.files[file as usize];
         if progress.state == FileState::Pending {

@@ -1,29 +1,31 @@
-//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): uses what others leave.
+//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): uses only the bandwidth that other flows leave.
 //!
-//! The window grows while the queueing delay is below 60 ms and shrinks in proportion to the excess above it. The base delay is
-//! the least of the last ten minutes (RFC 6817, section 2.4.2), so that a standing queue of others is not taken for it; a path
-//! that gets longer is used in full again ten minutes later, at the latest. The base delay is measured again by a slowdown to two
-//! packets, whose period keeps its cost at a tenth.
+//! The window grows while the queueing delay is below 60 ms and shrinks in proportion to the excess above it.
+//! The base delay is the minimum of the last ten minutes (RFC 6817, section 2.4.2), so that a standing queue
+//! of other flows does not count as base delay. After a path becomes longer, the flow uses its full rate
+//! again within ten minutes. A slowdown to two packets measures the base delay again. The period between
+//! slowdowns keeps their cost at a tenth.
 
 use super::{Controller, Departure, INITIAL_WINDOW, Sample, Tag, bit_rate, bytes};
 use millrace_types::{BitRate, Duration, Time};
 use std::collections::VecDeque;
 
-/// Queueing delay that is aimed at.
+/// The target of the queueing delay.
 const TARGET: Duration = Duration::from_millis(60);
-/// Packets of the window during a slowdown.
+/// The window during a slowdown, in packets.
 const SLOWDOWN_WINDOW: u64 = 2;
 /// A slowdown comes after nine times the time that the last one took.
 const SLOWDOWN_PERIOD: u32 = 9;
-/// Minima of which the least is the base delay (RFC 6817, section 2.5, BASE_HISTORY), and the time over which each is measured.
+/// The base delay is the least of this many minima (RFC 6817, section 2.5, BASE_HISTORY). Each minimum covers
+/// a period of `BASE_PERIOD`.
 const BASE_HISTORY: usize = 10;
 const BASE_PERIOD: Duration = Duration::from_secs(60);
 
-/// The least round-trip times of the last minutes.
+/// The minimal round-trip times of the last ten periods.
 #[derive(Clone, Debug, Default)]
 struct BaseDelay {
     minima: VecDeque<Duration>,
-    /// When the newest minimum began.
+    /// The start of the newest minimum's period.
     since: Time,
 }
 
@@ -63,7 +65,8 @@ pub struct Background {
 enum Slowdown {
     /// The next slowdown begins at this time; `None` until slow start is over.
     At(Option<Time>),
-    /// The window is small until `until`, then grows to its threshold again; it began at `since`.
+    /// A slowdown that began at `since`. The window is small until `until`, then grows to its threshold
+    /// again.
     Running {
         since: Time,
         until: Time,
@@ -95,7 +98,8 @@ impl Background {
         self.rtt.saturating_sub(self.base.least().unwrap_or(self.rtt))
     }
 
-    /// Returns the gain: 1 at long base delays, down to 1/16 at short ones, where others have short round trips, too.
+    /// Returns the gain: 1 at long base delays, down to 1/16 at short ones, where competing flows also have
+    /// short round trips.
     fn gain(&self) -> f64 {
         let base = self.base.least().unwrap_or(TARGET).as_secs_f64();
         1.0 / (2.0 * TARGET.as_secs_f64() / base).ceil().clamp(1.0, 16.0)
@@ -156,7 +160,7 @@ impl Controller for Background {
             self.rtt = rtt;
             let before = self.base.least().unwrap_or(rtt);
             self.base.add(sample.now, rtt);
-            // The path became longer: the window was reduced for a queue that was none.
+            // The path became longer: the window was reduced although there was no queue.
             if self.base.least().is_some_and(|base| base > before + TARGET / 2) {
                 self.slow_start_threshold = f64::INFINITY;
                 self.slowdown = Slowdown::At(None);

@@ -1,14 +1,15 @@
-//! The circuit breaker (RFC 8084): a flow most of whose packets do not arrive goes back to the initial window.
+//! The circuit breaker (RFC 8084): a flow that loses half of its packets or more returns to the initial
+//! window.
 //!
-//! Controllers adapt to less bandwidth on their own; the breaker is for controllers with a fixed rate, for paths that vanish, and
-//! for defects. It trips after three rounds and a second in which each round lost at least half of its bytes, or after three
-//! probe timeouts and a second without feedback.
+//! Controllers adapt to less bandwidth without the breaker. The breaker is for controllers with a fixed rate,
+//! for paths that vanish, and for defects. It trips after three rounds and a second in which each round lost
+//! at least half of its bytes, or after three probe timeouts and a second without feedback.
 
 use millrace_types::{Duration, Time};
 
-/// Consecutive rounds with a loss of at least half after which the breaker may trip.
+/// The number of consecutive rounds with at least half of the bytes lost after which the breaker may trip.
 const ROUNDS: u32 = 3;
-/// The least time since the last good round before the breaker trips.
+/// The minimum time since the last good round before the breaker trips.
 const TIME: Duration = Duration::from_secs(1);
 
 /// The state of the circuit breaker of one flow.
@@ -18,7 +19,7 @@ pub struct Breaker {
     acked: u64,
     lost: u64,
     bad_rounds: u32,
-    /// End of the last round in which more than half arrived.
+    /// The end of the last round in which more than half of the bytes arrived.
     good_until: Time,
 }
 
@@ -52,7 +53,7 @@ impl Breaker {
         self.trips(now)
     }
 
-    /// Learns that a probe timeout passed without feedback; returns true if the breaker trips.
+    /// Counts a probe timeout that passed without feedback. Returns true if the breaker trips.
     pub fn on_timeout(&mut self, now: Time) -> bool {
         self.bad_rounds += 1;
         self.trips(now)
@@ -72,7 +73,8 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    /// Returns after how many milliseconds the breaker trips if this share of the bytes is lost at a round trip of 100 ms.
+    /// Returns the time in milliseconds after which the breaker trips, if this share of the bytes is lost at
+    /// a round trip of 100 ms.
     fn trips_after(lost_percent: u64) -> Option<u64> {
         let rtt = Duration::from_millis(100);
         let mut breaker = Breaker::new(Time::ZERO);

@@ -1,5 +1,5 @@
-//! A fixed rate, for paths whose capacity somebody reserved. Only the breaker reduces it: to the initial window, from which it
-//! doubles each round trip until it is the rate again.
+//! A fixed rate, for paths with reserved capacity. Only the breaker reduces it: the flow returns to the
+//! initial window, which then doubles each round trip until the flow has its rate again.
 
 use super::{Controller, Departure, INITIAL_WINDOW, Sample, Tag, bit_rate, bytes};
 use millrace_types::{BitRate, Duration, Time};

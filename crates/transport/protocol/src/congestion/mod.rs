@@ -1,13 +1,14 @@
-//! Congestion control: how much may be in flight to one receiver, and at which rate it leaves.
+//! Congestion control: the number of bytes in flight to one receiver, and the rate at which they leave.
 //!
-//! A [`Controller`] learns of each quantum that is sent and, once for each feedback, of packets acknowledged and lost. It sets a
-//! window and a pacing rate. Three controllers are here; rivals (Reno, CUBIC, BBR version 1) are in the simulator.
+//! The flow reports each sent quantum to its [`Controller`] and, once for each feedback, the packets
+//! acknowledged and lost. The controller sets a window and a pacing rate. This module has three controllers.
+//! Rivals (Reno, CUBIC, BBR version 1) are in the simulator.
 //!
 //! | policy | controller |
 //! | --- | --- |
-//! | `fair` (default) | [`bbr::Bbr`]: BBR version 3's machine with a floor under loss |
-//! | `background` | [`background::Background`]: LEDBAT++, yields to everybody |
-//! | `fixed RATE` | [`fixed::Fixed`]: a rate, for paths that somebody reserved |
+//! | `fair` (default) | [`bbr::Bbr`]: the state machine of BBR version 3 with a loss floor |
+//! | `background` | [`background::Background`]: LEDBAT++, yields to all other traffic |
+//! | `fixed RATE` | [`fixed::Fixed`]: a fixed rate, for paths with reserved capacity |
 //!
 //! All of them are under the same circuit breaker ([`breaker::Breaker`], RFC 8084).
 
@@ -23,17 +24,17 @@ pub const INITIAL_WINDOW: u64 = 10;
 /// Packets of the smallest window.
 pub const MINIMUM_WINDOW: u64 = 4;
 
-/// A mark that a controller puts on what it sends, to find it again among what is acknowledged or lost.
+/// A label that a controller puts on sent packets, by which feedback counts acknowledged and lost packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tag(u8);
 
 /// The number of different tags.
 pub const TAGS: usize = 6;
 
-/// The dose of an experiment: was the packet sent while probing for bandwidth, while draining, or otherwise?
+/// The dose of an experiment: the rate at which a packet was sent, compared with the estimated bandwidth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dose {
-    /// Neither.
+    /// Neither Down nor Up.
     Other,
     /// Below the estimated bandwidth.
     Down,
@@ -42,7 +43,8 @@ pub enum Dose {
 }
 
 impl Tag {
-    /// Returns the tag of a packet sent with this dose; `calm`: within the path's capacity and without a queue.
+    /// Returns the tag of a packet sent with this dose. `calm` is true within the path's capacity and without
+    /// a queue.
     pub const fn new(dose: Dose, calm: bool) -> Tag {
         Tag(dose as u8 * 2 + calm as u8)
     }
@@ -92,7 +94,7 @@ impl RateSample {
     }
 }
 
-/// One feedback, as a controller sees it. Bytes are those of whole IP packets.
+/// The input of a controller from one feedback. Byte counts are those of full IP packets.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The time of the feedback.
@@ -109,7 +111,7 @@ pub struct Sample {
     pub delivered: u64,
     /// Bytes in flight now.
     pub in_flight: u64,
-    /// The window, not the pacing rate or the source, was what kept the sender from sending more.
+    /// True if the window, not the pacing rate or the source, limited the sender.
     pub window_limited: bool,
     /// The delivery rate, if something was acknowledged.
     pub rate: Option<RateSample>,
@@ -124,7 +126,7 @@ pub struct Sample {
 pub struct Departure {
     /// The time.
     pub now: Time,
-    /// Bytes in flight before.
+    /// Bytes in flight before this departure.
     pub in_flight: u64,
     /// The source has nothing to send after this.
     pub app_limited: bool,
@@ -135,13 +137,14 @@ pub trait Controller: Send {
     /// Learns that a quantum is about to leave; returns its tag.
     fn on_send(&mut self, departure: &Departure) -> Tag;
 
-    /// Learns what became of packets.
+    /// Takes the outcomes of packets from one feedback.
     fn on_feedback(&mut self, sample: &Sample);
 
-    /// Starts from the initial window again: half of what was sent did not arrive.
+    /// Restarts from the initial window, because the circuit breaker tripped.
     fn on_breaker(&mut self, now: Time);
 
-    /// Learns the bytes of a full IP packet, which follow the path MTU. A controller without a window in packets needs nothing.
+    /// Takes the size of a full IP packet in bytes, which follows the path MTU. A controller without a window
+    /// in packets ignores it.
     fn set_packet_size(&mut self, packet_size: u64) {
         let _ = packet_size;
     }

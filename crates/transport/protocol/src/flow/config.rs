@@ -16,7 +16,8 @@ pub struct FlowConfig {
     pub start: u64,
     /// Bytes of payload of a full packet at the start; a multiple of 16.
     pub payload: u16,
-    /// The largest IP packet that the interface sends to the receiver, in bytes: sizes up to it are tried.
+    /// The largest IP packet that the interface sends to the receiver, in bytes. Probes of the path MTU try
+    /// sizes up to it.
     pub mtu: u16,
     /// Bytes of IP and UDP headers.
     pub headers: u16,

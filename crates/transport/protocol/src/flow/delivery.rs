@@ -1,13 +1,14 @@
 //! Samples of the delivery rate (draft-ietf-ccwg-bbr, section 4.1).
 //!
-//! A sample is what was delivered between two acknowledgements, divided by the longer of the times in which it was sent and
-//! acknowledged: neither a burst of the sender nor one of acknowledgements makes it too high.
+//! A sample is the bytes delivered between two acknowledgements, divided by the longer of two times: the time
+//! in which the bytes were sent, and the time in which they were acknowledged. So neither a burst of the
+//! sender nor a burst of acknowledgements makes the sample too high.
 
 use super::sent::Quantum;
 use crate::congestion::RateSample;
 use millrace_types::{Duration, Time};
 
-/// The connection's state for rate samples (section 4.1.2).
+/// The connection's state for rate samples (draft-ietf-ccwg-bbr, section 4.1.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivery {
     pub(super) delivered: u64,
@@ -34,17 +35,18 @@ impl Delivery {
         self.delivered_at = now;
     }
 
-    /// Notes that there was nothing to send while so many bytes were in flight.
+    /// Records that there was nothing to send while `in_flight` bytes were in flight.
     pub(super) fn mark_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = self.delivered + in_flight.max(1);
     }
 
-    /// Returns true if a sample of what is sent now says nothing about the path's capacity.
+    /// Returns true if the source, not the path, limits the samples of packets sent now.
     pub(super) fn is_app_limited(&self) -> bool {
         self.app_limited_until > self.delivered
     }
 
-    /// Returns the rate up to a quantum whose last acknowledged packet arrived in time for `acked_at`.
+    /// Returns the rate sample that ends with a quantum. `acked_at` is the time of its acknowledgement, less
+    /// the receiver's delay. Returns `None` if the interval is too short.
     pub(super) fn sample(
         &mut self,
         acked_at: Time,
@@ -56,7 +58,7 @@ impl Delivery {
         self.delivered_at = self.delivered_at.max(acked_at);
         self.first_sent_at = self.first_sent_at.max(quantum.sent_at);
         let interval = send_elapsed.max(ack_elapsed);
-        // An interval below the path's round-trip time is an artefact (section 4.1.2.3).
+        // An interval below the path's round-trip time is an artefact (draft-ietf-ccwg-bbr, section 4.1.2.3).
         if interval < least_rtt {
             return None;
         }

@@ -1,17 +1,18 @@
 //! Loss detection: RFC 9002, section 6.1, with thresholds that adapt to reordering, as RACK's (RFC 8985, section 6.2).
 //!
-//! A packet is lost if one that was sent later is acknowledged and either
-//! * it was sent three numbers or more before that one (as long as the path was not seen to reorder), or
-//! * it was sent longer before than the reordering window: an eighth of the round-trip time, and a quarter more than the worst
-//!   reordering that was seen, at most two round-trip times.
+//! A packet is lost if a later packet is acknowledged and one of these is true:
+//! * The packet's number is smaller by three or more, and the path has not reordered packets lately.
+//! * The packet was sent earlier by at least the reordering window. The window is the longer of an eighth of
+//!   the round-trip time and 1.25 times the worst reordering seen, and at most two round-trip times.
 //!
-//! A packet that is acknowledged after it was declared lost shows reordering. Half a minute without one halves the window again.
+//! A packet that is acknowledged after it was declared lost is evidence of reordering. Half a minute without
+//! such a packet halves the recorded reordering.
 
 use millrace_types::{Duration, Time};
 
-/// Numbers by which a packet may be overtaken (RFC 9002, `kPacketThreshold`).
+/// The difference of packet numbers at which an overtaken packet is lost (RFC 9002, `kPacketThreshold`).
 const PACKET_THRESHOLD: u64 = 3;
-/// The time without reordering after which the window shrinks.
+/// The time without reordering after which the recorded reordering is halved.
 const FORGET: Duration = Duration::from_secs(30);
 
 /// Decides which packets are lost.
@@ -30,7 +31,8 @@ impl LossDetector {
         }
     }
 
-    /// Returns how much earlier a packet must have been sent than an acknowledged one to be lost.
+    /// Returns the reordering window: a packet sent earlier than an acknowledged packet by at least this time
+    /// is lost.
     pub(super) fn window(&self, rtt: Duration) -> Duration {
         let window = (rtt / 8).max(self.reordering + self.reordering / 4);
         window.min(2 * rtt).max(Duration::from_micros(100))
@@ -43,14 +45,14 @@ impl LossDetector {
         (overtaken && self.reordering.is_zero()) || earlier >= self.window(rtt)
     }
 
-    /// Learns that a packet was declared lost and is acknowledged now.
+    /// Records the reordering of a packet that was declared lost and is acknowledged now.
     pub(super) fn on_spurious(&mut self, now: Time, sent_at: Time, newest_sent_at: Time) {
         let late = newest_sent_at.since(sent_at).max(Duration::from_micros(1));
         self.reordering = self.reordering.max(late);
         self.reordered_at = now;
     }
 
-    /// Forgets reordering that was long ago.
+    /// Halves the recorded reordering if no reordering was seen for [`FORGET`].
     pub(super) fn advance(&mut self, now: Time, rtt: Duration) {
         if !self.reordering.is_zero() && now.since(self.reordered_at) > FORGET {
             self.reordering /= 2;

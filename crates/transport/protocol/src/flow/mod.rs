@@ -3,8 +3,9 @@
 //! The caller polls for packets ([`Flow::poll`]) and reports ([`Flow::poll_report`]), passes feedback in ([`Flow::on_feedback`])
 //! and calls [`Flow::on_timeout`] when [`Flow::next_timeout`] has come.
 //!
-//! A flow that waits for its receiver never waits in silence: after a probe timeout without feedback it asks for some, with two
-//! packets of data if any are in flight, and again after twice that time, up to a limit.
+//! A flow that waits for its receiver sends probes. After a probe timeout without feedback it requests
+//! feedback, with two packets of data if any are in flight. It repeats this after twice the time, up to a
+//! limit.
 
 mod config;
 mod delivery;
@@ -38,9 +39,9 @@ use plan::Plan;
 use reports::Reports;
 use sent::{PacketState, Quantum, SentPackets};
 
-/// Data packets of one probe.
+/// The number of data packets in one probe of a silent path.
 const PROBE_PACKETS: u64 = 2;
-/// The longest time between probes of a silent path, unless two probe timeouts are longer.
+/// The maximum time between probes of a silent path, unless two probe timeouts are longer.
 const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// Slabs that are sealed ahead while the packet size may change.
 const AHEAD_OF_PROBE: usize = 1;
@@ -66,7 +67,7 @@ pub struct Flow {
     pacer: Pacer,
     rtt: RttEstimator,
     mtu: PathMtu,
-    /// The grid of packets that are no probes of the path MTU.
+    /// The grid of all packets except probes of the path MTU.
     grid: Grid,
     delivery: Delivery,
     random: Random,
@@ -74,10 +75,10 @@ pub struct Flow {
     layout: Layout,
     in_flight: u64,
     window_limited: bool,
-    /// No piece that may leave is sealed.
+    /// True if pieces may leave but none of them is sealed.
     starved: bool,
-    /// The slab of the cursor when the slabs ahead were looked up last, and how many of them were cached: they need no look-up until
-    /// the cursor comes to another slab.
+    /// The cursor's slab at the last look-up of the slabs ahead, and the number of them that were cached. The
+    /// next look-up is due when the cursor reaches another slab.
     cached_ahead: (Option<SlabId>, usize),
     /// The piece of the next probe of the path MTU and its grid, until it is sealed.
     mtu_probe: Option<(Grid, Piece)>,
@@ -86,10 +87,11 @@ pub struct Flow {
     /// The newest acknowledged packet: its number, and when it was sent.
     newest: (u64, Time),
     ce: u64,
-    /// The last feedback, or the first departure after an idle time.
+    /// The time of the last feedback, or of the first departure after an idle time.
     heard_at: Time,
     timeouts: u32,
-    /// Probes since data was last acknowledged. Feedback does not reset the count: a black hole passes feedback and drops data.
+    /// The number of probes since data was last acknowledged. Feedback does not reset it: a black hole passes
+    /// feedback and drops data.
     barren_probes: u32,
     /// Feedback packets that had arrived when data was acknowledged last.
     feedback_at_ack: u64,
@@ -153,7 +155,7 @@ impl Flow {
         self.rtt.smoothed()
     }
 
-    /// Returns the bytes of a packet beside its payload: IP and UDP headers, and the protocol's.
+    /// Returns the bytes of a packet besides its payload: IP and UDP headers, and the protocol's.
     pub fn overhead(&self) -> u64 {
         self.overhead
     }
@@ -163,7 +165,7 @@ impl Flow {
         self.in_flight
     }
 
-    /// Returns packets that are remembered: those in flight, and lost ones for a while.
+    /// Returns the number of recorded packets: those in flight, and lost ones for a while.
     pub fn remembered(&self) -> usize {
         self.sent.len()
     }
@@ -183,12 +185,12 @@ impl Flow {
         self.plan.is_complete()
     }
 
-    /// Returns the extent at which fresh bytes go on.
+    /// Returns the extent at which fresh bytes continue.
     pub fn cursor(&self) -> u64 {
         self.plan.cursor()
     }
 
-    /// Returns what keeps the flow from being faster.
+    /// Returns the limit of the flow's rate.
     pub fn limit(&self) -> Limit {
         if self.plan.is_blocked() {
             Limit::Peer
@@ -218,8 +220,8 @@ impl Flow {
         self.pacer.set_flows(flows);
     }
 
-    /// Notes that the shared uplink holds back a quantum that the window and the pacer allow: delivery rates then measure the
-    /// share of the uplink, not the path.
+    /// Records that the shared uplink holds back a quantum that the window and the pacer allow. Delivery
+    /// rates then measure the share of the uplink, not the path.
     pub fn note_uplink_limit(&mut self, now: Time) {
         let room = self.controller.window().saturating_sub(self.in_flight) > self.overhead;
         if room && self.plan.has_piece() && self.pacer.is_open(now) {
@@ -232,7 +234,8 @@ impl Flow {
         self.poll_ready(now, &|_| true, out)
     }
 
-    /// Appends the packets of one quantum to `out`, whose pieces are all ready; returns false if none may leave now.
+    /// Appends the packets of one quantum to `out`, with ready pieces only. Returns false if none may leave
+    /// now.
     pub fn poll_ready(&mut self, now: Time, ready: &dyn Fn(Piece) -> bool, out: &mut Vec<Outgoing>) -> bool {
         self.window_limited = false;
         self.starved = false;
@@ -250,7 +253,7 @@ impl Flow {
             self.window_limited = true;
             return false;
         }
-        // A sender of many receivers comes here for each of them whenever one may send.
+        // A sender of many receivers calls this function for each receiver whenever one of them may send.
         if !self.pacer.is_open(now) {
             return false;
         }
@@ -263,9 +266,9 @@ impl Flow {
         self.emit(now, self.pacer.quantum(), room, ready, out)
     }
 
-    /// Appends requests for what is to be sealed next and is not cached: repairs, and `ahead` slabs from the cursor on.
+    /// Appends seal requests for repairs and for `ahead` slabs from the cursor on, unless they are cached.
     pub fn wanted(&mut self, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
-        // Packets of a size that is given up are sealed again.
+        // If the packet size changes, slabs that were sealed ahead are sealed again.
         let ahead = if self.mtu.is_about_to_change() {
             ahead.min(AHEAD_OF_PROBE)
         } else {
@@ -274,7 +277,7 @@ impl Flow {
         self.plan.wanted_repairs(self.grid, cache, out);
         let at = self.plan.cursor_slab(self.grid);
         let (seen_at, seen) = self.cached_ahead;
-        // A flow that is starved has lost slabs to the others.
+        // A starved flow has lost cached slabs to other flows.
         if at.is_none() || at != seen_at || seen < ahead || self.starved {
             let before = out.len();
             self.plan.wanted_ahead(self.grid, cache, ahead, out);
@@ -362,7 +365,7 @@ impl Flow {
     /// Takes the acknowledgements and the credit of a FEEDBACK packet with this number.
     ///
     /// # Errors
-    /// If the receiver acknowledges what was not sent: the connection ends.
+    /// If the receiver acknowledges a packet that was not sent. The connection ends.
     pub fn on_feedback(
         &mut self,
         now: Time,
@@ -517,7 +520,7 @@ impl Flow {
         self.detector.advance(now, rtt);
     }
 
-    /// Returns true if nothing can be sent until the receiver says something.
+    /// Returns true if nothing can be sent before the next message of the receiver.
     fn is_waiting(&self) -> bool {
         !self.plan.has_piece() && !self.plan.is_complete()
     }
@@ -528,7 +531,7 @@ impl Flow {
         self.reports.poll(now, waiting, &rtt, self.sent.next_number())
     }
 
-    /// Returns when a probe is due if nothing is heard until then.
+    /// Returns the time at which a probe is due if no feedback arrives before.
     fn probe_at(&self) -> Option<Time> {
         if self.in_flight == 0 && !self.is_waiting() {
             return None;
@@ -561,7 +564,7 @@ impl Flow {
         if self.in_flight > 0 {
             self.probe_packets = PROBE_PACKETS;
             self.barren_probes += 1;
-            // A path that loses everything, feedback too, says nothing about sizes.
+            // If the path loses feedback, too, the loss is no evidence about packet sizes.
             if self.stats.feedback > self.feedback_at_ack {
                 self.mtu.on_timeout(self.barren_probes);
                 self.resize();

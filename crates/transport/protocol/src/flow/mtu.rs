@@ -13,10 +13,11 @@
 //!   any state ── three probes of a silent path that only bring feedback: a black hole ──> base size ── acknowledged ──> search
 //! ```
 //!
-//! A path that loses the packets of one size is a black hole: small packets pass, so that the receiver answers reports and
-//! acknowledges no data. The sizes are those of common links and tunnels, and that of the own interface, so that receivers behind
-//! equal paths have equal packets, which are sealed once. The largest size is tried first: a path whose links are all alike needs one
-//! probe. A lost probe is repaired in packets of the size in use, and says nothing about congestion.
+//! A path that loses the packets of one size is a black hole: small packets pass, so that the receiver
+//! answers reports and acknowledges no data. The sizes to try are those of common links and tunnels, and that
+//! of the local interface. So receivers behind similar paths use packets of equal size, which are sealed
+//! once. The largest size is tried first: a path of equal links needs one probe. The data of a lost probe is
+//! sent again in packets of the size in use. The loss does not count as congestion.
 
 use crate::packet::{DATA_OVERHEAD, DATAGRAM_MAX};
 use millrace_types::{Duration, Time};
@@ -32,14 +33,16 @@ const MTU_MAX: u16 = 9_000;
 const STEPS: [u16; 13] = [
     BASE_MTU, 1_280, 1_400, 1_420, 1_450, 1_480, 1_492, USUAL_MTU, 2_002, 4_352, 8_166, 8_950, MTU_MAX,
 ];
-/// Probes of one size that may be lost before the size counts as too large (RFC 8899, section 5.1.2, MAX_PROBES).
+/// The number of lost probes of one size after which the size counts as too large (RFC 8899, section 5.1.2,
+/// MAX_PROBES).
 const PROBES_MAX: u32 = 3;
-/// Probes of a silent path that bring feedback but no acknowledgement of data, after which the flow returns to the base size.
+/// The number of probes of a silent path with feedback but without acknowledgement of data, after which the
+/// flow returns to the base size.
 const SILENT: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_secs(600);
 
-/// Returns the payload of a full IP packet of `mtu` bytes, if `overhead` bytes of it are no payload.
+/// Returns the payload of a full IP packet of `mtu` bytes, `overhead` bytes of which are headers and tag.
 fn payload_of(mtu: u16, overhead: u16) -> u16 {
     let most = DATAGRAM_MAX - DATA_OVERHEAD;
     let payload = usize::from(mtu.saturating_sub(overhead)).min(most);
@@ -47,8 +50,8 @@ fn payload_of(mtu: u16, overhead: u16) -> u16 {
     u16::try_from(payload & !15).unwrap_or(u16::MAX).max(16)
 }
 
-/// Returns the payload with which a flow begins, in bytes: that of the usual MTU, or of `mtu` if that is smaller. `headers`: bytes of
-/// IP and UDP headers.
+/// Returns the payload with which a flow begins, in bytes: that of the usual MTU, or of `mtu` if that is
+/// smaller. `headers` is the bytes of IP and UDP headers.
 pub fn initial_payload(mtu: u16, headers: u16) -> u16 {
     let overhead = headers.saturating_add(u16::try_from(DATA_OVERHEAD).unwrap_or(u16::MAX));
     payload_of(mtu.clamp(BASE_MTU, USUAL_MTU), overhead)
@@ -58,16 +61,16 @@ pub fn initial_payload(mtu: u16, headers: u16) -> u16 {
 enum State {
     /// Larger sizes are tried, one probe at a time.
     Search,
-    /// No larger size passes, as far as known; the next larger one is tried again at `raise_at`.
+    /// No larger size is known to pass. The next larger one is tried again at `raise_at`.
     Complete { raise_at: Time },
-    /// Nothing is tried until a packet of the base size is acknowledged.
+    /// No larger size is tried until a packet of the base size is acknowledged.
     BlackHole,
 }
 
 /// The payload sizes of one flow.
 #[derive(Clone, Debug)]
 pub(super) struct PathMtu {
-    /// The largest IP packet that the interface sends, or that a router let pass.
+    /// The largest IP packet that the interface sends or that a router reported, in bytes.
     limit: u16,
     /// Bytes of an IP packet that are no payload.
     overhead: u16,
@@ -75,20 +78,20 @@ pub(super) struct PathMtu {
     steps: Vec<u16>,
     /// The index of the size in use.
     current: usize,
-    /// Sizes from this index on are too large, as far as known.
+    /// Sizes from this index on are too large, as far as is known.
     bound: usize,
     state: State,
     /// The number of the probe in flight, and the index of its size.
     probe: Option<(u64, usize)>,
-    /// Lost probes of the size that is tried.
+    /// The number of lost probes of the size that is being tried.
     failures: u32,
     /// The time until the next size is tried again.
     wait: Duration,
 }
 
 impl PathMtu {
-    /// Returns the state of a flow that begins with a payload; `limit`: the largest IP packet that the interface sends; `overhead`:
-    /// bytes of an IP packet that are no payload.
+    /// Returns the state of a flow that begins with a payload. `limit` is the largest IP packet that the
+    /// interface sends. `overhead` is the bytes of an IP packet besides its payload.
     pub(super) fn new(payload: u16, limit: u16, overhead: u16) -> PathMtu {
         let mut path = PathMtu {
             limit,
@@ -112,7 +115,7 @@ impl PathMtu {
         self.steps = steps
             .filter(|size| *size < most)
             .chain([most])
-            // Sizes in the same unit of 16 bytes are one.
+            // Sizes that differ by less than 16 bytes, the unit of offsets, count as one size.
             .filter(|size| size.abs_diff(payload) >= 16)
             .chain([payload])
             .collect();
@@ -150,7 +153,8 @@ impl PathMtu {
         }
     }
 
-    /// Returns true while a larger size is about to be tried for the first time: the size in use may change with the next feedback.
+    /// Returns true while a larger size is about to be tried for the first time. The size in use may then
+    /// change with the next feedback.
     pub(super) fn is_about_to_change(&self) -> bool {
         let is_open = self.current + 1 < self.bound && self.bound == self.steps.len();
         self.state == State::Search && is_open && self.failures == 0
@@ -190,8 +194,8 @@ impl PathMtu {
         }
     }
 
-    /// Learns that a packet with this number was lost; returns true if it is a probe, whose loss is no sign of congestion (RFC 8899,
-    /// section 3).
+    /// Learns that a packet with this number was lost. Returns true if it is a probe: the loss of a probe is
+    /// no sign of congestion (RFC 8899, section 3).
     pub(super) fn on_lost(&mut self, now: Time, number: u64) -> bool {
         let Some((_, step)) = self.probe.filter(|(probe, _)| *probe == number) else {
             return false;
@@ -244,7 +248,8 @@ mod tests {
 
     const OVERHEAD: u16 = 72;
 
-    /// Runs a flow whose path passes IP packets of `mtu` bytes for a time; returns the sizes of its probes.
+    /// Runs a flow in the seconds `times` over a path that passes IP packets of up to `mtu` bytes. Returns
+    /// the sizes of its probes.
     fn run(path: &mut PathMtu, mtu: u16, times: std::ops::Range<u64>) -> Vec<u16> {
         let mut probes = Vec::new();
         for second in times {

@@ -5,12 +5,12 @@ use crate::sender::Grid;
 use millrace_types::Time;
 
 impl Flow {
-    /// Returns bytes of payload of a full packet now.
+    /// Returns the payload of a full packet now, in bytes.
     pub fn payload(&self) -> u16 {
         self.mtu.payload()
     }
 
-    /// Returns bytes of a full IP packet now: what the path is known to pass.
+    /// Returns the size of a full IP packet now, in bytes. The path is known to pass this size.
     pub fn path_mtu(&self) -> u64 {
         u64::from(self.mtu.payload()) + self.overhead
     }
@@ -21,7 +21,7 @@ impl Flow {
         self.resize();
     }
 
-    /// Cuts packets in the size that the path passes.
+    /// Changes the packet size to the size that the path passes.
     pub(super) fn resize(&mut self) {
         let payload = self.mtu.payload();
         if self.grid.payload() != payload {
@@ -33,7 +33,8 @@ impl Flow {
         }
     }
 
-    /// Returns the piece with which to try a larger packet size, if that is due and the piece is ready. Its bytes may be known.
+    /// Returns the piece for a probe of a larger packet size, if a probe is due and the piece is ready. Some
+    /// bytes of the piece may have been sent before.
     pub(super) fn mtu_probe(&mut self, now: Time, ready: &dyn Fn(Piece) -> bool) -> Option<Piece> {
         let payload = self.mtu.probe(now)?;
         let next = self.plan.next_address()?;

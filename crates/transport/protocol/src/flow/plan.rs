@@ -1,14 +1,15 @@
 //! The bytes that one receiver still needs, and the next piece of them.
 //!
-//! Repairs come first: they complete extents, which frees memory at the receiver. Fresh bytes go on at a cursor and wrap around,
-//! so that a receiver that joins late can be led to where the others are. Fresh bytes need credit, repairs do not.
+//! Repairs come first: they complete extents, which frees memory at the receiver. Fresh bytes continue at a
+//! cursor and wrap around, so that a late receiver can begin at the position of the other receivers. Fresh
+//! bytes need credit, repairs do not.
 
 use crate::extent::Layout;
 use crate::ranges::RangeSet;
 use crate::sender::{Grid, SealRequest, SlabCache, SlabId};
 use std::collections::VecDeque;
 
-/// Repairs that are requested ahead.
+/// The number of repairs that are sealed ahead.
 const REPAIRS_AHEAD: usize = 64;
 
 /// A piece of the session that one packet carries.
@@ -36,7 +37,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan of a receiver that has the extents of `have` already and is to begin at an extent.
+    /// Returns the plan of a receiver that already has the extents of `have`. Fresh bytes begin at the extent
+    /// `start`.
     pub(super) fn new(layout: Layout, have: &RangeSet, start: u64, credit: u64) -> Plan {
         let mut unverified = RangeSet::new();
         unverified.insert(0..layout.extents());
@@ -77,7 +79,7 @@ impl Plan {
         self.repairs.is_empty() && !self.fresh.is_empty() && self.sent >= self.credit
     }
 
-    /// Returns the extent at which fresh bytes go on.
+    /// Returns the extent at which fresh bytes continue.
     pub(super) fn cursor(&self) -> u64 {
         self.layout.extent_of(self.cursor)
     }
@@ -87,13 +89,14 @@ impl Plan {
         self.credit = self.credit.max(credit);
     }
 
-    /// Returns the address at which the next piece begins, if nothing keeps it back.
+    /// Returns the address of the next piece, if a piece may be sent.
     pub(super) fn next_address(&self) -> Option<u64> {
         let repair = self.repairs.front().map(|repair| repair.address);
         repair.or_else(|| self.fresh.first_from(self.cursor))
     }
 
-    /// Returns the next piece of a grid that is ready, and true if it is a repair. A repair that is not ready lets fresh bytes pass.
+    /// Returns the next ready piece of a grid, and true if the piece is a repair. Fresh bytes overtake a
+    /// repair that is not ready.
     pub(super) fn peek(&mut self, grid: Grid, ready: &dyn Fn(Piece) -> bool) -> Option<(Piece, bool)> {
         while let Some(repair) = self.repairs.front() {
             if !self.is_needed(repair.address) {
@@ -113,7 +116,7 @@ impl Plan {
         ready(piece).then_some((piece, false))
     }
 
-    /// Takes the next piece of a grid that is ready.
+    /// Removes the next ready piece of a grid from the plan and returns it.
     pub(super) fn next(&mut self, grid: Grid, ready: &dyn Fn(Piece) -> bool) -> Option<Piece> {
         let (piece, is_repair) = self.peek(grid, ready)?;
         if is_repair {
@@ -131,14 +134,14 @@ impl Plan {
         Some(piece)
     }
 
-    /// Counts the bytes of a piece as sent; fresh bytes go on behind it.
+    /// Counts the bytes of a piece as sent. The cursor moves behind the piece.
     pub(super) fn take(&mut self, piece: Piece) {
         let end = piece.address + u64::from(piece.len);
         self.sent += self.fresh.remove(piece.address..end);
         self.cursor = end;
     }
 
-    /// Appends requests for repairs that are not cached.
+    /// Appends seal requests for repairs that are not cached.
     pub(super) fn wanted_repairs(&self, grid: Grid, cache: &SlabCache, out: &mut Vec<SealRequest>) {
         for repair in self.repairs.iter().take(REPAIRS_AHEAD) {
             let piece = grid.piece_at(repair.address);
@@ -148,7 +151,7 @@ impl Plan {
         }
     }
 
-    /// Returns the slab at which fresh bytes go on.
+    /// Returns the slab at which fresh bytes continue.
     pub(super) fn cursor_slab(&self, grid: Grid) -> Option<SlabId> {
         Some(grid.slab_at(self.fresh.first_from(self.cursor)?))
     }
@@ -174,7 +177,7 @@ impl Plan {
         }
     }
 
-    /// Takes a lost piece back.
+    /// Adds a lost piece to the repairs.
     pub(super) fn repair(&mut self, piece: Piece) {
         self.repairs.push_back(piece);
     }
@@ -183,14 +186,14 @@ impl Plan {
         self.unverified.contains(self.layout.extent_of(address))
     }
 
-    /// Forgets an extent whose digest the receiver checked.
+    /// Removes an extent from the plan after the receiver has verified its digest.
     pub(super) fn verified(&mut self, extent: u64) {
         self.unverified.remove(extent..extent.saturating_add(1));
         let (start, end) = self.layout.bounds(extent);
         self.fresh.remove(start..end);
     }
 
-    /// Sends an extent again whose digest was wrong.
+    /// Adds an extent with a wrong digest to the plan again.
     pub(super) fn rejected(&mut self, extent: u64) {
         if extent < self.layout.extents() {
             self.unverified.insert(extent..extent + 1);
@@ -245,7 +248,7 @@ mod tests {
         assert!(plan.is_blocked() && next(&mut plan, 1_000).is_none());
         plan.repair(first);
         assert_eq!(next(&mut plan, 600), Some(Piece { address: 0, len: 600 }));
-        // The second piece of the smaller grid has all that is left of the first one.
+        // The second piece of the smaller grid carries the remainder of the first piece.
         let second = Piece {
             address: 600,
             len: 600,

@@ -1,4 +1,5 @@
-//! The packets in flight: 16 bytes for each packet, and one record for each quantum, whose packets left together.
+//! The packets in flight: 16 bytes for each packet, and a record for each quantum of packets that left
+//! together.
 //!
 //! ```text
 //!   base              largest acknowledged        next number
@@ -26,7 +27,7 @@ pub(super) enum PacketState {
     InFlight,
     Acked,
     Lost,
-    /// The number was left out: a receiver that acknowledges it violates the protocol.
+    /// The number was skipped. A receiver that acknowledges it violates the protocol.
     Skipped,
 }
 
@@ -83,7 +84,7 @@ pub(super) struct SentPackets {
     holes: RangeSet,
     /// One more than the largest number acknowledged.
     end_acked: u64,
-    /// No packet below is in flight.
+    /// No packet with a lower number is in flight.
     settled: u64,
     skipped: VecDeque<u64>,
 }
@@ -104,7 +105,7 @@ impl SentPackets {
         self.end_acked
     }
 
-    /// Uses a number for no packet.
+    /// Skips a packet number.
     pub(super) fn skip(&mut self) {
         self.skipped.push_back(self.next_number());
         if self.skipped.len() > SKIPPED {
@@ -123,7 +124,7 @@ impl SentPackets {
         self.quanta.push_back(quantum);
     }
 
-    /// Adds a packet to the quantum at hand; returns its number.
+    /// Adds a packet to the current quantum and returns its number.
     pub(super) fn push(&mut self, address: u64, len: u16) -> u64 {
         let number = self.next_number();
         let index = self.quanta_base + self.quanta.len() as u64 - 1;
@@ -144,7 +145,7 @@ impl SentPackets {
         number
     }
 
-    /// Notes the bytes in flight once the quantum at hand has left.
+    /// Records the bytes in flight after the current quantum has left.
     pub(super) fn set_in_flight(&mut self, bytes: u64) {
         if let Some(quantum) = self.quanta.back_mut() {
             quantum.tx_in_flight = bytes;
@@ -231,7 +232,8 @@ impl SentPackets {
         None
     }
 
-    /// Forgets resolved packets from the oldest on; lost ones if they were sent before `lost_before`.
+    /// Removes resolved packets from the oldest on. Lost packets are removed only if they were sent before
+    /// `lost_before`.
     pub(super) fn forget(&mut self, lost_before: Time) {
         while let Some(front) = self.packets.front() {
             let resolved = match front.state {
@@ -261,7 +263,8 @@ impl SentPackets {
     }
 }
 
-/// Returns the numbers in both of two ascending lists of disjoint ranges. Both are walked once, from the first that matters.
+/// Returns the numbers in both of two ascending lists of disjoint ranges. Both lists are walked once, from
+/// the first range that can overlap.
 fn intersection(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut both = Vec::new();
     let Some(first) = one.first() else {

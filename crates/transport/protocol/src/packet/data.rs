@@ -5,7 +5,7 @@
 //!  ┌───────────┬──────────────┬──────────┬─────────────┬─────────────┐
 //!  │   head    │ seal counter │ address  │   payload   │     tag     │
 //!  └───────────┴──────────────┴──────────┴─────────────┴─────────────┘
-//!  own, one a   shared by all receivers of the group
+//!  one for each shared by all receivers of the group
 //!  receiver     clear          └──────── sealed ───────┘
 //! ```
 //!
@@ -55,7 +55,7 @@ impl<'a> SealedPart<'a> {
         read_counter(self.0)
     }
 
-    /// Returns what the MAC of a head covers: counter and tag.
+    /// Returns the parts that the MAC of a head covers: counter and tag.
     pub fn authenticated(&self) -> [&'a [u8]; 2] {
         [&self.0[..COUNTER_SIZE], &self.0[self.0.len() - TAG_SIZE..]]
     }
@@ -69,7 +69,7 @@ pub(crate) fn read_counter(shared: &[u8]) -> u64 {
         .fold(0, |counter, byte| counter << 8 | u64::from(*byte))
 }
 
-/// A DATA packet whose MAC is not checked yet.
+/// A DATA packet before the check of its MAC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
     /// The head, with 24 bits of the packet number.
@@ -92,7 +92,7 @@ impl<'a> Data<'a> {
         Ok(Data { head, sealed })
     }
 
-    /// Returns the head for one receiver of a shared part.
+    /// Returns the head that carries a shared part to one receiver.
     pub fn encode_head(
         key: &PairwiseKey,
         connection: u32,

@@ -17,11 +17,11 @@ use crate::seal::PairwiseKey;
 use millrace_types::{BitRate, Duration};
 use std::ops::Range;
 
-/// Ranges of one feedback: as many as fit, one byte for each gap and length.
+/// The maximum number of ranges in one feedback, with one byte for each gap and length.
 pub const ACK_RANGES_MAX: usize = (CONTROL_MAX - HEAD_SIZE) / 2;
-/// Bytes of acknowledged numbers in one feedback; the rest is for the fields before them.
+/// The maximum bytes of acknowledged numbers in one feedback. The other bytes are for the fields before them.
 const ACK_SIZE_MAX: usize = CONTROL_MAX - HEAD_SIZE - 7 * 8 - 1;
-/// Packet numbers end here.
+/// The limit of packet numbers: each number is smaller.
 const NUMBER_MAX: u64 = super::VARINT_MAX;
 
 /// Packet numbers that arrived: disjoint ranges in ascending order.
@@ -34,7 +34,7 @@ pub struct Feedback {
     pub delay: Duration,
     /// Packets that arrived with a congestion mark (ECN-CE), in all.
     pub ce: u64,
-    /// Bytes of the session that the sender may have sent for the first time, in all.
+    /// The total number of session bytes that the sender may have sent for the first time.
     pub credit: u64,
     /// Rate at which payload arrived lately; in kbit/s on the wire.
     pub rate: BitRate,
@@ -45,7 +45,7 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// Returns the body, and the smallest number that it covers: older ranges did not fit.
+    /// Returns the body and the smallest number that it covers. Older ranges that do not fit are left out.
     pub fn encode(&self) -> (Vec<u8>, u64) {
         let mut body = Writer::default();
         body.varint(u64::try_from(self.delay.as_micros()).unwrap_or(u64::MAX));
@@ -86,8 +86,8 @@ impl Feedback {
     }
 }
 
-/// Writes the newest ranges that fit, in the form that reaches further down, else in the shorter one; returns the smallest
-/// number covered.
+/// Writes the newest ranges that fit, in the form that covers more numbers. If both forms cover the same
+/// numbers, the shorter form is used. Returns the smallest number covered.
 fn encode_acknowledged(body: &mut Writer, ranges: &[Range<u64>]) -> u64 {
     let (Some(oldest), Some(newest)) = (ranges.first(), ranges.last()) else {
         body.byte(0);

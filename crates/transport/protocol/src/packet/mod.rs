@@ -39,7 +39,7 @@ pub const HEAD_SIZE: usize = 16;
 const MAC_OFFSET: usize = 8;
 /// The longest datagram: the payload of UDP over IPv4 at an MTU of 9,000 bytes.
 pub const DATAGRAM_MAX: usize = 8_972;
-/// The longest feedback or report: the smallest MTU of IPv6 less its header and UDP's.
+/// The longest feedback or report: the minimum MTU of IPv6 less the IPv6 and UDP headers.
 pub const CONTROL_MAX: usize = 1_232;
 
 /// The type of a packet, by its content.
@@ -49,7 +49,7 @@ pub enum PacketType {
     Data,
     /// Acknowledgements and credit, from the receiver.
     Feedback,
-    /// The sender's received feedback, and its progress.
+    /// The sender's progress, and the feedback that it has received.
     Report,
 }
 
@@ -71,7 +71,7 @@ pub enum PacketError {
         /// The limit.
         max: usize,
     },
-    /// The first byte is of QUIC, of another version, or of no type, or its lowest bit is set.
+    /// The first byte belongs to QUIC, to another version or to no packet type, or its lowest bit is set.
     #[error("0x{byte:02x} is not the first byte of a packet of version 0")]
     Type {
         /// The first byte.
@@ -96,17 +96,17 @@ pub enum PacketError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
     pub packet_type: PacketType,
-    /// Names the connection; the receiver of the packet chose it.
+    /// The identifier of the connection. The receiver of the packet chose it.
     pub connection: u32,
-    /// The packet number, of which the wire has the low 24 bits.
+    /// The packet number. Only its low 24 bits are on the wire.
     pub number: u64,
 }
 
 impl Head {
-    /// Reads the head of a datagram. `number` has the low 24 bits only: see [`expand_number`].
+    /// Reads the head of a datagram. The field `number` then has only its low 24 bits: see [`expand_number`].
     ///
     /// # Errors
-    /// If the datagram is too short or too long, or its first byte is of no packet.
+    /// If the datagram is too short or too long, or its first byte is not that of a packet.
     pub fn decode(datagram: &[u8]) -> Result<Head, PacketError> {
         let size = datagram.len();
         if size > DATAGRAM_MAX {
@@ -132,7 +132,7 @@ impl Head {
         })
     }
 
-    /// Returns the head with its MAC, for a body whose authenticated part is `parts`.
+    /// Returns the head with its MAC. `parts` is the authenticated part of the body.
     pub fn encode(&self, key: &PairwiseKey, parts: [&[u8]; 2]) -> [u8; HEAD_SIZE] {
         let packet_type = match self.packet_type {
             PacketType::Data => 0,
@@ -149,7 +149,8 @@ impl Head {
     }
 }
 
-/// Returns true if the datagram's MAC is that of its head and `parts`. The comparison takes the same time for all MACs.
+/// Returns true if the datagram's MAC matches its head and `parts`. The time of the comparison does not
+/// depend on the MAC.
 pub fn is_authentic(datagram: &[u8], key: &PairwiseKey, parts: [&[u8]; 2]) -> bool {
     match datagram.first_chunk::<HEAD_SIZE>() {
         Some(head) => key.verify(&head[..MAC_OFFSET], parts, &head[MAC_OFFSET..]),

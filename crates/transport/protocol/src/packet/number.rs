@@ -1,10 +1,10 @@
-//! Packet numbers: 62 bits, of which a packet carries the low 24 (RFC 9000, section 17.1 and appendix A.3).
+//! Packet numbers of 62 bits. A packet carries the low 24 bits (RFC 9000, section 17.1 and appendix A.3).
 
-/// Numbers that may be in flight at once, so that 24 bits identify each.
+/// The number of packets that may be in flight at once, so that 24 bits identify each packet.
 pub const NUMBER_WINDOW: u64 = 1 << 23;
 const SPAN: u64 = 1 << 24;
 
-/// Returns the packet number with these low 24 bits that is nearest to the number expected next.
+/// Returns the packet number that has these low 24 bits and is nearest to the next expected number.
 #[inline]
 pub fn expand_number(low: u64, expected: u64) -> u64 {
     let candidate = (expected & !(SPAN - 1)) | (low & (SPAN - 1));

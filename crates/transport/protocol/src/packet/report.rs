@@ -1,17 +1,19 @@
-//! REPORT: the sender's view, so that the receiver need not repeat acknowledgements (as RTCP's sender report, RFC 3550, 6.4.1).
+//! REPORT: the sender's progress and the feedback that it has received. It tells the receiver which
+//! acknowledgements need no repetition (as RTCP's sender report does, RFC 3550, section 6.4.1).
 //!
 //! ```text
 //!  head │ next number │ RTT │ flags │ count │ feedback numbers, newest first
 //!  16                   µs    1 byte          newest, then gap − 1 to each older one
 //! ```
 //!
-//! Flag 1 asks for feedback at once: after a tail, when credit is used up, and when the path has been silent.
+//! Flag 1 requests feedback at once: after the last packets, when credit is used up, and when the path is
+//! silent.
 
 use super::{Head, PacketError, Reader, Writer, encode_control};
 use crate::seal::PairwiseKey;
 use millrace_types::Duration;
 
-/// Feedback packets that one report confirms.
+/// The maximum number of feedback packets that one report confirms.
 pub const REPORTED_FEEDBACK_MAX: usize = 64;
 
 /// The body of a REPORT packet.
@@ -21,7 +23,7 @@ pub struct Report {
     pub next_number: u64,
     /// The smoothed round-trip time; in µs on the wire. Zero: not known yet.
     pub rtt: Duration,
-    /// The receiver is asked for feedback at once.
+    /// The sender requests feedback at once.
     pub answer: bool,
     /// Numbers of FEEDBACK packets that arrived, descending.
     pub feedback: Vec<u64>,

@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Checks that nothing follows.
+    /// Checks that no bytes follow the fields.
     ///
     /// # Errors
     /// [`PacketError::Trailing`].
@@ -73,7 +73,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Appends a number; one beyond [`VARINT_MAX`] is written as that.
+    /// Appends a number. A number above [`VARINT_MAX`] is written as [`VARINT_MAX`].
     #[inline]
     pub fn varint(&mut self, value: u64) {
         let value = value.min(VARINT_MAX);
@@ -100,7 +100,7 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the bytes that a number takes.
+    /// Returns the number of bytes in the encoded number.
     #[inline]
     pub fn varint_size(value: u64) -> usize {
         match value {
@@ -146,7 +146,7 @@ mod tests {
             writer.varint(value);
             assert_eq!(writer.finish(), bytes);
         }
-        // Two bytes for what one can hold is allowed, too.
+        // An encoding in two bytes of a number that fits into one byte is valid, too.
         assert_eq!(Reader::new(&[0x40, 0x25]).varint("value"), Ok(37));
         assert!(Reader::new(&[0x9d, 0x7f, 0x3e]).varint("value").is_err());
     }

@@ -1,9 +1,10 @@
-//! The packets that arrived, and the time at which the sender is told.
+//! The packet numbers that arrived, and the time at which feedback reports them to the sender.
 //!
-//! The schedule follows TACK (Li et al., SIGCOMM 2020). Once 32 packets wait, feedback is due 1/32 of a round trip after the last
-//! one, but not before 2.5 ms or a quarter of a round trip, whichever is less. With fewer packets it is due after a quarter of a
-//! round trip. Both intervals are at least 1 ms and at most 25 ms. A request of the sender makes feedback due after 1 ms. Each
-//! feedback covers everything since the last one that is known to have arrived.
+//! The schedule follows TACK (Li et al., SIGCOMM 2020). Once 32 packets wait, feedback is due 1/32 of a round
+//! trip after the last feedback, but not before the shorter of 2.5 ms and a quarter of a round trip. With
+//! fewer packets, it is due after a quarter of a round trip. Both intervals are at least 1 ms and at most
+//! 25 ms. A request of the sender makes feedback due after 1 ms. Each feedback contains every number for
+//! which no acknowledgement is known to have arrived.
 
 use crate::packet::{Acknowledged, Report};
 use crate::ranges::RangeSet;
@@ -13,30 +14,31 @@ use std::ops::Range;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_millis(25);
-/// The least interval at high rates, unless a quarter of the round-trip time is shorter: on a clean path of 10 ms, feedback each
-/// millisecond would take 0.17 % of the bytes that it acknowledges.
+/// The minimum interval at high rates, unless a quarter of the round-trip time is shorter. On a clean path of
+/// 10 ms, feedback each millisecond would take 0.17 % of the bytes that it acknowledges.
 const PERIOD_MIN: Duration = Duration::from_micros(2_500);
-/// Waiting packets from which feedback is due after the shorter interval.
+/// The number of waiting packets from which feedback is due after the shorter interval.
 const PACKETS: u64 = 32;
 
-/// Feedback packets that may be unconfirmed: two at once each [`INTERVAL_MAX`], for 12 s: a round trip over any path, and a part
-/// more until a report comes. At short round trips they are two each 32nd of one.
+/// The maximum number of unconfirmed feedback packets. Two packets each [`INTERVAL_MAX`] last for 12 s: a
+/// round trip over any path, and some time until a report. At short round trips, two packets are sent each
+/// 1/32 of a round trip.
 const UNCONFIRMED_MAX: usize = 1_024;
-/// Ranges that all unconfirmed feedback packets together may have acknowledged.
+/// The maximum number of ranges in all unconfirmed feedback packets together.
 const UNCONFIRMED_RANGES_MAX: usize = 1 << 20;
 
 /// Tracks arrivals until their acknowledgement is confirmed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AckTracker {
-    /// Numbers that arrived and whose acknowledgement is not confirmed.
+    /// Numbers that arrived, but are in no confirmed acknowledgement.
     unconfirmed: RangeSet,
-    /// Feedback on the way: its number, and what it acknowledged.
+    /// Unconfirmed feedback packets: number and acknowledged ranges.
     sent: VecDeque<(u64, Acknowledged)>,
-    /// Ranges of all of `sent`.
+    /// The number of ranges in `sent`.
     sent_ranges: usize,
     next_feedback: u64,
     largest: Option<(u64, Time)>,
-    /// Packets since the last feedback, and when the first of them arrived.
+    /// The number of packets since the last feedback, and the arrival time of the first of them.
     pending: u64,
     pending_since: Option<Time>,
     sent_at: Time,
@@ -45,7 +47,7 @@ pub(super) struct AckTracker {
 }
 
 impl AckTracker {
-    /// Notes a packet.
+    /// Records the arrival of a packet.
     pub(super) fn on_packet(&mut self, now: Time, number: u64) {
         self.unconfirmed.insert(number..number + 1);
         if self.largest.is_none_or(|(largest, _)| number > largest) {
@@ -55,7 +57,8 @@ impl AckTracker {
         self.pending_since.get_or_insert(now);
     }
 
-    /// Takes a report: forgets acknowledgements that it confirms, and notes its round-trip time and its request for feedback.
+    /// Takes a report: discards the acknowledgements that it confirms, and keeps its round-trip time and its
+    /// request for feedback.
     pub(super) fn on_report(&mut self, report: &Report) {
         if !report.rtt.is_zero() {
             self.rtt = report.rtt;
@@ -71,12 +74,12 @@ impl AckTracker {
         self.now_asked |= report.answer;
     }
 
-    /// Asks for feedback at once, for credit that became free.
+    /// Makes feedback due at once, because credit became free.
     pub(super) fn ask(&mut self) {
         self.now_asked = true;
     }
 
-    /// Returns when feedback is due.
+    /// Returns the time at which feedback is due.
     pub(super) fn due(&self) -> Option<Time> {
         if self.now_asked {
             return Some(self.sent_at + INTERVAL_MIN);
@@ -92,7 +95,7 @@ impl AckTracker {
         Some((self.sent_at + interval).max(since))
     }
 
-    /// Returns the round-trip time that the sender reported last; zero: none yet.
+    /// Returns the last round-trip time that the sender reported, or zero before the first report.
     pub(super) fn rtt(&self) -> Duration {
         self.rtt
     }
@@ -102,12 +105,13 @@ impl AckTracker {
         self.largest.map_or(Duration::ZERO, |(_, at)| now.since(at))
     }
 
-    /// Returns what is to be acknowledged.
+    /// Returns the numbers to be acknowledged.
     pub(super) fn acknowledged(&self) -> &[Range<u64>] {
         self.unconfirmed.ranges()
     }
 
-    /// Notes that feedback leaves which contains exactly these numbers; returns its own number.
+    /// Records a feedback packet that acknowledges exactly these numbers. Returns the number of the feedback
+    /// packet.
     pub(super) fn on_sent(&mut self, now: Time, acknowledged: Acknowledged) -> u64 {
         let number = self.next_feedback;
         self.next_feedback += 1;
@@ -123,13 +127,13 @@ impl AckTracker {
         number
     }
 
-    /// Returns how many ranges are kept, for bounds on memory.
+    /// Returns the number of stored ranges, for bounds on memory.
     pub(super) fn len(&self) -> usize {
         self.unconfirmed.ranges().len() + self.sent_ranges
     }
 
-    /// Keeps at most `most` ranges: forgets the oldest quarter if there are more, so that moving the others in memory is rare. The
-    /// sender takes the packets for lost and sends their bytes again.
+    /// Discards the oldest quarter of the ranges if there are more than `most`, so that ranges are seldom
+    /// moved in memory. The sender declares the discarded packets lost and sends their bytes again.
     pub(super) fn bound(&mut self, most: usize) {
         let ranges = self.unconfirmed.ranges();
         if ranges.len() > most {
@@ -196,8 +200,8 @@ mod tests {
         assert_eq!(acks.due(), Some(at(1_001)));
     }
 
-    /// Sends two packets of feedback for each packet that arrives, with confirmations so many packets late; returns the ranges
-    /// that are unconfirmed at the end.
+    /// Sends two feedback packets for each packet that arrives. Each confirmation is late by `late` packets.
+    /// Returns the number of ranges that are unconfirmed at the end.
     fn unconfirmed_ranges(late: u64) -> usize {
         let mut acks = AckTracker::default();
         for step in 0..2_000_u64 {

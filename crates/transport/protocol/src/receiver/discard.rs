@@ -1,19 +1,19 @@
-//! The reasons for which a receiver drops a datagram.
+//! The reasons why a receiver drops a datagram.
 
 /// The reason why a datagram was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Discard {
-    /// The datagram is no packet of this protocol, or of another connection.
+    /// The datagram is not a packet of this protocol, or belongs to another connection.
     Malformed,
     /// The MAC is not the sender's.
     Mac,
-    /// The packet number was seen, or is too old to be told.
+    /// The packet number arrived before, or is too old for the replay window.
     Replay,
-    /// The tag does not match.
+    /// The AEAD tag does not match.
     Forged,
     /// The bytes are not within one extent of the session.
     Address,
-    /// The sender sent more than the credit.
+    /// The bytes exceed the credit of the sender.
     Credit,
     /// Too many extents or groups are in progress, or too many ranges of an extent.
     Extents,

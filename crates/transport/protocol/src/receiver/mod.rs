@@ -6,15 +6,18 @@
 //!               └───────┴──────────┴─────────────┴────────┴──────────┴───────────┴─> Discard, counted by name
 //! ```
 //!
-//! A datagram changes no state before its MAC is right, and is acknowledged only if its bytes were delivered or known.
+//! A datagram changes no state before its MAC is verified. It is acknowledged only if its bytes are delivered
+//! or were delivered before.
 //!
-//! **Credit** is absolute: the bytes that the sender may have sent for the first time, in all. It is what was written plus the
-//! pool, so that what arrived and is not written never exceeds the pool. A group of 16 KiB takes its memory with its first byte:
-//! the groups that are open are bounded apart, by as many as fill the pool and a few more.
+//! **Credit** is absolute: the total number of bytes that the sender may have sent for the first time. It is
+//! the number of written bytes plus the pool, so that unwritten bytes never exceed the pool. The first byte
+//! of a group of 16 KiB takes the memory of the group. So the number of open groups has a bound of its own:
+//! as many as fill the pool, and a few more.
 //!
-//! **An extent passes three stages**: its packets are *acknowledged* (here), its digest is *verified* ([`Receiver::verified`]),
-//! and it is *durable* ([`Receiver::durable`]). Feedback carries acknowledgements only, which drive loss detection and nothing
-//! else. A sender forgets an extent when it is verified, and calls it delivered when it is durable.
+//! **An extent passes three stages**: its packets are *acknowledged* (here), its digest is *verified*
+//! ([`Receiver::verified`]), and it is *durable* ([`Receiver::durable`]). Feedback carries only
+//! acknowledgements, and the sender uses them only for loss detection. The sender discards an extent when it
+//! is verified, and reports it as delivered when it is durable.
 
 mod acks;
 mod discard;
@@ -36,14 +39,15 @@ use millrace_types::{BitRate, Duration, Time};
 use rate::ReceiveRate;
 use reassembly::{Arrival, Limits, Reassembly};
 
-/// Feedback packets that one poll returns at most.
+/// The maximum number of feedback packets that one poll returns.
 const FEEDBACK_PACKETS: usize = 2;
-/// Ranges of acknowledged numbers that are kept.
+/// The maximum number of stored ranges of acknowledged numbers.
 const ACK_RANGES: usize = 1 << 16;
-/// Extents in progress and open groups beyond those that fill the pool: an honest sender leaves a few open besides, where its
-/// first bytes begin and end.
+/// The number of extents in progress and open groups that are allowed beyond those that fill the pool. A
+/// correct sender opens a few of them where its first bytes begin and end.
 const SPARE: u64 = 1_024;
-/// Ranges of an extent in progress: more than the smallest packets make of 16 MiB if every second one is lost.
+/// The maximum number of ranges of an extent in progress. The smallest packets make fewer ranges of 16 MiB,
+/// even if every second packet is lost.
 const EXTENT_RANGES: usize = 1 << 13;
 
 /// The initial configuration of a receiver.
@@ -51,26 +55,27 @@ const EXTENT_RANGES: usize = 1 << 13;
 pub struct ReceiverConfig {
     /// The session's address space.
     pub layout: Layout,
-    /// Extents that are there already.
+    /// Extents that the receiver has already.
     pub have: RangeSet,
-    /// The connection that the sender names in its packets, and this receiver in its own.
+    /// The connection identifier, in the packets of the sender and of this receiver.
     pub connection: u32,
-    /// Bytes that may have arrived and not be written, at first.
+    /// The number of bytes that may have arrived and not be written, initially.
     pub pool: u64,
-    /// Bytes that may have arrived and not be written, at most: see [`Receiver::grow_pool`].
+    /// The maximum of the number of bytes that may have arrived and not be written: see
+    /// [`Receiver::grow_pool`].
     pub pool_max: u64,
 }
 
 /// Counters of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiverStats {
-    /// DATA packets whose bytes were new, in part at least.
+    /// DATA packets with some new bytes.
     pub accepted: u64,
-    /// DATA packets whose bytes were known.
+    /// DATA packets without new bytes.
     pub duplicates: u64,
     /// Datagrams dropped, in the order of [`Discard::ALL`].
     pub discarded: [u64; Discard::ALL.len()],
-    /// FEEDBACK packets that were made.
+    /// FEEDBACK packets that were created.
     pub feedback: u64,
     /// Bytes of these FEEDBACK packets, heads included.
     pub feedback_bytes: u64,
@@ -85,7 +90,7 @@ pub struct Delivery<'a> {
     pub bytes: &'a [u8],
     /// The new addresses.
     pub new: NewRanges,
-    /// The extent that is complete now, to be verified.
+    /// The extent that this packet completes, to be verified.
     pub completes: Option<u64>,
 }
 
@@ -94,7 +99,7 @@ pub struct Delivery<'a> {
 pub struct Accepted {
     /// The new addresses.
     pub new: NewRanges,
-    /// The extent that is complete now.
+    /// The extent that this packet completes.
     pub completes: Option<u64>,
 }
 
@@ -110,12 +115,13 @@ pub struct Receiver {
     /// New bytes that arrived and bytes written, in all.
     arrived: u64,
     written: u64,
-    /// The largest payload of a packet so far: the last one within the credit may exceed it by as much.
+    /// The largest payload of a packet so far. The last packet within the credit may exceed the credit by
+    /// this number of bytes.
     largest: u64,
     credit_sent: u64,
     ce: u64,
     rate: ReceiveRate,
-    /// The sender's reports are numbered, too.
+    /// The replay window of the sender's reports, which have numbers, too.
     reports: ReplayWindow,
     stats: ReceiverStats,
 }
@@ -153,24 +159,24 @@ impl Receiver {
         self.stats
     }
 
-    /// Returns bytes that arrived and are not written.
+    /// Returns the number of bytes that arrived and are not written.
     pub fn backlog(&self) -> u64 {
         self.arrived - self.written
     }
 
-    /// Returns extents and ranges that are kept in memory, for bounds.
+    /// Returns the numbers of extents and of ranges in memory, for bounds.
     pub fn kept(&self) -> (usize, usize) {
         let (extents, ranges) = self.reassembly.in_progress();
         (extents, ranges + self.acks.len())
     }
 
-    /// Returns the groups of 16 KiB of which some bytes arrived and others did not: at most as many as fill the largest pool, and
-    /// 1,024. The caller keeps a buffer for each.
+    /// Returns the number of groups of 16 KiB with some bytes present and others missing. There are at most
+    /// as many as fill the largest pool, and 1,024. The caller keeps a buffer for each group.
     pub fn open_groups(&self) -> u64 {
         self.reassembly.open_groups()
     }
 
-    /// Returns the extents that are verified; the have-map of the next session.
+    /// Returns the verified extents: the have-map of the next session.
     pub fn have(&self) -> &RangeSet {
         &self.verified
     }
@@ -180,7 +186,7 @@ impl Receiver {
         &self.durable
     }
 
-    /// Returns the extents whose bytes all arrived, verified or not.
+    /// Returns the extents with all bytes received, verified or not.
     pub fn arrived_extents(&self) -> &RangeSet {
         self.reassembly.complete()
     }
@@ -195,10 +201,10 @@ impl Receiver {
         reason
     }
 
-    /// Takes a DATA packet; decrypts it in place. `ce`: it carries a congestion mark.
+    /// Takes a DATA packet and decrypts it in place. `ce` is true if it carries a congestion mark.
     ///
     /// # Errors
-    /// The reason why it was dropped. `Ok(None)`: all of its bytes were there already.
+    /// The reason why the packet was dropped. `Ok(None)` means that the packet has no new bytes.
     pub fn handle_data<'a>(
         &mut self,
         now: Time,
@@ -238,11 +244,11 @@ impl Receiver {
         }))
     }
 
-    /// Takes an authentic DATA packet by its number and the addresses of its bytes. [`Receiver::handle_data`] ends here; a simulation
-    /// without bytes begins here.
+    /// Takes an authentic DATA packet by its number and the addresses of its bytes. [`Receiver::handle_data`]
+    /// calls this function. A simulation without payload bytes calls it directly.
     ///
     /// # Errors
-    /// The reason why it was dropped.
+    /// The reason why the packet was dropped.
     pub fn accept(
         &mut self,
         now: Time,
@@ -291,7 +297,7 @@ impl Receiver {
     /// Takes a REPORT packet.
     ///
     /// # Errors
-    /// The reason why it was dropped.
+    /// The reason why the packet was dropped.
     pub fn handle_report(&mut self, datagram: &[u8], key: &PairwiseKey) -> Result<(), Discard> {
         let parsed = Head::decode(datagram).and_then(|head| Ok((head, control_body(datagram)?)));
         let Ok((head, body)) = parsed else {
@@ -320,7 +326,7 @@ impl Receiver {
         self.acks.on_report(report);
     }
 
-    /// Notes that this many bytes are written: the sender gets credit for as many.
+    /// Records that this many bytes are written. The sender gets credit for as many.
     pub fn written(&mut self, bytes: u64) {
         self.written = (self.written + bytes).min(self.arrived);
         // A sender that is short of credit must not wait for the next packet.
@@ -329,24 +335,25 @@ impl Receiver {
         }
     }
 
-    /// Lets more bytes wait to be written, up to the configured bound; the pool never shrinks, since credit was given for it.
+    /// Raises the number of bytes that may wait to be written, up to the configured bound. The pool never
+    /// shrinks, because the sender has credit for it.
     pub fn grow_pool(&mut self, pool: u64) {
         self.config.pool = self.config.pool.max(pool.min(self.config.pool_max));
     }
 
-    /// Tells the sender of credit that it does not know, as soon as feedback may leave.
+    /// Makes feedback due if the sender does not know all of its credit.
     pub fn announce_credit(&mut self) {
         if self.credit() > self.credit_sent {
             self.acks.ask();
         }
     }
 
-    /// Returns the credit that the sender has not used.
+    /// Returns the credit that the sender has not used, in bytes.
     pub fn unused_credit(&self) -> u64 {
         self.credit().saturating_sub(self.arrived)
     }
 
-    /// Returns the smoothed round-trip time that the sender reported last; zero: none yet.
+    /// Returns the last smoothed round-trip time that the sender reported, or zero before the first report.
     pub fn rtt(&self) -> Duration {
         self.acks.rtt()
     }
@@ -360,28 +367,29 @@ impl Receiver {
         self.written + self.config.pool
     }
 
-    /// Notes that the digest of an extent is right.
+    /// Records that the digest of an extent is right.
     pub fn verified(&mut self, extent: u64) {
         self.verified.insert(extent..extent + 1);
     }
 
-    /// Notes that the digest of an extent is wrong: its bytes are expected again.
+    /// Records that the digest of an extent is wrong. Its bytes are expected again.
     pub fn rejected(&mut self, extent: u64) {
         self.verified.remove(extent..extent + 1);
         self.reassembly.reject(extent);
     }
 
-    /// Notes that an extent survives a loss of power.
+    /// Records that an extent is on stable storage.
     pub fn durable(&mut self, extent: u64) {
         self.durable.insert(extent..extent + 1);
     }
 
-    /// Returns when feedback is due.
+    /// Returns the time at which feedback is due.
     pub fn next_timeout(&self) -> Option<Time> {
         self.acks.due()
     }
 
-    /// Returns feedback with its numbers if it is due: several packets if the ranges do not fit into one.
+    /// Returns feedback packets with their numbers, if feedback is due. There are several packets if the
+    /// ranges do not fit into one.
     pub fn poll_feedback(&mut self, now: Time) -> Vec<(u64, Feedback)> {
         if self.acks.due().is_none_or(|due| now < due) {
             return Vec::new();
@@ -476,7 +484,7 @@ mod tests {
         let number = EXTENT_RANGES as u64;
         let accepted = receiver.accept(Time::ZERO, number, 2 * number, 1, false);
         assert_eq!(accepted, Err(Discard::Extents));
-        // A refused packet is not acknowledged, and its bytes are taken in time.
+        // A refused packet is not acknowledged. Its bytes are accepted later.
         assert!(receiver.accept(Time::ZERO, number + 1, 1, 1, false).is_ok());
         assert!(
             receiver
@@ -485,7 +493,7 @@ mod tests {
         );
     }
 
-    /// Lets these numbers arrive, and returns the feedback for them.
+    /// Receives packets with these numbers, and returns the feedback for them.
     fn feedback(receiver: &mut Receiver, numbers: impl Iterator<Item = u64>) -> Vec<(u64, Feedback)> {
         for number in numbers {
             receiver

@@ -14,7 +14,7 @@ pub(super) struct ReceiveRate {
 }
 
 impl ReceiveRate {
-    /// Notes bytes.
+    /// Counts bytes that arrived.
     pub(super) fn add(&mut self, now: Time, bytes: u64) {
         self.turn(now);
         self.bytes += bytes;

@@ -1,53 +1,54 @@
-//! Extents as they fill: which bytes arrived, so that each is delivered once.
+//! Extents in progress: the record of the bytes that arrived, so that each byte is delivered once.
 //!
-//! Bytes themselves are not kept here, but the caller keeps a buffer for each **open group**: a group of 16 KiB of which some
-//! bytes arrived and others did not. An extent in progress costs its list of ranges. [`Limits`] bounds both, since a sender that
-//! scatters small packets opens a group with each, and the credit bounds only the bytes that arrived.
+//! The bytes are not kept here. The caller keeps a buffer for each **open group**: a group of 16 KiB with
+//! some bytes present and others missing. An extent in progress takes memory for its list of ranges.
+//! [`Limits`] bounds both: a sender that scatters small packets opens a group with each, and the credit
+//! bounds only the bytes that arrived.
 
 use crate::extent::{ExtentError, GROUP_SIZE, Layout};
 use crate::ranges::RangeSet;
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
 
-/// The extents of a session, as one receiver has them.
+/// The extents of a session at one receiver.
 #[derive(Clone, Debug)]
 pub(super) struct Reassembly {
     layout: Layout,
-    /// Extents whose bytes all arrived.
+    /// Extents with all bytes received.
     complete: RangeSet,
-    /// The others of which bytes arrived.
+    /// Extents with some bytes received and others missing.
     partial: BTreeMap<u64, Partial>,
     /// Open groups of all extents.
     open_groups: u64,
     limits: Limits,
 }
 
-/// The bounds on what a receiver keeps.
+/// The bounds on the memory of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Limits {
     /// Extents in progress.
     pub(super) extents: usize,
-    /// Groups of which a part arrived.
+    /// Groups with some bytes received and others missing.
     pub(super) open_groups: u64,
     /// Ranges of an extent in progress.
     pub(super) ranges: usize,
 }
 
-/// An extent of which a part arrived.
+/// An extent with some bytes received and others missing.
 #[derive(Clone, Debug, Default)]
 struct Partial {
     arrived: RangeSet,
-    /// Numbers in `arrived`.
+    /// The number of bytes in `arrived`.
     bytes: u64,
     open_groups: u64,
 }
 
-/// The addresses of a packet that are new: nearly always all of them, which costs no memory of its own.
+/// The addresses of a packet that are new. Nearly always this is one range, which needs no heap memory.
 #[derive(Clone, Debug)]
 pub enum NewRanges {
     /// One range.
     One(Range<u64>),
-    /// The ranges between those that were known.
+    /// The ranges between those that arrived before.
     Many(Vec<Range<u64>>),
 }
 
@@ -73,12 +74,12 @@ impl Eq for NewRanges {}
 /// The result of a packet's arrival.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Arrival {
-    /// These bytes, which may be fewer than the packet's; `completes`: the extent, if it is complete now.
+    /// New bytes, perhaps fewer than the packet has. `completes` is the extent, if it is complete now.
     New {
         ranges: NewRanges,
         completes: Option<u64>,
     },
-    /// All bytes were there.
+    /// All bytes arrived before.
     Duplicate,
     /// Too many extents or groups are in progress, or too many ranges of an extent.
     TooManyExtents,
@@ -100,7 +101,7 @@ impl Reassembly {
         &self.layout
     }
 
-    /// Returns the extents whose bytes all arrived.
+    /// Returns the extents with all bytes received.
     pub(super) fn complete(&self) -> &RangeSet {
         &self.complete
     }
@@ -110,19 +111,20 @@ impl Reassembly {
         self.complete.count() == self.layout.extents()
     }
 
-    /// Returns how many extents are in progress, and how many ranges they have.
+    /// Returns the number of extents in progress and the number of their ranges.
     pub(super) fn in_progress(&self) -> (usize, usize) {
         let ranges = self.partial.values();
         let ranges = ranges.map(|partial| partial.arrived.ranges().len()).sum();
         (self.partial.len(), ranges)
     }
 
-    /// Returns the number of groups of which some bytes arrived and others did not.
+    /// Returns the number of groups with some bytes received and others missing.
     pub(super) fn open_groups(&self) -> u64 {
         self.open_groups
     }
 
-    /// Adds the bytes of a packet. The cost does not grow with the ranges that the extent has, but for moving them in memory.
+    /// Adds the bytes of a packet. The number of ranges of the extent affects the cost only where ranges are
+    /// moved in memory.
     ///
     /// # Errors
     /// If they are not within one extent of the session.
@@ -168,7 +170,8 @@ impl Reassembly {
         })
     }
 
-    /// Returns how many groups a packet opens and how many it closes, in an extent of which `arrived` is there.
+    /// Returns how many groups a packet opens and how many it closes. `arrived` is the received ranges of its
+    /// extent.
     fn opened_and_closed(&self, arrived: &[Range<u64>], packet: &Range<u64>) -> (u64, u64) {
         let (mut opened, mut closed) = (0, 0);
         for index in packet.start / GROUP_SIZE..packet.end.div_ceil(GROUP_SIZE) {
@@ -183,7 +186,8 @@ impl Reassembly {
         (opened, closed)
     }
 
-    /// Returns true if a packet needs an extent or a range more than the limits allow, where `arrived` is there of its extent.
+    /// Returns true if a packet needs an extent or a range beyond the limits. `arrived` is the received
+    /// ranges of its extent.
     fn is_beyond(&self, arrived: &[Range<u64>], packet: &Range<u64>) -> bool {
         if arrived.is_empty() {
             return self.partial.len() >= self.limits.extents;
@@ -193,7 +197,7 @@ impl Reassembly {
         arrived.len() >= self.limits.ranges && overlapping(arrived, touched).is_empty()
     }
 
-    /// Forgets an extent whose digest was wrong.
+    /// Discards the ranges of an extent with a wrong digest.
     pub(super) fn reject(&mut self, extent: u64) {
         self.complete.remove(extent..extent.saturating_add(1));
         if let Some(partial) = self.partial.remove(&extent) {
@@ -202,7 +206,8 @@ impl Reassembly {
     }
 }
 
-/// Returns true if all numbers of `one` are in `ranges`, which are ascending and do not touch; no number is in an inverted range.
+/// Returns true if all numbers of `one` are in `ranges`, which are ascending and do not touch. An inverted
+/// range contains no numbers.
 fn covers(ranges: &[Range<u64>], one: Range<u64>) -> bool {
     let at = ranges.partition_point(|range| range.end < one.end);
     one.is_empty() || ranges.get(at).is_some_and(|range| range.start <= one.start)

@@ -9,7 +9,7 @@ use ring::hkdf::{HKDF_SHA256, KeyType, Prk};
 pub enum Algorithm {
     /// AES-128-GCM, for processors with AES instructions.
     Aes128Gcm,
-    /// ChaCha20-Poly1305 (RFC 8439), for the others.
+    /// ChaCha20-Poly1305 (RFC 8439), for processors without AES instructions.
     ChaCha20Poly1305,
 }
 
@@ -24,7 +24,8 @@ impl Algorithm {
 
 /// Bytes of a content secret.
 const SECRET_SIZE: usize = 32;
-/// Subkeys that are kept: the current one, and those of late packets and of repairs from the slab cache.
+/// The number of stored subkeys: the current one, and those of late packets and of repairs from the slab
+/// cache.
 const SUBKEYS: usize = 4;
 
 /// The content key of one session.
@@ -40,7 +41,7 @@ struct Subkey {
     iv: [u8; NONCE_LEN],
 }
 
-/// Lengths of what is expanded from the secret.
+/// The length of a key that is expanded from the secret, in bytes.
 #[derive(Clone, Copy)]
 struct Size(usize);
 
@@ -66,7 +67,7 @@ impl ContentKey {
         })
     }
 
-    /// Returns the subkey of a counter; derives it if it is not among the last ones.
+    /// Returns the subkey of a counter. Derives it if it is not among the stored ones.
     fn subkey(&mut self, counter: u64) -> Result<&Subkey, SealError> {
         let exhausted = SealError::Exhausted { counter };
         if counter > COUNTER_MAX {
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(tag, hex("1ae10b594f09e26a7e902ecbd0600691"));
     }
 
-    /// RFC 5869, appendix A.1: the expansion, whose secret is the PRK of that case.
+    /// RFC 5869, appendix A.1: the expansion. The secret is the PRK of that case.
     #[test]
     fn subkeys_expand_as_in_rfc_5869() {
         let prk = hex("077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5");

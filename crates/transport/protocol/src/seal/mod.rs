@@ -5,13 +5,15 @@
 //!  (of one session)   ──HKDF-Expand("iv", i)──> IV i         nonce = IV i XOR seal counter
 //! ```
 //!
-//! * **The nonce is the seal counter**, never a function of the address: a source file that changes between the first sending
-//!   and a repair would put two plaintexts under one nonce. Whatever is read again is sealed again, under a new counter.
-//! * **Each subkey seals 2^20 packets.** RFC 9001, section B.1.1, allows 2^28 packets of up to 2 KiB and 2^23 of up to 64 KiB
-//!   under AES-128-GCM; a sender at 10 Gbit/s passes the second in ten seconds.
-//! * **The tag keeps outsiders out.** Members of the group hold the content key. The pairwise MAC ([`PairwiseKey`]) refuses what a
-//!   member off the path sends in the sender's name; a member on the path can exchange the ciphertext under a tag that it
-//!   chooses, and fails at the digest of the extent, which arrives by the receiver's own control channel.
+//! * **The nonce is the seal counter**, never a function of the address: if a source file changed between the
+//!   first sending and a repair, two plaintexts would have one nonce. Bytes that are read again are sealed
+//!   again, under a new counter.
+//! * **Each subkey seals 2^20 packets.** RFC 9001, section B.1.1, allows 2^28 packets of up to 2 KiB and 2^23
+//!   of up to 64 KiB under AES-128-GCM. A sender at 10 Gbit/s exceeds the second limit in ten seconds.
+//! * **The tag excludes forgeries from outside the group.** Members of the group hold the content key. The
+//!   pairwise MAC ([`PairwiseKey`]) rejects packets that a member off the path sends in the sender's name. A
+//!   member on the path can replace the ciphertext under a tag that it chooses. The digest of the extent,
+//!   which arrives by the receiver's own control channel, reveals this.
 
 mod aead;
 mod pairwise;
@@ -23,12 +25,12 @@ pub use replay::ReplayWindow;
 
 use thiserror::Error;
 
-/// Seal counters end here: they have 40 bits.
+/// The largest seal counter, which has 40 bits.
 pub const COUNTER_MAX: u64 = (1 << 40) - 1;
 /// Binary logarithm of the packets that one subkey seals.
 pub const SUBKEY_BITS: u32 = 20;
 
-/// A packet that was not sealed or not opened.
+/// The reason why a packet was not sealed or not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SealError {
     /// All 2^40 seal counters of the content key are used.
@@ -58,6 +60,6 @@ pub trait Seal {
     /// Decrypts `bytes` (ciphertext, then the tag) in place and returns the plaintext.
     ///
     /// # Errors
-    /// If the tag does not match; the bytes are then of no use.
+    /// If the tag does not match. The content of `bytes` is then undefined.
     fn open<'a>(&mut self, counter: u64, bytes: &'a mut [u8]) -> Result<&'a mut [u8], SealError>;
 }

@@ -1,6 +1,7 @@
 //! The replay window: each packet number is accepted once (RFC 4303, section 3.4.3; a ring of words as in RFC 6479).
 
-/// Numbers behind the newest that are still told apart. 2^18 are 310 ms at 10 Gbit/s and 1,500 bytes.
+/// The number of packet numbers behind the newest that the window covers. 2^18 are 310 ms at 10 Gbit/s and
+/// 1,500 bytes.
 const WINDOW_BITS: u64 = 1 << 18;
 const WORDS: usize = (WINDOW_BITS / 64) as usize;
 
@@ -34,7 +35,7 @@ impl ReplayWindow {
         if number >= self.next {
             return true;
         }
-        // The oldest word is partly overwritten already: it counts as seen.
+        // The oldest word is partly overwritten already, so its numbers count as seen.
         if self.next - number > WINDOW_BITS - 64 {
             return false;
         }

@@ -1,12 +1,13 @@
 //! The sender: one group of receivers of the same bytes.
 //!
-//! A piece is sealed once and cached; each receiver gets it under a head of its own. Nobody waits for anybody: the source is a file,
-//! not a shared window. A receiver that falls out of the cache costs reads and seals of its own, never the others' rate.
+//! A piece is sealed once and cached. Each receiver gets it under a head of its own. No receiver waits for
+//! another, because the source is a file, not a shared window. A receiver that is too late for the cache
+//! costs further reads and seals, but does not reduce the rate of the others.
 //!
 //! ```text
 //!  loop:  group.wanted(cache, …)    -> what to seal next; sealer.seal(request, …) may run in another thread
 //!         cache.insert(slab)        <- the sealed packets
-//!         group.poll(now, cache, …) -> a member and the packets of one quantum, whose pieces are all cached
+//!         group.poll(now, cache, …) -> a member and the packets of one quantum, all with cached pieces
 //!         cache.get(piece)          -> the shared part
 //!         group.head(member, …)     -> 16 bytes; send head and shared part
 //!         group.poll_reports(now)   -> REPORT packets
@@ -31,35 +32,37 @@ use thiserror::Error;
 
 /// The default size of the slab cache.
 pub const CACHE_SIZE: usize = 256 << 20;
-/// A receiver that joins is led to a running cursor that is at most this many bytes away.
+/// The maximum distance in bytes from the start of a new receiver to the cursor of a member, at which the new
+/// receiver begins at that cursor instead.
 const JOIN_DISTANCE: u64 = 2 << 30;
-/// Bytes that a member may send in its turn while the uplink is shared (deficit round robin, Shreedhar and Varghese 1995).
+/// Bytes that a member may send in each round while the uplink is shared (deficit round robin, Shreedhar and
+/// Varghese 1995).
 const TURN_BYTES: i64 = 65_536;
 
-/// Names a member of a group.
+/// The identifier of a member of a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemberId(usize);
 
-/// The keys and the name of one connection.
+/// The keys and the identifier of one connection.
 pub struct Connection {
-    /// The number in the heads, which the receiver chose.
+    /// The connection identifier in the heads, which the receiver chose.
     pub id: u32,
-    /// Authenticates what the sender sends.
+    /// The key of packets from the sender.
     pub to_receiver: PairwiseKey,
-    /// Authenticates what the receiver sends.
+    /// The key of packets from the receiver.
     pub to_sender: PairwiseKey,
 }
 
-/// A piece that cannot be sealed.
+/// The reason why a piece cannot be sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SealPieceError {
-    /// The AEAD refuses.
+    /// The AEAD returned an error.
     #[error(transparent)]
     Seal(#[from] SealError),
     /// The piece is outside of the session.
     #[error(transparent)]
     Extent(#[from] ExtentError),
-    /// The source gave another number of bytes.
+    /// The source returned another number of bytes than requested.
     #[error("{given} bytes were read for a piece of {wanted}; read the file again, it changed")]
     Size {
         /// Bytes of the piece.
@@ -69,7 +72,7 @@ pub enum SealPieceError {
     },
 }
 
-/// A datagram that is no valid feedback.
+/// The reason why a datagram is not valid feedback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FeedbackError {
     /// The datagram is no packet.
@@ -81,7 +84,7 @@ pub enum FeedbackError {
     /// The MAC does not match.
     #[error("the MAC of feedback on connection {connection:#010x} does not match; the datagram is dropped")]
     Mac { connection: u32 },
-    /// The number was seen.
+    /// The packet number arrived before.
     #[error("feedback {number} arrived before; the datagram is dropped")]
     Replay { number: u64 },
     /// The receiver acknowledges packets that were not sent to it.
@@ -97,12 +100,12 @@ struct Member {
     deficit: i64,
 }
 
-/// One group.
+/// A group of receivers of the same session.
 pub struct Group {
     layout: Layout,
     members: Vec<Option<Member>>,
     uplink: Option<Pacer>,
-    /// When data may leave again.
+    /// The time at which data may leave again.
     held_until: Time,
     turn: usize,
 }
@@ -119,7 +122,7 @@ impl Group {
         }
     }
 
-    /// Bounds what all members get together.
+    /// Limits the total rate to all members.
     pub fn set_uplink(&mut self, rate: Option<BitRate>, packet_size: u64, now: Time) {
         self.uplink = rate.map(|rate| {
             let mut pacer = Pacer::new(packet_size, now);
@@ -128,12 +131,13 @@ impl Group {
         });
     }
 
-    /// Lets no data leave before a time: another sender has the uplink until then.
+    /// Lets no data leave before `until`, because another sender uses the uplink until then.
     pub fn hold(&mut self, until: Time) {
         self.held_until = until;
     }
 
-    /// Adds a receiver. If a member's cursor is near the place where this one would begin, it begins there.
+    /// Adds a receiver. If a member's cursor is near the receiver's start, the receiver begins at that
+    /// cursor.
     pub fn join(&mut self, mut config: FlowConfig, connection: Connection, now: Time) -> MemberId {
         let near = JOIN_DISTANCE / self.layout.extent_size();
         let cursors = self.members.iter().flatten().map(|member| member.flow.cursor());
@@ -154,7 +158,7 @@ impl Group {
         MemberId(self.members.len() - 1)
     }
 
-    /// Tells the flows how many they are.
+    /// Tells each flow the number of flows.
     fn count_flows(&mut self) {
         let flows = u32::try_from(self.members.iter().flatten().count()).unwrap_or(u32::MAX);
         for member in self.members.iter_mut().flatten() {
@@ -180,14 +184,15 @@ impl Group {
         Some(&mut self.members.get_mut(id.0)?.as_mut()?.flow)
     }
 
-    /// Appends requests for what the members send next and is not cached: repairs, and `ahead` slabs from each cursor on.
+    /// Appends seal requests for the repairs of the members and for `ahead` slabs from each cursor on, unless
+    /// they are cached.
     pub fn wanted(&mut self, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
         for member in self.members.iter_mut().flatten() {
             member.flow.wanted(cache, ahead, out);
         }
     }
 
-    /// Appends the packets of one quantum of the next member in turn to `out`; only pieces that are cached leave.
+    /// Appends the packets of one quantum of the next member in the round to `out`, with cached pieces only.
     pub fn poll(&mut self, now: Time, cache: &SlabCache, out: &mut Vec<Outgoing>) -> Option<MemberId> {
         let len = self.members.len();
         let is_held = now < self.held_until;
@@ -199,7 +204,7 @@ impl Group {
             }
             return None;
         }
-        // A member whose deficit is used up is visited twice.
+        // A member with a used-up deficit is visited twice.
         let visits = if self.uplink.is_some() { 2 * len } else { len };
         for _ in 0..visits {
             let id = self.turn % len;
@@ -229,7 +234,7 @@ impl Group {
                 }
                 return Some(MemberId(id));
             }
-            // A member with nothing to send saves no deficit for later.
+            // A member with nothing to send keeps no deficit for later.
             member.deficit = member.deficit.min(0);
             self.turn += 1;
         }
@@ -262,7 +267,7 @@ impl Group {
         packets
     }
 
-    /// Takes a FEEDBACK packet; returns whose it is.
+    /// Takes a FEEDBACK packet and returns the member that sent it.
     ///
     /// # Errors
     /// If it is not valid. After [`FeedbackError::Violation`] the member has left.
@@ -301,7 +306,7 @@ impl Group {
         Ok(MemberId(at))
     }
 
-    /// Returns the time at which a member has something to do.
+    /// Returns the time of the next timeout of any member.
     pub fn next_timeout(&self) -> Option<Time> {
         let members = self.members.iter().flatten();
         let next = members.filter_map(|member| member.flow.next_timeout()).min()?;
@@ -313,7 +318,7 @@ impl Group {
         )
     }
 
-    /// Probes the silent paths whose time has come.
+    /// Probes the silent paths for which a probe is due.
     pub fn on_timeout(&mut self, now: Time) {
         for member in self.members.iter_mut().flatten() {
             member.flow.on_timeout(now);

@@ -1,5 +1,5 @@
-//! Slabs: sealed packets of neighbouring pieces, and the cache of them, for receivers that are a little behind, for repairs, and
-//! between the thread that seals and the one that sends.
+//! Slabs: sealed packets of neighbouring pieces. The slab cache holds them for receivers that are a little
+//! behind, for repairs, and for the thread that sends them.
 //!
 //! ```text
 //!  extent  ├── piece ──┼── piece ──┼── … ──┼── piece ──┼─ … ─┤        a grid: cut at multiples of the payload
@@ -17,22 +17,23 @@ use crate::seal::Seal;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Pieces of one slab at most: a request has a bit for each.
+/// The maximum number of pieces in one slab: a request has a bit for each.
 const PIECES_MAX: u64 = 64;
-/// Bytes of the largest slab, unless a single packet has more.
+/// The maximum size of a slab in bytes, unless a single packet is larger.
 const SLAB_SIZE: usize = 64 * 1_456;
 
-/// The pieces of a session that have one payload size: each extent is cut at multiples of it.
+/// The division of a session into pieces of one payload size: each extent is divided at multiples of this
+/// size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grid {
     layout: Layout,
     payload: u16,
-    /// Pieces of one slab.
+    /// The number of pieces in one slab.
     pieces: u64,
     slabs_per_extent: u64,
 }
 
-/// Names a slab.
+/// The identifier of a slab.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SlabId {
     payload: u16,
@@ -61,7 +62,7 @@ impl Grid {
         }
     }
 
-    /// Returns the payload of all pieces but the last one of an extent, in bytes.
+    /// Returns the payload of a piece in bytes. Only the last piece of an extent may have less.
     pub fn payload(&self) -> u16 {
         self.payload
     }
@@ -85,7 +86,7 @@ impl Grid {
         self.position(extent, number)
     }
 
-    /// Returns slab and index of a piece as [`Grid::locate`] does, if it lies on this grid.
+    /// Returns slab and index of a piece as [`Grid::locate`] does, if the piece lies on this grid.
     fn locate_if_on(&self, piece: Piece) -> Option<(SlabId, usize)> {
         if piece.len > self.payload {
             return None;
@@ -117,7 +118,7 @@ impl Grid {
         }
     }
 
-    /// Returns the first address of a slab, and the one behind its last.
+    /// Returns the first address of a slab, and the address after its last one.
     fn bounds(&self, slab: SlabId) -> (u64, u64) {
         let (extent, within) = (
             slab.index / self.slabs_per_extent,
@@ -134,7 +135,7 @@ impl Grid {
         self.locate(self.piece_at(address)).0
     }
 
-    /// Returns the address behind the slab that holds an address.
+    /// Returns the address after the slab that holds an address.
     pub(crate) fn slab_end(&self, address: u64) -> u64 {
         self.bounds(self.slab_at(address)).1
     }
@@ -154,11 +155,11 @@ impl Grid {
     }
 }
 
-/// The sealed packets of one slab, as far as they were asked for.
+/// The sealed packets of one slab. Only requested packets are present.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slab {
     request: SealRequest,
-    /// Shared parts at multiples of the largest one's size.
+    /// The shared parts, in slots of the size of the largest one.
     bytes: Vec<u8>,
 }
 
@@ -172,13 +173,13 @@ impl Slab {
         self.bytes.get(index * self.slot_size()..)?.get(..size)
     }
 
-    /// Returns the pieces that are sealed here.
+    /// Returns the request for the pieces in this slab.
     pub fn request(&self) -> SealRequest {
         self.request
     }
 }
 
-/// Seals slabs under one content key; the only place that uses up its counters.
+/// Seals slabs under one content key. Only the sealer uses the counters of this key.
 pub struct Sealer<S> {
     layout: Layout,
     content: S,
@@ -200,11 +201,11 @@ impl<S: Seal> Sealer<S> {
         self.counter
     }
 
-    /// Seals the pieces of a request, whose bytes `read` appends to the buffer that it gets. `old`: a slab whose memory is used
-    /// again.
+    /// Seals the pieces of a request. `read` appends the bytes of a piece to its buffer. The memory of `old`
+    /// is reused.
     ///
     /// # Errors
-    /// If `read` fails or gives another number of bytes than a piece has, or the seal counters are used up.
+    /// If `read` fails or returns another number of bytes than a piece has, or the seal counters are used up.
     pub fn seal<E: From<SealPieceError>>(
         &mut self,
         request: SealRequest,
@@ -240,14 +241,14 @@ impl<S: Seal> Sealer<S> {
     }
 }
 
-/// Hashes slab names, which this sender makes itself: nobody can choose them to collide (compare the default hasher's SipHash,
-/// which costs more than the rest of a look-up).
+/// Hashes slab identifiers. This sender creates the identifiers, so that no attacker can choose them to
+/// collide. The default hasher, SipHash, costs more than the rest of a look-up.
 #[derive(Clone, Copy, Debug, Default)]
 struct SlabHasher(u64);
 
 impl Hasher for SlabHasher {
     fn finish(&self) -> u64 {
-        // The table takes the low bits, and the multiplication mixes the high ones.
+        // The table uses the low bits, and the multiplication mixes the high bits.
         self.0.rotate_left(26)
     }
 
@@ -267,18 +268,18 @@ impl Hasher for SlabHasher {
     }
 }
 
-/// The slabs of a group. A slab that nobody needs any more makes room for a new one, else the oldest does.
+/// The slabs of a group. A new slab replaces a slab that nobody needs, or else the oldest slab.
 #[derive(Clone, Debug)]
 pub struct SlabCache {
-    /// The grids of the slabs, the one that was used last in front.
+    /// The grids of the slabs, the last used one first.
     grids: Vec<Grid>,
     layout: Layout,
-    /// Slabs, and when each was cached.
+    /// Each slab, with the time at which it was cached.
     slabs: Vec<(u64, Slab)>,
     capacity: usize,
-    /// Slabs by age, the oldest first; entries whose age is not that of the slab are void.
+    /// Slabs by age, the oldest first. An entry with another age than that of its slab is stale.
     order: VecDeque<(u64, usize)>,
-    /// Slabs that nobody needs; the last one is the most likely to be in the processor's caches.
+    /// Slabs that nobody needs. The last one is the most likely to be in the processor's caches.
     free: Vec<usize>,
     age: u64,
     index: HashMap<SlabId, usize, BuildHasherDefault<SlabHasher>>,
@@ -313,7 +314,7 @@ impl SlabCache {
         })
     }
 
-    /// Returns the request for all pieces of the slab that holds an address, less those that are cached.
+    /// Returns the request for all pieces of the slab that holds an address, except those that are cached.
     pub(crate) fn missing(&self, grid: Grid, address: u64) -> Option<SealRequest> {
         let (slab, _) = grid.locate(grid.piece_at(address));
         let (from, to) = grid.bounds(slab);
@@ -323,7 +324,7 @@ impl SlabCache {
         self.missing_of(SealRequest { slab, pieces })
     }
 
-    /// Returns the request for the pieces that are not cached; `None` if all are.
+    /// Returns the request for the pieces that are not cached. Returns `None` if all are cached.
     pub fn missing_of(&self, request: SealRequest) -> Option<SealRequest> {
         let at = self.index.get(&request.slab);
         let cached = at.map_or(0, |at| self.slabs[*at].1.request.pieces);
@@ -331,8 +332,9 @@ impl SlabCache {
         (pieces != 0).then_some(SealRequest { pieces, ..request })
     }
 
-    /// Forgets the packets of an extent: its digest was wrong at a receiver, so that they are read and sealed again, or no receiver
-    /// needs them any more. Their memory is the first to be used again.
+    /// Discards the packets of an extent, because its digest was wrong at a receiver or because no receiver
+    /// needs the extent any more. In the first case, the pieces are read and sealed again. The memory of
+    /// these packets is reused first.
     pub fn forget(&mut self, extent: u64) {
         for grid in &self.grids {
             let first = extent.saturating_mul(grid.slabs_per_extent);
@@ -343,7 +345,7 @@ impl SlabCache {
         }
     }
 
-    /// Caches a slab; returns one that is not needed any more, for its memory.
+    /// Caches a slab. Returns a slab that is no longer needed, so that its memory can be reused.
     pub fn insert(&mut self, slab: Slab) -> Option<Slab> {
         let id = slab.request.slab;
         match self.grids.iter().position(|grid| grid.payload == id.payload) {
@@ -353,7 +355,7 @@ impl SlabCache {
         if let Some(at) = self.index.get(&id) {
             let mut known = std::mem::replace(&mut self.slabs[*at].1, slab);
             let merged = &mut self.slabs[*at].1;
-            // Packets that were sealed before stay as they are: a repair is the packet that was lost.
+            // Packets that were sealed before stay unchanged: a repair is the packet that was lost.
             let pieces = known.request.pieces & !merged.request.pieces;
             let slot_size = merged.slot_size();
             let end = known.bytes.len().max(merged.bytes.len());
@@ -391,7 +393,7 @@ impl SlabCache {
         Some(old)
     }
 
-    /// Takes the oldest slab out of the order, and returns its index.
+    /// Removes the oldest slab from the order and returns its index.
     fn oldest(&mut self) -> Option<usize> {
         while let Some((age, at)) = self.order.pop_front() {
             if self.slabs[at].0 == age {
@@ -509,7 +511,7 @@ mod tests {
                 .map(|slab| slab.request.slab)
         };
         let slab = |address: u64| grid.locate(grid.piece_at(address)).0;
-        // Extent 1 is older than two slabs of extent 0, and is needed no more.
+        // Extent 1 is older than two slabs of extent 0 and is no longer needed.
         for address in [1 << 20, 0, 64_000] {
             assert_eq!(insert(&mut cache, address), None);
         }

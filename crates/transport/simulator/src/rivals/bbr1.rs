@@ -126,7 +126,7 @@ impl Bbr1 {
     }
 
     fn probe_bandwidth(&mut self, now: Time) {
-        // The first phase is any but the draining one; the clock supplies the randomness.
+        // The first phase is any phase except the draining one. The clock supplies the randomness.
         let phase = [0, 2, 3, 4, 5, 6, 7][usize::try_from(now.nanos() / 1_000 % 7).unwrap_or(0)];
         self.state = State::ProbeBandwidth { phase, since: now };
     }
@@ -186,7 +186,7 @@ impl Controller for Bbr1 {
         if self.full || rate > self.pacing_rate || self.round <= 1 {
             self.pacing_rate = rate.max(self.packet);
         }
-        // Linux adds the aggregation of acknowledgements; feedback comes 32 times a round here.
+        // Linux adds the aggregation of acknowledgements. Here feedback arrives 32 times a round.
         let target = window_gain * self.bdp() * (1.0 + 1.0 / 32.0) + 3.0 * self.packet;
         let acked = sample.acked as f64;
         self.window = if self.full {

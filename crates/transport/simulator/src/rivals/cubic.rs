@@ -4,7 +4,7 @@ use super::{Recovery, whole, window_rate};
 use millrace_transport::congestion::{Controller, Departure, INITIAL_WINDOW, Sample, Tag};
 use millrace_types::{BitRate, Duration, Time};
 
-/// Packets a second cubed (section 5).
+/// The constant C of RFC 9438, section 5: packets a second cubed.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 
@@ -40,7 +40,7 @@ impl Cubic {
     }
 
     fn reduce(&mut self) {
-        // Fast convergence (section 4.7).
+        // Fast convergence (RFC 9438, section 4.7).
         self.maximum = if self.window < self.maximum {
             self.window * (1.0 + BETA) / 2.0
         } else {
@@ -58,7 +58,7 @@ impl Cubic {
             self.reno = self.window;
             now
         });
-        // Section 4.3: W_est grows by 3(1 − β)/(1 + β) a round.
+        // RFC 9438, section 4.3: W_est grows by 3(1 − β)/(1 + β) a round.
         self.reno += 3.0 * (1.0 - BETA) / (1.0 + BETA) * acked / self.window;
         let t = now.since(epoch).as_secs_f64() + self.rtt.as_secs_f64() - self.k;
         let target = (C * t * t * t + self.maximum).clamp(self.window, 1.5 * self.window);

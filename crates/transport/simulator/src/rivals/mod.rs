@@ -1,6 +1,6 @@
-//! Controllers that ours is compared with, written for that from their publications.
+//! Controllers for comparison, written from their publications.
 //!
-//! They run on the same acknowledgements and loss detection as ours, so that only the controller differs.
+//! They use the same acknowledgements and loss detection as the product, so that only the controller differs.
 
 mod bbr1;
 mod cubic;
@@ -13,7 +13,8 @@ pub use reno::Reno;
 use millrace_transport::congestion::Sample;
 use millrace_types::{BitRate, Duration, Time};
 
-/// One reduction for each window of losses: losses of packets that were sent before the last one do not count.
+/// Allows one reduction for each window of losses: losses of packets sent before the last reduction do not
+/// count.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recovery {
     since: Option<Time>,
@@ -31,7 +32,8 @@ impl Recovery {
     }
 }
 
-/// Returns the pacing rate of Linux for a window: twice its rate in slow start, 1.2 times after.
+/// Returns the pacing rate that Linux has for a window: in slow start twice the window's rate, later 1.2
+/// times.
 fn window_rate(window: f64, rtt: Duration, slow_start: bool) -> BitRate {
     let gain = if slow_start { 2.0 } else { 1.2 };
     let bps = gain * window * 8.0 / rtt.as_secs_f64().max(1e-6);

@@ -1,4 +1,4 @@
-//! Reno (RFC 5681): a packet more each round, half at a loss.
+//! Reno (RFC 5681): the window grows by one packet each round and is halved after a loss.
 
 use super::{Recovery, whole, window_rate};
 use millrace_transport::congestion::{Controller, Departure, INITIAL_WINDOW, Sample, Tag};

@@ -1,6 +1,7 @@
-//! T8: shares among our flows, their queue, and harm to CUBIC beside the harm that others do.
+//! T8: shares among our flows, their queue, and their harm to CUBIC compared with the harm that other
+//! controllers do.
 //!
-//! Harm is the share of its rate alone that a flow loses (Ware et al., HotNets 2019).
+//! Harm is the share of its solo rate that a flow loses beside another flow (Ware et al., HotNets 2019).
 
 use super::path::{back, bbr, one_flow, run};
 use super::{Gate, Measured, RowError};
@@ -9,13 +10,14 @@ use crate::{FlowSpec, LinkSpec, PACKET, Simulation, rivals};
 use millrace_transport::congestion::Controller;
 use millrace_types::{Duration, Time};
 
-/// Runs of our flow beside CUBIC: the times of its probes are random, and the mean of the harm counts.
+/// The number of runs of our flow beside CUBIC. The times of its probes are random, so the mean of the harm
+/// counts.
 const SEEDS: u64 = 3;
 
-/// A flow: its controller, the delay of its way back, and the millisecond at which it starts.
+/// A flow: its controller, the delay of its return path, and its start in milliseconds.
 type Starter = (Box<dyn Controller>, String, u64);
 
-/// Runs flows over one link; returns their rates in bit/s between two seconds, and the packets.
+/// Runs flows over one link. Returns their rates in bit/s between two seconds, and the number of packets.
 fn rates(
     settings: &[(&str, &str)],
     flows: Vec<Starter>,
@@ -103,7 +105,7 @@ pub(super) fn queue(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     Ok(())
 }
 
-/// Measures row T8: harm to CUBIC; the gate is the harm that BBR version 1 does in the same place.
+/// Measures row T8: harm to CUBIC. The gate is the harm that BBR version 1 does on the same path.
 pub(super) fn harm(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let rtt_ms = 40;
     for (buffer, name) in [(0.1, "0.1 BDP"), (1.0, "1 BDP"), (4.0, "4 BDP")] {

@@ -1,4 +1,5 @@
-//! T1, T2 and T6: goodput of one flow against what the path can carry, against rivals on the same path, and its feedback.
+//! T1, T2 and T6: the goodput of one flow, compared with the path's capacity and with rivals on the same
+//! path, and the share of its feedback.
 
 use super::path::{back, bbr, one_flow, one_way, run};
 use super::{Gate, Measured, RowError, Size};
@@ -7,7 +8,8 @@ use millrace_transport::congestion::Controller;
 use millrace_transport::congestion::bbr::{Bbr, BbrConfig};
 use millrace_types::Time;
 
-/// A column of the grid: its name, settings beside rate and delay, the loss that Ideal allows for, and the gate.
+/// A column of the grid: its name, the settings besides rate and delay, the loss that Ideal allows for, and
+/// the gate.
 type Column = (&'static str, &'static [(&'static str, &'static str)], f64, f64);
 
 const LOSS: [Column; 5] = [
@@ -18,7 +20,7 @@ const LOSS: [Column; 5] = [
     ("loss 2 %", &[("loss", "2%")], 0.02, 0.93),
 ];
 const BURSTS: Column = ("1 % in bursts of 8", &[("loss", "ge:1%,burst=8")], 0.01, 0.90);
-/// The jitter at round-trip times from 5 ms to below 50 ms, where 5 ms would be more than real paths have.
+/// The jitter at round-trip times from 5 ms to below 50 ms, where real paths have less than 5 ms.
 const SHORT_JITTER: Column = ("jitter 1 ms, in order", &[("jitter", "1ms,normal")], 0.0, 0.90);
 const JITTER: [Column; 2] = [
     (

@@ -1,4 +1,5 @@
-//! T4 and T5: ten receivers of one group; a slow one, a stopped one, and one that joins late. These sessions move bytes.
+//! T4 and T5: ten receivers of one group, with a slow one, a stopped one, and a late one. These sessions move
+//! bytes.
 
 use super::{Gate, Measured, RowError, Size};
 use crate::LinkSpec;
@@ -10,7 +11,7 @@ use millrace_wan_emulator::PathConfig;
 
 /// Bytes of payload of a full packet.
 const PAYLOAD: u16 = 1_424;
-/// The time after which a session that goes on is left.
+/// The time after which an incomplete session is stopped.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn site(forward: PathConfig, delay: &str) -> Result<Site, RowError> {
@@ -26,14 +27,14 @@ fn site(forward: PathConfig, delay: &str) -> Result<Site, RowError> {
     })
 }
 
-/// The end of a session: when each site had everything, seals, and packets.
+/// The results of a session: the time at which each site had all bytes, the seals, and the packets.
 struct Ended {
     done: Vec<Option<Time>>,
     seals: u64,
     packets: u64,
 }
 
-/// Runs a session; the sites that `must` names have to be complete.
+/// Runs a session. The sites in `must` have to be complete at the end.
 fn run(
     case: &str,
     bytes: u64,
@@ -59,7 +60,7 @@ fn run(
         changes,
     })?;
     let complete = session.run_until(Time::ZERO + LIMIT);
-    // A site that has stopped is never complete: its balances are checked all the same.
+    // A stopped site is never complete, but its balances are checked, too.
     match session.check() {
         Err(problem) if complete || !problem.contains("not complete") => return Err(failed(problem)),
         _ => {}

@@ -1,11 +1,11 @@
-//! T9: a policer, random loss, and a path that is cut to a hundredth.
+//! T9: a policer, random loss, and a path with a rate that falls to a hundredth.
 
 use super::path::{back, bbr, one_flow, run};
 use super::{Gate, Measured, RowError};
 use crate::{LinkSpec, PACKET, PolicerSpec, ideal_goodput, ideal_rate};
 use millrace_types::{BitRate, Duration, Time};
 
-/// Measures row T9: policers, random loss, and a path that is cut.
+/// Measures row T9: policers, random loss, and a path with a falling rate.
 pub(super) fn hostile(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     policer(report)?;
     random_loss(report)?;

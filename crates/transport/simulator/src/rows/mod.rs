@@ -6,8 +6,9 @@
 //!                                        └──────────── Simulation, Session ────────────┘
 //! ```
 //!
-//! A part measures its cases one after the other and reports each. After each run the simulation's balances are checked
-//! ([`Simulation::check`](crate::Simulation::check)): a packet unaccounted for is an error, not a row.
+//! A part measures its cases one after the other and reports each. After each run, the part checks the
+//! simulation's balances ([`Simulation::check`](crate::Simulation::check)): a packet unaccounted for is an
+//! error, not a result.
 
 mod fairness;
 mod goodput;
@@ -22,14 +23,14 @@ use millrace_wan_emulator::ConfigError;
 /// The gate of a case.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Gate {
-    /// At least this.
+    /// The value must be at least this.
     AtLeast(f64),
-    /// At most this.
+    /// The value must be at most this.
     AtMost(f64),
 }
 
 impl Gate {
-    /// Returns true if a value keeps the gate.
+    /// Returns true if a value passes the gate.
     pub fn met(self, value: f64) -> bool {
         match self {
             Gate::AtLeast(least) => value >= least,
@@ -43,7 +44,7 @@ impl Gate {
 pub struct Measured {
     /// The row and the quantity: `T1 goodput / Ideal, RTT 100 ms, loss 2 %`.
     pub case: String,
-    /// The path and the time.
+    /// The path and the duration.
     pub asked: String,
     /// The gate of the acceptance table.
     pub gate: Gate,
@@ -58,7 +59,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns true if the gate is kept.
+    /// Returns true if the value passes the gate.
     pub fn met(&self) -> bool {
         self.gate.met(self.reached)
     }
@@ -82,7 +83,7 @@ pub enum Part {
     Rivals,
     /// T4: ten receivers.
     Group,
-    /// T5: a slow receiver, a stopped one, one that joins late.
+    /// T5: a slow receiver, a stopped one, and a late one.
     Stragglers,
     /// T6: bytes of feedback.
     Feedback,
@@ -94,7 +95,7 @@ pub enum Part {
     Queue,
     /// T8: harm to CUBIC.
     Harm,
-    /// T9: a policer, random loss, a path that is cut.
+    /// T9: a policer, random loss, a path with a falling rate.
     Hostile,
 }
 
@@ -127,10 +128,10 @@ impl Part {
         }
     }
 
-    /// Measures the cases of the part, and reports each when it is done.
+    /// Measures the cases of the part, and reports each case after its measurement.
     ///
     /// # Errors
-    /// [`RowError`]; the cases after it are not measured.
+    /// [`RowError`]. The later cases are not measured.
     pub fn run(self, size: Size, report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
         match self {
             Part::Goodput => goodput::goodput(size, report),
@@ -147,7 +148,7 @@ impl Part {
     }
 }
 
-/// A case that could not be measured.
+/// The reason why a case could not be measured.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum RowError {
     /// A setting of a path is not valid, which is a defect of this crate.
@@ -159,11 +160,11 @@ pub enum RowError {
     /// A session broke a bound, or a file differs.
     #[error("{case}: {problem}")]
     Session { case: String, problem: String },
-    /// A time that was waited for never came.
+    /// An awaited event did not occur in time.
     #[error("{case}: nothing within {seconds} s of virtual time")]
     Never {
         case: String,
-        /// The time.
+        /// The time limit in seconds.
         seconds: u64,
     },
 }

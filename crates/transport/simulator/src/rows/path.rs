@@ -12,7 +12,7 @@ pub(super) fn bbr(seed: u64) -> Box<dyn Controller> {
     Box::new(Bbr::new(BbrConfig::new(PACKET, seed), Time::ZERO))
 }
 
-/// Returns a way back with a delay.
+/// Returns a return path with a delay.
 pub(super) fn back(delay: &str) -> Result<PathConfig, RowError> {
     Ok(LinkSpec::new(&[("delay", delay)])?.path)
 }
@@ -41,7 +41,7 @@ pub(super) fn run(simulation: &mut Simulation, end: Time) -> Result<(), RowError
     Ok(simulation.check()?)
 }
 
-/// Returns half of a round-trip time in milliseconds, as text of the emulator's grammar.
+/// Returns half of a round-trip time in milliseconds, as a text for the emulator's configuration.
 pub(super) fn one_way(rtt_ms: f64) -> String {
     format!("{}us", (rtt_ms * 500.0).round())
 }

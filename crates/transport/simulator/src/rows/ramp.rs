@@ -1,4 +1,4 @@
-//! T7: the time until nine tenths of the rate arrive over 400 ms, cold and with a hint.
+//! T7: the time until nine tenths of the rate arrive over 400 ms, without and with a hint.
 
 use super::path::{back, one_flow, run};
 use super::{Gate, Measured, RowError, Size};
@@ -7,10 +7,10 @@ use millrace_transport::congestion::bbr::{Bbr, BbrConfig, Hint};
 use millrace_types::{BitRate, Duration, Time};
 
 const RTT: Duration = Duration::from_millis(400);
-/// The longest time that is waited.
+/// The time limit of the measurement in seconds.
 const LIMIT_S: u64 = 30;
 
-/// Returns a rate's text in bits a second; 0 if it is not valid, which no text of this file is.
+/// Returns a rate's text in bits a second, or 0 if it is not valid. All texts of this file are valid.
 fn bps(rate: &str) -> f64 {
     rate.parse::<BitRate>().map_or(0.0, |rate| rate.bps() as f64)
 }

@@ -1,12 +1,13 @@
-//! A session with bytes: one group, its receivers, and what may go wrong.
+//! A session with bytes: one group, its receivers, and their failures.
 //!
-//! Packets are sealed, have heads with MACs, and cross the emulated paths as bytes, which corruption inverts. The control channel is
-//! a reliable stream that delivers after half a second: digests, have-maps, verified and durable extents. A receiver that
-//! crashes loses what is not durable and comes back on a new connection.
+//! Packets are sealed, have heads with MACs, and cross the emulated paths as bytes. Corruption inverts bits
+//! of them. The control channel is a reliable stream with a delay of half a second. It carries digests,
+//! have-maps, and the verified and durable extents. A receiver that crashes loses the extents that are not
+//! durable, and returns on a new connection.
 //!
-//! While the session runs, these must hold: what arrived and is not written stays within the pool; a receiver has no more groups
-//! open than fill its pool and [`OPEN_GROUPS_SPARE`]; every packet that was offered to a path was dropped or arrived
-//! ([`Session::check`]).
+//! [`Session::check`] checks these conditions: unwritten bytes stay within the pool; a receiver has at most
+//! as many open groups as fill its pool, and [`OPEN_GROUPS_SPARE`] more; every packet that was offered to a
+//! path was dropped or arrived.
 
 mod site;
 
@@ -29,9 +30,10 @@ use std::collections::BTreeMap;
 
 /// The delay of the control channel.
 const CONTROL: Duration = Duration::from_millis(500);
-/// Bytes of a packet beside its payload: IPv4, UDP, and the protocol's.
+/// Bytes of a packet besides its payload: IPv4, UDP, and the protocol's.
 const PACKET_OVERHEAD: u64 = 72;
-/// Open groups of a receiver beyond those that fill its pool, where the first bytes of a run of addresses begin and end.
+/// The number of open groups of a receiver beyond those that fill its pool. They are at the beginning and the
+/// end of a range of addresses.
 const OPEN_GROUPS_SPARE: u64 = 4;
 /// The interval at which disks write.
 const DISK: Duration = Duration::from_millis(10);
@@ -39,28 +41,28 @@ const DISK: Duration = Duration::from_millis(10);
 /// One receiver.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// The way to it.
+    /// The path to the receiver.
     pub forward: PathConfig,
-    /// The way back.
+    /// The return path.
     pub back: PathConfig,
     /// The round-trip time of the control channel's handshake, if it is known.
     pub handshake_rtt: Option<Duration>,
-    /// When it joins.
+    /// The time at which the receiver joins.
     pub joins: Time,
-    /// Bytes that may have arrived and not be written.
+    /// The number of bytes that may have arrived and not be written.
     pub pool: u64,
-    /// Bytes a second that its disk writes.
+    /// The rate of its disk in bytes a second.
     pub disk: u64,
-    /// When it crashes, and for how long it is away.
+    /// The time at which the receiver crashes, and the duration of its absence.
     pub crashes: Option<(Time, Duration)>,
-    /// When it begins to acknowledge packets that were never sent.
+    /// The time from which the receiver acknowledges packets that were never sent.
     pub lies: Option<Time>,
 }
 
-/// A change of the way to a site.
+/// A change of the path to a site.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// When.
+    /// The time of the change.
     pub at: Time,
     /// The index of the site.
     pub site: usize,
@@ -71,7 +73,7 @@ pub struct Change {
 /// The specification of a session.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
-    /// Seeds everything.
+    /// The seed of all random draws.
     pub seed: u64,
     /// The address space.
     pub layout: Layout,
@@ -79,9 +81,9 @@ pub struct SessionSpec {
     pub payload: u16,
     /// The MTU of the sender's interface.
     pub mtu: u16,
-    /// Bytes of the slab cache.
+    /// The size of the slab cache in bytes.
     pub cache: usize,
-    /// The rate that all receivers together get at most.
+    /// The maximum rate to all receivers together.
     pub uplink: Option<BitRate>,
     /// The receivers.
     pub sites: Vec<Site>,
@@ -99,9 +101,9 @@ struct SiteState {
     keys: [PairwiseKey; 2],
     content: ContentKey,
     file: Vec<u8>,
-    /// Bytes of whole groups that are not written: the disk takes no others.
+    /// Bytes of complete groups that are not written. The disk writes only complete groups.
     unwritten: u64,
-    /// Bytes that arrived of each open group.
+    /// The number of bytes that arrived, for each open group.
     open_groups: BTreeMap<u64, u64>,
     wake_at: Option<Time>,
     done: Option<Time>,
@@ -148,7 +150,7 @@ pub struct Session {
     problem: Option<String>,
 }
 
-/// Returns the bytes of the source at a range: eight from each number.
+/// Returns the source bytes of a range. Each random number gives eight bytes.
 fn source(seed: u64, address: u64, len: u64) -> Vec<u8> {
     let words = address / 8..(address + len).div_ceil(8);
     let bytes = words.flat_map(|word| {
@@ -169,7 +171,7 @@ fn content(seed: u64) -> Result<ContentKey, SealError> {
 }
 
 impl Session {
-    /// Returns a session that has not begun.
+    /// Returns a session that has not started.
     ///
     /// # Errors
     /// If a path's configuration is not valid.
@@ -229,7 +231,8 @@ impl Session {
         })
     }
 
-    /// Runs until every site is done or has ended, or until `end`; returns true if none is left.
+    /// Runs until every site is complete or has failed, or until `end`. Returns true if no site is still
+    /// running.
     pub fn run_until(&mut self, end: Time) -> bool {
         while let Some(event) = self.queue.next(end) {
             self.happen(event);
@@ -247,27 +250,28 @@ impl Session {
         false
     }
 
-    /// Returns when a site had everything, and why it ended if it did not.
+    /// Returns the time at which a site had all bytes, and the reason if the site failed.
     pub fn outcome(&self, site: usize) -> (Option<Time>, Option<&str>) {
         (self.sites[site].done, self.sites[site].ended.as_deref())
     }
 
-    /// Returns bytes of a full IP packet to a site at the last feedback, and how many probes of its path MTU were lost.
+    /// Returns the size of a full IP packet to a site at the last feedback in bytes, and the number of lost
+    /// probes of its path MTU.
     pub fn path_mtu(&self, site: usize) -> (u64, u64) {
         (self.sites[site].path_mtu, self.sites[site].mtu_probes_lost)
     }
 
-    /// Returns how many packets were sealed.
+    /// Returns the number of sealed packets.
     pub fn seals(&self) -> u64 {
         self.sealer.sealed()
     }
 
-    /// Returns the counters of a site's receivers, those before a crash included.
+    /// Returns the counters of a site's receivers, including those before a crash.
     pub fn stats(&self, site: usize) -> ReceiverStats {
         self.sites[site].discarded
     }
 
-    /// Returns the packets offered to all paths.
+    /// Returns the number of packets offered to all paths.
     pub fn packets(&self) -> u64 {
         self.sites
             .iter()
@@ -275,10 +279,10 @@ impl Session {
             .sum()
     }
 
-    /// Returns what is wrong, if anything: a broken bound, a packet unaccounted for, or a file that differs.
+    /// Checks the session for a broken bound, a packet unaccounted for, or a file that differs.
     ///
     /// # Errors
-    /// The first that was found, in words.
+    /// A description of the first problem.
     pub fn check(&self) -> Result<(), String> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
@@ -302,7 +306,8 @@ impl Session {
         Ok(())
     }
 
-    /// Checks that every packet arrived, was dropped by name, or is in flight, and that no sender exceeds its credit.
+    /// Checks that every packet arrived, was dropped by reason, or is in flight, and that no sender exceeds
+    /// its credit.
     fn audit(&self) -> Result<(), AuditError> {
         for (index, site) in self.sites.iter().enumerate() {
             let pending = |wanted: &dyn Fn(&Event) -> bool| {
@@ -369,7 +374,7 @@ impl Session {
         }
     }
 
-    /// Connects a site: its have-map is what is durable.
+    /// Connects a site. Its have-map contains the durable extents.
     fn join(&mut self, index: usize) {
         let now = self.queue.now();
         let connection = u32::try_from(self.random.next() >> 32).unwrap_or(0);
@@ -416,7 +421,7 @@ impl Session {
         self.serve();
     }
 
-    /// Ends a site's process: bytes of extents that are not durable are lost.
+    /// Ends a site's process. The bytes of extents that are not durable are lost.
     fn crash(&mut self, index: usize) {
         let layout = self.spec.layout;
         let site = &mut self.sites[index];
@@ -438,7 +443,7 @@ impl Session {
         self.queue.schedule(at + away, Event::Join(index));
     }
 
-    /// Lets the sender send what it may.
+    /// Sends the packets that the sender may send now.
     fn serve(&mut self) {
         let now = self.queue.now();
         let mut outgoing = Vec::new();
@@ -461,12 +466,13 @@ impl Session {
         }
     }
 
-    /// Returns the next member in turn, with the packets of one quantum; pieces that it waits for are sealed at once.
+    /// Returns the next member in the round, with the packets of one quantum. Pieces that the member waits
+    /// for are sealed at once.
     fn next_member(&mut self, now: Time, outgoing: &mut Vec<Outgoing>) -> Option<MemberId> {
         let mut wanted = Vec::new();
         self.group.wanted(&self.cache, 1, &mut wanted);
         for request in wanted {
-            // Two members may want the same slab.
+            // Two members may request the same slab.
             let Some(request) = self.cache.missing_of(request) else {
                 continue;
             };
@@ -503,7 +509,7 @@ impl Session {
         Ok(())
     }
 
-    /// Offers a datagram to the way to a member.
+    /// Offers a datagram to the path to a member.
     fn transmit(&mut self, member: MemberId, datagram: &[u8]) {
         let now = self.queue.now();
         let Some(index) = self.sites.iter().position(|site| site.member == Some(member)) else {
@@ -521,8 +527,8 @@ impl Session {
         }
     }
 
-    /// Handles a receiver's message about an extent's digest at the sender. A right extent becomes durable now: in this model the
-    /// disk's sync takes as long as the message.
+    /// Handles a receiver's message about an extent's digest at the sender. An extent with the right digest
+    /// becomes durable now: in this model the disk's sync takes as long as the message.
     fn verified(&mut self, index: usize, connection: u32, extent: u64, right: bool) {
         let now = self.queue.now();
         let site = &mut self.sites[index];

@@ -1,4 +1,4 @@
-//! The receiving sites of a session: packets that arrive, extents that are complete, the disk, and feedback.
+//! The receiving sites of a session: packets that arrive, complete extents, the disk, and feedback.
 
 use super::{CONTROL, DISK, Event, OPEN_GROUPS_SPARE, Session, source};
 use crate::HEADERS;
@@ -8,7 +8,8 @@ use millrace_types::Duration;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Adds new bytes to their groups, of which `open` has the bytes that arrived; returns the bytes of those that are whole now.
+/// Adds new bytes to their groups. `open` has the number of bytes that arrived for each open group. Returns
+/// the bytes of the groups that become complete.
 fn add_to_groups(open: &mut BTreeMap<u64, u64>, mut range: Range<u64>, layout: Layout) -> u64 {
     let mut whole = 0;
     while !range.is_empty() {
@@ -69,7 +70,7 @@ impl Session {
         self.serve_site(index);
     }
 
-    /// Compares an extent with its digest, which the control channel brought.
+    /// Compares an extent with its digest, which arrived by the control channel.
     fn verify(&mut self, index: usize, extent: u64) {
         let now = self.queue.now();
         let (start, end) = self.spec.layout.bounds(extent);
@@ -92,7 +93,7 @@ impl Session {
         self.queue.schedule(now + CONTROL, event);
     }
 
-    /// Writes the bytes that the disk manages in its interval.
+    /// Writes as many bytes as the disk writes in its interval.
     pub(super) fn write(&mut self, index: usize) {
         let now = self.queue.now();
         let site = &mut self.sites[index];
@@ -108,7 +109,7 @@ impl Session {
         self.serve_site(index);
     }
 
-    /// Lets a receiver send its feedback, and sleep.
+    /// Sends the feedback that a receiver owes, and schedules its next wake-up.
     pub(super) fn serve_site(&mut self, index: usize) {
         let now = self.queue.now();
         let site = &mut self.sites[index];
@@ -134,7 +135,8 @@ impl Session {
     }
 }
 
-/// Forges acknowledgements of all numbers up to five beyond the largest, so that lost and skipped ones are among them.
+/// Forges acknowledgements of all numbers up to five beyond the largest, so that they include lost and
+/// skipped numbers.
 fn lie(feedback: &mut Feedback) {
     if let Some(newest) = feedback.acknowledged.last() {
         let everything = 0..newest.end + 5;

@@ -1,10 +1,11 @@
-//! Writes the outcomes of a path in virtual time, for statistics by others:
+//! Writes the outcomes of a path in virtual time, for statistics by other programs:
 //!
 //! `millrace-wan-outcomes FRAMES INTERVAL SIZE[,SIZE…] SEED [KEY=TEXT…] >FILE`
 //!
-//! FRAMES frames of the sizes in turn (without check sequence) arrive one INTERVAL after the other, such as `1us`. Each
-//! outcome is 40 bytes, all numbers little-endian: frame (64 bits); release, end of sending on the link, and drawn delay in
-//! nanoseconds (64 bits each); drop reason (32 bits, 0: released, else the number of the reason from 1); inverted bits (32 bits).
+//! FRAMES frames arrive at intervals of INTERVAL, such as `1us`. Their sizes (without check sequence) cycle
+//! through the list. Each outcome is 40 bytes, all numbers little-endian: frame (64 bits); release, end of
+//! sending on the link, and drawn delay in nanoseconds (64 bits each); drop reason (32 bits, 0: released,
+//! else the number of the reason from 1); inverted bits (32 bits).
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;

@@ -5,25 +5,25 @@ use std::str::FromStr;
 
 use crate::text::{BitErrorRate, Grammar, Interval, Items, Probability, TextError, serde_as_text};
 
-/// Frames that leave their place.
+/// The reordering of single frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reorder {
     /// The share of frames, or of every `gap`-th frame.
     pub probability: Probability,
-    /// The correlation of the Gaussian draws behind two frames in a row.
+    /// The correlation of the Gaussian draws for two consecutive frames.
     pub correlation: Probability,
-    /// The direction in which they leave it.
+    /// The direction in which the frames move.
     pub shift: Shift,
-    /// Only every n-th frame may leave its place.
+    /// If set, only every n-th frame may be reordered.
     pub gap: Option<u32>,
 }
 
 /// The direction in which a reordered frame moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shift {
-    /// The frame is released this much later; frames behind it overtake it.
+    /// The frame is released this much later. Frames behind it overtake it.
     Later(Interval),
-    /// The frame is released without the delay, as netem does it; it overtakes frames before it.
+    /// The frame is released without the delay, as in netem. It overtakes frames before it.
     Ahead,
 }
 
@@ -76,12 +76,12 @@ impl FromStr for Reorder {
     }
 }
 
-/// Frames that arrive twice.
+/// The duplication of single frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Duplicate {
     /// The share of frames.
     pub probability: Probability,
-    /// The correlation of the Gaussian draws behind two frames in a row.
+    /// The correlation of the Gaussian draws for two consecutive frames.
     pub correlation: Probability,
     /// The time from the first to the second copy.
     pub extra: Interval,
@@ -129,25 +129,25 @@ impl FromStr for Duplicate {
 /// Frames with inverted bits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Corrupt {
-    /// The frames that are corrupted, and how many of their bits.
+    /// The selection of corrupted frames and bits.
     pub errors: Errors,
-    /// The result.
+    /// The treatment of a corrupted frame.
     pub action: CorruptAction,
 }
 
 /// The model of inverted bits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Errors {
-    /// A share of frames, with a number of random bits each.
+    /// A share of frames is corrupted, each with the same number of random bits.
     Frames {
         /// The share of frames.
         probability: Probability,
-        /// The correlation of the Gaussian draws behind two frames in a row.
+        /// The correlation of the Gaussian draws for two consecutive frames.
         correlation: Probability,
-        /// The different bits that are inverted in each, 1 to 64.
+        /// The number of different bits that are inverted in each frame, 1 to 64.
         bits: u8,
     },
-    /// Each bit with a probability.
+    /// Each bit is inverted with a probability.
     Bits(BitErrorRate),
 }
 
@@ -157,10 +157,10 @@ pub enum CorruptAction {
     /// The check sequence of the link fails: the frame is dropped.
     #[default]
     Drop,
-    /// The frame is released with the inverted bits, its checksums as they were.
+    /// The frame is released with the inverted bits. Its checksums stay unchanged.
     Deliver,
-    /// Bits of the TCP or UDP payload are inverted, and the checksum is updated: only an end-to-end integrity check
-    /// can tell. Other frames are left as they are.
+    /// Bits of the TCP or UDP payload are inverted, and the checksum is updated: only an end-to-end integrity
+    /// check can detect this. Other frames stay unchanged.
     Undetectable,
 }
 

@@ -8,7 +8,7 @@ use crate::text::{Grammar, Interval, Items, Probability, TextError, serde_as_tex
 /// The delay of a frame after the link, without jitter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DelayConfig {
-    /// The same for every frame; the mean, if there is jitter.
+    /// The same delay for every frame. With jitter, it is the mean.
     Constant(Interval),
     /// A file of delays: one for each frame, or pairs of a time and the delay from that time on.
     Trace(String),
@@ -58,7 +58,7 @@ pub enum Order {
     /// In the order of arrival: a frame is released at max(previous release, arrival + delay).
     #[default]
     Ordered,
-    /// Each frame after its own delay; frames may overtake each other.
+    /// Each frame is released after its own delay. Frames may overtake each other.
     Reordering,
 }
 
@@ -72,7 +72,7 @@ pub struct Jitter {
     pub spread: Interval,
     /// The shape.
     pub distribution: Distribution,
-    /// The correlation of a frame's delay with those of earlier frames.
+    /// The correlation of a frame's delay with the delays of earlier frames.
     pub correlation: Correlation,
 }
 
@@ -82,7 +82,8 @@ pub enum Distribution {
     /// All delays from delay - spread to delay + spread are equally probable.
     #[default]
     Uniform,
-    /// Normal; below four standard deviations of delay it is truncated on both sides, from 0 to 2 × delay.
+    /// Normal. With a delay below four standard deviations, it is truncated on both sides, from 0 to 2 ×
+    /// delay.
     Normal,
     /// Exponential from delay - spread.
     Exponential,
@@ -96,8 +97,8 @@ pub enum Distribution {
     Table(String),
 }
 
-/// The memory of a sequence of delays: an AR(1) process of Gaussian draws, which are then given the wanted distribution
-/// (a Gaussian copula), so that the distribution is the same with and without correlation.
+/// The correlation of successive delays. An AR(1) process makes Gaussian draws, which are then mapped to the
+/// configured distribution (a Gaussian copula). So the distribution is the same with and without correlation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Correlation {
     /// The delays of frames are independent.
@@ -105,7 +106,7 @@ pub enum Correlation {
     None,
     /// The correlation halves in this time, at any frame rate.
     HalfLife(Interval),
-    /// The correlation of two frames in a row, at any distance in time; netem's parameter.
+    /// The correlation of two consecutive frames, whatever the time between them. This is netem's parameter.
     PerFrame(Probability),
 }
 

@@ -11,14 +11,14 @@ use crate::text::{ByteSize, words};
 pub struct DirectionConfig {
     /// The path of frames that match no class.
     pub path: PathConfig,
-    /// Classes with paths of their own; a frame belongs to the first that matches.
+    /// Classes with paths of their own. A frame belongs to the first class that matches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<ClassConfig>,
     /// Frames that pass at once and unchanged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bypass: Vec<Bypass>,
-    /// Memory for frames on their way. Without it: rate × (longest delay + queue) × 1.4, with framings that count fewer
-    /// bytes than Ethernet up to 2.
+    /// Memory for frames in flight. If unset, it is rate × (longest delay + queue) × 1.4. The factor is up to
+    /// 2 with framings that count fewer bytes than Ethernet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
 }
@@ -29,7 +29,7 @@ pub struct DirectionConfig {
 pub struct ClassConfig {
     /// The name in statistics.
     pub name: String,
-    /// The match, in a syntax that is not this crate's: the caller classifies each frame that it offers.
+    /// The match. Its syntax is not defined in this crate: the caller classifies each frame that it offers.
     #[serde(rename = "match")]
     pub filter: String,
     pub path: PathConfig,
@@ -47,13 +47,13 @@ pub enum Bypass {
 words!(Bypass, "a set of frames that may bypass", "arp-nd" => ArpNd, "multicast" => Multicast);
 
 impl DirectionConfig {
-    /// The largest number of classes.
+    /// The maximum number of classes.
     pub const MAX_CLASSES: usize = 63;
 
     /// Checks each path.
     ///
     /// # Errors
-    /// [`ConfigError`] with the first problem; its key begins with `class.NAME.` for the path of a class.
+    /// [`ConfigError`] with the first problem. Its key begins with `class.NAME.` for the path of a class.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.path.validate()?;
         if self.class.len() > DirectionConfig::MAX_CLASSES {
@@ -79,18 +79,18 @@ impl DirectionConfig {
         Ok(())
     }
 
-    /// Returns the paths: the default one first, then those of the classes.
+    /// Returns the paths: the default path, then those of the classes.
     pub fn paths(&self) -> impl Iterator<Item = &PathConfig> {
         std::iter::once(&self.path).chain(self.class.iter().map(|class| &class.path))
     }
 }
 
-/// One of the two directions, which draw different numbers from one seed.
+/// One of the two directions. Each draws its own random numbers from the same seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectionId {
     /// Frames go from the first end to the second.
     Forward,
-    /// Back.
+    /// Frames go from the second end to the first.
     Backward,
 }
 

@@ -14,13 +14,15 @@ pub enum Loss {
     Bernoulli {
         /// The share of frames that are lost.
         probability: Probability,
-        /// The correlation of the Gaussian draws behind two frames in a row; not the correlation of netem's draws.
+        /// The correlation of the Gaussian draws for two consecutive frames. It differs from the correlation
+        /// of netem's draws.
         correlation: Probability,
     },
     /// A good and a bad state, each with a loss probability of its own (Gilbert 1960, Elliott 1963).
     GilbertElliott(GilbertElliott),
-    /// Two states of loss inside and outside of bursts: Salsano, Ludovici, Ordine and Giannuzzi, "Definition of a general
-    /// and intuitive loss model for packet networks and its implementation in the Netem module in the Linux kernel", 2012.
+    /// Loss inside and outside of bursts, each with two states: Salsano, Ludovici, Ordine and Giannuzzi,
+    /// "Definition of a general and intuitive loss model for packet networks and its implementation in the
+    /// Netem module in the Linux kernel", 2012.
     FourState(FourState),
     /// Every n-th frame is lost.
     EveryNth(u32),
@@ -28,7 +30,7 @@ pub enum Loss {
     BitErrors(BitErrorRate),
     /// Every frame is lost during an outage.
     Outage(Outage),
-    /// A file of `0` (arrives) and `1` (is lost), one for each frame, from the start again after the last.
+    /// A file of `0` (arrives) and `1` (is lost), one for each frame. After the last it starts again.
     Trace(String),
 }
 
@@ -37,7 +39,7 @@ pub enum Loss {
 pub struct GilbertElliott {
     /// The probability, at each frame, to go from the good to the bad state.
     pub p: Probability,
-    /// The probability, at each frame, to go back.
+    /// The probability, at each frame, to go from the bad to the good state.
     pub r: Probability,
     /// The loss probability in the bad state (1-h).
     pub bad: Probability,
@@ -46,8 +48,8 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// Returns the channel that loses `loss` of all frames in bursts of a mean length; nothing in the good state, all in
-    /// the bad one.
+    /// Returns the channel that loses `loss` of all frames in bursts of a mean length. It loses no frame in
+    /// the good state, and every frame in the bad state.
     pub fn with_burst(loss: Probability, burst: f64) -> GilbertElliott {
         let r = 1.0 / burst;
         let share = loss.get();
@@ -60,8 +62,8 @@ impl GilbertElliott {
     }
 }
 
-/// The transitions of netem's model of four states: 1 received in a gap, 2 received in a burst, 3 lost in a burst, 4 lost
-/// in a gap (from where it goes to 1).
+/// The transitions of netem's model of four states. State 1: received in a gap. State 2: received in a burst.
+/// State 3: lost in a burst. State 4: lost in a gap; the next state is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FourState {
     /// The probability to go from 1 to 3.
@@ -79,16 +81,16 @@ pub struct FourState {
 /// Periods in which nothing arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// At a time after the start, once or again and again.
+    /// At a time after the start, once or periodically.
     Scheduled {
-        /// The begin of the first outage.
+        /// The start of the first outage.
         at: Interval,
         /// The length of each outage.
         length: Interval,
-        /// The time between the begins of two outages.
+        /// The time between the starts of two outages.
         every: Option<Interval>,
     },
-    /// At random: periods of both kinds are exponentially distributed.
+    /// At random: the lengths of outages and of the times between them are exponentially distributed.
     Random {
         /// The mean time without outage.
         up: Interval,
@@ -103,7 +105,7 @@ impl Loss {
         expected: "`1%`, `ge:1%,burst=8`, `ge:p=1%,r=10%,bad=100%,good=0%`, `4-state:p13=1%,p31=50%,p32=10%,p23=50%,p14=0%`, \
                    `every:100`, `ber:1e-9`, `outage:at=10s,for=2s,every=60s`, `outage:up=30s,down=2s` or `trace:FILE`",
     };
-    /// The shortest mean of a random outage and of the time between two.
+    /// The minimum of the mean length of a random outage, and of the mean time between two.
     pub const MIN_PERIOD: Interval = Interval::from_millis(1);
 
     fn gilbert_elliott(items: &mut Items<'_>, head: &str) -> Result<Loss, TextError> {
@@ -238,7 +240,8 @@ impl FromStr for Loss {
 
 serde_as_text!(Loss);
 
-/// Models of loss that a frame passes in turn; the first that drops it names the reason. Each model may be in it once.
+/// Models of loss that a frame passes one after the other. The first model that drops the frame names the
+/// reason. Each kind of model may occur once.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LossConfig(pub Vec<Loss>);
 
@@ -252,7 +255,7 @@ impl fmt::Display for LossConfig {
 }
 
 impl LossConfig {
-    /// Returns the models, if each is there once: two of a kind would draw the same numbers.
+    /// Returns the models if each kind occurs once: two models of a kind would draw the same numbers.
     fn new(models: Vec<Loss>) -> Result<LossConfig, TextError> {
         for (at, model) in models.iter().enumerate() {
             let kind = std::mem::discriminant(model);

@@ -22,22 +22,22 @@ pub use rate::{Background, Depth, Framing, OverMtu, Queue, Rate, Red};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct PathConfig {
-    /// The longest layer-3 packet in bytes, 68 to 65535.
+    /// The maximum size of a layer-3 packet in bytes, 68 to 65535.
     #[serde(skip_serializing_if = "is_default")]
     pub mtu: Option<u16>,
-    /// The reaction to a longer one.
+    /// The treatment of a longer packet.
     #[serde(skip_serializing_if = "is_default")]
     pub over_mtu: OverMtu,
     /// The bytes that the link adds to a packet.
     #[serde(skip_serializing_if = "is_default")]
     pub framing: Framing,
-    /// The rate of the link; without it, sending takes no time and there is no queue.
+    /// The rate of the link. Without a rate, sending takes no time and there is no queue.
     #[serde(skip_serializing_if = "is_default")]
     pub rate: Option<Rate>,
     /// The queue in front of the link.
     #[serde(skip_serializing_if = "is_default")]
     pub queue: Queue,
-    /// Traffic of others on the link.
+    /// Traffic of other users on the link.
     #[serde(skip_serializing_if = "is_default")]
     pub background: Option<Background>,
     /// Loss after the link: lost frames used bandwidth.
@@ -52,13 +52,13 @@ pub struct PathConfig {
     /// The order of release.
     #[serde(skip_serializing_if = "is_default")]
     pub order: Order,
-    /// Frames that leave their place.
+    /// The reordering of single frames.
     #[serde(skip_serializing_if = "is_default")]
     pub reorder: Option<Reorder>,
-    /// Frames that arrive twice.
+    /// The duplication of single frames.
     #[serde(skip_serializing_if = "is_default")]
     pub duplicate: Option<Duplicate>,
-    /// Frames with inverted bits.
+    /// The corruption of single frames.
     #[serde(skip_serializing_if = "is_default")]
     pub corrupt: Option<Corrupt>,
 }
@@ -73,7 +73,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub struct ConfigError {
     /// The key, as in [`PathConfig::KEYS`].
     pub key: String,
-    /// The value, the problem, and the range or the grammar that was expected.
+    /// The value, the problem, and the expected range or grammar.
     pub problem: String,
 }
 
@@ -92,7 +92,7 @@ impl ConfigError {
 pub struct Key {
     /// The name, in the configuration and, after `--`, on a command line.
     pub name: &'static str,
-    /// The text that is read.
+    /// The grammar of the value.
     pub grammar: Grammar,
     /// One line of help.
     pub help: &'static str,
@@ -162,7 +162,8 @@ impl PathConfig {
     /// Sets the value of a key from its text; `none` removes the setting.
     ///
     /// # Errors
-    /// [`ConfigError`] if there is no such key or the text does not follow its grammar. The path is then unchanged.
+    /// [`ConfigError`] if the key does not exist or the text does not follow its grammar. The path is then
+    /// unchanged.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), ConfigError> {
         fn read<T: Default + std::str::FromStr<Err: ToString>>(
             key: &str,
@@ -210,7 +211,8 @@ impl PathConfig {
         Ok(())
     }
 
-    /// Returns the text of a key's value, `none` if it is not set; `None` if there is no such key.
+    /// Returns the text of a key's value, or `none` if the value is not set. Returns `None` if the key does
+    /// not exist.
     pub fn text(&self, key: &str) -> Option<String> {
         fn option<T: ToString>(value: Option<&T>) -> String {
             value.map_or_else(|| "none".to_owned(), ToString::to_string)
@@ -234,7 +236,7 @@ impl PathConfig {
         })
     }
 
-    /// Checks what no single setting can: settings that need each other.
+    /// Checks combinations of settings.
     ///
     /// # Errors
     /// [`ConfigError`] with the first problem.
@@ -262,8 +264,9 @@ impl PathConfig {
     }
 }
 
-/// Returns the least delay in nanoseconds that a jitter needs so that no delay is below 0, for distributions that begin
-/// at a certain point. Normal ones are truncated, and draws below 0 of the others are 0.
+/// Returns the minimum delay in nanoseconds for a jitter, so that no delay is below 0. It applies to
+/// distributions that begin at a certain point. Normal distributions are truncated, and draws below 0 of the
+/// others count as 0.
 fn least_delay(jitter: &Jitter) -> f64 {
     let spread = jitter.spread.nanos() as f64;
     match jitter.distribution {

@@ -22,7 +22,7 @@ pub enum OverMtu {
 
 words!(OverMtu, "a reaction to frames over the MTU", "drop" => Drop, "too-big" => TooBig);
 
-/// The bytes that the emulated link adds to a frame's layer-2 payload.
+/// The bytes on the emulated link besides a frame's layer-2 payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     /// Ethernet with its check sequence: 18 bytes, and 4 for each VLAN tag.
@@ -32,9 +32,10 @@ pub enum Framing {
     EthernetGap,
     /// PPP in HDLC-like framing (RFC 1662): flag, address, control, protocol, check sequence: 7 bytes.
     Ppp,
-    /// ATM cells of 53 bytes, AAL5 with LLC/SNAP encapsulation (RFC 2684): 16 bytes, then padded to 48 a cell.
+    /// ATM cells of 53 bytes, AAL5 with LLC/SNAP encapsulation (RFC 2684): 16 bytes are added, and the sum is
+    /// padded to a multiple of 48, the payload of a cell.
     Atm,
-    /// A number of bytes.
+    /// A fixed number of bytes.
     Custom(u16),
 }
 
@@ -44,7 +45,8 @@ impl Framing {
         expected: "`ethernet`, `ethernet-gap`, `ppp`, `atm` or `custom:BYTES`",
     };
 
-    /// Returns the bytes that a frame takes on the link, from its layer-2 payload and its number of VLAN tags.
+    /// Returns the bytes that a frame takes on the link. `payload` is its layer-2 payload, `tags` its number
+    /// of VLAN tags.
     #[inline]
     pub fn effective_size(self, payload: u32, tags: u32) -> u32 {
         match self {
@@ -143,10 +145,10 @@ impl FromStr for Rate {
     }
 }
 
-/// The largest amount of traffic that waits for the link. Tail drop and RED use no bandwidth.
+/// The queue in front of the link. Frames that tail drop or RED discards use no bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Queue {
-    /// The largest queue.
+    /// The maximum length of the queue.
     pub depth: Depth,
     /// Random early detection in front of the tail drop.
     pub red: Option<Red>,
@@ -155,20 +157,20 @@ pub struct Queue {
 /// The unit in which a queue is bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// The time that a frame waits until its first bit is sent.
+    /// The waiting time of a frame until its first bit is sent.
     Time(Interval),
-    /// Frames that wait, without the one that is being sent.
+    /// The number of waiting frames, without the frame that is being sent.
     Packets(u32),
-    /// Bytes on the emulated link that are not sent yet, with the new frame.
+    /// The number of unsent bytes on the emulated link, including the new frame.
     Bytes(ByteSize),
 }
 
 /// Random early detection: Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Red {
-    /// The average queue, as a share of the depth, up to which no frame is dropped.
+    /// The average queue up to which no frame is dropped, as a share of the depth.
     pub min: Probability,
-    /// The average queue from which every frame is dropped.
+    /// The average queue from which every frame is dropped, as a share of the depth.
     pub max: Probability,
     /// The probability of a drop just below `max`.
     pub probability: Probability,
@@ -177,9 +179,9 @@ pub struct Red {
 }
 
 impl Queue {
-    /// The largest number of packets, as each of them takes memory.
+    /// The maximum queue in packets. Each packet takes memory.
     pub const MAX_PACKETS: u32 = 1 << 24;
-    /// The longest queue in time.
+    /// The maximum queue in time.
     pub const MAX_TIME: Interval = Interval::from_millis(60_000);
     pub(crate) const GRAMMAR: Grammar = Grammar {
         what: "a queue",
@@ -256,10 +258,10 @@ impl FromStr for Queue {
     }
 }
 
-/// Traffic of others on the link: it uses bandwidth and queue, and is not seen.
+/// Traffic of other users on the link. It takes bandwidth and queue, and its frames are not modelled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Background {
-    /// A share of the rate, all the time.
+    /// A constant share of the rate.
     Constant(Probability),
     /// A share of the rate during bursts.
     OnOff {
@@ -269,7 +271,8 @@ pub enum Background {
         on: Interval,
         /// The mean length of a pause.
         off: Interval,
-        /// The shape of Pareto-distributed lengths, 1 to 10 (above 1); exponential without it.
+        /// The shape of Pareto-distributed lengths, above 1 and up to 10. If unset, the lengths are
+        /// exponentially distributed.
         pareto: Option<f64>,
     },
 }
@@ -279,7 +282,7 @@ impl Background {
         what: "background traffic",
         expected: "`30%` of the rate, `on-off:80%,on=100ms,off=400ms` or `on-off:80%,on=100ms,off=400ms,pareto=1.5`",
     };
-    /// The shortest mean of a burst or a pause, as each of them costs work.
+    /// The minimum of the mean length of a burst or a pause: each of them costs work.
     pub const MIN_PERIOD: Interval = Interval::from_millis(1);
 }
 

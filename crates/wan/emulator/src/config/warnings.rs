@@ -1,4 +1,4 @@
-//! Warnings about valid settings whose effect differs from what a reader may expect.
+//! Warnings about valid settings with an effect that a user may not expect.
 
 use super::{Correlation, DelayConfig, Distribution, Order, OverMtu, PathConfig, Rate, Shift};
 
@@ -6,7 +6,7 @@ use super::{Correlation, DelayConfig, Distribution, Order, OverMtu, PathConfig, 
 const IPV6_MIN_MTU: u16 = 1280;
 
 impl PathConfig {
-    /// Returns a sentence for each effect of the settings that differs from what was asked.
+    /// Returns a sentence for each effect of the settings that differs from the request.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let ordered = self.order == Order::Ordered;

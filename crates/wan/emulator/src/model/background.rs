@@ -1,4 +1,5 @@
-//! Traffic of others on the link, as a fluid: it takes a part of the rate, and so the queue drains more slowly.
+//! Traffic of other users on the link, as a fluid: it takes a part of the rate, so that the queue drains more
+//! slowly.
 
 use millrace_types::Time;
 
@@ -9,9 +10,9 @@ use crate::random::Stream;
 /// The parameters of background traffic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BackgroundModel {
-    /// Bits per second while it flows.
+    /// The rate of the traffic while it flows, in bits per second.
     rate: u64,
-    /// The lengths of pauses and bursts; without them it always flows.
+    /// The lengths of pauses and bursts. `None` means that the traffic always flows.
     periods: Option<(Period, Period)>,
 }
 
@@ -46,7 +47,7 @@ impl BackgroundModel {
 pub(crate) struct BackgroundState {
     start: Time,
     bursts: Option<Renewal>,
-    /// Billionths of a bit.
+    /// The traffic sent so far, in billionths of a bit.
     sent: u128,
 }
 
@@ -64,8 +65,9 @@ impl BackgroundState {
         (self.sent / 8_000_000_000) as u64
     }
 
-    /// Returns the part of a long pause without a backlog, in nanoseconds from `now`, that is not divided into bursts: all but
-    /// the time of a thousand mean cycles. The mean rate counts as sent in it.
+    /// Skips a part of a long pause without a backlog, so that it is not divided into bursts. Only the time
+    /// of a thousand mean cycles remains. The skipped part counts as traffic at the mean rate. Returns its
+    /// length in nanoseconds from `now`.
     pub(crate) fn skip(&mut self, model: &BackgroundModel, now: u64, end: u64) -> u64 {
         let Some((off, on)) = model.periods else {
             return 0;
@@ -76,7 +78,7 @@ impl BackgroundState {
         skipped
     }
 
-    /// Returns the rate from `now` on and the time until which it holds, `end` at most.
+    /// Returns the rate from `now` on, and the time until which it applies, at most `end`.
     pub(crate) fn until(
         &mut self,
         model: &BackgroundModel,

@@ -1,4 +1,4 @@
-//! An event that happens to a share of frames, whose draws may be correlated from frame to frame.
+//! An event that happens to a share of frames. The draws may be correlated from frame to frame.
 
 use crate::math::{normal_cdf, normal_quantile};
 use crate::random::Stream;
@@ -11,7 +11,7 @@ pub(crate) struct Chance {
     correlation: f64,
 }
 
-/// The Gaussian draw of the last frame; `None` before the first.
+/// The Gaussian draw of the last frame, or `None` before the first.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct LastDraw(Option<f64>);
 
@@ -23,8 +23,8 @@ impl Chance {
         }
     }
 
-    /// Returns true if the event happens to frame number `frame`. The share of frames is the probability with and without
-    /// correlation.
+    /// Returns true if the event happens to frame number `frame`. The probability is the share of frames,
+    /// with and without correlation.
     #[inline]
     pub(crate) fn happens(&self, stream: Stream, frame: u64, last: &mut LastDraw) -> bool {
         if self.correlation == 0.0 {
@@ -36,7 +36,7 @@ impl Chance {
 }
 
 impl LastDraw {
-    /// Returns the next value of an AR(1) process with standard normal values, and keeps it.
+    /// Returns the next value of an AR(1) process with standard normal values, and stores it.
     #[inline]
     pub(crate) fn next(&mut self, correlation: f64, innovation: f64) -> f64 {
         let value = match self.0 {

@@ -1,7 +1,7 @@
 //! Inverted bits.
 //!
-//! A frame's outcome holds only the stream of random numbers from which its inverted bits follow. [`Flips::apply`] draws the
-//! bits, so that an outcome is small and nothing is allocated.
+//! A frame's outcome holds only a stream of random numbers that determines its inverted bits.
+//! [`Flips::apply`] draws the bits. So an outcome is small, and no memory is allocated.
 
 use arrayvec::ArrayVec;
 use libm::{log, log1p};
@@ -12,7 +12,8 @@ use super::outcome::DropReason;
 use crate::config::{Corrupt, CorruptAction, Errors};
 use crate::random::Stream;
 
-/// The most bits that are inverted in a frame with a given number of them; a bit error rate may invert more.
+/// The maximum number of inverted bits in a frame, if the number is configured. A bit error rate may invert
+/// more.
 const MOST_BITS: usize = 64;
 
 /// The parameters of corruption.
@@ -28,7 +29,7 @@ enum ErrorModel {
         chance: Chance,
         bits: u8,
     },
-    /// Each bit with a probability p, held as 1 / ln(1 − p).
+    /// Each bit is inverted with a probability p, stored as 1 / ln(1 − p).
     Bits(f64),
 }
 
@@ -54,16 +55,16 @@ pub struct Flips {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Count {
-    /// This number of different bits.
+    /// This number of different bits is inverted.
     Exactly(u8),
-    /// Each bit with a probability p, held as 1 / ln(1 − p).
+    /// Each bit is inverted with a probability p, stored as 1 / ln(1 − p).
     Each(f64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ChecksumField {
     at: u16,
-    /// The first byte of the header; the checksum's words begin there.
+    /// The first byte of the header. The checksum's 16-bit words begin there.
     header: u16,
     is_udp: bool,
 }
@@ -94,8 +95,8 @@ impl CorruptModel {
         }
     }
 
-    /// Returns the inverted bits of a copy of a frame, or the reason if they make the link drop it. `bytes` are missing if
-    /// only the frame's size is known.
+    /// Returns the inverted bits of a copy of a frame, or the drop reason if the link drops the corrupted
+    /// frame. `bytes` is `None` if only the frame's size is known.
     #[inline]
     pub(crate) fn pass(
         &self,
@@ -166,7 +167,8 @@ fn transport_payload(frame: &[u8]) -> Option<Range> {
 }
 
 impl Flips {
-    /// Inverts the bits in a frame, which must be the one that was offered: other bytes are changed within its bounds.
+    /// Inverts the bits in a frame. It must be the frame that was offered. In another frame, other bytes are
+    /// changed within its bounds.
     pub fn apply(&self, frame: &mut [u8]) {
         let mut change = Change::default();
         for position in self.positions() {
@@ -175,7 +177,7 @@ impl Flips {
             let old = *byte;
             *byte ^= 1 << (position % 8);
             if let Some(field) = self.checksum {
-                // The byte in its 16-bit word.
+                // The position of the byte in its 16-bit word.
                 let shift = if (at - usize::from(field.header)).is_multiple_of(2) {
                     8
                 } else {
@@ -240,7 +242,7 @@ impl Flips {
 #[allow(clippy::large_enum_variant, reason = "it lives on the stack of one call")]
 enum Positions {
     Chosen(arrayvec::IntoIter<u32, MOST_BITS>),
-    /// Geometrically distributed distances, as each bit is inverted by itself.
+    /// Geometrically distributed distances, because each bit is inverted independently.
     Gaps {
         numbers: Stream,
         inverse_log: f64,
@@ -339,7 +341,7 @@ mod tests {
         for frame in frames {
             let layers = Layers::parse(&frame, Depth::L4);
             let l4 = layers.l4_offset()..layers.l4_offset() + layers.l4_size();
-            // The pseudo-header is the same before and after.
+            // The pseudo-header is the same before and after the change.
             let before = checksum::Sum::of(&frame[l4.clone()]).folded();
             for copy in 0..200 {
                 let mut damaged = frame.clone();

@@ -14,12 +14,12 @@ use crate::tables::{self, Delays};
 /// The parameters of the delay.
 #[derive(Debug, Clone)]
 pub(crate) enum DelayModel {
-    /// Nanoseconds.
+    /// The delay in nanoseconds.
     Constant(u64),
     Random {
-        /// Nanoseconds.
+        /// The mean in nanoseconds.
         mean: f64,
-        /// Nanoseconds.
+        /// The spread in nanoseconds.
         spread: f64,
         quantile: Quantile,
         correlation: CorrelationModel,
@@ -27,17 +27,17 @@ pub(crate) enum DelayModel {
     Trace(Delays),
 }
 
-/// The memory of random delays.
+/// The correlation of random delays.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum CorrelationModel {
     None,
     /// The inverse of the half-life in nanoseconds.
     PerTime(f64),
-    /// The correlation of two frames in a row.
+    /// The correlation of two consecutive frames.
     PerFrame(f64),
 }
 
-/// The draws that the next delay depends on, and the position in a trace.
+/// The earlier draws that the next delay depends on, and the position in a trace.
 #[derive(Debug, Clone)]
 pub(crate) struct DelayState {
     start: u64,
@@ -94,7 +94,7 @@ impl DelayModel {
 /// Returns a delay within the range of delays, in whole nanoseconds.
 #[inline]
 fn to_nanos(delay: f64) -> u64 {
-    // The cast takes what is below 0 as 0.
+    // The cast converts values below 0 to 0.
     ((delay + 0.5) as u64).min(DelayConfig::MAX.nanos())
 }
 
@@ -108,7 +108,7 @@ impl DelayState {
         }
     }
 
-    /// Returns the delay in nanoseconds of frame number `frame`, which the link has sent at `now`.
+    /// Returns the delay of frame number `frame` in nanoseconds. The link has sent the frame at `now`.
     #[inline]
     pub(crate) fn draw(&mut self, model: &DelayModel, stream: Stream, frame: u64, now: Time) -> u64 {
         match model {

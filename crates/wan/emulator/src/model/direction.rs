@@ -1,4 +1,4 @@
-//! A direction: frames of each class on a path of their own, and frames that bypass all of them.
+//! A direction: one path for each class of frames, and frames that bypass all paths.
 
 use millrace_types::Time;
 use millrace_wire::{Depth, EtherType, L4, Layers};
@@ -9,7 +9,7 @@ use crate::config::{Bypass, ConfigError, DirectionConfig, DirectionId};
 use crate::random::Seed;
 use crate::sources::Sources;
 
-/// The configuration of a direction in the form that frames need.
+/// The compiled configuration of a direction.
 #[derive(Debug, Clone)]
 pub struct DirectionModel {
     /// The default path, then those of the classes.
@@ -47,7 +47,8 @@ impl DirectionModel {
         self.paths.len() == 1 && !bypass && self.paths.iter().all(PathModel::keeps_order)
     }
 
-    /// Returns the largest number of bytes of records in the ring; `None` if a path has a delay and no rate.
+    /// Returns the maximum number of bytes of records in the ring, or `None` if a path has a delay and no
+    /// rate.
     pub(crate) fn record_bytes(&self) -> Option<u64> {
         self.paths
             .iter()
@@ -78,7 +79,7 @@ impl Direction {
         Ok(Direction::with_model(model, seed, toward, Time::ZERO))
     }
 
-    /// Returns a direction of a model; `start` is the time at which its schedules and traces begin.
+    /// Returns a direction of a model. Its schedules and traces begin at `start`.
     pub fn with_model(model: DirectionModel, seed: Seed, toward: DirectionId, start: Time) -> Direction {
         let seed = seed.direction(toward);
         let paths = model.paths.into_iter().enumerate();
@@ -91,8 +92,8 @@ impl Direction {
         }
     }
 
-    /// Returns the outcomes of a frame of a class: 0 is the default, 1 the first of the configuration. A class that does
-    /// not exist is the default.
+    /// Returns the outcomes of a frame of a class. Class 0 is the default, class 1 the first of the
+    /// configuration. A class that does not exist counts as the default.
     pub fn offer(&mut self, arrival: Time, class: usize, frame: &[u8]) -> Outcomes {
         match self.bypass(arrival, frame) {
             Some(release) => [Outcome::Released(release)].into_iter().collect(),
@@ -100,7 +101,7 @@ impl Direction {
         }
     }
 
-    /// Returns the release of a frame that bypasses the paths.
+    /// Returns the release of a frame that bypasses the paths, or `None` for any other frame.
     #[inline]
     pub(crate) fn bypass(&self, arrival: Time, frame: &[u8]) -> Option<Release> {
         let bypasses = (self.arp_nd || self.multicast) && self.bypasses(frame);
@@ -120,12 +121,12 @@ impl Direction {
         self.paths[class].offer(arrival, frame)
     }
 
-    /// Returns the MTU of a class if the sender of a longer packet is to get an ICMP error.
+    /// Returns the MTU of a class if the sender of a longer packet gets an ICMP error.
     pub(crate) fn answers_too_big(&self, class: usize) -> Option<u16> {
         self.paths[self.existing(class)].model().answers_too_big()
     }
 
-    /// Returns the class, or the default one if it does not exist.
+    /// Returns the class, or the default class if it does not exist.
     #[inline]
     fn existing(&self, class: usize) -> usize {
         if class < self.paths.len() { class } else { 0 }
@@ -161,8 +162,8 @@ impl Direction {
         self.paths.get(class)
     }
 
-    /// Changes the parameters for frames that are offered from now on. `model` gets the old ones, so that the
-    /// caller frees their memory; a class that one side lacks is left as it is.
+    /// Changes the parameters for frames that are offered from now on. `model` gets the old parameters, so
+    /// that the caller frees their memory. A class that exists on only one side stays unchanged.
     pub fn exchange(&mut self, model: &mut DirectionModel) {
         std::mem::swap(&mut self.arp_nd, &mut model.arp_nd);
         std::mem::swap(&mut self.multicast, &mut model.multicast);
@@ -171,12 +172,12 @@ impl Direction {
         }
     }
 
-    /// Returns the number of paths: one more than there are classes.
+    /// Returns the number of paths: the number of classes plus one.
     pub fn len(&self) -> usize {
         self.paths.len()
     }
 
-    /// Returns true if there is no path, which never happens.
+    /// Returns true if there is no path. This never happens.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }

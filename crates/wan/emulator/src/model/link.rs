@@ -1,8 +1,9 @@
-//! The emulated link in virtual time: how long a frame waits, and when its last bit is sent.
+//! The emulated link in virtual time: the waiting time of a frame, and the time at which its last bit is
+//! sent.
 //!
-//! The backlog is kept in billionths of a bit. A rate in bits a second times nanoseconds is a whole number of them (ADR 6), so
-//! that nothing is rounded and nothing drifts, at 300 bit/s as at 400 Gbit/s. A frame finds a backlog, waits for it, and
-//! adds to it:
+//! The backlog is counted in billionths of a bit. A rate in bits a second times nanoseconds is an integer in
+//! this unit (ADR 6), so that no rounding error accumulates, at 300 bit/s as at 400 Gbit/s. A frame finds a
+//! backlog, waits for it, and adds to it:
 //!
 //! ```text
 //! backlog ^      .|
@@ -42,7 +43,7 @@ pub(crate) struct LinkStreams {
 #[derive(Debug, Clone)]
 pub(crate) struct LinkState {
     now: u64,
-    /// Billionths of a bit that are not sent.
+    /// The unsent backlog, in billionths of a bit.
     backlog: u128,
     queue: QueueState,
     background: BackgroundState,
@@ -79,8 +80,8 @@ impl LinkState {
         }
     }
 
-    /// Takes over from a link of another rate: what is promised to earlier frames takes the same time as before. Without an old
-    /// link, the new one begins at the last arrival.
+    /// Changes the rate of the link. The backlog is scaled, so that earlier frames take the same time as
+    /// before. If there was no link, the new link begins at the last arrival.
     pub(crate) fn change(&mut self, old: Option<&LinkModel>, new: &LinkModel, last_arrival: Time) {
         let Some(old) = old else {
             self.backlog = 0;
@@ -97,7 +98,8 @@ impl LinkState {
         self.background.bytes()
     }
 
-    /// Accepts a frame of `size` bytes on the link, or drops it. Returns the time at which its last bit is sent, rounded up.
+    /// Accepts a frame of `size` bytes on the link, or drops it. Returns the time at which the last bit of an
+    /// accepted frame is sent, rounded up.
     #[inline]
     pub(crate) fn offer(
         &mut self,
@@ -122,7 +124,7 @@ impl LinkState {
         ))
     }
 
-    /// Sends until `now`. Returns the nanoseconds in which there was nothing to send.
+    /// Advances the link to `now`. Returns the nanoseconds without a backlog.
     fn advance(&mut self, model: &LinkModel, stream: Stream, now: u64) -> u64 {
         let Some(background) = &model.background else {
             let elapsed = now - self.now;
@@ -144,7 +146,8 @@ impl LinkState {
     }
 }
 
-/// Takes what is sent in `elapsed` nanoseconds from the backlog. Returns the nanoseconds in which it was empty.
+/// Subtracts the bits that are sent in `elapsed` nanoseconds from the backlog. Returns the nanoseconds in
+/// which the backlog was empty.
 #[inline]
 fn drain(backlog: &mut u128, elapsed: u64, rate: u64) -> u64 {
     if *backlog == 0 {
@@ -163,15 +166,15 @@ fn drain(backlog: &mut u128, elapsed: u64, rate: u64) -> u64 {
 /// Returns the nanoseconds that `amount` takes at a rate, rounded up.
 #[inline]
 fn to_nanos(amount: u128, rate: u64) -> u64 {
-    // A division of 128 bits takes a call; the backlog rarely needs it.
+    // A division of 128 bits is a function call. The backlog rarely needs it.
     match u64::try_from(amount) {
         Ok(amount) => amount.div_ceil(rate.max(1)),
         Err(_) => u64::try_from(amount.div_ceil(u128::from(rate.max(1)))).unwrap_or(u64::MAX),
     }
 }
 
-/// Returns the largest number of bytes, as they count on the link, that wait in front of a link or are on their way, if frames
-/// stay on the path for `stay` nanoseconds after the link.
+/// Returns the maximum number of bytes that wait in front of a link or are in flight behind it, counted as on
+/// the link. Frames stay on the path for `stay` nanoseconds after the link.
 pub(crate) fn bytes_in_flight(
     config: &PathConfig,
     stay: u64,
@@ -197,7 +200,7 @@ pub(crate) fn bytes_in_flight(
     })
 }
 
-/// Returns true if the background traffic can be had with this queue.
+/// Checks that the queue allows the background traffic.
 pub(crate) fn check(config: &PathConfig) -> Result<(), ConfigError> {
     let in_packets = matches!(config.queue.depth, crate::config::Depth::Packets(_));
     if in_packets

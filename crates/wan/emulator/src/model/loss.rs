@@ -50,7 +50,8 @@ struct FourStateModel {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LossModel(Vec<Model>);
 
-/// The states of all models, whether or not the path has them: a change of parameters goes on from them.
+/// The states of all models, including those that the path does not use. A change of parameters continues
+/// from them.
 #[derive(Debug, Clone)]
 pub(crate) struct LossState {
     start: u64,
@@ -72,7 +73,7 @@ struct Streams {
     outage: Stream,
 }
 
-/// The states of netem's model.
+/// The states of netem's four-state model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FourStates {
     ReceivedInGap,
@@ -81,12 +82,12 @@ enum FourStates {
     LostInGap,
 }
 
-/// A frame that passes the stage.
+/// A frame that has passed the link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) frame: u64,
     pub(crate) at: Time,
-    /// Bytes on the link.
+    /// The size of the frame on the link, in bytes.
     pub(crate) size: u32,
 }
 
@@ -169,7 +170,8 @@ impl LossState {
         }
     }
 
-    /// Returns the reason if the frame is lost. Later models do not see a frame that an earlier one drops.
+    /// Returns the drop reason if the frame is lost. Later models do not see a frame that an earlier model
+    /// drops.
     #[inline]
     pub(crate) fn pass(&mut self, model: &LossModel, sent: Sent) -> Result<(), DropReason> {
         model.0.iter().try_for_each(|model| self.pass_one(model, sent))

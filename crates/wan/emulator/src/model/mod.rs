@@ -4,8 +4,8 @@
 //! frame -> MTU -> link: queue, rate, background -> loss -> delay, order -> reorder -> duplicate -> corrupt -> outcomes
 //! ```
 //!
-//! An outcome is a function of the seed, the configuration and the sequence of (arrival, frame). There is nothing here to
-//! poll, and a burst is its frames one by one.
+//! An outcome is a function of the seed, the configuration and the sequence of (arrival, frame). The model
+//! needs no polling, and the frames of a burst are processed one by one.
 
 mod background;
 mod chance;

@@ -1,7 +1,8 @@
 //! A link that sends at the times of a file, as Mahimahi's `mm-link` does.
 //!
-//! Each time is an opportunity to send 1,504 bytes of layer-3 packets with 4 bytes of overhead each. A packet may need several
-//! opportunities, and several packets may share one. An opportunity at which nothing waits is lost.
+//! Each time is an opportunity to send 1,504 bytes of layer-3 packets with 4 bytes of overhead each. A packet
+//! may need several opportunities, and several packets may share one. An opportunity without a waiting packet
+//! is lost.
 
 use millrace_types::Time;
 
@@ -13,14 +14,14 @@ use crate::sources::Sources;
 
 /// The bytes of an opportunity: Mahimahi's `PACKET_SIZE`.
 const OPPORTUNITY: u32 = 1504;
-/// The bytes that Mahimahi counts beside a layer-3 packet: the header of its tun device.
+/// The bytes that Mahimahi counts besides a layer-3 packet: the header of its tun device.
 const OVERHEAD: u32 = 4;
 const MILLISECOND: u64 = 1_000_000;
 
 /// The parameters of the link.
 #[derive(Debug, Clone)]
 pub(crate) struct OpportunityModel {
-    /// Milliseconds, not decreasing; the last is the period.
+    /// The times of the opportunities in milliseconds, not decreasing. The last one is the period.
     times: Box<[u32]>,
     queue: QueueModel,
 }
@@ -29,9 +30,9 @@ pub(crate) struct OpportunityModel {
 #[derive(Debug, Clone)]
 pub(crate) struct OpportunityState {
     start: u64,
-    /// The opportunity whose bytes are used next, from the start.
+    /// The number of the next opportunity with unused bytes, counted from the start.
     next: u64,
-    /// The bytes of it that are used.
+    /// The number of its bytes that are used.
     used: u32,
     queue: QueueState,
 }
@@ -91,7 +92,7 @@ impl OpportunityModel {
         }
     }
 
-    /// Returns the first of the opportunities of one time, going back from `number`.
+    /// Returns the first opportunity with the same time as `number`, searching backwards.
     fn first_at(&self, time: u64, mut number: u64) -> u64 {
         while number > 0 && self.time(number - 1) >= time {
             number -= 1;
@@ -99,7 +100,8 @@ impl OpportunityModel {
         number
     }
 
-    /// Returns the largest number of bytes that wait or are on their way, if they stay `stay` nanoseconds after the link.
+    /// Returns the maximum number of bytes that wait or are in flight. They stay on the path for `stay`
+    /// nanoseconds after the link.
     pub(crate) fn bytes_in_flight(&self, stay: u64) -> u64 {
         let len = self.times.len() as u64;
         let most = (0..len)
@@ -107,7 +109,8 @@ impl OpportunityModel {
             .max();
         let sent = most.unwrap_or(len).saturating_mul(u64::from(OPPORTUNITY));
         let mean_rate = u128::from(len) * u128::from(OPPORTUNITY) * 8_000_000_000 / u128::from(self.period());
-        // In a queue of time, the file's fastest stretch may wait: twice the mean covers all but the most uneven files.
+        // If the queue is limited by time, frames from the fastest part of the file may wait. Twice the mean
+        // rate suffices for all but the most uneven files.
         let queued = self
             .queue
             .most_bytes(2 * mean_rate as u64, u64::from(OPPORTUNITY));
@@ -125,7 +128,7 @@ impl OpportunityState {
         }
     }
 
-    /// Goes on with another file: its first opportunity is at the time at which the link was to send next.
+    /// Continues with another file. Its first opportunity is at the time at which the link would send next.
     pub(crate) fn change(&mut self, old: &OpportunityModel, new: &OpportunityModel) {
         if old.times != new.times {
             self.next = new.first_from(old.time(self.next));
@@ -133,7 +136,8 @@ impl OpportunityState {
         }
     }
 
-    /// Accepts a layer-3 packet of `payload` bytes, or drops it. Returns the time at which its last byte is sent.
+    /// Accepts a layer-3 packet of `payload` bytes, or drops it. Returns the time at which the last byte of
+    /// an accepted packet is sent.
     pub(crate) fn offer(
         &mut self,
         model: &mut OpportunityModel,
@@ -147,7 +151,7 @@ impl OpportunityState {
         let (next, used) = if idle { (first, 0) } else { (self.next, self.used) };
         let size = OpportunityModel::on_link(payload);
         let end = u64::from(used) + u64::from(size);
-        // The opportunity in which the last byte is sent.
+        // The opportunity that sends the last byte.
         let last = next + (end - 1) / u64::from(OPPORTUNITY);
         let sent = Time::from_nanos(self.start.saturating_add(model.time(last)).max(arrival.nanos()));
         let load = Load {

@@ -22,11 +22,12 @@ pub enum Outcome {
 pub struct Release {
     /// The time at which the frame is released, not before its arrival.
     pub at: Time,
-    /// The time at which the link has sent the frame's last bit; its arrival if there is no rate.
+    /// The time at which the link has sent the frame's last bit. Without a rate, it is the arrival.
     pub sent: Time,
-    /// The delay in nanoseconds that was drawn for the frame. Ordered mode, reordering and duplication may add to it.
+    /// The delay that was drawn for the frame, in nanoseconds. Ordered mode, reordering and duplication may
+    /// add to it.
     pub asked: u64,
-    /// True if the frame left its place by the reorder stage.
+    /// True if the reorder stage moved the frame.
     pub reordered: bool,
     /// The bits that are inverted.
     pub flips: Option<Flips>,

@@ -1,4 +1,4 @@
-//! One path: the stages in a row.
+//! One path: its stages, one after the other.
 
 use millrace_types::Time;
 
@@ -15,7 +15,7 @@ use crate::random::{Seed, Stage, Stream};
 use crate::ring::records::UNIT;
 use crate::sources::Sources;
 
-/// A configuration in the form that frames need: files are read, tables are computed, memory is allocated.
+/// A compiled configuration: files are read, tables are computed, memory is allocated.
 #[derive(Debug, Clone)]
 pub struct PathModel {
     mtu: Option<u16>,
@@ -30,7 +30,7 @@ pub struct PathModel {
     duplicate: Option<DuplicateModel>,
     corrupt: Option<CorruptModel>,
     bytes_in_flight: Option<u64>,
-    /// The longest time after the link, in nanoseconds.
+    /// The longest time that a frame stays on the path after the link, in nanoseconds.
     stay: u64,
 }
 
@@ -44,7 +44,7 @@ struct ReorderModel {
 #[derive(Debug, Clone, Copy)]
 struct DuplicateModel {
     chance: Chance,
-    /// Nanoseconds.
+    /// The time from the first to the second copy, in nanoseconds.
     extra: u64,
 }
 
@@ -52,7 +52,7 @@ impl PathModel {
     /// Returns the model of a configuration.
     ///
     /// # Errors
-    /// [`ConfigError`] if settings do not fit together or a file cannot be read.
+    /// [`ConfigError`] if settings contradict each other or a file cannot be read.
     pub fn compile(config: &PathConfig, sources: &dyn Sources) -> Result<PathModel, ConfigError> {
         config.validate()?;
         check(config)?;
@@ -96,19 +96,21 @@ impl PathModel {
         }
     }
 
-    /// Returns the largest number of bytes on the link that wait or are on their way; `None` without a rate.
+    /// Returns the maximum number of bytes on the link that wait or are in flight. Returns `None` without a
+    /// rate.
     pub fn bytes_in_flight(&self) -> Option<u64> {
         self.bytes_in_flight
     }
 
-    /// Returns the largest number of bytes that frames in flight take in a ring of records; `None` for a path with a delay and
-    /// without a rate.
+    /// Returns the maximum number of bytes that frames in flight take in a ring of records. Returns `None`
+    /// for a path with a delay and without a rate.
     pub(crate) fn record_bytes(&self) -> Option<u64> {
         let Some(bytes) = self.bytes_in_flight else {
             return (self.stay == 0).then_some(0);
         };
-        // Records are padded to units, so one of the first sizes above the shortest has the largest record for its size on the
-        // link; tags take bytes in the record and, with some framings, none on the link.
+        // Records are padded to units. So the record that is largest for its size on the link has one of the
+        // first sizes above the shortest. Tags take bytes in the record and, with some framings, none on the
+        // link.
         let sizes = SHORTEST..SHORTEST + UNIT;
         let frames = sizes.flat_map(|size| (0..=TAGS_MAX).map(move |tags| (size, tags)));
         let share = frames.map(|(size, tags)| {
@@ -128,7 +130,7 @@ impl PathModel {
         self.order == Order::Ordered && self.reorder.is_none() && !extra
     }
 
-    /// Returns the MTU if the sender of a longer packet is to get an ICMP error.
+    /// Returns the MTU if the sender of a longer packet gets an ICMP error.
     pub fn answers_too_big(&self) -> Option<u16> {
         self.mtu.filter(|_| self.over_mtu == OverMtu::TooBig)
     }
@@ -142,7 +144,8 @@ pub struct Path {
     /// The frames that were offered.
     offered: u64,
     last_arrival: Time,
-    /// The latest release of a frame that kept its place; in ordered mode no later frame is released before it.
+    /// The latest release of a frame that was not reordered. In ordered mode no later frame is released
+    /// before it.
     last_release: Time,
     link: LinkState,
     opportunities: OpportunityState,
@@ -163,14 +166,14 @@ struct Streams {
     corrupt: CorruptStreams,
 }
 
-/// A frame as the stages see it.
+/// The sizes and bytes of a frame, as the stages need them.
 #[derive(Debug, Clone, Copy)]
 struct Offered<'a> {
-    /// Bytes, without check sequence.
+    /// The size in bytes, without check sequence.
     size: usize,
-    /// Layer-3 bytes.
+    /// The size of the layer-3 packet in bytes.
     payload: u32,
-    /// Bytes on the link.
+    /// The size on the link in bytes.
     effective: u32,
     bytes: Option<&'a [u8]>,
 }
@@ -185,7 +188,7 @@ impl Path {
         Ok(Path::with_model(model, seed, Time::ZERO))
     }
 
-    /// Returns a path of a model; `start` is the time at which its schedules and traces begin.
+    /// Returns a path of a model. Its schedules and traces begin at `start`.
     pub fn with_model(model: PathModel, seed: Seed, start: Time) -> Path {
         let stream = |stage| Stream::new(seed, stage);
         Path {
@@ -227,8 +230,8 @@ impl Path {
         self.link.background_bytes()
     }
 
-    /// Changes the parameters for frames that are offered from now on; states go on. `model` gets the old parameters, so that
-    /// the caller frees their memory.
+    /// Changes the parameters for frames that are offered from now on. The states continue. `model` gets the
+    /// old parameters, so that the caller frees their memory.
     pub fn exchange(&mut self, model: &mut PathModel) {
         std::mem::swap(&mut self.model, model);
         let (old, new) = (model, &mut self.model);
@@ -243,8 +246,8 @@ impl Path {
         }
     }
 
-    /// Returns the outcomes of a frame (Ethernet header to payload, without check sequence) that arrives at `arrival`. An
-    /// arrival before the last one counts as the last one.
+    /// Returns the outcomes of a frame (Ethernet header to payload, without check sequence) that arrives at
+    /// `arrival`. An arrival before the last one counts as simultaneous with the last one.
     pub fn offer(&mut self, arrival: Time, frame: &[u8]) -> Outcomes {
         let (payload, tags) = layer_3(frame);
         self.pass(
@@ -258,8 +261,8 @@ impl Path {
         )
     }
 
-    /// Returns the outcomes of a frame without VLAN tags of which only the size in bytes is known, for simulations.
-    /// `undetectable` corruption, which needs headers, does not happen to it.
+    /// Returns the outcomes of a frame of `size` bytes without VLAN tags and without contents, for
+    /// simulations. `undetectable` corruption needs headers, so it does not happen to this frame.
     pub fn offer_sized(&mut self, arrival: Time, size: usize) -> Outcomes {
         let payload = size.saturating_sub(ETHERNET) as u32;
         self.pass(
@@ -287,7 +290,7 @@ impl Path {
         outcomes
     }
 
-    /// Passes the stages up to loss. Returns the time at which the link has sent the frame.
+    /// Passes a frame through the stages up to loss. Returns the time at which the link has sent the frame.
     #[inline]
     fn send(&mut self, arrival: Time, frame: u64, offered: Offered<'_>) -> Result<Time, DropReason> {
         let model = &mut self.model;
@@ -317,7 +320,7 @@ impl Path {
         Ok(sent)
     }
 
-    /// Passes the stages from the delay on.
+    /// Passes a frame through the stages from the delay on.
     #[inline]
     fn travel(&mut self, sent: Time, frame: u64, offered: Offered<'_>, outcomes: &mut Outcomes) {
         let model = &self.model;
@@ -328,7 +331,8 @@ impl Path {
             Some(Shift::Later(extra)) => (self.in_order(delayed) + extra.duration(), true),
             None => {
                 let at = self.in_order(delayed);
-                // In reordering mode an earlier frame may be released later; a change to ordered mode waits for it.
+                // In reordering mode an earlier frame may be released later. After a change to ordered mode,
+                // later frames wait for it.
                 self.last_release = self.last_release.max(at);
                 (at, false)
             }
@@ -374,7 +378,7 @@ impl Path {
         }
     }
 
-    /// Returns the release of a frame that keeps its place.
+    /// Returns the release of a frame that is not reordered.
     #[inline]
     fn in_order(&self, delayed: Time) -> Time {
         match self.model.order {
@@ -383,7 +387,7 @@ impl Path {
         }
     }
 
-    /// Returns the shift of a frame that leaves its place.
+    /// Returns the shift of a frame that is reordered, or `None`.
     #[inline]
     fn reorder(&mut self, frame: u64) -> Option<Shift> {
         let reorder = self.model.reorder?;
@@ -403,10 +407,10 @@ impl Path {
 const ETHERNET: usize = 14;
 /// The bytes of the shortest frame, without check sequence.
 const SHORTEST: usize = 60;
-/// The largest number of VLAN tags for which the memory of a direction is planned.
+/// The maximum number of VLAN tags in the calculation of a direction's memory.
 const TAGS_MAX: u32 = 2;
 
-/// Returns the bytes after the Ethernet header and its VLAN tags, and the number of these.
+/// Returns the number of bytes after the Ethernet header and its VLAN tags, and the number of tags.
 #[inline]
 fn layer_3(frame: &[u8]) -> (u32, u32) {
     let mut offset = ETHERNET;

@@ -14,8 +14,9 @@ use crate::random::Stream;
 pub(crate) struct QueueModel {
     depth: Depth,
     red: Option<Red>,
-    /// The times at which the link begins to send the frames that wait, at most as many as the depth in packets. The memory
-    /// is allocated with the parameters; a change of parameters moves the contents to the new ones.
+    /// The times at which the link begins to send the waiting frames. There are at most as many as the depth
+    /// in packets. The memory is allocated with the parameters. A change of parameters moves the contents
+    /// into the new memory.
     starts: VecDeque<u64>,
 }
 
@@ -24,9 +25,9 @@ pub(crate) struct QueueModel {
 pub(crate) struct Load {
     /// Nanoseconds until the frame's first bit is sent.
     pub(crate) wait: u64,
-    /// Bytes that are not sent, with the frame, rounded up.
+    /// Unsent bytes including the frame, rounded up.
     pub(crate) bytes: u64,
-    /// The time in which the link was idle, in frames of this size.
+    /// The idle time of the link, in transmission times of frames of this size.
     pub(crate) idle_frames: f64,
 }
 
@@ -52,8 +53,8 @@ impl QueueModel {
         }
     }
 
-    /// Takes over the frames that wait; the oldest are left out if there are more than the depth, as they are the first to
-    /// start.
+    /// Copies the waiting frames from `old`. If there are more frames than the depth, the oldest are left
+    /// out, because they are sent first.
     pub(crate) fn change(&mut self, old: &mut QueueModel) {
         if let Depth::Packets(depth) = self.depth {
             let surplus = old.starts.len().saturating_sub(depth as usize);
@@ -61,7 +62,8 @@ impl QueueModel {
         }
     }
 
-    /// Returns the largest number of bytes that wait, at a rate in bits per second and with frames of `frame` bytes.
+    /// Returns the maximum number of bytes that wait, at a rate in bits per second and with frames of `frame`
+    /// bytes.
     pub(crate) fn most_bytes(&self, rate: u64, frame: u64) -> u64 {
         match self.depth {
             Depth::Time(depth) => {
@@ -126,7 +128,7 @@ impl QueueState {
             return Ok(());
         }
         let base = red.probability.get() * (self.average - min) / (max - min);
-        // Drops are spread evenly: the probability grows with the number of frames since the last.
+        // Drops are spread evenly: the probability grows with the number of frames since the last drop.
         let spread = 1.0 - f64::from(self.since_drop) * base;
         let drop = self.average >= max || spread <= 0.0 || stream.fraction(frame) < base / spread;
         self.since_drop = if drop {
@@ -139,7 +141,7 @@ impl QueueState {
 }
 
 impl QueueModel {
-    /// Returns the number of frames that are not being sent yet; exact up to the depth.
+    /// Returns the number of frames that the link has not begun to send, exact up to the depth.
     fn waiting(&mut self, arrival: Time) -> u32 {
         while self.starts.front().is_some_and(|start| *start <= arrival.nanos()) {
             self.starts.pop_front();

@@ -1,4 +1,4 @@
-//! A process that alternates between two states for random times: bursts of background traffic, outages.
+//! A process that alternates between two states after random times: bursts of background traffic, or outages.
 
 use libm::{log, pow};
 
@@ -9,12 +9,12 @@ use crate::random::Stream;
 pub(crate) struct Period {
     /// The mean length in nanoseconds.
     pub(crate) mean: f64,
-    /// The shape of a Pareto distribution; exponential without it.
+    /// The shape of a Pareto distribution. `None` means an exponential distribution.
     pub(crate) pareto: Option<f64>,
 }
 
 impl Period {
-    /// Returns the length that belongs to a fraction, 1 ns at least.
+    /// Returns the quantile of the length at a fraction, at least 1 ns.
     fn draw(self, fraction: f64) -> u64 {
         let length = match self.pareto {
             None => -log(fraction) * self.mean,
@@ -25,12 +25,12 @@ impl Period {
     }
 }
 
-/// Returns the longest gap in nanoseconds of which each period is drawn: a thousand mean cycles.
+/// Returns the longest gap, in nanoseconds, in which every period is drawn: a thousand mean cycles.
 pub(crate) fn longest_gap(off: Period, on: Period) -> u64 {
     (1000.0 * (off.mean + on.mean)) as u64
 }
 
-/// The current state, and its end. The process begins in the first state, as if it had just been entered.
+/// The current state and its end. The process begins at the start of the first state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Renewal {
     /// True in the second state.
@@ -49,7 +49,7 @@ impl Renewal {
         }
     }
 
-    /// Goes to the next state.
+    /// Changes to the next state.
     pub(crate) fn toggle(&mut self, off: Period, on: Period, stream: Stream) {
         self.on = !self.on;
         let period = if self.on { on } else { off };
@@ -59,7 +59,8 @@ impl Renewal {
         self.drawn += 1;
     }
 
-    /// Advances to the state at `now`. The process skips what a gap has beyond [`longest_gap`], so that it costs a bounded time.
+    /// Advances to the state at `now`. In a gap longer than [`longest_gap`] the process skips the excess, so
+    /// that the work is bounded.
     pub(crate) fn advance(&mut self, now: u64, off: Period, on: Period, stream: Stream) {
         let longest = longest_gap(off, on);
         if now.saturating_sub(self.until) > longest {

@@ -31,7 +31,8 @@ impl Bitmap {
         }
     }
 
-    /// Returns the first number of the set at or after `from`; if there is none, the smallest one; `None` if the set is empty.
+    /// Returns the first number of the set at or after `from`, or else the smallest number. Returns `None` if
+    /// the set is empty.
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         self.next_up(from).or_else(|| self.next_up(0))
     }

@@ -1,7 +1,8 @@
 //! Frames in a ring of memory between two threads: a writer and a reader, without a lock.
 //!
 //! # Layout
-//! The ring is cut into units of 16 bytes. A record is a head of one unit and the frame, padded to whole units:
+//! The ring is divided into units of 16 bytes. A record is a head of one unit and the frame, padded to full
+//! units:
 //!
 //! ```text
 //!  unit   word 0                   word 1
@@ -9,19 +10,21 @@
 //!  i+1…   the frame                                                            then the next record
 //! ```
 //!
-//! A record that would not fit before the end of the ring begins at its start; the rest of the ring is a record with the
-//! flag `PAD`. `link` belongs to the reader: the unit of another record.
+//! A record that would not fit before the end of the ring begins at its start. A record with the flag `PAD`
+//! fills the rest of the ring. Only the reader uses `link`: the unit of another record.
 //!
 //! # Guarantees
-//! Records come out as they went in. Neither side waits, takes a lock or allocates. The reader may free records in any order;
-//! the memory goes back to the writer in the order of the ring, so it waits for the oldest.
+//! Records are read in the order in which they were written. Neither side waits, takes a lock or allocates.
+//! The reader may free records in any order. Their memory returns to the writer in the order of the ring, so
+//! it waits for the oldest record.
 //!
 //! # Correctness
-//! Positions count units and only grow. A unit belongs to the writer from the moment that it reads a `freed` past it until it
-//! publishes a `filled` past it, and to the reader for the rest of the time. Each position is written by one side with
-//! release, after that side is done with the units before it, and read by the other with acquire. The words themselves are
-//! atomics with relaxed order, which are plain loads and stores on every processor that matters; so a mistake here
-//! would mix up frames, but could not be undefined behaviour, and no code is unsafe.
+//! Positions count units and only grow. A unit belongs to the writer after the writer has read a `freed` past
+//! the unit, and until it publishes a `filled` past the unit. Otherwise the unit belongs to the reader. One
+//! side writes each position with release order, after it has finished with the units before the position.
+//! The other side reads it with acquire order. The words themselves are atomics with relaxed order, which are
+//! plain loads and stores on all common processors. So a defect here would mix up frames, but would not be
+//! undefined behaviour, and no code is unsafe.
 //!
 //! Loom explores this module (`crates/switch/interleavings`).
 
@@ -44,19 +47,20 @@ pub const UNIT: usize = 16;
 pub const MAX_FRAME: usize = u16::MAX as usize;
 /// The link of a record that has no successor.
 pub const NONE: u32 = u32::MAX;
-/// The largest number of units: 64 GiB. A link names any of them and [`NONE`].
+/// The maximum number of units: 64 GiB. A link can name every unit, and [`NONE`].
 pub const MAX_UNITS: usize = NONE as usize;
 
-/// The distance in units at which [`Reader::reclaim`] fetches memory: eight records of the shortest frames.
+/// The distance in units at which [`Reader::reclaim`] prefetches memory: eight records of the shortest
+/// frames.
 const RECLAIM_AHEAD: u32 = 40;
 
 const FREED: u64 = 1 << 24;
 const PAD: u64 = 1 << 25;
 const LINK: u32 = 32;
 
-/// Memory for a ring, which both sides share: the heap, or huge pages that the caller maps.
+/// Memory for a ring, which both sides share: from the heap, or huge pages that the caller maps.
 pub trait Memory: Send + Sync + 'static {
-    /// Returns the memory, always the same.
+    /// Returns the memory. Every call returns the same memory.
     fn words(&self) -> &[AtomicU64];
 }
 
@@ -72,18 +76,20 @@ impl Memory for &'static [AtomicU64] {
     }
 }
 
-/// Returns memory of at least `bytes` from the heap. Every page is touched, so that none is missing later.
+/// Returns memory of at least `bytes` bytes from the heap. Every page is written, so that no page fault
+/// occurs later.
 pub fn heap_memory(bytes: usize) -> Box<[AtomicU64]> {
     (0..bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect()
 }
 
 struct Shared<M> {
     memory: M,
-    /// Written by the writer: units before it hold records.
+    /// The end of the units that hold records. The writer writes it.
     filled: CachePadded<AtomicU64>,
-    /// Written by the reader: units before it are free again.
+    /// The end of the units that are free again. The reader writes it.
     freed: CachePadded<AtomicU64>,
-    /// Written by the writer before the first record that may be released before an earlier one; never cleared.
+    /// True once a record may be released before an earlier one. The writer sets it before the first such
+    /// record; it is never cleared.
     reordering: AtomicBool,
 }
 
@@ -98,13 +104,13 @@ impl<M: Memory> Shared<M> {
     }
 }
 
-/// Returns the units of a record.
+/// Returns the number of units of a record.
 #[inline]
 const fn units_of(size: usize) -> u32 {
     1 + size.div_ceil(UNIT) as u32
 }
 
-/// A place in the ring: a position that only grows, and its unit.
+/// A position in the ring, which only grows, and the unit at this position.
 #[derive(Clone, Copy)]
 struct Cursor {
     position: u64,
@@ -124,17 +130,17 @@ impl Cursor {
     }
 }
 
-/// The side that puts records in.
+/// The writing side of a ring.
 pub struct Writer<M> {
     shared: Arc<Shared<M>>,
     units: u32,
     end: Cursor,
     published: u64,
-    /// `freed` as it was read last.
+    /// The last value of `freed` that the writer read.
     freed: u64,
 }
 
-/// The side that takes records out.
+/// The reading side of a ring.
 pub struct Reader<M> {
     shared: Arc<Shared<M>>,
     units: u32,
@@ -142,23 +148,23 @@ pub struct Reader<M> {
     next: Cursor,
     /// The oldest record whose memory is not freed.
     oldest: Cursor,
-    /// `filled` as it was read last.
+    /// The last value of `filled` that the reader read.
     filled: u64,
     reordering: bool,
 }
 
-/// The description of a record.
+/// The head of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
     /// The time of release in nanoseconds.
     pub release: u64,
-    /// The frame's bytes.
+    /// The size of the frame in bytes.
     pub size: u16,
-    /// The frame's class.
+    /// The class of the frame.
     pub class: u8,
 }
 
-/// Returns the two sides of a ring.
+/// Returns the writing and the reading side of a ring.
 pub fn ring<M: Memory>(memory: M) -> (Writer<M>, Reader<M>) {
     let position = || CachePadded::new(AtomicU64::new(0));
     let shared = Arc::new(Shared {
@@ -187,8 +193,8 @@ pub fn ring<M: Memory>(memory: M) -> (Writer<M>, Reader<M>) {
 }
 
 impl<M: Memory> Writer<M> {
-    /// Writes a record for the reader to see after [`Self::publish`]. Returns false if there is no memory for it; a frame
-    /// longer than [`MAX_FRAME`] never has any.
+    /// Writes a record, which the reader sees after [`Self::publish`]. Returns false if there is no memory
+    /// for the record, or if the frame is longer than [`MAX_FRAME`].
     #[inline]
     #[must_use]
     pub fn push(&mut self, release: u64, class: u8, frame: &[u8]) -> bool {
@@ -227,7 +233,7 @@ impl<M: Memory> Writer<M> {
         true
     }
 
-    /// Returns true if so many units are free.
+    /// Returns true if at least `units` units are free.
     #[inline]
     fn has(&mut self, units: u32) -> bool {
         let free = |freed: u64| u64::from(self.units) - (self.end.position - freed);
@@ -243,7 +249,7 @@ impl<M: Memory> Writer<M> {
         self.shared.reordering.store(true, Ordering::Relaxed);
     }
 
-    /// Publishes the records that were written.
+    /// Publishes the written records.
     #[inline]
     pub fn publish(&mut self) {
         if self.end.position != self.published {
@@ -252,7 +258,7 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// Returns the bytes that records take, with what was freed since the writer last looked.
+    /// Returns the bytes that records take. Records that were freed since the writer's last look still count.
     pub fn used(&self) -> usize {
         (self.end.position - self.freed) as usize * UNIT
     }
@@ -264,7 +270,7 @@ impl<M: Memory> Writer<M> {
 }
 
 impl<M: Memory> Reader<M> {
-    /// Returns the next record in the order of writing, if one is published: its unit.
+    /// Returns the unit of the next published record in the order of writing, if there is one.
     #[inline]
     pub fn arrived(&mut self) -> Option<u32> {
         let unit = self.peek()?;
@@ -273,13 +279,13 @@ impl<M: Memory> Reader<M> {
         Some(unit)
     }
 
-    /// Returns the record that [`Self::arrived`] would.
+    /// Returns the next record without removing it from the order: see [`Self::arrived`].
     #[inline]
     pub fn peek(&mut self) -> Option<u32> {
         loop {
             if self.next.position == self.filled {
                 self.filled = self.shared.filled.load(Ordering::Acquire);
-                // The writer stores it before it publishes the first record that needs it.
+                // The writer stores the flag before it publishes the first record that needs it.
                 self.reordering = self.shared.reordering.load(Ordering::Relaxed);
                 if self.next.position == self.filled {
                     return None;
@@ -293,7 +299,7 @@ impl<M: Memory> Reader<M> {
         }
     }
 
-    /// Returns true if a record that was seen may be released before an earlier one.
+    /// Returns true if one of the records so far may be released before an earlier one.
     #[inline]
     pub fn is_reordering(&self) -> bool {
         self.reordering
@@ -316,7 +322,8 @@ impl<M: Memory> Reader<M> {
         self.shared.word(unit, 0).load(Ordering::Relaxed)
     }
 
-    /// Returns the distance of a record from the oldest: larger the later it was written.
+    /// Returns the distance of a record from the oldest. A record that was written later has a larger
+    /// distance.
     #[inline]
     pub fn sequence(&self, unit: u32) -> u64 {
         let oldest = self.oldest.unit;
@@ -338,7 +345,7 @@ impl<M: Memory> Reader<M> {
         word.store(rest | u64::from(link) << LINK, Ordering::Relaxed);
     }
 
-    /// Copies the frame of a record, as far as it fits.
+    /// Copies as much of a record's frame as fits into `frame`.
     #[inline]
     pub fn copy(&self, unit: u32, frame: &mut [u8]) {
         let first = unit as usize * 2 + 2;
@@ -355,9 +362,9 @@ impl<M: Memory> Reader<M> {
         }
     }
 
-    /// Fetches the memory some units after the beginning of a record into the cache, without waiting for it.
+    /// Prefetches the memory some units after the beginning of a record into the cache.
     ///
-    /// It is a load whose value is discarded, so the processor continues with the instructions after it.
+    /// The function loads a value and discards it, so that the processor does not wait for the load.
     #[inline]
     pub fn touch(&self, unit: u32, units_ahead: u32) {
         let unit = unit.saturating_add(units_ahead);
@@ -366,14 +373,14 @@ impl<M: Memory> Reader<M> {
         }
     }
 
-    /// Marks a record as free. Its memory stays as it is until [`Self::reclaim`].
+    /// Marks a record as free. Its memory stays unchanged until [`Self::reclaim`].
     #[inline]
     pub fn free(&mut self, unit: u32) {
         let word = self.shared.word(unit, 1);
         word.store(word.load(Ordering::Relaxed) | FREED, Ordering::Relaxed);
     }
 
-    /// Gives the memory of free records back to the writer, up to the oldest that is not free.
+    /// Returns the memory of free records to the writer, up to the oldest record that is not free.
     #[inline]
     pub fn reclaim(&mut self) {
         let before = self.oldest.position;
@@ -480,7 +487,7 @@ mod tests {
                     kept.push((next, unit));
                     next += 1;
                 }
-                // The newest first, and every eighth a round later.
+                // The newest record is freed first, and every eighth record one round later.
                 kept.retain(|(number, unit)| {
                     let mut received = vec![0; usize::from(reader.head(*unit).size)];
                     reader.copy(*unit, &mut received);
@@ -506,7 +513,8 @@ mod loom_tests {
     #[test]
     fn loom_every_interleaving_hands_over_whole_records_in_order() {
         loom::model(|| {
-            // Two records of two units each for three, so that memory is used again.
+            // The ring has space for two records of two units, and three are written, so that memory is
+            // reused.
             let (mut writer, mut reader) = ring(heap_memory(4 * UNIT));
             let thread = loom::thread::spawn(move || {
                 for number in 1..=3u8 {

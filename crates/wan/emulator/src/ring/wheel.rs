@@ -1,4 +1,4 @@
-//! A timer wheel of records: which of them are due, in the order of (release, writing).
+//! A timer wheel of records. It returns the records that are due, in the order of (release, writing).
 //!
 //! ```text
 //!   far     8192 slots of one period (2^20 ns, 1.05 ms), 8.6 s in all
@@ -10,16 +10,17 @@
 //!   due     one list in the order of release
 //! ```
 //!
-//! A far slot is eight stacks through the records' links, and a near slot is a short row with such a stack behind it: a record
-//! that is placed touches no other record, whose memory the processor would have to fetch. When records move on, the memory of
-//! several is fetched side by side: one from each stack, then all of a row. A period is short, so that a record that was moved is
-//! still in the cache when it is sorted.
+//! A far slot is eight stacks that are linked through the records. A near slot is a short array and one such
+//! stack for the excess. The insertion of a record touches no other record, so that the processor does not
+//! have to fetch another record's memory. When records move to near slots or are sorted, the memory of
+//! several is fetched in parallel: one record from each stack, or all of an array. A period is short, so that
+//! a moved record is still in the cache when it is sorted.
 //!
 //! The records of a near slot have no order. When time reaches the slot, they are sorted into `due` by (release, writing), so that
 //! the order is exact to the nanosecond.
 //!
-//! A record that is due beyond 8.6 s waits in the last far slot and is placed again from there. No call allocates, and each takes
-//! a bounded number of steps for each record.
+//! A record that is due later than in 8.6 s waits in the last far slot and is inserted again from there. No
+//! call allocates, and each call takes a bounded number of steps for each record.
 
 use arrayvec::ArrayVec;
 
@@ -32,16 +33,16 @@ const SLOT: u32 = 10;
 const PERIOD: u32 = 10;
 const NEAR: usize = 2 << PERIOD;
 const FAR: usize = 8192;
-/// The number of stacks of a far slot, and of records that are moved to near slots for each record that is placed and for each
-/// poll.
+/// The number of stacks of a far slot. It is also the number of records that move to near slots at each
+/// insertion and at each poll.
 const STACKS: usize = 8;
 /// The units from the beginning of a record to its second cache line.
 const SECOND_LINE: u32 = 4;
 
-/// The records that are sorted at once; more of one slot are merged.
+/// The number of records that are sorted at once. If a slot has more, several sorted batches are merged.
 const BATCH: usize = 64;
 
-/// The links of records, and their times.
+/// Access to the links and times of records.
 pub(crate) trait Records {
     fn release(&self, record: u32) -> u64;
     /// Returns a number that is larger the later the record was written.
@@ -79,7 +80,7 @@ impl<M: Memory> Records for Reader<M> {
     }
 }
 
-/// The position of a record in the order of release, and the record.
+/// The sort key of a record (release, sequence), and the record.
 type Key = (u64, u64, u32);
 
 #[inline]
@@ -95,15 +96,17 @@ pub(crate) struct Wheel {
     used_far: Bitmap,
     /// Records of the next period that are not in near slots yet.
     moving: Stacks,
-    /// The number of records that were pushed to far slots; it selects the stack of the next one.
+    /// The number of records that were pushed to far slots. It selects the stack of the next record.
     turn: usize,
-    /// The first and the last record of the list of those in the slot at the cursor and in slots before it.
+    /// The first and the last record of the list `due`: the records of the slot at the cursor and of earlier
+    /// slots.
     due: (u32, u32),
-    /// The near slot, counted from time 0, that time has reached.
+    /// The near slot that time has reached, counted from time 0.
     cursor: u64,
 }
 
-/// The records of a near slot: some in a row, so that the processor fetches them all at once, and the rest in a stack.
+/// The records of a near slot. Some are in an array, so that the processor fetches them in parallel. The rest
+/// is in a stack.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Slot {
@@ -113,7 +116,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// The row and the other fields fill a cache line.
+    /// The array and the other fields fill a cache line.
     const ROW: usize = 14;
     const EMPTY: Slot = Slot {
         len: 0,
@@ -153,7 +156,8 @@ fn pop(top: &mut u32, records: &impl Records) -> Option<u32> {
 
 /// The records of a far slot: the top record of each stack.
 ///
-/// The successor of a record is in the record's memory, which is no longer in a cache; several stacks are popped side by side.
+/// The successor of a record is in the record's memory, which is no longer in a cache. So several stacks are
+/// popped in parallel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stacks([u32; STACKS]);
 
@@ -181,7 +185,7 @@ impl Wheel {
         self.cursor >> PERIOD
     }
 
-    /// Places a record.
+    /// Inserts a record.
     #[inline]
     pub(crate) fn insert(&mut self, records: &mut impl Records, record: u32) {
         self.step(records);
@@ -207,7 +211,7 @@ impl Wheel {
         }
     }
 
-    /// Merges records in order into `due`.
+    /// Merges sorted records into `due`.
     fn merge(&mut self, records: &mut impl Records, sorted: &[Key]) {
         let (mut before, mut after) = (NONE, self.due.0);
         let is_behind =
@@ -243,7 +247,8 @@ impl Wheel {
 
     /// Moves one record of each stack to a near slot.
     fn move_records(&mut self, records: &mut impl Records) {
-        // All records are popped before the first is placed, so that the processor fetches their memory side by side.
+        // All records are popped before the first is inserted, so that the processor fetches their memory in
+        // parallel.
         let popped = self.moving.0.each_mut().map(|top| pop(top, records));
         for record in popped.into_iter().flatten() {
             self.place(records, record);
@@ -269,8 +274,8 @@ impl Wheel {
         pop(&mut self.due.0, records)
     }
 
-    /// Returns a time in nanoseconds before which no record is due, exact to a slot within this period, and to a period beyond,
-    /// except for records beyond the last far slot.
+    /// Returns a time in nanoseconds before which no record is due. It is exact to a slot within the current
+    /// period, and to a period beyond it, except for records beyond the last far slot.
     pub(crate) fn next_due(&self, records: &impl Records) -> Option<u64> {
         if self.due.0 != NONE {
             return Some(records.release(self.due.0));
@@ -297,7 +302,7 @@ impl Wheel {
         Some(from + (at + FAR - from as usize % FAR) as u64 % FAR as u64)
     }
 
-    /// Goes on to the slot `now`, or to the first before it that has records.
+    /// Advances to the slot `now`, or to the first earlier slot with records.
     fn advance(&mut self, records: &mut impl Records, now: u64) {
         self.step(records);
         while self.due.0 == NONE && self.cursor < now {
@@ -323,7 +328,7 @@ impl Wheel {
         }
     }
 
-    /// Enters the next period that has records, `last` at most.
+    /// Enters the next period with records, but no period after `last`.
     fn enter(&mut self, records: &mut impl Records, last: u64, next_has_records: bool) {
         let next = self.period() + 1;
         let period = if next_has_records {
@@ -334,7 +339,7 @@ impl Wheel {
         self.move_all(records);
         self.cursor = period << PERIOD;
         if period > next {
-            // The periods between held no records; those of this period are still in far slots.
+            // The skipped periods hold no records. The records of this period are still in far slots.
             self.moving = self.take_far(period);
             self.move_all(records);
         }
@@ -410,7 +415,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        // Delays and pauses of every size, from less than a slot to beyond the wheel.
+        // Delays and pauses of all magnitudes, from less than a slot to beyond the wheel.
         let span = || (0u32..36).prop_flat_map(|bits| 0..1u64 << bits);
         prop::collection::vec(
             prop_oneof![3 => span().prop_map(Step::Insert), 1 => span().prop_map(Step::Pass)],
@@ -452,7 +457,8 @@ mod tests {
 
     #[test]
     fn more_records_of_one_slot_than_are_sorted_at_once_come_out_in_order() {
-        // At once, in the next period, and beyond: by every way into a near slot.
+        // A record that is due at once, one in the next period, and one beyond: all cases of insertion into a
+        // near slot.
         for far in [0, 5_000_000, 50_000_000] {
             let mut records = Array::default();
             let mut wheel = Wheel::new(0);

@@ -1,5 +1,5 @@
-//! The text form of a setting: `HEAD[,flag][,key=value]…`, one string for each stage of a path, the same in TOML, in
-//! JSON and on a command line.
+//! The text form of a setting: `HEAD[,flag][,key=value]…`. Each stage of a path has one string, the same in
+//! TOML, in JSON and on a command line.
 
 mod number;
 mod units;
@@ -19,9 +19,9 @@ pub use units::{ByteSize, Interval, Probability};
 pub struct TextError {
     /// The text as given.
     pub text: String,
-    /// The setting that was expected, with its article: "a duration".
+    /// The expected kind of setting, with its article: "a duration".
     pub what: &'static str,
-    /// The part that does not fit, and the grammar or range that was expected.
+    /// The invalid part, and the expected grammar or range.
     pub problem: String,
 }
 
@@ -38,7 +38,7 @@ impl TextError {
 /// The name and the grammar of a setting, for errors and for the help of command lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grammar {
-    /// The setting with its article: "a jitter".
+    /// The kind of setting with its article: "a jitter".
     pub what: &'static str,
     /// An example of each form: "`5ms`, `5ms,normal,half-life=50ms`".
     pub expected: &'static str,
@@ -60,7 +60,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Takes the first item, which may be empty.
+    /// Removes the first item, which may be empty, and returns it.
     pub(crate) fn head(&mut self) -> &'a str {
         if self.rest.is_empty() {
             ""
@@ -69,13 +69,13 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Takes the item `name`, if it is there.
+    /// Removes the item `name` and returns true, if it is there.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let position = self.rest.iter().position(|item| *item == name);
         position.map(|at| self.rest.remove(at)).is_some()
     }
 
-    /// Takes the value of `key=value`, if it is there.
+    /// Removes `key=value` and returns the value, if the item is there.
     pub(crate) fn value<T: FromStr<Err: fmt::Display>>(&mut self, key: &str) -> Result<Option<T>, TextError> {
         let found = self.rest.iter().enumerate().find_map(|(at, item)| {
             let (name, value) = item.split_once('=')?;
@@ -91,19 +91,19 @@ impl<'a> Items<'a> {
         Ok(Some(value))
     }
 
-    /// Takes the value of `key=value`.
+    /// Removes `key=value` and returns the value.
     pub(crate) fn required<T: FromStr<Err: fmt::Display>>(&mut self, key: &str) -> Result<T, TextError> {
         self.value(key)?
             .ok_or_else(|| self.error(format!("`{key}=` is missing")))
     }
 
-    /// Takes the first item that is left, if it is no `key=value`.
+    /// Removes the first remaining item without `=`, and returns it.
     pub(crate) fn word(&mut self) -> Option<&'a str> {
         let at = self.rest.iter().position(|item| !item.contains('='))?;
         Some(self.rest.remove(at))
     }
 
-    /// Ends the reading: an item that nobody took is an error.
+    /// Ends the reading. A remaining item is an error.
     pub(crate) fn finish(self) -> Result<(), TextError> {
         match self.rest.first() {
             None => Ok(()),
@@ -111,7 +111,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Returns the error for this text, with the grammar.
+    /// Returns the error for this text, with the expected grammar.
     pub(crate) fn error(&self, problem: impl fmt::Display) -> TextError {
         let problem = format!("{problem}; expected {}", self.grammar.expected);
         TextError::new(self.text, self.grammar.what, problem)
@@ -132,7 +132,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Implements serde for types as their text.
+/// Implements serde for types in their text form.
 macro_rules! serde_as_text {
     ($($type:ty),+ $(,)?) => {$(
         impl serde::Serialize for $type {

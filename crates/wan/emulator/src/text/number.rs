@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use super::serde_as_text;
 
-/// Reads a decimal number (`12`, `0.5`) and returns it times `scale`; `None` if it is no such number, does not fit, or if
-/// the product is not whole.
+/// Reads a decimal number (`12`, `0.5`) and returns it times `scale`. Returns `None` if the text is not such
+/// a number, or if the product does not fit or is not an integer.
 pub(crate) fn decimal(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());

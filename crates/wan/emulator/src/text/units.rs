@@ -1,4 +1,4 @@
-//! Durations, probabilities and sizes as people write them, kept as whole numbers.
+//! Durations, probabilities and sizes in their text form, stored as integers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::{TextError, decimal, serde_as_text};
 
-/// Returns the number before the first suffix that the text ends with, and the suffix's scale.
+/// Returns the number before the first suffix in `units` that the text ends with, and the scale of the
+/// suffix.
 fn split<'a>(text: &'a str, units: &[(&str, u64)]) -> Option<(&'a str, u64)> {
     units
         .iter()
@@ -27,10 +28,10 @@ fn write_with_unit(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]
 pub struct Interval(u64);
 
 impl Interval {
-    // In this order, as `ms` also ends with `s`.
+    // The order matters: a text with `ms` also ends with `s`.
     const UNITS: [(&'static str, u64); 4] =
         [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-    /// The longest: a day.
+    /// The longest interval: a day.
     pub const MAX: Interval = Interval(86_400_000_000_000);
 
     /// Returns an interval of nanoseconds.
@@ -92,7 +93,7 @@ impl Probability {
     /// The probability of a certain event.
     pub const CERTAIN: Probability = Probability(Probability::ONE);
 
-    /// Returns a probability of `millionths`; more than a million are certain.
+    /// Returns a probability in millionths. More than a million millionths count as certain.
     pub const fn from_ppm(millionths: u64) -> Probability {
         if millionths >= 1_000_000 {
             Probability::CERTAIN
@@ -101,9 +102,9 @@ impl Probability {
         }
     }
 
-    /// Returns the probability nearest to `value`, within 0 to 1.
+    /// Returns the probability that is nearest to `value`, limited to 0 to 1.
     pub fn from_f64(value: f64) -> Probability {
-        // The cast saturates, and takes what is no number as zero.
+        // The cast saturates, and converts NaN to zero.
         let steps = (value * Probability::ONE as f64).round() as u64;
         Probability(steps.min(Probability::ONE))
     }
@@ -156,7 +157,7 @@ impl FromStr for Probability {
 pub struct ByteSize(pub u64);
 
 impl ByteSize {
-    // In this order, as `KiB` also ends with `B`; printed with powers of two only.
+    // The order matters: a text with `KiB` also ends with `B`. Output uses only powers of two.
     const UNITS: [(&'static str, u64); 7] = [
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),

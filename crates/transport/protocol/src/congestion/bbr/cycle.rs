@@ -4,14 +4,15 @@ use super::{BETA, Bbr, CALM, State};
 use crate::congestion::{RateSample, Sample};
 use millrace_types::{Duration, Time};
 
-/// The most rounds between probes. A flow with fewer packets in its BDP probes after as many rounds as packets, as Reno would
-/// (section 5.3.3.8).
+/// The maximum number of rounds between probes. A flow with fewer packets in its BDP probes after as many
+/// rounds as packets, as Reno would (draft-ietf-ccwg-bbr, section 5.3.3.8).
 const RENO_ROUNDS: f64 = 63.0;
-/// The least time between probes; up to a second of random wait is added.
+/// The minimum time between probes. A random time of up to a second is added.
 const PROBE_WAIT: Duration = Duration::from_secs(2);
-/// The queue that ends Up if the delivery rate has not grown, as a share of the minimal round-trip time.
+/// The queueing delay at which Up ends if the delivery rate has not grown, as a share of the minimal
+/// round-trip time.
 const UP_QUEUE: f64 = 0.2;
-/// Growth of the delivery rate below which Up has found nothing.
+/// The growth of the delivery rate below which Up has found no more bandwidth, as a factor.
 const UP_GROWTH: f64 = 1.05;
 
 /// The state of the feedback on a probe.
@@ -19,11 +20,11 @@ const UP_GROWTH: f64 = 1.05;
 enum AckPhase {
     Idle,
     Refilling,
-    /// Up has begun; what is acknowledged was sent before.
+    /// Up has begun. The acknowledged packets were sent before it.
     Starting,
     /// The acknowledged packets were sent in Up.
     Feedback,
-    /// Up is over; what is acknowledged was sent in Up.
+    /// Up is over. The acknowledged packets were sent in Up.
     Stopping,
 }
 
@@ -155,7 +156,7 @@ impl Bbr {
             return true;
         }
         if sample.window_limited && self.window >= longterm {
-            // The bound, not the path, limits the delivery rate: a plateau says nothing.
+            // The bound, not the path, limits the delivery rate, so a plateau is no evidence about the path.
             self.full_pipe.reset(rate.rate());
             self.cycle.up_bandwidth = rate.rate();
             return false;
@@ -202,12 +203,13 @@ impl Bbr {
         false
     }
 
-    /// Returns true if the probe at hand shows congestion: a higher dose loses more, or packets are marked.
+    /// Returns true if the current probe shows congestion: Up loses more than Down, or packets have ECN-CE
+    /// marks.
     fn is_in_flight_too_high(&self) -> bool {
         self.cycle.is_probe_sample && (self.ce_in_round || self.doses.is_congested(self.floor.known()))
     }
 
-    /// Sets the long-term bound to what was in flight, and ends Up; once for each probe.
+    /// Sets the long-term bound to the bytes that were in flight, and ends Up. Does so once for each probe.
     fn respond_to_probe(&mut self, sample: &Sample, rate: &RateSample) -> bool {
         self.cycle.previous_too_high = true;
         self.cycle.is_probe_sample = false;
@@ -231,7 +233,7 @@ impl Bbr {
         self.cycle.acked_per_increment = (self.window / growth).max(self.packet());
     }
 
-    /// Raises the long-term bound while the flow is limited by it: by a packet a round, then two, four, …
+    /// Raises the long-term bound while it limits the flow: by one packet a round, then by two, four, …
     fn raise_long_term(&mut self, sample: &Sample) {
         if !sample.window_limited || self.window < self.bounds.inflight_longterm {
             return;

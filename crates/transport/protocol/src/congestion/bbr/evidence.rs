@@ -1,25 +1,30 @@
-//! Evidence of congestion in losses: a floor, and an experiment.
+//! Evidence of congestion from losses: a loss floor, and an experiment.
 //!
-//! Published BBR version 3 takes more than 2 % of loss in a round for congestion. On a path that loses 2 % at random that ends every
-//! start and every probe. Here loss counts as congestion only as far as it depends on what this flow does:
+//! BBR version 3 as published treats a loss of more than 2 % in a round as congestion. On a path that loses 2
+//! % at random, this rule ends every Startup and every probe. Here loss counts as congestion only as far as
+//! it depends on the actions of this flow:
 //!
-//! * **The floor p₀** is the loss among packets that were sent *calmly*: in flight no more than the bandwidth-delay product, and no
-//!   queue. This flow did not cause it. It is capped, so that a path that is always full is not taken for a bad one.
-//! * **Dose and response**: ProbeBW's Up and Down phases send 1.25 and 0.9 times the bandwidth. Loss that is the same in both does
-//!   not depend on the rate; loss that is higher in Up does, also behind a policer without a queue.
+//! * **The floor p₀** is the loss of *calm* packets: packets that were sent while no more than the
+//!   bandwidth-delay product was in flight, and no queue existed. This flow did not cause that loss. The
+//!   floor has a cap, so that a permanently full path is not treated as a lossy path.
+//! * **Dose and response**: ProbeBW's Up and Down phases send 1.25 and 0.9 times the bandwidth. Loss that is
+//!   equal in both phases does not depend on the rate. Higher loss in Up depends on the rate, even behind a
+//!   policer without a queue.
 //!
-//! Losses come in runs, so the variance of a count is that of independent losses times `2·mean run − 1` (geometric runs).
+//! Losses come in runs. With geometric runs, the variance of a count is that of independent losses times
+//! `2·mean run − 1`.
 
 use crate::congestion::Outcome;
 use millrace_types::{Duration, Time};
 
-/// Packets after which the floor's window moves on, if [`FLOOR_TIME`] has passed, too.
+/// The number of calm packets after which the floor's window advances.
 const FLOOR_PACKETS: f64 = 10_000.0;
-/// The longest time before the floor's window moves on.
+/// The time after which the floor's window advances, if it has at least [`FLOOR_KNOWN`] calm packets.
 const FLOOR_TIME: Duration = Duration::from_secs(20);
-/// Calm packets below which the floor is not known.
+/// The number of calm packets below which the floor is unknown.
 const FLOOR_KNOWN: f64 = 1_000.0;
-/// Packets of a dose after which its counts start anew in the next phase; fewer are pooled over phases.
+/// The number of packets of Up or Down from which the next phase of that kind starts new counts. Fewer
+/// packets are pooled over several phases.
 const POOLED: f64 = 2_000.0;
 /// The least difference of loss between doses that counts as congestion.
 const DIFFERENCE: f64 = 0.02;
@@ -36,7 +41,7 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn add(&mut self, outcome: &Outcome) {
-        // A packet that was lost by mistake is among the acknowledged now, and was counted as a packet already.
+        // A packet that was declared lost by mistake is acknowledged now. It was counted as a packet before.
         let spurious = f64::from(outcome.spurious);
         self.packets += f64::from(outcome.acked) + f64::from(outcome.lost) - spurious;
         self.lost = (self.lost + f64::from(outcome.lost) - spurious).max(0.0);
@@ -63,7 +68,7 @@ impl Counts {
         }
     }
 
-    /// Returns by how much the variance exceeds that of independent losses.
+    /// Returns the ratio of the variance to that of independent losses.
     fn dispersion(&self) -> f64 {
         if self.runs < 1.0 {
             return 1.0;
@@ -82,7 +87,7 @@ pub(super) struct LossFloor {
 }
 
 impl LossFloor {
-    /// Returns a floor that is never above `cap`, the share of loss that the user tolerates.
+    /// Returns a floor that never exceeds `cap`, the share of loss that the user tolerates.
     pub(super) fn new(cap: f64, now: Time) -> LossFloor {
         LossFloor {
             cap,
@@ -92,7 +97,7 @@ impl LossFloor {
         }
     }
 
-    /// Takes what became of packets that were sent calmly.
+    /// Adds the outcome of calm packets.
     pub(super) fn add(&mut self, now: Time, outcome: &Outcome) {
         self.current.add(outcome);
         let old = now.since(self.since) >= FLOOR_TIME;
@@ -106,7 +111,7 @@ impl LossFloor {
         self.previous.plus(&self.current)
     }
 
-    /// Returns the floor; the cap while too few packets were calm.
+    /// Returns the floor, or the cap while there are too few calm packets.
     pub(super) fn tolerated(&self) -> f64 {
         let counts = self.counts();
         if counts.packets < FLOOR_KNOWN {
@@ -115,7 +120,7 @@ impl LossFloor {
         counts.loss().min(self.cap)
     }
 
-    /// Returns the floor as far as it is known: zero at first.
+    /// Returns the floor, or zero while there are too few calm packets.
     pub(super) fn known(&self) -> f64 {
         let counts = self.counts();
         if counts.packets < FLOOR_KNOWN {
@@ -133,7 +138,7 @@ impl LossFloor {
     }
 }
 
-/// The experiment: loss by dose.
+/// The experiment: the losses at the rates of Up and Down.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DoseResponse {
     up: Counts,
@@ -146,27 +151,27 @@ impl DoseResponse {
         self.down.add(down);
     }
 
-    /// Begins an Up phase; counts of earlier ones are kept while they are few.
+    /// Begins an Up phase. Counts of earlier Up phases are kept while they are few.
     pub(super) fn start_up(&mut self) {
         if self.up.packets >= POOLED {
             self.up = Counts::default();
         }
     }
 
-    /// Begins a Down phase; counts of earlier ones are kept while they are few.
+    /// Begins a Down phase. Counts of earlier Down phases are kept while they are few.
     pub(super) fn start_down(&mut self) {
         if self.down.packets >= POOLED {
             self.down = Counts::default();
         }
     }
 
-    /// Forgets Up's losses, to which the flow has responded.
+    /// Resets the counts of Up, because the flow has responded to its losses.
     pub(super) fn responded(&mut self) {
         self.up = Counts::default();
     }
 
-    /// Returns true if the higher rate loses significantly more: by two points and three standard deviations. `floor` stands
-    /// for Down while that has sent too little.
+    /// Returns true if Up loses significantly more than Down: by two percentage points and three standard
+    /// deviations. `floor` replaces the loss of Down while Down has sent too few packets.
     pub(super) fn is_congested(&self, floor: f64) -> bool {
         let (up, down) = (self.up.loss(), self.down.loss());
         if self.up.lost < 3.0 {

@@ -1,4 +1,4 @@
-//! BBR version 3's machine (draft-ietf-ccwg-bbr) with a floor under loss ([`evidence`], ADR 15).
+//! The state machine of BBR version 3 (draft-ietf-ccwg-bbr) with a loss floor ([`evidence`], ADR 15).
 //!
 //! ```text
 //!            plateau of the delivery rate          in flight <= BDP
@@ -15,12 +15,14 @@
 //!
 //! Differences from the draft, and their reasons:
 //! 1. Loss counts only as far as it is above the floor, or depends on the rate ([`evidence`]).
-//! 2. Up also ends when a queue of a fifth of the BDP has formed and the delivery rate does not grow: three rounds of plateau
-//!    queue 0.75 BDP.
-//! 3. The pacing rate is divided by 1 − p₀: what the path loses at random must be sent in addition to keep it full.
-//! 4. ProbeRTT costs 6 % at 400 ms; it is left out when Down gave a round-trip time near the minimum.
-//! 5. ProbeRTT leaves a tenth of a BDP in flight, not half of one, and Up has a window of 1.75 BDP, not 2.25: with these beside CUBIC
-//!    in a deep buffer the minimal round-trip time stays that of the path.
+//! 2. Up also ends when a queue of a fifth of the BDP has formed and the delivery rate does not grow. The
+//!    draft's three rounds of plateau would queue 0.75 BDP.
+//! 3. The pacing rate is divided by 1 − p₀: to keep the path full, the flow must also send the share that the
+//!    path loses at random.
+//! 4. ProbeRTT costs 6 % at 400 ms. It is skipped if Down measured a round-trip time near the minimum.
+//! 5. ProbeRTT leaves a tenth of a BDP in flight instead of half a BDP, and Up has a window of 1.75 BDP
+//!    instead of 2.25. So the measured minimal round-trip time remains that of the path beside CUBIC in a
+//!    deep buffer.
 //! 6. A hint (`--rate`, or the bandwidth of the last session) replaces most of Startup ([`ramp`], RFC 9959).
 
 mod cycle;
@@ -47,20 +49,24 @@ const STARTUP_PACING_GAIN: f64 = 2.77;
 const DRAIN_PACING_GAIN: f64 = 0.5;
 const CWND_GAIN: f64 = 2.0;
 const CRUISE_CWND_GAIN: f64 = 1.5;
-/// The queue of others that a flow with a short round-trip time may add to in Cruise.
+/// The queueing time that the window of Down and Cruise covers beside a BDP. So a flow with a short
+/// round-trip time can share a queue with other flows.
 const SHARED_QUEUE: Duration = Duration::from_millis(20);
-/// The draft has 2.25: beside CUBIC in a deep buffer, what Up adds to the queue counts as bandwidth for two cycles (ADR 15).
+/// The window gain of Up. The draft has 2.25. Beside CUBIC in a deep buffer, the queue that Up adds would
+/// count as bandwidth for two cycles (ADR 15).
 const UP_CWND_GAIN: f64 = 1.75;
-/// The draft has 0.5: beside CUBIC that leaves so much of the queue that its delay is taken for the path's (ADR 15).
+/// The window gain of ProbeRTT. The draft has 0.5. Beside CUBIC, that gain leaves so much queue that its
+/// delay counts as delay of the path (ADR 15).
 const PROBE_RTT_CWND_GAIN: f64 = 0.1;
 /// The share by which the pacing rate stays below the bandwidth.
 const PACING_MARGIN: f64 = 0.01;
 /// The share of the long-term bound that Cruise leaves to others.
 const HEADROOM: f64 = 0.15;
 const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
-/// Packets of a round in which loss may end Startup without a longer round-trip time.
+/// The number of packets in a round from which loss may end Startup without a longer round-trip time.
 const STARTUP_LOSS_PACKETS: f64 = 2_000.0;
-/// The queueing delay up to which a packet counts as calm: a share of the minimal round-trip time, or this duration if longer.
+/// The queueing delay up to which a packet counts as calm: the longer of a share of the minimal round-trip
+/// time and a duration.
 const CALM: (f64, Duration) = (0.05, Duration::from_millis(1));
 /// The default cap of the loss floor, as a share of packets.
 pub const LOSS_TOLERANCE: f64 = 0.05;
@@ -76,7 +82,7 @@ pub struct BbrConfig {
     pub loss_tolerance: f64,
     /// An upper bound of the pacing rate.
     pub rate_limit: Option<BitRate>,
-    /// The knowledge about the path.
+    /// The bandwidth and round-trip time of the path, if an earlier session or the user gave them.
     pub hint: Option<Hint>,
     /// The round-trip time of the control channel's handshake.
     pub initial_rtt: Option<Duration>,
@@ -203,7 +209,7 @@ impl Bbr {
         }
     }
 
-    /// Returns the loss that is not taken for congestion.
+    /// Returns the share of loss that does not count as congestion.
     pub fn loss_floor(&self) -> f64 {
         self.floor.known()
     }
@@ -233,7 +239,7 @@ impl Bbr {
         self.bdp(self.usable_bandwidth()).min(self.window)
     }
 
-    /// Returns what Cruise may have in flight: the long-term bound less a headroom for others.
+    /// Returns the bytes that Cruise may have in flight: the long-term bound less a headroom for other flows.
     fn in_flight_with_headroom(&self) -> f64 {
         let longterm = self.bounds.inflight_longterm;
         if longterm.is_infinite() {
@@ -262,8 +268,8 @@ impl Bbr {
         self.ce_in_round |= sample.ce > 0;
     }
 
-    /// Yields, once a round, to loss above the floor (draft-ietf-ccwg-bbr, section 5.5.10.3); the draft yields to any
-    /// loss.
+    /// Reduces the bounds once a round if loss exceeds the floor (draft-ietf-ccwg-bbr, section 5.5.10.3). The
+    /// draft reduces them for any loss.
     fn adapt_to_round(&mut self) {
         if !self.bounds.round_starts {
             return;
@@ -276,8 +282,8 @@ impl Bbr {
         self.ce_in_round = false;
     }
 
-    /// Leaves Startup when the pipe is full, or when much is lost and the round-trip time or the number of packets says that it is
-    /// no accident.
+    /// Leaves Startup when the pipe is full. Also leaves it at high loss, if the round-trip time is longer or
+    /// the round has enough packets to exclude chance.
     fn check_startup(&mut self) {
         if self.state != State::Startup {
             return;

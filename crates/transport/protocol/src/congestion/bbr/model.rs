@@ -1,15 +1,16 @@
-//! BBR's model of the path (draft-ietf-ccwg-bbr, section 5.5): bandwidth, round-trip time, and how much the path holds.
+//! BBR's model of the path (draft-ietf-ccwg-bbr, section 5.5): bandwidth, round-trip time, and the volume in
+//! flight that the path holds.
 
 use super::MIN_RTT_FILTER;
 use crate::congestion::{RateSample, Sample};
 use millrace_types::{Duration, Time};
 use std::collections::VecDeque;
 
-/// Growth below which a round found no more bandwidth, in Startup.
+/// The growth below which a round of Startup found no more bandwidth, as a factor.
 const FULL_GROWTH: f64 = 1.25;
 /// Rounds without growth after which the pipe is full.
 const FULL_ROUNDS: u32 = 3;
-/// Rounds over which the aggregation of acknowledgements is remembered.
+/// The number of rounds over which the maximal aggregation of acknowledgements is kept.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
 
 /// The largest delivery rate of this cycle and of the previous one, in bytes a second.
@@ -26,7 +27,7 @@ impl MaxBandwidth {
         }
     }
 
-    /// Begins a cycle: what is older than the previous one is forgotten.
+    /// Begins a cycle. Values from before the previous cycle are discarded.
     pub(super) fn advance(&mut self) {
         if self.cycles[1] > 0.0 {
             self.cycles = [self.cycles[1], 0.0];
@@ -38,7 +39,8 @@ impl MaxBandwidth {
     }
 }
 
-/// The smallest round-trip time of ten seconds, the variation of round-trip times, and when the next ProbeRTT is due.
+/// The minimal round-trip time of the last ten seconds, the variation of round-trip times, and the time of
+/// the next ProbeRTT.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MinRtt {
     value: Option<Duration>,
@@ -84,7 +86,7 @@ impl MinRtt {
         probe_due
     }
 
-    /// Postpones the next ProbeRTT: the path was seen without a queue, or ProbeRTT is over.
+    /// Postpones the next ProbeRTT, because the path had no queue or because ProbeRTT is over.
     pub(super) fn refresh(&mut self, now: Time) {
         self.probe_measured_at = now;
         self.measured_at = now;
@@ -94,17 +96,18 @@ impl MinRtt {
         self.value
     }
 
-    /// Returns how far the latest sample is above the minimum.
+    /// Returns the excess of the latest sample over the minimum.
     pub(super) fn queueing_delay(&self) -> Duration {
         self.latest.saturating_sub(self.value.unwrap_or(self.latest))
     }
 
-    /// Returns the variation that the path itself has; a tenth of the minimum at most, as a queue varies, too.
+    /// Returns the jitter of the path, at most a tenth of the minimum: the delay of a queue varies, too.
     pub(super) fn jitter(&self) -> Duration {
         self.jitter.min(self.value.unwrap_or_default() / 10)
     }
 
-    /// Returns true if the latest sample is within a share of the minimum, plus `floor` if that is more, plus the jitter.
+    /// Returns true if the latest sample exceeds the minimum by at most a tolerance. The tolerance is the
+    /// larger of `floor` and `share` of the minimum, plus the jitter.
     pub(super) fn is_near(&self, share: f64, floor: Duration) -> bool {
         self.is_within(Duration::ZERO, share, floor)
     }
@@ -116,12 +119,13 @@ impl MinRtt {
     }
 }
 
-/// Rounds: a round ends when a packet is acknowledged that was sent after the previous one ended.
+/// The count of rounds. A round ends when a packet is acknowledged that was sent after the end of the
+/// previous round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     next_delivered: u64,
     pub(super) count: u64,
-    /// The feedback at hand ends a round.
+    /// True if the current feedback ends a round.
     pub(super) starts: bool,
 }
 
@@ -136,20 +140,20 @@ impl Rounds {
         }
     }
 
-    /// Lets the current round end with what is sent from now on.
+    /// Makes the current round end with the first packet sent from now on.
     pub(super) fn restart(&mut self, delivered: u64) {
         self.next_delivered = delivered;
     }
 }
 
-/// The full-pipe estimator (section 5.3.1.2): the delivery rate has reached a plateau.
+/// The full-pipe estimator (draft-ietf-ccwg-bbr, section 5.3.1.2): detects a plateau of the delivery rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
     bandwidth: f64,
     rounds: u32,
-    /// A plateau since the last reset.
+    /// True if there is a plateau since the last reset.
     pub(super) now: bool,
-    /// A plateau at any time: Startup is over.
+    /// True once there was any plateau: Startup is over.
     pub(super) reached: bool,
 }
 
@@ -174,7 +178,8 @@ impl FullPipe {
     }
 }
 
-/// The degree of aggregation of acknowledgements (section 5.5.9): bytes acknowledged beyond the bandwidth.
+/// The degree of aggregation of acknowledgements (draft-ietf-ccwg-bbr, section 5.5.9): the bytes acknowledged
+/// in excess of the bandwidth.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExtraAcked {
     since: Time,
@@ -206,22 +211,24 @@ impl ExtraAcked {
     }
 }
 
-/// The delivery process of the last round, and the bounds that losses set (section 5.5.10).
+/// The delivery process of the last round, and the bounds that losses set (draft-ietf-ccwg-bbr,
+/// section 5.5.10).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     round_delivered: u64,
-    /// The feedback at hand ends a round as these bounds count rounds.
+    /// True if the current feedback ends a round in this structure's count of rounds.
     pub(super) round_starts: bool,
     pub(super) bandwidth_latest: f64,
     pub(super) inflight_latest: f64,
     pub(super) bandwidth_shortterm: f64,
     pub(super) inflight_shortterm: f64,
     pub(super) inflight_longterm: f64,
-    /// The bottleneck queued when it set the long-term bound. A policer does not: it bounds a rate, not a volume.
+    /// True if the bottleneck had a queue when the long-term bound was set. A policer has no queue: it limits
+    /// a rate, not a volume.
     pub(super) has_queue: bool,
 }
 
-/// The factor of a reduction, as CUBIC's.
+/// The factor of a reduction, the same as CUBIC's.
 pub(super) const BETA: f64 = 0.7;
 
 impl Bounds {
@@ -238,12 +245,13 @@ impl Bounds {
         }
     }
 
-    /// Takes over the count of rounds, which goes on when the model starts again.
+    /// Copies the count of rounds from `other`, so that it continues when the model restarts.
     pub(super) fn continue_rounds(&mut self, other: &Bounds) {
         self.round_delivered = other.round_delivered;
     }
 
-    /// Updates the latest delivery signals; runs before the other steps of a feedback (section 5.5.10).
+    /// Updates the latest delivery signals. Runs before the other steps of a feedback (draft-ietf-ccwg-bbr,
+    /// section 5.5.10).
     pub(super) fn update_latest(&mut self, sample: &Sample, rate: &RateSample) {
         self.bandwidth_latest = self.bandwidth_latest.max(rate.rate());
         self.inflight_latest = self.inflight_latest.max(rate.delivered as f64);
@@ -253,7 +261,7 @@ impl Bounds {
         }
     }
 
-    /// Starts the latest delivery signals anew after a round; runs after the other steps of a feedback.
+    /// Resets the latest delivery signals after a round. Runs after the other steps of a feedback.
     pub(super) fn advance_latest(&mut self, rate: &RateSample) {
         if self.round_starts {
             self.bandwidth_latest = rate.rate();
@@ -269,7 +277,7 @@ impl Bounds {
         (self.bandwidth_shortterm, self.inflight_shortterm) = (f64::INFINITY, f64::INFINITY);
     }
 
-    /// Adapts to a round that lost more than the floor.
+    /// Lowers the short-term bounds after a round that lost more than the floor.
     pub(super) fn yield_to_loss(&mut self, max_bandwidth: f64, window: f64) {
         if self.bandwidth_shortterm.is_infinite() {
             self.bandwidth_shortterm = max_bandwidth;

@@ -1,6 +1,8 @@
-//! ProbeRTT (draft-ietf-ccwg-bbr, section 5.3.4): a tenth of a BDP in flight for 200 ms and a round, to see the path without a queue.
+//! ProbeRTT (draft-ietf-ccwg-bbr, section 5.3.4): a tenth of a BDP in flight for 200 ms and a round, to
+//! measure the path without a queue.
 //!
-//! It is left out while Down phases see round-trip times near the minimum: within 2 % and the path's jitter.
+//! ProbeRTT is skipped while Down phases measure round-trip times near the minimum: within 2 % and the path's
+//! jitter.
 
 use super::{Bbr, PROBE_RTT_CWND_GAIN, State};
 use crate::congestion::Sample;
@@ -15,7 +17,7 @@ const NEAR: f64 = 0.02;
 /// The progress of a ProbeRTT.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProbeRtt {
-    /// Set once in flight is small enough.
+    /// The end of ProbeRTT. It is set once few enough bytes are in flight.
     ends_at: Option<Time>,
     round_over: bool,
     saved_window: f64,
@@ -26,8 +28,8 @@ impl Bbr {
         (PROBE_RTT_CWND_GAIN * self.bdp(self.usable_bandwidth())).max(self.min_window())
     }
 
-    /// Enters, runs and leaves ProbeRTT, which is due after [`PROBE_RTT_INTERVAL`] without a round-trip time near the
-    /// minimum.
+    /// Enters, runs and leaves ProbeRTT. `due` is true after [`PROBE_RTT_INTERVAL`] without a round-trip time
+    /// near the minimum.
     pub(super) fn check_probe_rtt(&mut self, sample: &Sample, due: bool) {
         let drained = matches!(self.state, State::Down | State::Cruise);
         if drained && sample.rtt.is_some() && self.min_rtt.is_near(NEAR, Duration::ZERO) {

@@ -7,19 +7,20 @@
 //!     Normal  <─────────────────────────────────────────────  Validating ── loss ──> Retreat: half of what arrived
 //! ```
 //!
-//! Startup begins with ten packets and doubles each round: 15 rounds, six seconds, to 10 Gbit/s at 400 ms. With the bandwidth that
-//! an earlier session found, or that the user gives, the second round sends at half of it, and Startup's gain does the rest.
+//! Startup begins with ten packets and doubles each round: 15 rounds, six seconds, to 10 Gbit/s at 400 ms. If
+//! an earlier session or the user gives a bandwidth, the second round sends at half of it, and Startup's gain
+//! raises the rate from there.
 
 use super::{Bbr, INITIAL_WINDOW, State};
 use crate::congestion::Sample;
 use millrace_types::{BitRate, Duration, Time};
 
-/// The knowledge about a path before it is used.
+/// The bandwidth and round-trip time of a path, known before the flow starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hint {
-    /// The bandwidth that was found, or is allowed.
+    /// The bandwidth that an earlier session measured or the user allows.
     pub rate: BitRate,
-    /// The minimal round-trip time at that time; `None` if nobody measured it.
+    /// The minimal round-trip time of the earlier session. `None` if it was not measured.
     pub rtt: Option<Duration>,
 }
 
@@ -50,13 +51,13 @@ impl Ramp {
         }
     }
 
-    /// Returns true while loss is answered by the ramp's retreat, not by the end of Startup.
+    /// Returns true while loss causes the ramp's Retreat instead of the end of Startup.
     pub(super) fn retreats(&self) -> bool {
         matches!(self.phase, Phase::Unvalidated { .. } | Phase::Validating { .. })
     }
 }
 
-/// Returns true if the path looks like the one of the hint (RFC 9959: between half and ten times the round-trip time).
+/// Returns true if the round-trip time fits the hint (RFC 9959: between half and ten times the hint's).
 fn same_path(saved: Option<Duration>, rtt: Duration) -> bool {
     saved.is_none_or(|saved| rtt >= saved / 2 && rtt <= 10 * saved)
 }
@@ -105,7 +106,7 @@ impl Bbr {
         };
     }
 
-    /// Returns true if the round at hand lost more than what is tolerated.
+    /// Returns true if the current round lost more than the tolerated share.
     fn is_overloaded(&self) -> bool {
         self.round.packets() >= 50.0
             && self.round.loss() > self.config.loss_tolerance + 0.02
