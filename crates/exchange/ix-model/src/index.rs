@@ -51,13 +51,13 @@ impl Index {
         &self.total
     }
 
-    /// Adds an end.
+    /// Records the service, the connection and the numbers of an end.
     pub(crate) fn add_end(&mut self, id: ConfigId, config: &Config) {
         note(&mut self.ends_of, config.service, id);
         note(&mut self.ends_on, config.connection, id);
     }
 
-    /// Removes an end.
+    /// Removes what [`Index::add_end`] recorded.
     pub(crate) fn remove_end(&mut self, id: ConfigId, config: &Config) {
         forget(&mut self.ends_of, config.service, id);
         forget(&mut self.ends_on, config.connection, id);

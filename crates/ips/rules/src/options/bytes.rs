@@ -221,7 +221,7 @@ impl fmt::Display for ByteOption {
 pub struct IsDataAt {
     /// True if there must be no data.
     pub is_negated: bool,
-    /// The position.
+    /// The offset of the tested byte; if it is relative, the number of bytes that must follow.
     pub position: Operand,
     /// True if the position counts from the end of the previous match.
     pub relative: bool,

@@ -23,7 +23,7 @@ use crossbeam_utils::atomic::AtomicCell;
 const RETRIES_MAX: usize = 100_000;
 const RETRY_AFTER: Duration = Duration::from_micros(20);
 
-/// A running ring.
+/// A ring with the state that the worker and the control thread share.
 pub(super) struct RunningRing<T> {
     pub(super) ring: T,
     /// True if the peer violated the protocol. The ring is then only removed.

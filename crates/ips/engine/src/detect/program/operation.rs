@@ -189,7 +189,7 @@ pub enum Operation {
     },
     /// Test that there are data at a position.
     IsDataAt {
-        /// The position.
+        /// The offset of the tested byte; if it is relative, the number of bytes that must follow.
         position: Operand,
         /// True if the position counts from the end of the last match.
         is_relative: bool,
