@@ -199,6 +199,7 @@ impl Flow {
         core::mem::swap(&mut key.client_port, &mut key.server_port);
         self.counters.swap(0, 1);
         self.was_heard.swap(0, 1);
+        self.detect.turn();
     }
 
     /// Returns true if the flow is established in the sense of `flow:established`: also after its end.
@@ -209,10 +210,5 @@ impl Flow {
     /// Returns true if both directions were seen.
     pub fn is_two_way(&self) -> bool {
         self.was_heard == [true; 2]
-    }
-
-    /// Returns true if the packet that was counted last is the first of its direction.
-    pub fn is_first(&self, direction: Direction) -> bool {
-        self.counters[direction.index()].packets == 1
     }
 }

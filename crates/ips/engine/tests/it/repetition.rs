@@ -8,6 +8,7 @@ use millrace_wire::tcp::flags::{ACK, FIN, SYN};
 use crate::bed::{
     CLIENT, HOST_A, HOST_B, SERVER, Segment, TestBed, acknowledgment, data, datagram, gre, handshake, ip,
 };
+use crate::frames::udp;
 
 const REQUEST: &[u8] = b"GET /attack HTTP/1.1\r\nHost: a\r\n\r\n";
 const HTTP_RULE: &str =
@@ -170,6 +171,17 @@ fn an_icmp_error_does_not_establish_the_flow_that_it_is_about() {
     bed.send(unreachable(&datagram(b"word")));
     bed.send(datagram(b"word"));
     assert_eq!(bed.alerts(), 0);
+}
+
+#[test]
+fn an_icmp_error_hides_no_packet_of_its_sender_from_rules_over_addresses() {
+    let rule = format!("drop udp {HOST_B} any -> any any (msg:\"listed\"; sid:8;)");
+    let mut bed = TestBed::new(Mode::Ips, &rule);
+    let query = udp(9999, false, b"query");
+    assert!(!bed.send(query.clone()).is_dropped());
+    assert!(!bed.send(unreachable(&query)).is_dropped());
+    assert!(bed.send(udp(9999, true, b"answer")).is_dropped());
+    assert_eq!(bed.alerts(), 1);
 }
 
 #[test]

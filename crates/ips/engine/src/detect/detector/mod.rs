@@ -235,7 +235,7 @@ impl Detector {
             reload::renumber(flow, &rules.numbers);
         }
         self.matches.clear();
-        self.ip_only(rules, context, flow.as_deref());
+        self.ip_only(rules, context, flow.as_deref_mut());
         self.packet_rules(rules, context, flow.as_deref_mut());
         if let Some(flow) = flow.as_deref_mut() {
             self.transactions(rules, context, flow);

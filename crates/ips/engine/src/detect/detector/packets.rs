@@ -9,18 +9,32 @@ use crate::flow::Flow;
 use crate::tcp::StreamWindow;
 
 impl Detector {
-    /// Evaluates the rules that have no condition but the header, at the first packet of each direction.
-    pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, flow: Option<&Flow>) {
-        let is_due = flow.is_none_or(|flow| flow.is_first(context.direction));
-        if context.packet.is_pseudo || !is_due {
+    /// Evaluates the rules that have no condition but the header, at the first packet of each direction that is inspected:
+    /// packets that were dropped before do not count. An ICMP error about the flow does not stand for its packets.
+    pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, flow: Option<&mut Flow>) {
+        let Context {
+            packet, direction, ..
+        } = context;
+        if packet.is_pseudo {
             return;
+        }
+        if let Some(flow) = flow {
+            let is_own = flow.key.has_ends_of(packet, direction);
+            let done = &mut flow.detect.ip_only[direction.index()];
+            if done.on_own || !is_own && done.on_error {
+                return;
+            }
+            match is_own {
+                true => done.on_own = true,
+                false => done.on_error = true,
+            }
         }
         for &index in &rules.prefilter.ip_only {
             let Some(rule) = rules.rules.get(index as usize) else {
                 continue;
             };
-            if conditions::header(rule, context.packet) {
-                self.record(index, rule, context.packet, None, None);
+            if conditions::header(rule, packet) {
+                self.record(index, rule, packet, None, None);
             }
         }
     }
