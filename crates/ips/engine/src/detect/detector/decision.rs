@@ -77,6 +77,9 @@ impl Detector {
                 flow: subject.flow,
             };
             let outcome = self.rates.apply(rate, rule.rate.as_ref(), &rule.thresholds);
+            if outcome == rate::Outcome::Below {
+                continue;
+            }
             let action = match outcome {
                 rate::Outcome::Alert(Some(action)) => action,
                 _ => rule.action,

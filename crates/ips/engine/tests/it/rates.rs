@@ -1,0 +1,48 @@
+//! Rates of rules: `threshold` and `detection_filter`, and the rows of the threshold table.
+
+use millrace_ips_engine::Mode;
+
+use crate::bed::{TestBed, datagram};
+
+/// Returns a rule that drops a datagram with the word.
+fn dropping(rate: &str) -> String {
+    format!("drop udp any any -> any any (content:\"word\"; {rate} sid:1;)")
+}
+
+/// Sends datagrams with the word, and returns for each whether it is dropped and whether it raises an alert.
+fn outcomes(bed: &mut TestBed, count: usize) -> Vec<(bool, bool)> {
+    let send = |_| {
+        let before = bed.alerts();
+        let is_dropped = bed.send(datagram(b"word")).is_dropped();
+        (is_dropped, bed.alerts() > before)
+    };
+    (0..count).map(send).collect()
+}
+
+#[test]
+fn below_its_count_a_rule_neither_drops_nor_alerts_and_beyond_a_limit_it_still_drops() {
+    const PASSES: (bool, bool) = (false, false);
+    const DROPPED: (bool, bool) = (true, false);
+    const ALERTED: (bool, bool) = (true, true);
+    for (rate, expected) in [
+        (
+            "threshold:type both, track by_src, count 3, seconds 60;",
+            [PASSES, PASSES, ALERTED, DROPPED, DROPPED, DROPPED],
+        ),
+        (
+            "threshold:type threshold, track by_src, count 3, seconds 60;",
+            [PASSES, PASSES, ALERTED, PASSES, PASSES, ALERTED],
+        ),
+        (
+            "threshold:type limit, track by_src, count 2, seconds 60;",
+            [ALERTED, ALERTED, DROPPED, DROPPED, DROPPED, DROPPED],
+        ),
+        (
+            "detection_filter:track by_src, count 2, seconds 60;",
+            [PASSES, PASSES, ALERTED, ALERTED, ALERTED, ALERTED],
+        ),
+    ] {
+        let mut bed = TestBed::new(Mode::Ips, &dropping(rate));
+        assert_eq!(outcomes(&mut bed, 6), expected, "{rate}");
+    }
+}
