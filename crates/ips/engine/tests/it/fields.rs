@@ -210,3 +210,33 @@ fn an_event_of_the_flow_matches_once_in_the_flow() {
         assert_eq!(found, expected, "{options}");
     }
 }
+
+#[test]
+fn the_size_of_a_file_is_compared_when_it_is_known() {
+    let comparisons = ["<10", "5", "!20", "4<>6", "<30", "20", ">3", ">=20", ">20"];
+    let rule = |(at, comparison): (usize, &&str)| {
+        format!(
+            "alert http any any -> any any (flow:to_client; filesize:{comparison}; sid:{};)\n",
+            at + 1
+        )
+    };
+    let text: String = comparisons.iter().enumerate().map(rule).collect();
+    let rules = rules(&text, &CompileSettings::default());
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n";
+    let response = |size: usize| [&head[..], &vec![b'x'; size]].concat();
+    let request = (false, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec());
+    let found = |parts: &[Vec<u8>], mode| {
+        let mut messages = vec![request.clone()];
+        messages.extend(parts.iter().map(|part| (true, part.clone())));
+        alerts(&rules, &tcp(80, &messages, 1000), mode)
+    };
+    for mode in [Mode::Ids, Mode::Ips] {
+        let whole = response(20);
+        let (first, second) = whole.split_at(head.len() + 5);
+        for parts in [vec![whole.clone()], vec![first.to_vec(), second.to_vec()]] {
+            assert_eq!(found(&parts, mode), [5, 6, 7, 8], "{mode:?}");
+        }
+        // The connection ends behind five bytes of twenty.
+        assert_eq!(found(&[first.to_vec()], mode), [7], "{mode:?}");
+    }
+}
