@@ -9,6 +9,7 @@ use crate::bed::{
     CLIENT, HOST_A, HOST_B, SERVER, Segment, TestBed, acknowledgment, data, datagram, gre, handshake, ip,
 };
 use crate::frames::udp;
+use crate::synthesis::dns::message;
 
 const REQUEST: &[u8] = b"GET /attack HTTP/1.1\r\nHost: a\r\n\r\n";
 const HTTP_RULE: &str =
@@ -233,5 +234,16 @@ fn erspan_of_type_three_is_decoded_if_the_settings_ask_for_it() {
         let mut bed = TestBed::with(settings, rule);
         bed.send(packet.clone());
         assert_eq!(bed.alerts() == 1, erspan_iii);
+    }
+}
+
+#[test]
+fn a_rule_over_the_protocol_of_a_flow_matches_once_also_between_ports_of_one_address() {
+    let mut bed = TestBed::new(Mode::Ids, "alert dns any any -> any any (sid:1;)");
+    let mut query = udp(53, false, &message(b"a.example", false).unwrap());
+    query.copy_within(12..16, 16);
+    for _ in 0..3 {
+        bed.send(query.clone());
+        assert_eq!(bed.alerts(), 1);
     }
 }

@@ -1,9 +1,10 @@
 //! The rules over addresses, packets and streams.
 
+use super::decision::is_once;
 use super::{Candidates, Context, Detector, GroupId};
 use crate::detect::compile::Ruleset;
 use crate::detect::prefilter::{Class, Group};
-use crate::detect::program::{Rule, RuleType};
+use crate::detect::program::Rule;
 use crate::detect::{PENDING, conditions};
 use crate::flow::Flow;
 use crate::tcp::StreamWindow;
@@ -34,7 +35,7 @@ impl Detector {
                 continue;
             };
             if conditions::header(rule, packet) {
-                self.record(index, rule, packet, None, None);
+                self.record(index, rule, context, None, None);
             }
         }
     }
@@ -108,7 +109,7 @@ impl Detector {
             let is_match = self.packet_rule(index, rule, context, flow.as_deref());
             self.end_rule(sample, index, is_match);
             if is_match {
-                self.record(index, rule, packet, flow.as_deref_mut(), None);
+                self.record(index, rule, context, flow.as_deref_mut(), None);
             }
         }
         self.memory.0.list = list;
@@ -120,8 +121,7 @@ impl Detector {
         if !self.common(rule, context, flow, app) {
             return false;
         }
-        if rule.kind == RuleType::AppLayer
-            && rule.payload.is_empty()
+        if is_once(rule)
             && let Some(flow) = flow
             && flow.detect.raised[context.direction.index()].contains(&index)
         {
