@@ -1,8 +1,10 @@
-//! Rates of rules: `threshold` and `detection_filter`, and the rows of the threshold table.
+//! Rates of rules (`threshold`, `detection_filter`, rows of the threshold table), and the state that matches change.
 
 use millrace_ips_engine::Mode;
+use millrace_ips_engine::detect::CompileSettings;
 
 use crate::bed::{TestBed, datagram};
+use crate::frames::{alerts, rules, udp};
 
 /// Returns a rule that drops a datagram with the word.
 fn dropping(rate: &str) -> String {
@@ -45,4 +47,22 @@ fn below_its_count_a_rule_neither_drops_nor_alerts_and_beyond_a_limit_it_still_d
         let mut bed = TestBed::new(Mode::Ips, &dropping(rate));
         assert_eq!(outcomes(&mut bed, 6), expected, "{rate}");
     }
+}
+
+#[test]
+fn a_rule_over_addresses_sets_bits_and_counters_of_its_flow_and_counts_by_flow() {
+    let text = r#"
+        alert ip 10.0.0.1 any -> any any (flowbits:set,listed; flowint:seen,+,1; noalert; sid:1;)
+        alert udp any any -> any any (flowbits:isset,listed; content:"x"; sid:2;)
+        alert udp any any -> any any (flowint:seen,==,1; content:"x"; sid:3;)
+        alert udp any any -> any any (flowbits:isnotset,listed; content:"x"; sid:4;)
+        alert ip 10.0.0.1 any -> any any (detection_filter:track by_flow, count 1, seconds 60; sid:5;)
+    "#;
+    let set = rules(text, &CompileSettings::default());
+    let frames = [
+        udp(4000, false, b"x"),
+        udp(4000, false, b"x"),
+        udp(4001, false, b"x"),
+    ];
+    assert_eq!(alerts(&set, &frames, Mode::Ids), [2, 3]);
 }

@@ -12,14 +12,14 @@ use crate::tcp::StreamWindow;
 impl Detector {
     /// Evaluates the rules that have no condition but the header, at the first packet of each direction that is inspected:
     /// packets that were dropped before do not count. An ICMP error about the flow does not stand for its packets.
-    pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, flow: Option<&mut Flow>) {
+    pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, mut flow: Option<&mut Flow>) {
         let Context {
             packet, direction, ..
         } = context;
         if packet.is_pseudo {
             return;
         }
-        if let Some(flow) = flow {
+        if let Some(flow) = flow.as_deref_mut() {
             let is_own = flow.key.has_ends_of(packet, direction);
             let done = &mut flow.detect.ip_only[direction.index()];
             if done.on_own || !is_own && done.on_error {
@@ -35,7 +35,7 @@ impl Detector {
                 continue;
             };
             if conditions::header(rule, packet) {
-                self.record(index, rule, context, None, None);
+                self.record(index, rule, context, flow.as_deref_mut(), None);
             }
         }
     }
