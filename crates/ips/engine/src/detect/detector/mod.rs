@@ -324,6 +324,7 @@ impl Detector {
             bytes,
             offset,
             is_complete,
+            is_dce_big_endian: false,
         };
         let last = subject(&bytes[from..], 0, window.is_end);
         if evaluate::matches(&rule.payload, &last, &mut self.scratch) {
