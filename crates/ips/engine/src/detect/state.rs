@@ -8,8 +8,8 @@ use millrace_types::Time;
 use super::program::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, StateTest};
 use crate::packet::Packet;
 
-/// Lifetime of a bit of an address without `expire`, in seconds.
-const EXPIRE: u32 = 3600;
+/// Lifetime of a bit of an address without `expire`, in seconds: that of Suricata.
+const EXPIRE: u32 = 30;
 
 /// Bits and counters of a flow.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use millrace_ips_engine::Mode;
 use millrace_ips_engine::detect::CompileSettings;
+use millrace_types::Duration;
 
 use crate::bed::{TestBed, datagram};
 use crate::frames::{alerts, rules, udp};
@@ -65,4 +66,21 @@ fn a_rule_over_addresses_sets_bits_and_counters_of_its_flow_and_counts_by_flow()
         udp(4001, false, b"x"),
     ];
     assert_eq!(alerts(&set, &frames, Mode::Ids), [2, 3]);
+}
+
+#[test]
+fn a_bit_of_an_address_without_expire_lasts_thirty_seconds() {
+    let text = "
+        alert udp any any -> any any (xbits:set,one,track ip_src; content:\"set\"; noalert; sid:1;)
+        alert udp any any -> any any (xbits:isset,one,track ip_src; content:\"ask\"; sid:2;)
+        alert udp any any -> any any (xbits:set,two,track ip_src,expire 60; content:\"set\"; noalert; sid:3;)
+        alert udp any any -> any any (xbits:isset,two,track ip_src; content:\"ask\"; sid:4;)
+    ";
+    for (seconds, expected) in [(29, &[2, 4][..]), (31, &[4]), (61, &[])] {
+        let mut bed = TestBed::new(Mode::Ids, text);
+        bed.send(datagram(b"set"));
+        bed.now = bed.now + Duration::from_secs(seconds);
+        bed.send(datagram(b"ask"));
+        assert_eq!(bed.sids().into_iter().collect::<Vec<_>>(), expected, "{seconds}");
+    }
 }
