@@ -49,12 +49,16 @@ pub(super) fn read(
     }
     let bytes = subject.bytes.get(start..start.checked_add(size as usize)?)?;
     let (number, used) = match source.form {
-        NumberForm::Binary(Endianness::Big) => (big(bytes), bytes.len()),
-        NumberForm::Binary(Endianness::Little | Endianness::Dce) => {
-            let number = bytes
-                .iter()
-                .rev()
-                .fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+        NumberForm::Binary(endianness) => {
+            let is_big = match endianness {
+                Endianness::Big => true,
+                Endianness::Little => false,
+                Endianness::Dce => subject.is_dce_big_endian,
+            };
+            let number = match is_big {
+                true => big(bytes.iter()),
+                false => big(bytes.iter().rev()),
+            };
             (number, bytes.len())
         }
         NumberForm::Digits(base) => digits(bytes, base)?,
@@ -66,10 +70,9 @@ pub(super) fn read(
     Some((number, start + used))
 }
 
-fn big(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0u64, |number, byte| number << 8 | u64::from(*byte))
+/// Returns the number of bytes of which the most significant one is first.
+fn big<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
+    bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// Returns the number at the beginning of the bytes and the number of bytes used, as `strtoull` of C reads

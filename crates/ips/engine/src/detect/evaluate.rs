@@ -25,6 +25,8 @@ pub struct Subject<'a> {
     pub offset: u64,
     /// True if no byte follows.
     pub is_complete: bool,
+    /// True if the header of DCE/RPC says that numbers are big-endian.
+    pub is_dce_big_endian: bool,
 }
 
 impl<'a> Subject<'a> {
@@ -34,6 +36,7 @@ impl<'a> Subject<'a> {
             bytes,
             offset: 0,
             is_complete: true,
+            is_dce_big_endian: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use millrace_ips_rules::options::words::TextField;
 use super::modbus::{Message, holds};
 use super::program::compare;
 use crate::app::Transaction;
+use crate::app::file::{File, FileState};
 use crate::app::record::{DcerpcCall, Dnp3Record, DnsRecord, Record, TlsRecord};
 use crate::flow::Direction;
 
@@ -282,7 +283,7 @@ pub(super) fn has_number(
             .files
             .iter()
             .filter(|file| file.direction == direction)
-            .any(|file| compare(comparison, file.size)),
+            .any(|file| has_size(file, comparison)),
         (NumberField::DnsOpcode, Record::Dns(dns)) => compare(comparison, opcode(dns)),
         // All certificates of a chain are in one message.
         (NumberField::CertChainLen, Record::Tls(_)) => {
@@ -291,6 +292,13 @@ pub(super) fn has_number(
         }
         _ => false,
     }
+}
+
+/// Returns true if the size of a file satisfies a comparison, whatever bytes follow. The size of a file of which bytes are
+/// missing is only known to be larger than a number.
+fn has_size(file: &File, comparison: Comparison) -> bool {
+    let is_bound = matches!(comparison, Comparison::Greater(_) | Comparison::GreaterOrEqual(_));
+    (is_bound || file.state == FileState::Closed) && compare(comparison, file.size)
 }
 
 /// Returns the operation code of a message (RFC 1035, section 4.1.1).

@@ -46,6 +46,15 @@ pub use transaction::TransactionState;
 /// Largest number of hits of the prefilter in a direction of a stream that are kept for later windows.
 const PENDING: usize = 256;
 
+/// The packets of a direction on which rules over addresses alone were evaluated.
+#[derive(Debug, Clone, Copy, Default)]
+struct IpOnly {
+    /// A packet with the endpoints and the protocol of the flow.
+    on_own: bool,
+    /// An ICMP error about the flow, which any router may send.
+    on_error: bool,
+}
+
 /// State of detection that lives with a flow.
 #[derive(Debug, Default)]
 pub struct FlowState {
@@ -57,6 +66,8 @@ pub struct FlowState {
     pending: [Vec<(u32, u64)>; 2],
     /// Number of the flow's anomalies on which rules have been evaluated, by direction.
     events: [usize; 2],
+    /// The kinds of packets on which rules over addresses alone were evaluated, by direction.
+    ip_only: [IpOnly; 2],
     /// The generation of the rule set to which the indexes of rules belong.
     generation: u64,
 }
@@ -70,7 +81,16 @@ impl FlowState {
             self.pending[direction.index()].clear();
         }
         self.events = [0; 2];
+        self.ip_only = Default::default();
         self.generation = 0;
+    }
+
+    /// Exchanges the directions.
+    pub(crate) fn turn(&mut self) {
+        self.raised.swap(0, 1);
+        self.pending.swap(0, 1);
+        self.events.swap(0, 1);
+        self.ip_only.swap(0, 1);
     }
 
     /// Returns true if rules were not evaluated on all anomalies of the flow in a direction.

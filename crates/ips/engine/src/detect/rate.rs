@@ -1,5 +1,6 @@
 //! Rates of rules: `threshold`, `detection_filter`, and the rows of the threshold table.
 
+use core::cmp::Ordering;
 use core::net::IpAddr;
 use std::collections::HashMap;
 
@@ -64,8 +65,10 @@ pub(super) struct Subject<'a> {
 pub(super) enum Outcome {
     /// An alert is raised, with another action if the option is set.
     Alert(Option<Action>),
-    /// The rule matched, but raises no alert.
+    /// The rule matched, and raises no alert; its action is applied.
     Silent,
+    /// The rule did not match often enough: it raises no alert, and its action is not applied.
+    Below,
 }
 
 fn key(subject: Subject<'_>, rate: u32, track: Track) -> Key {
@@ -155,21 +158,23 @@ impl Rates {
         self.count(key, rate, subject.packet.time).count > rate.count
     }
 
-    /// Returns true if a match raises an alert.
-    fn raises(&mut self, subject: Subject<'_>, index: u32, rate: &Rate) -> bool {
+    /// Counts a match, and returns what becomes of it.
+    fn limit(&mut self, subject: Subject<'_>, index: u32, rate: &Rate) -> Outcome {
         let key = key(subject, index, rate.track);
         let counter = self.count(key, rate, subject.packet.time);
-        match rate.kind {
-            None => counter.count > rate.count,
-            Some(RateKind::Limit) => counter.count <= rate.count,
-            Some(RateKind::Both) => counter.count == rate.count,
-            Some(RateKind::Threshold) => {
-                let is_due = counter.count >= rate.count;
-                if is_due {
-                    counter.count = 0;
-                }
-                is_due
+        let order = counter.count.cmp(&rate.count);
+        match (rate.kind, order) {
+            (Some(RateKind::Limit), Ordering::Greater) => Outcome::Silent,
+            (Some(RateKind::Limit), _) => Outcome::Alert(None),
+            (Some(RateKind::Both), Ordering::Greater) => Outcome::Silent,
+            (Some(RateKind::Both | RateKind::Threshold), Ordering::Less) => Outcome::Below,
+            (Some(RateKind::Both), Ordering::Equal) => Outcome::Alert(None),
+            (Some(RateKind::Threshold), _) => {
+                counter.count = 0;
+                Outcome::Alert(None)
             }
+            (None, Ordering::Greater) => Outcome::Alert(None),
+            (None, _) => Outcome::Below,
         }
     }
 
@@ -182,9 +187,11 @@ impl Rates {
     ) -> Outcome {
         if let Some(rate) = threshold
             && rate.kind.is_some()
-            && !self.raises(subject, 0, rate)
         {
-            return Outcome::Silent;
+            match self.limit(subject, 0, rate) {
+                Outcome::Alert(_) => {}
+                outcome => return outcome,
+            }
         }
         let mut action = None;
         for (index, row) in rows.iter().enumerate() {
@@ -202,11 +209,10 @@ impl Rates {
                         return Outcome::Silent;
                     }
                 }
-                ThresholdTest::Limit(rate) => {
-                    if !self.raises(subject, index, rate) {
-                        return Outcome::Silent;
-                    }
-                }
+                ThresholdTest::Limit(rate) => match self.limit(subject, index, rate) {
+                    Outcome::Alert(_) => {}
+                    outcome => return outcome,
+                },
                 ThresholdTest::RateFilter {
                     rate,
                     new_action,

@@ -8,8 +8,8 @@ use millrace_types::Time;
 use super::program::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, StateTest};
 use crate::packet::Packet;
 
-/// Lifetime of a bit of an address without `expire`, in seconds.
-const EXPIRE: u32 = 3600;
+/// Lifetime of a bit of an address without `expire`, in seconds: that of Suricata.
+const EXPIRE: u32 = 30;
 
 /// Bits and counters of a flow.
 #[derive(Debug, Default)]
@@ -142,19 +142,40 @@ impl AddressBits {
             self.expiry.remove(&(owner, bit));
             return;
         }
-        if self.expiry.len() >= self.limit {
-            self.expiry.retain(|_, expiry| expiry.nanos() > now.nanos());
-            if self.expiry.len() >= self.limit {
-                self.lost += 1;
-                return;
-            }
+        if self.expiry.len() >= self.limit && !self.expiry.contains_key(&(owner, bit)) {
+            self.make_room(now);
         }
         let seconds = if expire == 0 { EXPIRE } else { expire };
         let expiry = now.nanos().saturating_add(u64::from(seconds) * 1_000_000_000);
         self.expiry.insert((owner, bit), Time::from_nanos(expiry));
     }
 
-    /// Removes all bits.
+    /// Removes the bits that expired, and if the table is still more than 7/8 full, those that expire first. The table is thus
+    /// searched at most once for each eighth of it that is filled.
+    #[cold]
+    fn make_room(&mut self, now: Time) {
+        self.expiry.retain(|_, expiry| expiry.nanos() > now.nanos());
+        let kept = self.limit - self.limit.div_ceil(8);
+        let surplus = self.expiry.len().saturating_sub(kept);
+        if surplus == 0 {
+            return;
+        }
+        let mut times: Vec<Time> = self.expiry.values().copied().collect();
+        let (earlier, last, _) = times.select_nth_unstable(surplus - 1);
+        let last = *last;
+        // Of the bits that expire together, some may stay.
+        let mut equal = surplus - earlier.iter().filter(|time| **time < last).count();
+        self.expiry.retain(|_, expiry| {
+            if *expiry == last && equal > 0 {
+                equal -= 1;
+                return false;
+            }
+            *expiry >= last
+        });
+        self.lost += surplus as u64;
+    }
+
+    /// Forgets all bits.
     pub(super) fn clear(&mut self) {
         self.expiry.clear();
     }
@@ -229,5 +250,60 @@ pub(super) fn apply(
                 flow.change(*counter, *operator, *value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u32 = 3600;
+
+    fn owner(number: u32) -> Owner {
+        (IpAddr::from(number.to_be_bytes()), None)
+    }
+
+    #[test]
+    fn a_full_table_loses_the_eighth_of_its_bits_that_expires_first() {
+        let mut bits = AddressBits::new(64);
+        let now = Time::from_secs(100);
+        for number in 0..64 {
+            bits.set(owner(number), 1, true, HOUR + number, now);
+        }
+        bits.set(owner(64), 1, true, 1, now);
+        assert_eq!((bits.expiry.len(), bits.lost), (57, 8));
+        assert!(bits.has(owner(64), 1, now));
+        for number in 0..64 {
+            assert_eq!(bits.has(owner(number), 1, now), number >= 8, "{number}");
+        }
+        // Bits that expire at the same time are not lost together.
+        let mut bits = AddressBits::new(64);
+        for number in 0..1000 {
+            bits.set(owner(number), 1, true, HOUR, now);
+            assert!(bits.has(owner(number), 1, now));
+        }
+        assert!((57..=64).contains(&bits.expiry.len()), "{}", bits.expiry.len());
+        assert_eq!(bits.lost as usize + bits.expiry.len(), 1000);
+    }
+
+    #[test]
+    fn a_bit_that_is_set_is_renewed_in_a_full_table() {
+        let mut bits = AddressBits::new(4);
+        for number in 0..4 {
+            bits.set(owner(number), 1, true, 10, Time::from_secs(0));
+        }
+        bits.set(owner(0), 1, true, 10, Time::from_secs(5));
+        assert_eq!((bits.expiry.len(), bits.lost), (4, 0));
+        assert!(bits.has(owner(0), 1, Time::from_secs(14)));
+    }
+
+    #[test]
+    fn bits_that_expired_make_room_without_a_loss() {
+        let mut bits = AddressBits::new(4);
+        for number in 0..4 {
+            bits.set(owner(number), 1, true, 10, Time::from_secs(0));
+        }
+        bits.set(owner(4), 1, true, 10, Time::from_secs(10));
+        assert_eq!((bits.expiry.len(), bits.lost), (1, 0));
     }
 }

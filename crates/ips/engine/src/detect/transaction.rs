@@ -196,6 +196,7 @@ pub(super) fn matches(
             bytes: view.bytes,
             offset: view.offset,
             is_complete: view.is_complete,
+            is_dce_big_endian: transaction.is_big_endian[direction.index()],
         };
         if !test.transforms.is_empty() {
             transform::apply(&test.transforms, view.bytes, transformed);

@@ -5,6 +5,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use millrace_wire::{IpProto, ipv4, ipv6};
 
+use super::Direction;
 use crate::hash::Seed;
 use crate::packet::{IcmpHeader, Packet};
 
@@ -25,6 +26,18 @@ pub struct FlowKey {
     pub vlans: [u16; 3],
     /// Number of tunnels around the packet.
     pub tunnel_depth: u8,
+}
+
+impl FlowKey {
+    /// Returns true if a packet has the addresses and the protocol of the flow's packets in a direction. An ICMP error about the
+    /// flow may have others.
+    pub(crate) fn has_ends_of(&self, packet: &Packet<'_>, direction: Direction) -> bool {
+        let ends = match direction {
+            Direction::ToServer => (self.client, self.server),
+            Direction::ToClient => (self.server, self.client),
+        };
+        packet.protocol == self.protocol && (packet.src, packet.dst) == ends
+    }
 }
 
 /// Address and port.

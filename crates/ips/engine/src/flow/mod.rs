@@ -200,6 +200,7 @@ impl Flow {
         core::mem::swap(&mut key.client_port, &mut key.server_port);
         self.counters.swap(0, 1);
         self.was_heard.swap(0, 1);
+        self.detect.turn();
     }
 
     /// Returns true if the flow matches `flow:established`: it is or was established.
@@ -210,10 +211,5 @@ impl Flow {
     /// Returns true if both directions were seen.
     pub fn is_two_way(&self) -> bool {
         self.was_heard == [true; 2]
-    }
-
-    /// Returns true if exactly one packet of `direction` was counted.
-    pub fn is_first(&self, direction: Direction) -> bool {
-        self.counters[direction.index()].packets == 1
     }
 }

@@ -4,7 +4,7 @@ use millrace_ips_engine::{Mode, Policies, Settings, Verdict};
 use millrace_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN, URG};
 
 use crate::bed::{
-    ATTACK, CLIENT, SERVER, Segment, TestBed, acknowledgment, data, fragments, handshake, with_ident,
+    ATTACK, CLIENT, HOST_A, SERVER, Segment, TestBed, acknowledgment, data, fragments, handshake, with_ident,
 };
 
 /// Sends the word after decoys; it must be found, and the segment that completes it dropped.
@@ -420,4 +420,29 @@ fn padding_past_the_depth_hides_what_follows_from_the_stream_only() {
     assert!(!bed.is_attack_found());
     // A rule over packets still finds a word inside one packet.
     assert!(bed.send(data(106, b"attack")).is_dropped());
+}
+
+#[test]
+fn packets_that_are_dropped_first_hide_no_connection_from_rules_over_addresses() {
+    let rule = format!("drop tcp {HOST_A} any -> any any (msg:\"listed\"; sid:1;)");
+    let [syn, ..] = handshake();
+    let mut wrong_checksum = syn.clone();
+    wrong_checksum[36] ^= 0xff;
+    let midstream = Segment::default().packet();
+    for decoy in [wrong_checksum, midstream] {
+        let settings = Settings {
+            mode: Mode::Ips,
+            checks_checksums: true,
+            policies: Policies::closed(),
+            ..Settings::default()
+        };
+        let mut bed = TestBed::with(settings, &rule);
+        assert!(bed.send(decoy).is_dropped());
+        assert_eq!(bed.alerts(), 0, "the decoy is not inspected");
+        assert!(bed.send(syn.clone()).is_dropped());
+        assert_eq!(bed.alerts(), 1);
+        // The decision is about the flow: the rule is evaluated once.
+        assert!(bed.send(Segment::default().packet()).is_dropped());
+        assert_eq!(bed.alerts(), 1);
+    }
 }

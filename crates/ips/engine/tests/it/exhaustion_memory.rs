@@ -11,6 +11,8 @@ use crate::allocator::peak_of;
 use crate::bed::{
     ATTACK, HOST_A, HOST_B, Segment, TestBed, datagram, fragment, handshake_of, ip, with_ident,
 };
+use crate::frames::udp;
+use crate::synthesis::dns::message;
 
 /// Memory of an engine in these tests, in bytes.
 const MEMORY: usize = 4 << 20;
@@ -329,4 +331,17 @@ fn many_idle_flows_are_no_more_than_fit() {
         bed.engine.flows() as u64,
         20_000 - counters.timeouts - counters.evicted_full - counters.evicted_set
     );
+}
+
+#[test]
+fn a_long_flow_on_which_a_rule_matches_each_packet_keeps_its_memory() {
+    let rule = r#"alert dns any any -> any any (dsize:>10; content:"example"; sid:1;)"#;
+    let mut bed = TestBed::new(Mode::Ids, rule);
+    let pair = [false, true].map(|is_reply| udp(53, is_reply, &message(b"a.example", is_reply).unwrap()));
+    let mut exchange = |count: usize| {
+        bed.send_all(pair.iter().cycle().take(2 * count).cloned());
+        (bed.alerts(), bed.engine.parser_memory())
+    };
+    let (_, memory) = exchange(10);
+    assert_eq!(exchange(1000), (2 * 1010, memory));
 }

@@ -45,20 +45,7 @@ impl Conversation {
                 let messages = [(false, handshake.client()), (true, handshake.server().unwrap())];
                 tcp(443, &messages, 1000)
             }
-            Conversation::Dcerpc => {
-                let uuid = [
-                    0x78, 0x56, 0x34, 0x12, 0x34, 0x12, 0xcd, 0xab, 0xef, 0, 1, 0x23, 0x45, 0x67, 0x89, 0xac,
-                ];
-                let mut bind = vec![5, 0, 11, 3, 0x10, 0, 0, 0, 72, 0, 0, 0, 1, 0, 0, 0];
-                bind.extend([0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]);
-                bind.extend(uuid);
-                bind.extend([3, 0, 0, 0]);
-                bind.extend([0; 20]);
-                let mut call = vec![5, 0, 0, 3, 0x10, 0, 0, 0, 28, 0, 0, 0, 1, 0, 0, 0];
-                call.extend([4, 0, 0, 0, 0, 0, 15, 0]);
-                call.extend(b"stub");
-                tcp(135, &[(false, bind), (false, call)], 1000)
-            }
+            Conversation::Dcerpc => tcp(135, &[(false, bind()), (false, call(false, b"stub"))], 1000),
             Conversation::Modbus => {
                 let write = b"\0\x07\0\0\0\x06\x01\x05\0\xac\xff\0".to_vec();
                 tcp(502, &[(false, write)], 1000)
@@ -81,6 +68,33 @@ impl Conversation {
             }
         }
     }
+}
+
+/// Returns a bind of DCE/RPC to an interface.
+fn bind() -> Vec<u8> {
+    let uuid = [
+        0x78, 0x56, 0x34, 0x12, 0x34, 0x12, 0xcd, 0xab, 0xef, 0, 1, 0x23, 0x45, 0x67, 0x89, 0xac,
+    ];
+    let mut bind = vec![5, 0, 11, 3, 0x10, 0, 0, 0, 72, 0, 0, 0, 1, 0, 0, 0];
+    bind.extend([0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]);
+    bind.extend(uuid);
+    bind.extend([3, 0, 0, 0]);
+    bind.extend([0; 20]);
+    bind
+}
+
+/// Returns a call of DCE/RPC with four bytes of stub data, in the byte order of its header.
+fn call(is_big_endian: bool, stub: &[u8; 4]) -> Vec<u8> {
+    let mut call = match is_big_endian {
+        true => vec![5, 0, 0, 3, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0, 0, 1],
+        false => vec![5, 0, 0, 3, 0x10, 0, 0, 0, 28, 0, 0, 0, 1, 0, 0, 0],
+    };
+    call.extend(match is_big_endian {
+        true => [0, 0, 0, 4, 0, 0, 0, 15],
+        false => [4, 0, 0, 0, 0, 0, 15, 0],
+    });
+    call.extend(stub);
+    call
 }
 
 /// Returns a frame of DNP3 with up to 16 bytes of user data (IEEE 1815, section 9.2).
@@ -208,5 +222,54 @@ fn an_event_of_the_flow_matches_once_in_the_flow() {
         let rules = rules(&text, &CompileSettings::default());
         let found = alerts(&rules, &frames, Mode::Ids);
         assert_eq!(found, expected, "{options}");
+    }
+}
+
+#[test]
+fn the_size_of_a_file_is_compared_when_it_is_known() {
+    let comparisons = ["<10", "5", "!20", "4<>6", "<30", "20", ">3", ">=20", ">20"];
+    let rule = |(at, comparison): (usize, &&str)| {
+        format!(
+            "alert http any any -> any any (flow:to_client; filesize:{comparison}; sid:{};)\n",
+            at + 1
+        )
+    };
+    let text: String = comparisons.iter().enumerate().map(rule).collect();
+    let rules = rules(&text, &CompileSettings::default());
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n";
+    let response = |size: usize| [&head[..], &vec![b'x'; size]].concat();
+    let request = (false, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec());
+    let found = |parts: &[Vec<u8>], mode| {
+        let mut messages = vec![request.clone()];
+        messages.extend(parts.iter().map(|part| (true, part.clone())));
+        alerts(&rules, &tcp(80, &messages, 1000), mode)
+    };
+    for mode in [Mode::Ids, Mode::Ips] {
+        let whole = response(20);
+        let (first, second) = whole.split_at(head.len() + 5);
+        for parts in [vec![whole.clone()], vec![first.to_vec(), second.to_vec()]] {
+            assert_eq!(found(&parts, mode), [5, 6, 7, 8], "{mode:?}");
+        }
+        // The connection ends behind five bytes of twenty.
+        assert_eq!(found(&[first.to_vec()], mode), [7], "{mode:?}");
+    }
+}
+
+#[test]
+fn numbers_of_stub_data_have_the_byte_order_of_their_header() {
+    let text = "alert tcp any any -> any any (dce_stub_data; byte_test:4,=,512,0,dce; sid:1;)\n\
+        alert tcp any any -> any any (dce_stub_data; byte_test:4,=,131072,0,dce; sid:2;)\n\
+        alert tcp any any -> any any (dce_stub_data; byte_test:4,=,512,0; sid:3;)";
+    let rules = rules(text, &CompileSettings::default());
+    for (is_big_endian, expected) in [(true, [1, 3]), (false, [2, 3])] {
+        let call = call(is_big_endian, &[0, 0, 2, 0]);
+        let frames = tcp(135, &[(false, bind()), (false, call)], 1000);
+        for mode in [Mode::Ids, Mode::Ips] {
+            assert_eq!(
+                alerts(&rules, &frames, mode),
+                expected,
+                "{is_big_endian} {mode:?}"
+            );
+        }
     }
 }

@@ -23,6 +23,7 @@ mod icmp;
 mod long_connections;
 mod mails;
 mod nested_fragments;
+mod rates;
 mod repetition;
 mod segmentation;
 mod synthesis;

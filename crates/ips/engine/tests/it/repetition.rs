@@ -8,6 +8,8 @@ use millrace_wire::tcp::flags::{ACK, FIN, SYN};
 use crate::bed::{
     CLIENT, HOST_A, HOST_B, SERVER, Segment, TestBed, acknowledgment, data, datagram, gre, handshake, ip,
 };
+use crate::frames::udp;
+use crate::synthesis::dns::message;
 
 const REQUEST: &[u8] = b"GET /attack HTTP/1.1\r\nHost: a\r\n\r\n";
 const HTTP_RULE: &str =
@@ -173,6 +175,17 @@ fn an_icmp_error_does_not_establish_the_flow_that_it_is_about() {
 }
 
 #[test]
+fn an_icmp_error_hides_no_packet_of_its_sender_from_rules_over_addresses() {
+    let rule = format!("drop udp {HOST_B} any -> any any (msg:\"listed\"; sid:8;)");
+    let mut bed = TestBed::new(Mode::Ips, &rule);
+    let query = udp(9999, false, b"query");
+    assert!(!bed.send(query.clone()).is_dropped());
+    assert!(!bed.send(unreachable(&query)).is_dropped());
+    assert!(bed.send(udp(9999, true, b"answer")).is_dropped());
+    assert_eq!(bed.alerts(), 1);
+}
+
+#[test]
 fn contents_are_looked_for_in_the_packet_that_an_icmp_error_quotes() {
     let rule = r#"alert ip any any -> any any (msg:"q"; content:"attack"; sid:7;)"#;
     let mut bed = TestBed::new(Mode::Ids, rule);
@@ -221,5 +234,16 @@ fn erspan_of_type_three_is_decoded_if_the_settings_ask_for_it() {
         let mut bed = TestBed::with(settings, rule);
         bed.send(packet.clone());
         assert_eq!(bed.alerts() == 1, erspan_iii);
+    }
+}
+
+#[test]
+fn a_rule_over_the_protocol_of_a_flow_matches_once_also_between_ports_of_one_address() {
+    let mut bed = TestBed::new(Mode::Ids, "alert dns any any -> any any (sid:1;)");
+    let mut query = udp(53, false, &message(b"a.example", false).unwrap());
+    query.copy_within(12..16, 16);
+    for _ in 0..3 {
+        bed.send(query.clone());
+        assert_eq!(bed.alerts(), 1);
     }
 }

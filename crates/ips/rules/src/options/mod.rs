@@ -184,7 +184,7 @@ impl RuleOption {
             }
             return Ok(RuleOption::Number(
                 field,
-                Comparison::parse(comparison)?,
+                Comparison::parse(syntax, comparison)?,
                 suffix.map(str::to_owned),
             ));
         }

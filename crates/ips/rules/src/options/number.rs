@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::Syntax;
 use crate::refusal::Reason;
 use crate::text::number;
 
@@ -74,11 +75,14 @@ pub enum Comparison {
 }
 
 const FORM: &str = "N, !N, <N, >N, <=N, >=N, A<>B (without A and B) or A-B (with them)";
+const FORM_OF_SURICATA: &str = "N, !N, <N, >N, <=N, >=N, A-B or A<>B (both without A and B)";
 
 impl Comparison {
-    /// Reads a comparison.
-    pub(crate) fn parse(text: &str) -> Result<Comparison, Reason> {
-        let n = |text: &str| number(text, FORM);
+    /// Reads a comparison. The ends of `A-B` are excluded in the syntax of Suricata, and included in the others.
+    pub(crate) fn parse(syntax: Syntax, text: &str) -> Result<Comparison, Reason> {
+        let is_suricata = syntax == Syntax::Suricata;
+        let form = if is_suricata { FORM_OF_SURICATA } else { FORM };
+        let n = |text: &str| number(text, form);
         let text = text.trim();
         let range = |separator: &str| -> Option<Result<(u64, u64), Reason>> {
             let (low, high) = text
@@ -86,18 +90,28 @@ impl Comparison {
                 .filter(|(low, _)| !low.trim().is_empty())?;
             let both = n(low).and_then(|low| n(high).map(|high| (low, high)));
             Some(both.and_then(|(low, high)| {
-                let wrong = || Reason::invalid(format!("{low} is not less than {high}"), FORM);
-                (low < high).then_some((low, high)).ok_or_else(wrong)
+                let problem = match high.checked_sub(low) {
+                    None | Some(0) => format!("{low} is not less than {high}"),
+                    Some(1) if is_suricata => format!("no number lies between {low} and {high}"),
+                    Some(_) => return Ok((low, high)),
+                };
+                Err(Reason::invalid(problem, form))
             }))
         };
-        if let Some(both) = range("<=>") {
-            return both.map(|(low, high)| Comparison::Within(low, high));
+        let within = |(low, high)| Comparison::Within(low, high);
+        let between = |(low, high)| Comparison::Between(low, high);
+        if let Some(both) = range("<=>").filter(|_| !is_suricata) {
+            return both.map(within);
         }
         if let Some(both) = range("<>") {
-            return both.map(|(low, high)| Comparison::Between(low, high));
+            return both.map(between);
         }
         if let Some(both) = range("-") {
-            return both.map(|(low, high)| Comparison::Within(low, high));
+            return if is_suricata {
+                both.map(between)
+            } else {
+                both.map(within)
+            };
         }
         type Operator = (&'static str, fn(u64) -> Comparison);
         let operators: [Operator; 8] = [
@@ -144,6 +158,36 @@ impl fmt::Display for Comparison {
             Comparison::GreaterOrEqual(n) => write!(f, ">={n}"),
             Comparison::Between(a, b) => write!(f, "{a}<>{b}"),
             Comparison::Within(a, b) => write!(f, "{a}-{b}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_a_range_are_excluded_in_the_syntax_of_suricata() {
+        let parse = |syntax, text| Comparison::parse(syntax, text).ok();
+        for (text, suricata, snort) in [
+            (
+                "4-6",
+                Some(Comparison::Between(4, 6)),
+                Some(Comparison::Within(4, 6)),
+            ),
+            (
+                "4<>6",
+                Some(Comparison::Between(4, 6)),
+                Some(Comparison::Between(4, 6)),
+            ),
+            ("4<=>6", None, Some(Comparison::Within(4, 6))),
+            ("4-5", None, Some(Comparison::Within(4, 5))),
+            ("6-4", None, None),
+        ] {
+            assert_eq!(parse(Syntax::Suricata, text), suricata, "{text}");
+            for syntax in [Syntax::Snort2, Syntax::Snort3] {
+                assert_eq!(parse(syntax, text), snort, "{text}");
+            }
         }
     }
 }

@@ -335,6 +335,8 @@ impl Calls {
         } else if known.is_none() {
             transaction.advance(direction.reverse(), Progress::Complete);
         }
+        // The first fragment decides about all of its call.
+        transaction.is_big_endian[direction.index()] = !pdu.is_little;
         (id, transaction.open(Buffer::DceStubData, None, direction, 0))
     }
 }

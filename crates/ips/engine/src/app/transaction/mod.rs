@@ -96,6 +96,8 @@ pub struct Transaction {
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
     /// inspected them.
     pub(crate) has_new_trailer: [bool; 2],
+    /// True by [`Direction::index`] if the header of DCE/RPC says that numbers are big-endian (C706, section 14.2.5).
+    pub(crate) is_big_endian: [bool; 2],
     /// A number that changes whenever a parser may have changed the transaction.
     version: u32,
     /// How often bytes of buffers were replaced by others, by [`Direction::index`].
@@ -123,6 +125,7 @@ impl Transaction {
             files: Vec::new(),
             is_inspected: [false; 2],
             has_new_trailer: [false; 2],
+            is_big_endian: [false; 2],
             version: 1,
             replaced: [0; 2],
             charged: (0, 0),

@@ -2,13 +2,13 @@
 
 use millrace_ips_rules::header::Action as RuleAction;
 
-use super::{Detector, Match};
+use super::{Context, Detector, Match};
 use crate::detect::compile::Ruleset;
 use crate::detect::program::{Rule, RuleType};
 use crate::detect::rate;
 use crate::detect::state::{self, FlowBits};
 use crate::event::{self, Alert, Event, Events};
-use crate::flow::{Direction, Flow};
+use crate::flow::Flow;
 use crate::packet::Packet;
 use crate::settings::Mode;
 use crate::verdict::Action;
@@ -20,10 +20,13 @@ impl Detector {
         &mut self,
         index: u32,
         rule: &Rule,
-        packet: &Packet<'_>,
+        context: Context<'_>,
         mut flow: Option<&mut Flow>,
         transaction: Option<u64>,
     ) {
+        let Context {
+            packet, direction, ..
+        } = context;
         if let Some(rate) = &rule.rate
             && rate.kind.is_none()
         {
@@ -40,13 +43,9 @@ impl Detector {
             let bits: Option<&mut FlowBits> = flow.as_deref_mut().map(|flow| &mut flow.detect.bits);
             state::apply(effect, packet, bits, &mut self.addresses);
         }
-        if rule.kind == RuleType::AppLayer
+        if is_once(rule)
             && let Some(flow) = flow
         {
-            let direction = match packet.src == flow.key.client && flow.key.client != flow.key.server {
-                true => Direction::ToServer,
-                false => Direction::ToClient,
-            };
             flow.detect.raised[direction.index()].push(index);
         }
         self.matches.push(Match {
@@ -78,6 +77,9 @@ impl Detector {
                 flow: subject.flow,
             };
             let outcome = self.rates.apply(rate, rule.rate.as_ref(), &rule.thresholds);
+            if outcome == rate::Outcome::Below {
+                continue;
+            }
             let action = match outcome {
                 rate::Outcome::Alert(Some(action)) => action,
                 _ => rule.action,
@@ -124,7 +126,12 @@ impl Detector {
     }
 }
 
-/// Returns the effect of an action. The type of the rule decides if it applies to the packet or to its flow.
+/// Returns true if a rule matches once in each direction of a flow: it asks for the protocol of the flow, and for no bytes.
+pub(super) fn is_once(rule: &Rule) -> bool {
+    rule.kind == RuleType::AppLayer && rule.payload.is_empty()
+}
+
+/// Returns the effect of an action: on the packet or on its flow, by the type of the rule.
 fn effect(action: RuleAction, rule: &Rule, has_flow: bool) -> Action {
     let is_flow = has_flow && rule.kind != RuleType::Packet;
     match action {

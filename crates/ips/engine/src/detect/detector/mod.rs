@@ -237,7 +237,7 @@ impl Detector {
             reload::renumber(flow, &rules.numbers);
         }
         self.matches.clear();
-        self.ip_only(rules, context, flow.as_deref());
+        self.ip_only(rules, context, flow.as_deref_mut());
         self.packet_rules(rules, context, flow.as_deref_mut());
         if let Some(flow) = flow.as_deref_mut() {
             self.transactions(rules, context, flow);
@@ -328,6 +328,7 @@ impl Detector {
             bytes,
             offset,
             is_complete,
+            is_dce_big_endian: false,
         };
         let last = subject(&bytes[from..], 0, window.is_end);
         if evaluate::matches(&rule.payload, &last, &mut self.scratch) {

@@ -1,26 +1,41 @@
 //! The rules over addresses, packets and streams.
 
+use super::decision::is_once;
 use super::{Candidates, Context, Detector, GroupId};
 use crate::detect::compile::Ruleset;
 use crate::detect::prefilter::{Class, Group};
-use crate::detect::program::{Rule, RuleType};
+use crate::detect::program::Rule;
 use crate::detect::{PENDING, conditions};
 use crate::flow::Flow;
 use crate::tcp::StreamWindow;
 
 impl Detector {
-    /// Evaluates the rules that have only conditions of the header, at the first packet of each direction.
-    pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, flow: Option<&Flow>) {
-        let is_due = flow.is_none_or(|flow| flow.is_first(context.direction));
-        if context.packet.is_pseudo || !is_due {
+    /// Evaluates the rules that have no condition but the header, at the first packet of each direction that is inspected:
+    /// packets that were dropped before do not count. An ICMP error about the flow does not stand for its packets.
+    pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, mut flow: Option<&mut Flow>) {
+        let Context {
+            packet, direction, ..
+        } = context;
+        if packet.is_pseudo {
             return;
+        }
+        if let Some(flow) = flow.as_deref_mut() {
+            let is_own = flow.key.has_ends_of(packet, direction);
+            let done = &mut flow.detect.ip_only[direction.index()];
+            if done.on_own || !is_own && done.on_error {
+                return;
+            }
+            match is_own {
+                true => done.on_own = true,
+                false => done.on_error = true,
+            }
         }
         for &index in &rules.prefilter.ip_only {
             let Some(rule) = rules.rules.get(index as usize) else {
                 continue;
             };
-            if conditions::header(rule, context.packet) {
-                self.record(index, rule, context.packet, None, None);
+            if conditions::header(rule, packet) {
+                self.record(index, rule, context, flow.as_deref_mut(), None);
             }
         }
     }
@@ -95,7 +110,7 @@ impl Detector {
             let is_match = self.packet_rule(index, rule, context, flow.as_deref());
             self.end_rule(sample, index, is_match);
             if is_match {
-                self.record(index, rule, packet, flow.as_deref_mut(), None);
+                self.record(index, rule, context, flow.as_deref_mut(), None);
             }
         }
         self.memory.0.list = list;
@@ -107,8 +122,7 @@ impl Detector {
         if !self.common(rule, context, flow, app) {
             return false;
         }
-        if rule.kind == RuleType::AppLayer
-            && rule.payload.is_empty()
+        if is_once(rule)
             && let Some(flow) = flow
             && flow.detect.raised[context.direction.index()].contains(&index)
         {

@@ -64,7 +64,7 @@ impl Detector {
             self.note_limit(index);
             if is_match {
                 flow.detect.raised[side].push(index);
-                self.record(index, rule, context.packet, Some(flow), None);
+                self.record(index, rule, context, Some(flow), None);
             }
         }
         flow.app.transactions.events = events;
@@ -110,13 +110,7 @@ impl Detector {
             self.end_rule(sample, candidate.rule, is_match);
             if is_match {
                 candidate.is_done = true;
-                self.record(
-                    candidate.rule,
-                    rule,
-                    context.packet,
-                    Some(flow),
-                    Some(transaction.id),
-                );
+                self.record(candidate.rule, rule, context, Some(flow), Some(transaction.id));
             }
         }
         transaction.detect.directions[direction.index()] = state;

@@ -70,7 +70,7 @@ pub enum Effect {
         bits: Vec<u32>,
         /// The new value; none inverts the bits.
         value: Option<bool>,
-        /// Time after which a bit of an address expires, in seconds; with 0 it never expires.
+        /// Time after which a bit of an address expires, in seconds; 0 for the usual time.
         expire: u32,
     },
     /// A counter is set or changed.

@@ -358,6 +358,7 @@ impl Detector {
                     bytes: window.bytes,
                     offset: window.offset,
                     is_complete: window.is_end,
+                    is_dce_big_endian: false,
                 },
             ));
         }
@@ -406,6 +407,7 @@ impl Detector {
                     bytes,
                     offset: *offset,
                     is_complete: *is_complete,
+                    is_dce_big_endian: transaction.is_big_endian[direction.index()],
                 },
             ));
         }
