@@ -20,9 +20,12 @@ impl Detector {
             return;
         }
         if let Some(flow) = flow.as_deref_mut() {
-            let is_own = flow.key.has_ends_of(packet, direction);
             let done = &mut flow.detect.ip_only[direction.index()];
-            if done.on_own || !is_own && done.on_error {
+            if done.on_own {
+                return;
+            }
+            let is_own = flow.key.has_ends_of(packet, direction);
+            if !is_own && done.on_error {
                 return;
             }
             match is_own {
