@@ -1,5 +1,5 @@
-//! A DPDK device as the link of a transfer: mbufs in, which are decrypted in place, and mbufs out, into which head and ciphertext
-//! are copied once.
+//! The DPDK device of a transfer. Received packets are decrypted in place in their mbufs. The header and the
+//! ciphertext of a sent packet are copied once, into its mbuf.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,16 +18,16 @@ use millrace_types::Mac;
 
 use crate::idle::IdleTimer;
 
-/// Packets of a burst.
+/// The maximum number of packets in a burst.
 const BURST: usize = 64;
-/// Packet buffers: those of both rings, and those on their way.
+/// The number of mbufs in the pool: enough for both descriptor rings and for packets in flight.
 const BUFFERS: u32 = 8_191;
-/// The time that a driver may take to send a burst, after which the rest is lost.
+/// The time limit for the driver to send a burst. Packets that remain after it are dropped.
 const TX_PATIENCE: Duration = Duration::from_millis(1);
 /// The interval of checks of the link's state.
 const LINK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// DPDK, once a device needs it.
+/// The EAL of DPDK, which is initialised for the first device.
 pub(crate) struct Environment {
     memory: u32,
     started: RefCell<Option<(Eal, Option<Registration>)>>,
@@ -51,7 +51,7 @@ impl Environment {
             ..EalConfig::default()
         })
         .map_err(|error| text(&error))?;
-        // Without it buffers come from the pool without a cache.
+        // Without a registered thread, mbufs are allocated without the per-lcore cache of the pool.
         *self.started.borrow_mut() = Some((eal, register(eal).ok()));
         let pool =
             Mempool::new(eal, &MempoolConfig::new("courier", BUFFERS)).map_err(|error| text(&error))?;
@@ -76,14 +76,14 @@ impl Environment {
 struct DpdkLink {
     rx: RxQueue,
     tx: TxQueue,
-    // The queues end before the device.
+    // The queues are dropped before the device.
     device: Port,
     pool: Mempool,
     mac: Mac,
-    /// Received packets, from the last one on: they are taken from the end.
+    /// Received packets in reverse order, because the next packet is popped from the end.
     received: ArrayVec<Mbuf, BURST>,
     current: Option<Mbuf>,
-    /// The bytes of a packet in several segments.
+    /// The contiguous copy of a packet with several segments.
     linear: Vec<u8>,
     is_linear: bool,
     out: ArrayVec<Mbuf, BURST>,
@@ -118,7 +118,7 @@ impl DpdkLink {
         })
     }
 
-    /// Sends the burst; what the driver does not take in time is lost.
+    /// Sends the burst. Packets that the driver does not accept within [`TX_PATIENCE`] are dropped.
     fn transmit(&mut self) {
         let since = Instant::now();
         while !self.out.is_empty() {
@@ -154,7 +154,8 @@ impl FrameWriter for DpdkLink {
 impl FrameLink for DpdkLink {
     fn advance(&mut self) -> io::Result<bool> {
         if self.received.is_empty() {
-            // Dropping packets one by one would return each to the pool with a call of its own.
+            // The packets of a burst are freed together, because each single free would be one call of the
+            // pool.
             self.current = None;
             self.rx.rx_burst(&mut self.received);
             if self.received.is_empty() {
@@ -162,7 +163,7 @@ impl FrameLink for DpdkLink {
                 return Ok(false);
             }
             self.idle.found()?;
-            // Packets are taken from the end.
+            // The next packet is popped from the end.
             self.received.reverse();
         }
         self.current = self.received.pop();

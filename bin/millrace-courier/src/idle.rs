@@ -1,5 +1,5 @@
-//! A descriptor to sleep on for devices that have none: it is readable at once while frames come, and after a short time when they
-//! do not.
+//! A timer file descriptor for devices that have no descriptor to poll. It is readable at once while frames
+//! arrive, and after a short sleep otherwise.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -8,21 +8,21 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
-/// Polls without a frame that are repeated at once.
+/// The number of consecutive polls without a frame before the first sleep.
 const BUSY_POLLS: u32 = 64;
 /// The first sleep; it doubles with each poll without a frame.
 const FIRST: Duration = Duration::from_micros(10);
-/// The longest sleep: the delay that a frame meets at a receiver that was idle.
+/// The longest sleep. It is the largest additional delay of a frame at an idle receiver.
 const LONGEST: Duration = Duration::from_micros(160);
 /// The time that makes the descriptor readable at once; zero would disarm it.
 const NOW: Duration = Duration::from_nanos(1);
 
-/// The descriptor.
+/// The timer, with the number of consecutive polls without a frame.
 #[derive(Debug)]
 pub(crate) struct IdleTimer {
     timer: TimerFd,
     polls: u32,
-    /// The duration that the timer was set to last.
+    /// The duration of the last call of [`IdleTimer::arm`].
     set: Option<Duration>,
 }
 
@@ -38,7 +38,7 @@ impl IdleTimer {
         Ok(idle)
     }
 
-    /// Notes that a poll found frames: the descriptor is readable.
+    /// Records that a poll found frames, and makes the descriptor readable at once.
     pub(crate) fn found(&mut self) -> nix::Result<()> {
         self.polls = 0;
         if self.set == Some(NOW) {
@@ -47,7 +47,7 @@ impl IdleTimer {
         self.arm(NOW)
     }
 
-    /// Notes that a poll found nothing.
+    /// Records that a poll found no frame. After [`BUSY_POLLS`] such polls, sets the next sleep.
     pub(crate) fn missed(&mut self) -> nix::Result<()> {
         self.polls = self.polls.saturating_add(1);
         let Some(sleeps) = self.polls.checked_sub(BUSY_POLLS) else {

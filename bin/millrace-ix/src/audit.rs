@@ -38,7 +38,8 @@ pub(crate) fn run(command: &Command, socket: &Path) -> Result<()> {
     match command {
         Command::Verify { database, public_key } => {
             let store = Sqlite::open_read_only(database)?;
-            // Signatures are read first: entries that are written meanwhile are behind the newest of them.
+            // Signatures are read before entries. Entries that are written meanwhile come after the newest
+            // signature.
             let heads = store.signed_heads()?;
             let mut records: Vec<AuditRecord> = Vec::new();
             loop {

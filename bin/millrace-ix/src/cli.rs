@@ -115,14 +115,16 @@ enum Command {
         /// The exchange as TOML, or - for standard input.
         file: PathBuf,
     },
-    /// Make the exchange as a file says, as one change. A second application changes nothing.
+    /// Make the exchange equal to a file, in one change. A second application of the file changes nothing.
     Apply {
         /// The exchange as TOML, or - for standard input.
         file: PathBuf,
     },
-    /// After the restore of an old database: keep the entries of switches that it does not know, and write again.
+    /// After an old database was restored: keep the switch entries that the database does not contain, and
+    /// write to the switches again.
     Adopt,
-    /// After the restore of an old database: make the switches equal to it, and write again.
+    /// After an old database was restored: make the switches equal to the database, and write to the switches
+    /// again.
     Enforce,
     /// Give users the means to sign in.
     #[command(subcommand)]
@@ -144,7 +146,8 @@ enum Command {
 
 #[derive(Subcommand, Debug)]
 enum UserCommand {
-    /// Set the password of a user: one line from standard input, 12 to 256 characters. It ends the user's sessions.
+    /// Set the password of a user: one line from standard input, 12 to 256 characters. The user's sessions
+    /// end.
     Password {
         /// The name of the user.
         name: String,
@@ -165,10 +168,11 @@ struct OrderArgs {
     /// Check and plan the order, and print what it would change.
     #[arg(long)]
     dry_run: bool,
-    /// A key by which the order may be sent again within 24 hours: it is executed once.
+    /// An idempotency key: an order that is sent again with the same key within 24 hours is executed once.
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
-    /// Undo the order after this time unless `millrace-ix confirm` follows: drains, shut-downs and policies only.
+    /// Undo the order after this time unless `millrace-ix confirm` follows. Only valid for drains, shut-downs
+    /// and policies.
     #[arg(long, value_name = "SECONDS")]
     confirm_within: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Key files, which are created with mode 0600, and refused if others could have read or replaced them.
+//! Key files. They are created with mode 0600, and refused if other users could read or replace them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// Returns the content of a key file. A file that is absent is created with what `generate` returns.
+/// Returns the content of a key file. A missing file is created with the key that `generate` returns.
 pub(crate) fn read_or_create(
     path: &Path,
     what: &str,
@@ -25,10 +25,11 @@ pub(crate) fn read_or_create(
 pub(crate) fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
     let name = format!("{what} {}", path.display());
     let mut file = File::open(path).with_context(|| name.clone())?;
-    // The file that is open is checked, and not whatever has its name a moment later.
+    // The open file is checked, because the path may name another file a moment later.
     let found = file.metadata().with_context(|| name.clone())?;
     let own = rustix::process::geteuid().as_raw();
-    // Under systemd, a key belongs to the user of the unit: root may read it where its folder belongs to the same user.
+    // Under systemd, a key belongs to the user of the unit. Root may read the key if its folder belongs to
+    // the same user.
     let is_of_unit = || {
         let folder = path.canonicalize().ok()?.parent()?.metadata().ok()?;
         Some(own == 0 && folder.uid() == found.uid())
@@ -50,12 +51,12 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
     Ok(key)
 }
 
-/// Creates a key file. The file has its name only once its whole content is on the disk: after a crash there is no part of a
-/// key. The name must be free: link(2) replaces nothing.
+/// Creates a key file. The key is written to a draft file, which is then linked to the path, so that a crash
+/// leaves no partial key. No file may exist at the path, because link(2) does not replace files.
 fn create(path: &Path, key: &[u8]) -> Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
-    // A draft that a crash left behind is nobody's key.
+    // A draft that remained after a crash was never used as a key.
     let _absent = std::fs::remove_file(&draft);
     let mut file = OpenOptions::new()
         .write(true)

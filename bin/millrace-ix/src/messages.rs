@@ -1,4 +1,4 @@
-//! Entries of the plan as messages of OpenFlow, and listings of a switch as entries.
+//! Converts entries of the plan to OpenFlow messages, and the dump of a switch to entries.
 
 use anyhow::{Result, bail};
 use millrace_controller::Dump;
@@ -15,10 +15,10 @@ use millrace_openflow::{
 };
 use millrace_types::{GroupId, MeterId};
 
-/// A modification, as the engine gives it.
+/// A modification of an entry, in the engine's type.
 type EngineModification = millrace_ix_engine::Modification<EntryId, Entry>;
 
-/// Returns the messages that carry out modifications, in an order in which each is valid.
+/// Returns the OpenFlow messages for modifications, in an order in which the switch can execute each of them.
 pub(crate) fn messages(modifications: Vec<EngineModification>) -> Result<Vec<Message>> {
     let modifications = modifications.into_iter().map(|change| Modification {
         id: change.key,
@@ -36,7 +36,8 @@ fn message(Modification { id, from, to }: Modification) -> Result<Message> {
         (EntryId::Flow(id), Some(Entry::Flow(flow))) => {
             let add = FlowMod::add(id.table, id.priority, id.matching.to_match()?, flow.instructions);
             let (cookie, idle_timeout, hard_timeout) = (flow.cookie, flow.idle_timeout, flow.hard_timeout);
-            // An add replaces an entry of the same identity, its cookie included, and keeps its counters.
+            // An add replaces the entry with the same match and priority, including its cookie. The counters
+            // of the entry are kept.
             Message::FlowMod(FlowMod {
                 cookie,
                 idle_timeout,
@@ -118,8 +119,8 @@ fn group_type(kind: GroupKind) -> GroupType {
     }
 }
 
-/// Returns the content of a switch. Entries in a form that the planner never uses are kept as something that differs from
-/// every plan.
+/// Returns the content of a switch. An entry in a form that the planner never uses is converted to a value
+/// that differs from every planned entry.
 pub(crate) fn content(dump: Dump) -> Content<Fabric> {
     let mut content = Content::<Fabric>::new();
     for MeterConfig { flags, meter, bands } in dump.meters {
@@ -164,7 +165,8 @@ pub(crate) fn content(dump: Dump) -> Content<Fabric> {
     content
 }
 
-/// Returns a meter; one with several bands or without a drop has rate 0, which the planner never uses.
+/// Returns a meter. A meter with several bands, or without a drop band, gets rate 0, which the planner never
+/// uses.
 fn meter_of(flags: MeterFlags, bands: &[MeterBand]) -> Meter {
     let unit = if flags.contains(MeterFlags::PKTPS) {
         RateUnit::Pktps

@@ -19,7 +19,7 @@ use crate::web;
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(settings: &Settings) -> Result<()> {
-    // The check comes before the database is opened, which would end the rights of a running engine.
+    // The check comes first: opening the database would end the write permission of a running engine.
     control::check_free(&settings.control.socket)?;
     let path = &settings.database.path;
     if let Some(folder) = path.parent() {
@@ -61,7 +61,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         let handle = service.handle();
         let (bgp, rpki, irr) = (&settings.bgp, &settings.rpki, settings.irr.as_ref());
         let filters = routing::serve(bgp, rpki, irr, extensions, &handle).await?;
-        // The receiver ends with this block.
+        // The receiver stops at the end of this block.
         let (samples, _receiver) = samples(settings.sflow.as_ref(), epoch)?.unzip();
         let observers = (filters.clone(), samples, switches.counters.clone());
         let app = web::serve(&settings.api, &settings.database, &handle, observers).await?;
@@ -80,7 +80,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     outcome
 }
 
-/// Starts to receive sFlow, if that is set.
+/// Starts the sFlow receiver, if it is configured.
 fn samples(settings: Option<&Sflow>, seed: u64) -> Result<Option<(Shared, Receiver)>> {
     let Some(settings) = settings else {
         return Ok(None);

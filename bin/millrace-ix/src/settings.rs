@@ -62,7 +62,8 @@ impl Sflow {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Api {
-    /// The address, on loopback; without one there is no listener. A proxy with TLS makes the page public.
+    /// The address of the listener, on loopback. Without an address there is no listener. A TLS proxy makes
+    /// the page public.
     pub(crate) listen: Option<SocketAddr>,
     /// The name of the exchange, for the page.
     pub(crate) name: String,
@@ -151,7 +152,8 @@ pub(crate) struct OpenFlow {
     /// The authorities that sign the certificates of switches, in PEM.
     #[serde(default)]
     pub(crate) ca_certificate: Option<PathBuf>,
-    /// The SHA-256 of the certificate (DER, hexadecimal) that may speak for each datapath id.
+    /// For each datapath id: the SHA-256 fingerprint (of the DER form, hexadecimal) of the switch's
+    /// certificate.
     #[serde(default)]
     pub(crate) certificates: BTreeMap<String, String>,
 }
@@ -224,10 +226,10 @@ pub(crate) struct Engine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ForeignEntries {
-    /// They are reported and removed.
+    /// The engine reports and removes foreign entries.
     #[default]
     Remove,
-    /// They are reported and left.
+    /// The engine reports and keeps foreign entries.
     Leave,
 }
 

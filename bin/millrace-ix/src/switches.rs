@@ -152,8 +152,8 @@ impl Switches {
     }
 }
 
-/// Checks that a certificate may speak for a datapath id. Without an inventory of certificates, all that a trusted
-/// authority signed may.
+/// Checks that a certificate belongs to the switch with a datapath id. If no certificates are configured,
+/// every certificate of a trusted authority is accepted.
 fn check_certificate(
     dpid: &str,
     certificate: Option<&[u8]>,
@@ -173,7 +173,8 @@ fn check_certificate(
     }
 }
 
-/// Asks for reports of changes that others make; a switch without flow monitors is reconciled every minute only.
+/// Requests reports of changes by other controllers. A switch without flow monitors is only reconciled every
+/// minute.
 async fn monitor(connection: &Connection) {
     let request = FlowMonitorRequest {
         id: 1,
@@ -207,12 +208,13 @@ async fn run(
                 return;
             }
             request = requests.recv() => match request {
-                // Operations of a connection run in the order of their submission, so each gets a task of its own.
+                // Operations of a connection run in the order of their submission, so each request can have a
+                // separate task.
                 Some(request) => {
                     let (handle, fabric) = (handle.clone(), fabric.clone());
                     tokio::spawn(async move { carry_out(request, &handle, &fabric).await });
                 }
-                // A newer connection of the switch has taken the engine's requests over.
+                // A newer connection of the switch now receives the engine's requests.
                 None => return handle.close().await,
             },
             event = events.next() => match event {
@@ -249,7 +251,7 @@ async fn count_filters(connection: Connection, switch: SwitchId, handle: Handle,
             counters.record(switch, now(), &BTreeMap::new());
             continue;
         }
-        // A listing that broke off says nothing; the next one follows.
+        // An incomplete dump is ignored. The counters are read again after the interval.
         let Ok(dump) = connection.dump(listing).await else {
             continue;
         };
@@ -276,7 +278,7 @@ fn now() -> Timestamp {
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Returns the state of a port as the engine takes it.
+/// Returns the state of a port in the engine's type.
 fn report(port: &Port) -> PortReport {
     let no_link = [PortState::LINK_DOWN, PortState::BLOCKED];
     PortReport {
@@ -287,8 +289,8 @@ fn report(port: &Port) -> PortReport {
     }
 }
 
-/// Returns true if an event says that somebody else changed entries, or that such an event may have been lost. Changes of
-/// this connection arrive abbreviated.
+/// Returns true if an event reports a change of entries by another controller, or the possible loss of such a
+/// report. Changes by this connection arrive in abbreviated form.
 fn is_foreign(event: &SwitchEvent) -> bool {
     match event {
         SwitchEvent::FlowUpdates(updates) => {

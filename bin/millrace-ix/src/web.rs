@@ -71,7 +71,7 @@ pub(crate) async fn serve(
 /// The path of the page to which a provider returns.
 const CALLBACK: &str = "/sign-in/callback";
 
-/// Returns the provider of sign-ins with the secret of its file.
+/// Returns the settings of the sign-in provider, with the client secret from its file.
 fn provider(oidc: &Oidc) -> Result<OidcSettings> {
     if !oidc.redirect_uri.ends_with(CALLBACK) {
         bail!(
@@ -122,7 +122,7 @@ async fn note(handle: &Handle, action: &str, user: UserId) -> Result<()> {
     Ok(handle.record(entry).await?)
 }
 
-/// Sets the password of a user, who loses sessions and API keys.
+/// Sets the password of a user, and deletes the user's sessions and API keys.
 pub(crate) async fn set_password(app: &App, handle: &Handle, name: &str, password: String) -> Result<Value> {
     let user = user(handle, name)?;
     note(handle, "set_password", user).await?;

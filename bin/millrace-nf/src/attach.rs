@@ -1,7 +1,7 @@
 //! A function that an operator starts and attaches to a hop of a chain (`function = "attached:PATH"`).
 //!
-//! The process connects before it loads the function, because afterwards it may not. It ends when the switch detaches it, so
-//! its supervisor starts it again (`Restart=always` of systemd).
+//! The process connects before it loads the function, because its sandbox forbids connections afterwards. The
+//! process ends when the switch detaches it, so its supervisor starts it again (`Restart=always` of systemd).
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,14 +21,14 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// Runs the function until the switch detaches it.
 pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
-    // Errors show now, and not only when a switch listens.
+    // The check comes before the connection, so that errors are reported even if no switch listens.
     check(options)?;
     set_scheduling(options.nice);
     let names = FUNCTIONS.find(&options.function).map(|kind| kind.counters);
     let mut attachment = connect(options, socket, names.unwrap_or_default())?;
     let source = PacketSource::Socket {
         socket: attachment.socket().as_raw_fd(),
-        // The function writes to standard error only.
+        // No device is kicked, so this is standard error, to which the function may write anyway.
         kick: 2,
     };
     let (kind, mut function, setup) = load(options, source)?;
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Connects to the switch, and retries until it has the hop and a free process number for it.
+/// Connects to the switch. Retries until the switch has the hop and a free instance number.
 fn connect(options: &Options, socket: &Path, counters: &[&str]) -> Result<Attachment> {
     let mut is_logged = false;
     loop {

@@ -1,4 +1,5 @@
-//! The function of the process: found by its name, checked, and made after rights were dropped.
+//! The network function of the process: found by its name, checked, and created after privileges were
+//! dropped.
 
 use std::fs::File;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,7 +21,7 @@ const TIMER_SLACK_NANOS: u64 = 1000;
 /// Sets niceness and timer slack of this process.
 pub(crate) fn set_scheduling(nice: i32) {
     if nice != 0 {
-        // Without root a negative niceness fails, and the process keeps the ordinary one.
+        // Without root, a negative niceness fails, and the process keeps the default niceness.
         let _unchanged = rustix::process::nice(nice);
     }
     // The default slack of 50 µs would double the shortest sleep. If this fails, sleeps are longer.
@@ -47,7 +48,7 @@ pub(crate) fn load(
     options: &Options,
     source: PacketSource,
 ) -> Result<(&'static Kind, Box<dyn Function>, Setup)> {
-    // The engine limits the memory of a module. Its compilation takes more.
+    // The engine limits the memory of a WebAssembly module. The compilation of the module needs more memory.
     let memory = options
         .memory_limit
         .filter(|_| !options.function.starts_with(WASM.prefix));
@@ -64,7 +65,7 @@ pub(crate) fn load(
         burst_time: None,
     };
     if let (Some(shared), PacketSource::Socket { .. }) = (kind.shared, source) {
-        // A process that an operator starts reads the files itself, while it may.
+        // A process that an operator starts reads the files itself, before it loses the right to open files.
         let value = || (shared.compile)(&(shared.read)(&settings)?.bytes, None);
         let compiled = value().map_err(|reason| anyhow!("function {}: {reason}", options.function))?;
         eprintln!("millrace-nf: {}", compiled.summary);

@@ -73,13 +73,14 @@ fn run(options: &Options) -> Result<()> {
     end = end.with_writes(!kind.only_reads());
     let sandbox = sandbox::before_running(options.code_generation(), PacketSource::Window);
     sandbox.context("the rights of this process cannot be dropped")?;
-    // The process ends with its switch, whose end makes another process its parent.
+    // The process ends when the switch ends, which is noticed by the change of the parent process.
     let values = compiler.as_mut().map(|compiler| compiler as &mut dyn Values);
     end.run_with(&mut *function, &setup, values, || getppid() == parent);
     Ok(())
 }
 
-/// Executes this program again without environment variables, if it has any: the function could read the secrets in them.
+/// Executes this program again without environment variables, if there are any. The function could read
+/// secrets in them.
 fn without_environment() -> Result<()> {
     if std::env::vars_os().next().is_none() {
         return Ok(());

@@ -1,11 +1,12 @@
 //! The rights of a function's process, which it drops in two steps until it can only compute.
 //!
-//! It begins as the switch's user. Before the function's first instruction, which may be in the initialiser of a shared
-//! object, it changes to a user of its own without capabilities, can gain none, and may make no system call but those that
-//! read files and map them. Before it sees a packet it loses the right to open files, too. The kernel refuses every other
-//! call with EPERM, so that a function that tries one goes on without it.
+//! The process starts as the switch's user. Before the function's first instruction, which may be in the
+//! initialiser of a shared object, the process changes to a separate user without capabilities. It can gain
+//! no capability, and may only make system calls that read and map files. Before it receives a packet, it
+//! also loses the right to open files. The kernel refuses every other call with EPERM, so that a function
+//! that makes one can continue.
 //!
-//! The filter compares the arguments of calls that could do more than that:
+//! For calls that could do more than read and map files, the filter also checks the arguments:
 //!
 //! | call | allowed while loading |
 //! | --- | --- |
@@ -14,8 +15,9 @@
 //! | `prlimit64` | of the process itself (pid 0): the limits of others of its user could end them |
 //! | `write` | standard output and standard error |
 //!
-//! A filter applies to a thread. A function with a shared value, such as rules, has a second one, which compiles values: it may
-//! read the file of the source and make memory executable, and nothing else that the function's thread may not.
+//! A filter applies to one thread. A function with a shared value, such as rules, has a second thread, which
+//! compiles values. The second thread has two more rights than the function's thread: it may read the file of
+//! the source, and make memory executable.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -54,7 +56,7 @@ const ALWAYS: &[libc::c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
-/// Calls that loading a function takes besides: those that read files and map them.
+/// Additional system calls for the time of loading: those that read files and map them.
 const LOADING: &[libc::c_long] = &[
     libc::SYS_close,
     libc::SYS_fstat,
@@ -76,7 +78,7 @@ const OPEN_MASK: u64 = (libc::O_ACCMODE
     | libc::O_APPEND
     | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u64;
 
-/// Descriptors for errors and descriptions.
+/// The file descriptors for the description (standard output) and for errors (standard error).
 const OUTPUTS: [RawFd; 2] = [1, 2];
 
 /// Size limit of the file that a description is written to, in bytes. It exceeds the longest description.
@@ -107,8 +109,8 @@ pub(crate) enum PacketSource {
     },
 }
 
-/// Drops the rights that loading a function does not need: those of the user, those to gain rights, to start processes
-/// and to write files, and most system calls.
+/// Drops the rights that loading a function does not need: to act as the switch's user, to gain privileges,
+/// to start processes, to write files, and to make most system calls.
 pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>, source: PacketSource) -> Result<()> {
     nix::sys::prctl::set_no_new_privs()?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
@@ -138,14 +140,14 @@ pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>, source: Pac
 pub(crate) fn before_running(code: CodeGeneration, source: PacketSource) -> Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, 3, 3)?;
     if source == PacketSource::Window {
-        // A function that hangs does not notice the end of its switch.
+        // The kernel kills the process when the switch ends: a function that hangs would not notice the end.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     }
     enforce(common(code, source)?)
 }
 
-/// Drops the rights that the compiler thread does not need. It reads the file with this descriptor, which it has open, and
-/// generates code.
+/// Drops the rights that the compiler thread does not need. The thread keeps the rights to read the open file
+/// descriptor `source` and to generate code.
 pub(crate) fn before_compiling(source: RawFd) -> Result<()> {
     let mut calls = common(CodeGeneration::Compiles, PacketSource::Window)?;
     calls.insert(
@@ -155,10 +157,12 @@ pub(crate) fn before_compiling(source: RawFd) -> Result<()> {
     enforce(calls)
 }
 
-/// Allowed system calls, with rules for their arguments, of which one must match; none allow all arguments.
+/// Allowed system calls with rules for their arguments. A call must match one of its rules; a call without
+/// rules may have any arguments.
 type Calls = BTreeMap<libc::c_long, Vec<SeccompRule>>;
 
-/// Returns a rule that an argument has exactly these bits of a mask. The lower 32 bits of the argument count.
+/// Returns a rule that requires `argument & mask == bits` for the lower 32 bits of the argument with this
+/// index.
 fn only(argument: u8, mask: u64, bits: u64) -> Result<SeccompRule> {
     let operator = SeccompCmpOp::MaskedEq(mask);
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, bits)?;

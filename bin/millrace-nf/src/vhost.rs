@@ -1,8 +1,8 @@
 //! A function behind a vhost-user port of Millrace, Open vSwitch or any other switch that polls.
 //!
-//! The function gets the packets that the switch sends to the port, and sends those back that it does not drop. The switch
-//! does the steering; verdicts other than *drop* forward the packet. Frames stay in their receive buffer
-//! ([`millrace_vhost::driver`]).
+//! The function processes the packets that the switch sends to the port, and sends back those that it does
+//! not drop. The switch does the steering, so all verdicts other than *drop* forward the packet. Frames stay
+//! in their receive buffer ([`millrace_vhost::driver`]).
 
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// Runs the function until the switch closes the connection.
 pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
-    // Errors show now, and not only when a switch listens.
+    // The check comes before the connection, so that errors are reported even if no switch listens.
     check(options)?;
     if let Some(core) = options.core {
         let mut cores = CpuSet::new();
@@ -74,8 +74,8 @@ struct Process {
     driver: Driver,
     /// Effects that this process cannot carry out.
     effects: Effects,
-    /// Frames in a row after which the process yields: a quarter of the ring. The queue of the next function on the core
-    /// is full by then, and further frames would be lost.
+    /// The number of consecutive frames after which the process yields: a quarter of the ring. The queue of
+    /// the next function on the core is full by then, and further frames would be lost.
     share: u32,
 }
 
@@ -100,7 +100,8 @@ impl Process {
         }
     }
 
-    /// Passes received frames, a burst at most, to the function, and sends them back. Returns their number.
+    /// Passes one burst of received frames to the function, and sends them back. Returns the number of
+    /// frames.
     fn burst(&mut self, function: &mut dyn Function, now: Time) -> Result<u32> {
         let row = self.driver.receive()?;
         let sizes = row.sizes();

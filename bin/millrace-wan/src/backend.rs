@@ -8,9 +8,10 @@ use millrace_datapath::io::{DeviceSpec, HeapBackend};
 use millrace_model::Device;
 use millrace_wan_control::args::BetweenArgs;
 
-/// Packet buffers without DPDK: a burst or two for each side, since frames on their way are in the path's memory.
+/// The number of packet buffers without DPDK: a burst or two for each side. Delayed frames are in the path's
+/// memory.
 const FRAMES: usize = 1024;
-/// The size of such a buffer in bytes.
+/// The size of a packet buffer without DPDK, in bytes.
 const FRAME_SIZE: usize = 9728;
 
 /// Forwards until SIGINT or SIGTERM.
@@ -67,7 +68,7 @@ fn with_dpdk(between: &BetweenArgs, interfaces: &[DeviceSpec; 2]) -> Result<()> 
     use millrace_datapath::io::dpdk::DpdkBackend;
     use millrace_dpdk::{CoreId, Eal, EalConfig};
 
-    /// Memory of EAL in MiB: pools and rings of two ports. Frames on their way are not in it.
+    /// The memory of EAL in MiB, for pools and rings of two ports. Delayed frames are in other memory.
     const MEMORY_MIB: u32 = 256;
     /// Buffers of the shared pool.
     const BUFFERS: u32 = 32_767;

@@ -17,9 +17,9 @@ use millrace_wan_emulator::Scenario;
 
 use crate::forward::SideCounters;
 
-/// The name of the one path of this process.
+/// The name of the only path of this process.
 pub(crate) const PATH: &str = "path";
-/// The time that a client may be silent.
+/// The time after which a silent client is disconnected.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The longest request in bytes.
 const REQUEST_MAX: u64 = 1 << 16;
@@ -128,7 +128,7 @@ pub(crate) struct Server {
     control: Arc<Control>,
 }
 
-/// The socket is for the user of this process: who may connect may change the path.
+/// Only the user of this process may connect, because a client may change the path.
 const ACCESS: SocketAccess = SocketAccess {
     owner: None,
     group: None,
@@ -136,7 +136,8 @@ const ACCESS: SocketAccess = SocketAccess {
 };
 
 impl Server {
-    /// Listens at a path, and answers on threads of its own. The socket of a killed process is replaced; any other file stays.
+    /// Listens at a path, and answers each client on a separate thread. The socket of a killed process is
+    /// replaced; any other file stays.
     pub(crate) fn start(path: &Path, control: Arc<Control>) -> Result<Server> {
         let named = || format!("--control {}", path.display());
         if let Some(directory) = path.parent() {

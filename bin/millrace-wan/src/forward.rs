@@ -6,9 +6,9 @@
 //!  '---- side a ----'                   '---- side b ----'
 //! ```
 //!
-//! A thread owns one side or both: a side's transmit queues have one producer each. Frames are stamped when their burst
-//! is taken from the interface, so a thread without work sleeps for a few microseconds only; it does not sleep at all
-//! within 150 us of the next due frame (docs/adr/0014-next-due.md).
+//! A thread owns one side or both, because each transmit queue may have only one producer. Frames are stamped
+//! when their burst is taken from the interface, so a thread without work sleeps for a few microseconds only.
+//! It does not sleep at all within 150 us of the next due frame (docs/adr/0014-next-due.md).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,8 @@ use millrace_wire::Packet;
 const POLLS: u32 = 256;
 /// The first sleep.
 const SLEEP_MIN: Duration = Duration::from_micros(5);
-/// The longest sleep while the last frame is at most [`ACTIVE`] old: the error of a frame's arrival time.
+/// The longest sleep while the last frame is at most [`ACTIVE`] old. It is the largest error of a frame's
+/// arrival time.
 const SLEEP_ACTIVE: Duration = Duration::from_micros(10);
 /// The longest sleep of a thread that has seen no frame for a while.
 const SLEEP_IDLE: Duration = Duration::from_micros(100);
@@ -34,7 +35,7 @@ const TIMER_SLACK_NANOS: u64 = 1;
 /// Frames that an interface refused, by side.
 #[derive(Debug, Default)]
 pub(crate) struct SideCounters {
-    /// Frames that left the path and that the interface, which is down, did not take.
+    /// Frames that left the path and were lost because the interface was down.
     pub(crate) tx_refused: AtomicU64,
 }
 
@@ -68,7 +69,7 @@ impl<P: Packet> Side<P> {
         self.interface.0.rx_burst(&mut self.inward);
         let mut found = !self.inward.is_empty();
         if found {
-            // The path takes every frame: what it drops, it counts.
+            // The path accepts every frame, and counts the frames that it drops.
             self.end.1.tx_burst(&mut self.inward);
             self.inward.clear();
         }
@@ -103,7 +104,7 @@ pub(crate) enum Idle {
 
 /// Forwards until `stop` is set.
 pub(crate) fn run<P: Packet>(mut sides: Vec<Side<P>>, idle: Idle, stop: &AtomicBool) {
-    // A kernel that refuses leaves the default slack of 50 us.
+    // If the kernel refuses, the default slack of 50 us remains.
     let _default = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
     let (mut empty_rounds, mut sleep, mut last_frame) = (0_u32, SLEEP_MIN, Instant::now());
     while !stop.load(Ordering::Relaxed) {

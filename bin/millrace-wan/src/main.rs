@@ -1,7 +1,8 @@
 //! An emulated wide-area path between two interfaces: receive, model, send, with no bridge and no controller.
 //!
-//! `millrace wan between` starts this program, since the command line has no DPDK. Nothing of an interface is changed:
-//! promiscuous mode belongs to the packet socket, and ends with it however the process ends.
+//! `millrace wan between` starts this program, because the command line is not linked with DPDK. The program
+//! changes no setting of an interface. Promiscuous mode belongs to the packet socket, and ends with the
+//! socket even if the process is killed.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +45,7 @@ enum Command {
     Between(Box<BetweenArgs>),
 }
 
-/// Returns a text that is a filter of a log, or the directive that is none.
+/// Returns the text if it is a valid log filter, or the error of the invalid directive.
 fn log_filter(text: &str) -> Result<String, tracing_subscriber::filter::ParseError> {
     EnvFilter::try_new(text).map(|_| text.to_owned())
 }
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         .init();
     let outcome = match &options.command {
         Some(Command::Between(between)) => backend::run(between),
-        // The only option without a command.
+        // `--man` is the only option that needs no command.
         None => man(),
     };
     match outcome {

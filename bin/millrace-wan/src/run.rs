@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use crate::control::{Control, PATH, Server};
 use crate::forward::{self, Idle, Side, SideCounters};
 
-/// The number of usable cores from which on each side has a thread.
+/// The minimum number of usable cores for one thread per side.
 const CORES_FOR_TWO: usize = 4;
 
 /// Forwards between two interfaces until SIGINT or SIGTERM.
@@ -24,7 +24,7 @@ pub(crate) fn run<B: Backend>(
     between: &BetweenArgs,
     interfaces: &[DeviceSpec; 2],
 ) -> Result<()> {
-    // Before any other thread is started: they inherit the mask.
+    // Signals are blocked before any other thread starts, because threads inherit the mask.
     let signals = block_signals()?;
     let settings = between.settings();
     let scenario = between.scenario.as_deref().map(|path| {
@@ -105,8 +105,8 @@ fn open<B: Backend>(backend: &B, specs: &[DeviceSpec; 2]) -> Result<[Opened<B::P
     Ok([open(&specs[0])?, open(&specs[1])?])
 }
 
-/// Returns the sides of each thread: one thread where cores are scarce, as two that share a core would keep each other
-/// from it when a frame is due.
+/// Returns the sides of each thread. Without configured cores, and with fewer than [`CORES_FOR_TWO`] usable
+/// cores, there is one thread, because two threads on one core would delay each other when a frame is due.
 fn shares<P>(mut sides: Vec<Side<P>>, between: &BetweenArgs) -> Vec<Vec<Side<P>>> {
     let usable = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = match between.cores.len() {

@@ -18,7 +18,7 @@ use crate::show::{origin, problems};
 /// The exit status of a change that is committed but does not run completely.
 const NOT_RUNNING: u8 = 4;
 
-/// The interval of status requests while a change is waited for.
+/// The interval of status requests while the command waits for a change to run.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 fn options(why: &CommentArg) -> ChangeOptions {
@@ -158,7 +158,8 @@ pub(crate) fn follow(session: &Session, committed: Committed, before: u64, wait:
     })
 }
 
-/// Returns true if the data plane runs this revision or a later one, and nothing of it is still starting.
+/// Returns true if the data plane runs this revision or a later one, and no part of the switch is still
+/// starting.
 fn is_settled(status: &Status, revision: u64) -> bool {
     let runs = status.running_revision.is_some_and(|running| running >= revision);
     runs && status.state != Reconciliation::Working
@@ -208,7 +209,8 @@ pub(crate) fn diff(session: &Session, args: &Diff) -> Result<()> {
         Some(DiffFrom::File(path)) => {
             let options = ChangeOptions {
                 dry_run: true,
-                // A change that is to be confirmed is compared while another one waits for its confirmation, too.
+                // With `confirm_within`, the comparison also works while another change waits for its
+                // confirmation.
                 confirm_within: Some(1),
                 ..ChangeOptions::default()
             };

@@ -14,7 +14,8 @@ use crate::output::{Session, author};
 
 /// The largest number of additions in one request.
 const ADDS_LEN: usize = 5000;
-/// The largest number of changes or removals in one request: one that is not strict compares every entry of the bridge.
+/// The largest number of changes or removals in one request. It is small because a non-strict change compares
+/// every entry of the bridge.
 const SELECTS_LEN: usize = 100;
 /// The largest size of the entries in one request, in bytes; well below the daemon's limit for bodies.
 const REQUEST_SIZE: usize = 1 << 20;
@@ -33,7 +34,8 @@ pub(crate) fn run(session: &Session, args: &Flow) -> Result<()> {
         }
         Flow::Del(delete) => {
             let FlowTexts { flows, file, .. } = &delete.select.texts;
-            // An empty match is one of every entry: a variable of a shell may be empty.
+            // An empty match selects every entry. It is rejected, because an unset shell variable expands to
+            // it.
             if file.is_none() && (flows.is_empty() || flows.iter().any(|flow| flow.trim().is_empty())) {
                 bail!(
                     "a match is empty or not given: expected a match, or --all to remove every entry of the bridge"
@@ -106,7 +108,7 @@ fn read(path: &Path) -> Result<(String, String)> {
     Ok((path.display().to_string(), text))
 }
 
-/// Sends entries to the daemon, in order. Those of one request take effect together, or none does.
+/// Sends entries to the daemon, in order. The entries of one request take effect together or not at all.
 fn change(session: &Session, texts: &FlowTexts, command: FlowModCommand, strict: bool) -> Result<()> {
     let lines = lines(texts)?;
     if lines.is_empty() {

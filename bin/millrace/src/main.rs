@@ -33,7 +33,8 @@ use clap::Parser;
 use cli::{Cli, Command};
 use output::{Failure, Session};
 
-/// The allocator of the daemon, so that `millrace nf rate` and `millrace ips rate` measure functions as they run there.
+/// The allocator of the daemon. With it, `millrace nf rate` and `millrace ips rate` measure functions as they
+/// run in the daemon.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -198,7 +198,7 @@ fn limits(chain: &Chain, hop: &ChainHop) -> String {
     text
 }
 
-/// Returns what the functions of a hop have loaded in a line, or nothing if they load nothing.
+/// Returns a line about the shared value of a hop's functions, or nothing if they have none.
 fn shared(chain: &Chain, hop: &ChainHop) -> String {
     let Some(shared) = &hop.shared else {
         return String::new();
@@ -217,7 +217,7 @@ fn shared(chain: &Chain, hop: &ChainHop) -> String {
     )
 }
 
-/// Returns the shunned flows and the sent packets of a hop in a line, or nothing if there were none.
+/// Returns a line with the shunned flows and the sent packets of a hop, or nothing if there were none.
 fn effects(chain: &Chain, hop: &ChainHop) -> String {
     let shunned = hop.shunned_flows + hop.shunned_passed + hop.shunned_dropped;
     if shunned + hop.sent + hop.not_sent == 0 {
@@ -338,7 +338,7 @@ fn change(
 #[derive(Serialize)]
 struct ChainNeeds {
     chain: String,
-    /// The time of all hops for a packet, in nanoseconds.
+    /// The time of one packet in all hops, in nanoseconds.
     nanos_per_packet: f64,
     packets_per_second: f64,
     cores: f64,

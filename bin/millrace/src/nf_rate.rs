@@ -1,8 +1,8 @@
 //! `millrace nf rate`: the rate of a function on this machine, without a switch.
 //!
-//! TCP connections are made in memory: handshake, data in both directions, close. With each pass over them their addresses
-//! change, so that a function with state sees new connections and no retransmissions. Only the calls of the function are
-//! timed, in bursts as large as those of a switch.
+//! TCP connections are made in memory: handshake, data in both directions, close. Each pass over the
+//! connections uses other addresses, so that a stateful function sees new connections and no retransmissions.
+//! Only the calls of the function are timed, in bursts as large as those of a switch.
 
 mod offered;
 mod traffic;
@@ -22,7 +22,7 @@ use crate::output::Session;
 use offered::{BURST, Offered, TICK};
 use traffic::{Attacks, Processed, Traffic};
 
-/// The time of the switch that passes with each packet, in nanoseconds: 10 million packets a second.
+/// The interval between two packets on the function's clock, in nanoseconds: 10 million packets per second.
 const PACKET_NANOS: u64 = 100;
 
 /// Sizes of frames of Ethernet in bytes, with check sequence.
@@ -39,15 +39,16 @@ struct Measured {
     packets_per_second: f64,
     nanos_per_packet: f64,
     connections_per_second: f64,
-    /// The queue, with `--offered`.
+    /// The results of the queue; only with `--offered`.
     #[serde(skip_serializing_if = "Option::is_none")]
     under_load: Option<offered::Summary>,
     /// Packets that were not forwarded.
     dropped: u64,
-    /// With `--attacks`.
+    /// The attacks and how many passed; only with `--attacks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     attacks: Option<Attacks>,
-    /// The shared value, such as the number of rules, and the time in seconds that making it took.
+    /// The description of the shared value, such as the number of rules. `load_seconds` is the time of its
+    /// compilation.
     loaded: String,
     load_seconds: f64,
     counters: Vec<(&'static str, u64)>,
@@ -174,7 +175,7 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
     })
 }
 
-/// The passes so far.
+/// The counts and the clock of all passes so far.
 #[derive(Default)]
 struct Passes {
     processed: Processed,
@@ -211,7 +212,7 @@ impl Passes {
                 function.tick(self.now);
                 self.elapsed += start.elapsed();
                 self.next_tick = self.now + TICK;
-                // The control side empties the outbox in time of its own.
+                // In a switch, the control thread empties the outbox, so this time is not measured.
                 while setup.outbox.receive(|_| {}) {}
             }
             at += len;

@@ -110,15 +110,15 @@ pub(crate) fn author() -> String {
         .unwrap_or_else(of_process)
 }
 
-/// Returns true if an error is a broken pipe, and the pipe is the output: its reader has gone. Other pipes and sockets break,
-/// too, which is a failure.
+/// Returns true if an error is a broken pipe, and the reader of the output has closed it. A broken pipe
+/// elsewhere is a failure.
 fn is_of_closed_output(error: &anyhow::Error, output: &impl AsFd) -> bool {
     let is_broken_pipe = |error: &(dyn std::error::Error + 'static)| {
         error
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     };
-    // Without requested events, poll(2) reports that the other end is closed, and waits for nothing.
+    // Without requested events, poll(2) only reports that the other end is closed. It does not wait.
     let mut polled = [PollFd::new(output, PollFlags::empty())];
     error.chain().any(is_broken_pipe)
         && poll(&mut polled, Some(&Timespec::default())).is_ok()

@@ -21,9 +21,9 @@ use crate::human::{bps, short};
 use crate::output::{Session, author, say};
 use crate::table::Table;
 
-/// The program that forwards: it has DPDK, and the command line has not.
+/// The program that forwards. Unlike the command line, it is linked with DPDK.
 const PROGRAM: &str = "millrace-wan";
-/// The longest wait until a change of a path of the daemon is in force.
+/// The longest wait until the daemon has applied a change of a path.
 const APPLIED_WITHIN_SECONDS: u64 = 10;
 
 pub(crate) fn run(session: &Session, what: &Wan) -> Result<ExitCode> {
@@ -65,7 +65,7 @@ fn status(socket: &Path) -> Result<PathStatus> {
     }
 }
 
-/// Returns the paths that are meant, each with its owner.
+/// Returns the selected paths, each with its owner.
 fn owned(session: &Session, of: &WanName) -> Result<Vec<(Owner, PathStatus)>> {
     if let Some(socket) = &of.control {
         return Ok(vec![(Owner::Emulator(socket.clone()), status(socket)?)]);
@@ -139,7 +139,7 @@ fn set(session: &Session, of: &WanName, change: &Change) -> Result<ExitCode> {
     }
 }
 
-/// Changes a path of the daemon, in its configuration.
+/// Changes a path of the daemon by a change of the configuration.
 fn set_configured(session: &Session, name: &str, change: &Change) -> Result<ExitCode> {
     let client = session.client()?;
     let (mut json, revision) = client.config()?;
@@ -154,7 +154,7 @@ fn set_configured(session: &Session, name: &str, change: &Change) -> Result<Exit
         (&["b_to_a"], &change.b_to_a),
     ] {
         for (key, text) in bases_first(settings) {
-            // A preset stands for all keys, and a setting of both directions for that of each.
+            // A preset replaces all keys. A setting for both directions replaces that of each direction.
             tables.iter().for_each(|table| remove(wan, table, key));
             put(wan, tables[0], key, text);
         }
@@ -176,7 +176,7 @@ fn set_configured(session: &Session, name: &str, change: &Change) -> Result<Exit
     )
 }
 
-/// Removes what a setting replaces from a table of a path: the same key, or all keys for a preset.
+/// Removes the keys that a setting replaces from a table of a path: the same key, or all keys for a preset.
 fn remove(wan: &mut serde_json::Value, table: &str, key: &str) {
     match wan.get_mut(table).and_then(serde_json::Value::as_object_mut) {
         Some(table) if is_base(key) => table.clear(),
@@ -185,7 +185,7 @@ fn remove(wan: &mut serde_json::Value, table: &str, key: &str) {
     }
 }
 
-/// Sets a key in a table of a path, which is made if it is not there.
+/// Sets a key in a table of a path. A missing table is created.
 fn put(wan: &mut serde_json::Value, table: &str, key: &str, text: &str) {
     let value = number_or_text(key, text);
     match wan[table].as_object_mut() {
@@ -220,7 +220,7 @@ fn settings(path: &PathStatus) -> String {
     path.directions.iter().map(line).collect()
 }
 
-/// Returns the page of a path.
+/// Returns the full description of a path, as `show` prints it.
 fn text(path: &PathStatus) -> String {
     let ends: Vec<String> = path
         .ends
@@ -296,7 +296,7 @@ fn counters(path: &PathStatus) -> Table {
     table
 }
 
-/// Returns the delays: asked, realised, and how much later frames left.
+/// Returns the requested delays, the realised delays, and the lateness of frames.
 fn delays(path: &PathStatus) -> Table {
     let headings = ["DELAY, ms", ">MEAN", ">P50", ">P90", ">P99", ">P99.9", ">MAX"];
     let mut table = Table::new(&headings, "no direction");

@@ -19,10 +19,10 @@ use millrace_types::{PortNo, TableId, Time};
 use millrace_wire::Frame;
 use pcap_file::pcap::PcapReader;
 
-/// The number of buffers, the smallest that serves a burst: packets are in few pages, which the TLB holds, as with
-/// huge pages.
+/// The number of buffers: the minimum for one burst. The packets are then in few pages, which fit in the TLB
+/// as huge pages do.
 const BUFFERS: usize = 2 * BURST;
-/// The size of a buffer behind its headroom, in bytes; packets of a simulated run are short.
+/// The size of a buffer without its headroom, in bytes; packets of a simulated run are short.
 const BUFFER_SIZE: usize = 256;
 /// The duration of a round on the worker's clock, in nanoseconds.
 const ROUND_NANOS: u64 = 1000;
@@ -45,7 +45,8 @@ pub(crate) struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Runs if requested, and returns true then. The result is one JSON object on standard output.
+    /// Runs the simulated forwarding if it is requested, and returns true in that case. Prints the result as
+    /// one JSON object.
     pub(crate) fn run(&self) -> Result<bool> {
         let Some(folder) = &self.rehearse else {
             return Ok(false);
@@ -134,7 +135,8 @@ impl Rehearsal {
     }
 }
 
-/// Runs a counted round: the simulator selects this function by name. The warm-up has called all code below it.
+/// Runs a counted round. The simulator selects this function by name. All code that the function calls has
+/// already run in the warm-up.
 #[inline(never)]
 fn counted_round(stepper: &mut Stepper<Frame>, now: Time, forwarded: &mut usize) {
     *forwarded += stepper.forward_round(now);

@@ -162,7 +162,7 @@ async fn wait_for_signal() -> Result<()> {
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
-            // Files that functions write were rotated.
+            // SIGHUP reports that log rotation renamed the files that functions write.
             _ = hangup.recv() => millrace_chain::reopen_exports(),
         }
     }

@@ -184,7 +184,7 @@ impl Start {
         anyhow!(text)
     }
 
-    /// Returns the newest other revision with different settings of those that only a start uses.
+    /// Returns the newest other revision with different start settings ([`has_equal_start_settings`]).
     fn newest_other(&self) -> Option<RevisionNo> {
         let revisions = self.store.history(usize::MAX).ok()?;
         let other = |revision: &&Revision| {
@@ -195,8 +195,8 @@ impl Start {
     }
 }
 
-/// Returns true if both configurations have the same settings of those that only a start uses; other settings cannot
-/// end a start.
+/// Returns true if both configurations have equal `system` and `api` settings, which only a start uses. Other
+/// settings cannot make a start fail.
 fn has_equal_start_settings(one: &Config, other: &Config) -> bool {
     (&one.system, &one.api) == (&other.system, &other.api)
 }

@@ -17,10 +17,10 @@ const COLLECT: Duration = Duration::from_millis(10);
 const TICK: Duration = Duration::from_secs(1);
 /// The time between two comparisons of everything.
 const FULL: Duration = Duration::from_secs(60);
-/// The operations of one order.
+/// The maximum number of operations in one order.
 const OPERATIONS_MAX: usize = 250;
 
-/// Starts the comparison.
+/// Starts the task that compares rules with filters.
 pub(super) fn start(bgp: &Bgp, routing: &Routing) {
     let accounts = bgp
         .peer
@@ -70,14 +70,14 @@ async fn run(
     }
 }
 
-/// Takes an event of the exchange. Returns true if filters may have to change.
+/// Processes an event of the exchange. Returns true if filters may have to change.
 fn note(event: &ServiceEvent, routing: &Routing) -> bool {
     let EventKind::Object { id, .. } = &event.kind else {
         return false;
     };
     let concerns = match id {
         ObjectId::Account(_) | ObjectId::Ip(_) | ObjectId::Config(_) => true,
-        // Filters of BGP change by this module's own orders.
+        // Filters from BGP are ignored, because only this module changes them.
         ObjectId::Filter(id) => {
             let snapshot = routing.handle.snapshot();
             let filter = snapshot.exchange.filters.get(id);
@@ -127,7 +127,8 @@ async fn compare(accounts: &BTreeMap<IpAddr, String>, routing: &Routing) -> Dura
     round.again_at.map_or(FULL, |at| at.since(now))
 }
 
-/// Executes operations. When this returns, the snapshot has them, and the next comparison sees them.
+/// Executes operations. When the function returns, the snapshot contains their results, and the next
+/// comparison uses it.
 async fn order(operations: Vec<Operation>, routing: &Routing) -> Result<(), OrderError> {
     let options = OrderOptions::default();
     routing.handle.order(operations, Actor::system(), options).await?;

@@ -28,8 +28,8 @@ use tokio::sync::Notify;
 use context::Routing;
 pub(crate) use settings::{Bgp, Irr, Rpki};
 
-/// Starts the listener of BGP sessions and the clients of RPKI and registry. Returns the authority over filters; `None` if
-/// nothing is configured from which ownership could follow.
+/// Starts the listener of BGP sessions and the clients of RPKI and registry. Returns the authority over
+/// filters, or `None` if no BGP listener, RPKI cache or registry is configured.
 pub(crate) async fn serve(
     bgp: &Bgp,
     rpki: &Rpki,

@@ -13,19 +13,20 @@ use tokio::time::{Instant, timeout};
 
 use super::{Irr, Routing};
 
-/// The time for one answer.
+/// The time limit for one answer.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
-/// The time for all queries of one account. Members choose their AS-SETs, and one with half of the Internet must not keep
-/// the other accounts waiting.
+/// The time limit for all queries of one account. A member chooses its AS-SET, and an AS-SET with half of the
+/// Internet must not delay the other accounts.
 const ACCOUNT_TIME: Duration = Duration::from_secs(300);
-/// The prefixes of one account: more than any network has, and a fifth of the routes of the Internet.
+/// The maximum number of prefixes of one account: more than any network has, and a fifth of the routes of the
+/// Internet.
 const PREFIXES_MAX: usize = 250_000;
 /// The time between two searches for accounts that have changed or are to be checked again.
 const TICK: Duration = Duration::from_millis(500);
 /// The wait after a failed query.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// The part of an account that its objects depend on.
+/// The AS numbers and the AS-SET of an account, which determine the queries.
 type Subject = (BTreeSet<u32>, Option<String>);
 
 /// Starts the client of the registry.
@@ -34,7 +35,7 @@ pub(super) fn start(irr: &Irr, routing: &Routing) {
 }
 
 async fn run(irr: Irr, routing: Routing) {
-    // The subject that was asked for, and the time of the next query.
+    // For each account: the AS numbers and the AS-SET of the last query, and the time of the next query.
     let mut asked: BTreeMap<AccountId, (Subject, Instant)> = BTreeMap::new();
     loop {
         let rechecks = routing.shared.lock().take_rechecks();

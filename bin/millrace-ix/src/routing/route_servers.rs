@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 /// The first wait before another attempt to connect; the longest is the time between two rounds.
 const RETRY_MIN: Duration = Duration::from_secs(1);
-/// The time for connecting, and for sending a command.
+/// The time limit for connecting, and for sending a command.
 const SOCKET_TIME: Duration = Duration::from_secs(5);
 
 /// Starts a reader for each route server with a control socket. Returns the statuses that the readers write.
@@ -80,7 +80,7 @@ async fn run(server: &RouteServer, control: &Path, statuses: &RouteServers, hand
             retry = RETRY_MIN;
         }
         match ended {
-            // The answers were too long: the next round has a connection of its own.
+            // The answers were too long. The next round opens a new connection.
             Ok(()) => tokio::time::sleep(interval).await,
             Err(error) => {
                 let error = format!("{}: {error:#}", control.display());

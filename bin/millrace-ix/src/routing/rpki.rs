@@ -12,13 +12,13 @@ use tokio::net::TcpStream;
 
 use super::{Routing, Rpki};
 
-/// The payloads that are taken from one cache: ten times those of the whole Internet in 2026.
+/// The maximum number of payloads (VRPs) from one cache: ten times those of the whole Internet in 2026.
 const VRPS_MAX: usize = 8_000_000;
 /// The shortest and the longest wait before another attempt to connect.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// The payloads of each cache, by its place in the list.
+/// The payloads of each cache, by the index of the cache in the settings.
 type Sets = Arc<Mutex<BTreeMap<usize, BTreeSet<Vrp>>>>;
 
 /// Starts a client for each cache.
@@ -115,7 +115,7 @@ async fn converse(
     }
 }
 
-/// Gives the authority the payloads of the first cache that has some.
+/// Passes the payloads of the first cache that has payloads to the authority.
 fn publish(place: usize, vrps: Option<BTreeSet<Vrp>>, sets: &Sets, routing: &Routing) {
     let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
     match vrps {

@@ -1,7 +1,7 @@
 //! TCP connections of BGP peers.
 //!
-//! A peer has one session, and the connection that it opened last, unless the session refuses that one. An older connection
-//! must neither take the output of the session nor give it input: both would be of another session.
+//! A peer has one session, which uses the newest connection that it did not refuse. An older connection must
+//! neither take bytes from the session nor give bytes to it, because it carried an earlier BGP session.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,14 +17,14 @@ use tokio::sync::oneshot;
 
 use super::Routing;
 
-/// The bytes that are read at once.
+/// The size of the read buffer, in bytes.
 const READ_SIZE: usize = 64 * 1024;
 /// The time within which a peer must take the bytes that are sent to it.
 const WRITE_TIME: Duration = Duration::from_secs(30);
 /// The longest wait of a session without timers.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// The present connections of all listeners: one for each peer.
+/// The current connections of all listeners: one for each peer.
 #[derive(Default)]
 pub(super) struct Connections(Mutex<Present>);
 
@@ -51,8 +51,8 @@ enum Admission {
 }
 
 impl Connections {
-    /// Admits a new connection of a peer, which replaces an older one. The numbers of connections and the session change
-    /// under one lock.
+    /// Admits a new connection of a peer, which replaces the older connection. The connection number and the
+    /// session change under one lock.
     fn admit(&self, shared: &Shared, peer: IpAddr, now: Time) -> Admission {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let accepted = shared.lock().peer(peer).map(|state| state.accept(now));
@@ -70,7 +70,8 @@ impl Connections {
         Admission::Admitted { number, end }
     }
 
-    /// Runs `act` on the authority if the connection is the present one of its peer; returns `None` if it is not.
+    /// Runs `act` on the authority if the connection is the current one of its peer. Returns `None`
+    /// otherwise.
     fn with<T>(
         &self,
         shared: &Shared,
@@ -86,8 +87,8 @@ impl Connections {
         is_present.then(|| act(&mut shared.lock())).flatten()
     }
 
-    /// Removes a connection that has ended, and tells its session. Returns true if routes have changed. The end of a connection
-    /// that was replaced concerns no session.
+    /// Removes a connection that has ended, and informs its session. Returns true if routes have changed. The
+    /// end of a replaced connection does not affect the session.
     fn remove(&self, shared: &Shared, peer: IpAddr, number: u64, now: Time) -> bool {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if present
@@ -157,7 +158,7 @@ async fn serve(mut stream: TcpStream, peer: IpAddr, routing: Routing, connection
     }
 }
 
-/// The reason for which a wait of a connection ends.
+/// The reason why a connection stops waiting.
 enum Wake {
     /// The peer sent this many bytes; 0 if it closed the connection.
     Received(usize),
@@ -182,7 +183,7 @@ async fn converse(
             Some((state.take_output(), state.is_open(), state.deadline()))
         });
         let Some((output, is_open, deadline)) = step else {
-            // A newer connection has the session.
+            // The session now uses a newer connection.
             let _lost = stream.write_all(&end.await.unwrap_or_default()).await;
             return;
         };
@@ -211,7 +212,8 @@ async fn converse(
             Wake::Received(len) => buffer.get(..len).unwrap_or_default(),
             Wake::Timer => &[],
         };
-        // Bytes of a connection that was replaced meanwhile are dropped; the next turn ends it.
+        // Bytes of a connection that was replaced meanwhile are dropped. The next iteration ends the
+        // connection.
         let has_changes = connections.with(&routing.shared, peer, number, |authority| {
             let state = authority.peer(peer)?;
             state.receive(bytes, now);

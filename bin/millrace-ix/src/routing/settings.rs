@@ -24,17 +24,18 @@ pub(crate) struct Bgp {
     pub(crate) router_id: Ipv4Addr,
     /// The hold time in seconds: 0, or 3 and more.
     pub(crate) hold_secs: u16,
-    /// The communities by which a route asks for a drop, beside 65535:666: `64500:666`.
+    /// Communities that request blackholing, in addition to 65535:666. Example: `64500:666`.
     pub(crate) blackhole_communities: Vec<String>,
-    /// The large communities with the same meaning: `64500:666:0`.
+    /// Large communities that request blackholing. Example: `64500:666:0`.
     pub(crate) blackhole_large_communities: Vec<String>,
-    /// The next hops with the same meaning.
+    /// Next hops that request blackholing.
     pub(crate) blackhole_next_hops: BTreeSet<IpAddr>,
     /// The seconds for which a filter stays after its owner lost the prefix.
     pub(crate) ownership_hold_secs: u64,
-    /// The seconds for which routes stay while a peer, or this process, restarts: 0 to 4095.
+    /// The seconds for which routes are kept while a peer, or this process, restarts: 0 to 4095.
     pub(crate) restart_secs: u16,
-    /// The changes of BGP rules of one account in a second, 1 or more; further changes are delayed.
+    /// The maximum rate of an account's changes of BGP rules, per second, 1 or more. Further changes are
+    /// delayed.
     pub(crate) changes_per_sec: u32,
     pub(crate) peer: Vec<Peer>,
 }
@@ -81,10 +82,10 @@ pub(crate) struct Peer {
     /// The name or the identifier of a member's account.
     #[serde(default)]
     pub(crate) account: Option<String>,
-    /// The greatest number of prefixes: 10,000 of a member, 3,000,000 of a route server.
+    /// The maximum number of prefixes. Default: 10,000 for a member, 3,000,000 for a route server.
     #[serde(default)]
     pub(crate) prefixes_max: Option<usize>,
-    /// The greatest number of Flowspec rules; 1,000 without a value.
+    /// The maximum number of Flowspec rules. Default: 1,000.
     #[serde(default)]
     pub(crate) rules_max: Option<usize>,
 }
@@ -93,7 +94,7 @@ pub(crate) struct Peer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Rpki {
-    /// The caches, preferred first: `127.0.0.1:323`. The first that has payloads counts.
+    /// The caches, preferred first: `127.0.0.1:323`. The first cache that has payloads is used.
     pub(crate) caches: Vec<String>,
 }
 
@@ -103,13 +104,13 @@ pub(crate) struct Rpki {
 pub(crate) struct Irr {
     /// The registry, which speaks the protocol of IRRd: `rr.ntt.net:43`.
     pub(crate) server: String,
-    /// The sources, preferred first: `RIPE,RADB`; all that the server has if empty.
+    /// The sources, preferred first: `RIPE,RADB`. If empty, all sources of the server are used.
     #[serde(default)]
     pub(crate) sources: String,
     /// The seconds between two queries for an account.
     #[serde(default = "hour")]
     pub(crate) refresh_secs: u64,
-    /// The seconds after which objects grant nothing new unless they were read again.
+    /// The seconds after which objects that were not read again permit no new filter.
     #[serde(default = "day")]
     pub(crate) expire_secs: u64,
 }
@@ -179,7 +180,8 @@ impl Bgp {
         })
     }
 
-    /// Checks that each peer has an address of its own, in the form in which connections have it.
+    /// Checks that no two peers have the same address, and that IPv4 addresses are not in the mapped IPv6
+    /// form.
     pub(crate) fn check_peers(&self) -> Result<()> {
         let mut addresses = BTreeSet::new();
         for peer in &self.peer {

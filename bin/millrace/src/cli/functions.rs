@@ -27,7 +27,8 @@ pub(crate) enum Nf {
     Rate(Rate),
     /// Restart the functions of a hop; they lose their state
     Restart(HopName),
-    /// Load the files of a hop again, such as its rules, and wait until its functions have them; no packet is lost
+    /// Reload the files of a hop, such as its rules, and wait until its functions have them; no packet is
+    /// lost
     Reload {
         #[command(flatten)]
         hop: HopName,
@@ -89,7 +90,7 @@ pub(crate) struct Rate {
     /// Offer packets at this rate, as a link does: they wait in a queue, and are lost when it is full
     #[arg(long, value_name = "PACKETS_PER_SECOND")]
     pub(crate) offered: Option<f64>,
-    /// With --offered: load the files of the function again under load, such as its rules
+    /// With --offered: reload the files of the function, such as its rules, under load
     #[arg(long, requires = "offered")]
     pub(crate) reload: bool,
     /// Time in the function

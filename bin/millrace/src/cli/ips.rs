@@ -26,7 +26,7 @@ pub(crate) enum Ips {
         /// Fail if a rule is refused; without this option, check fails if no rule loads
         #[arg(long)]
         strict: bool,
-        /// Print at most so many refusals
+        /// Print at most this many refusals
         #[arg(long, value_name = "COUNT", default_value_t = 20)]
         most: usize,
     },
@@ -73,7 +73,7 @@ pub(crate) struct ReadArgs {
     /// File of rules, classifications, references or thresholds
     #[arg(long = "rules", required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Inspect as beside the path (ids) or in the path (ips)
+    /// Inspect beside the path (ids) or in the path (ips)
     #[arg(long, value_enum, default_value_t = ReadMode::Ids)]
     pub(crate) mode: ReadMode,
     /// Write events as EVE JSON to this file, or to standard output if it is `-`
@@ -82,7 +82,7 @@ pub(crate) struct ReadArgs {
     /// The version of Suricata whose EVE layout is written: 7 or 8
     #[arg(long, value_name = "VERSION", default_value_t = 7, value_parser = clap::value_parser!(u8).range(7..=8))]
     pub(crate) eve_version: u8,
-    /// Write events beside alerts: transactions, files, flows, drops, statistics (all), or none of them
+    /// Write events besides alerts: transactions, files, flows, drops, statistics (all), or none of them
     #[arg(long, value_enum, default_value_t = ReadRecords::All)]
     pub(crate) records: ReadRecords,
     /// Add the packet to each alert, in Base64
@@ -96,7 +96,7 @@ pub(crate) struct ReadArgs {
     pub(crate) checksums: bool,
 }
 
-/// The place of the engine in the network.
+/// The position of the engine relative to the path of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ReadMode {
     /// Beside the path.
@@ -114,12 +114,12 @@ impl From<ReadMode> for Mode {
     }
 }
 
-/// The events beside alerts.
+/// The events that are written besides alerts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ReadRecords {
-    /// All of them.
+    /// All other events.
     All,
-    /// None.
+    /// No other events.
     None,
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct TraceArgs {
     /// File of rules, classifications, references or thresholds
     #[arg(long = "rules", required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Inspect as beside the path (ids) or in the path (ips)
+    /// Inspect beside the path (ids) or in the path (ips)
     #[arg(long, value_enum, default_value_t = ReadMode::Ids)]
     pub(crate) mode: ReadMode,
     /// Print only packets from or to this port
@@ -182,13 +182,13 @@ pub(crate) struct ProfileArgs {
     /// File of rules, classifications, references or thresholds
     #[arg(long = "rules", required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Inspect as beside the path (ids) or in the path (ips)
+    /// Inspect beside the path (ids) or in the path (ips)
     #[arg(long, value_enum, default_value_t = ReadMode::Ids)]
     pub(crate) mode: ReadMode,
-    /// Inspect the captures so many times
+    /// Inspect the captures this many times
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub(crate) repeat: u32,
-    /// Print at most so many rules
+    /// Print at most this many rules
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub(crate) most: usize,
 }
@@ -207,13 +207,13 @@ pub(crate) struct RateArgs {
     /// File of rules, classifications, references or thresholds
     #[arg(long = "rules", required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Inspect as beside the path (ids) or in the path (ips)
+    /// Inspect beside the path (ids) or in the path (ips)
     #[arg(long, value_enum, default_value_t = ReadMode::Ips)]
     pub(crate) mode: ReadMode,
     /// Time in the engine of each measurement, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) seconds: f64,
-    /// Measurements of each mix, of which the median is printed
+    /// Number of measurements of each mix; the median is printed
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
 }

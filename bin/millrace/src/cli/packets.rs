@@ -22,7 +22,7 @@ pub(crate) struct Trace {
     /// Wait for the next received packet that matches
     #[arg(long, conflicts_with = "hex")]
     pub(crate) live: bool,
-    /// Seconds to wait for it, at most 60
+    /// Seconds to wait for the packet, at most 60
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, requires = "live")]
     pub(crate) timeout: f64,
 }
@@ -66,10 +66,10 @@ pub(crate) struct Capture {
     /// Only packets that this pcap filter accepts (man pcap-filter): `tcp port 80 and host 10.0.0.2`
     #[arg(long, short, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
-    /// End after so many packets; without the option, at Ctrl-C
+    /// End after this many packets; without the option, at Ctrl-C
     #[arg(long, short, value_name = "COUNT")]
     pub(crate) count: Option<u64>,
-    /// Size of each packet to keep in bytes; all unless given
+    /// Bytes of each packet to keep; all unless given
     #[arg(long, short, value_name = "BYTES")]
     pub(crate) snap: Option<u32>,
     /// The file to write; `-` for standard output

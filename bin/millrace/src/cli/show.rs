@@ -51,7 +51,7 @@ pub(crate) enum Show {
     },
     /// Revisions of the configuration, the newest first
     History {
-        /// Show at most so many revisions
+        /// Show at most this many revisions
         #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
     },
@@ -65,7 +65,7 @@ pub(crate) enum Show {
 pub(crate) struct Flows {
     #[command(flatten)]
     pub(crate) of: BridgeSelection,
-    /// Only of this table
+    /// Only entries of this table
     #[arg(long, value_name = "TABLE")]
     pub(crate) table: Option<u8>,
     /// Only entries whose match is this one or narrower: `tcp,nw_dst=10.0.0.0/8` (the non-strict
@@ -81,7 +81,7 @@ pub(crate) struct Flows {
     /// Reverse the order of --sort
     #[arg(long, requires = "sort")]
     pub(crate) reverse: bool,
-    /// Show at most so many entries of each bridge
+    /// Show at most this many entries of each bridge
     #[arg(long, value_name = "COUNT")]
     pub(crate) limit: Option<usize>,
 }
@@ -108,7 +108,7 @@ pub(crate) struct Watch {
     /// Seconds between two readings
     #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) interval: f64,
-    /// End after so many readings
+    /// End after this many readings
     #[arg(long, short = 'n', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
 }

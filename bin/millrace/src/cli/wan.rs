@@ -16,7 +16,7 @@ pub(crate) enum Wan {
         millrace wan between eth1 eth2 --netem \"delay 100ms 10ms loss gemodel 1% 10%\" --memory 256MiB"
     )]
     Between(Box<BetweenArgs>),
-    /// Show paths: settings, frames by outcome, and delays asked and realised
+    /// Show paths: settings, frames by outcome, and requested and realised delays
     Show(WanName),
     /// Show rates and outcomes of paths, live
     Watch {
@@ -25,7 +25,7 @@ pub(crate) enum Wan {
         /// Time between two readings
         #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
         interval: f64,
-        /// End after so many readings
+        /// End after this many readings
         #[arg(long, value_name = "COUNT")]
         count: Option<u32>,
     },
@@ -41,7 +41,7 @@ pub(crate) enum Wan {
     },
 }
 
-/// A path: of millrace-wan by its control socket, or of the daemon.
+/// A path of a millrace-wan process, selected by its control socket, or a path of the daemon.
 #[derive(Debug, Args)]
 pub(crate) struct WanName {
     /// The path: a name of `[[wan]]`, or two interfaces as in eth1+eth2; the only one, or all of them, unless given

@@ -22,7 +22,7 @@ pub(super) struct Finding {
     pub(super) verdict: Verdict,
     /// The state that the check found.
     pub(super) found: String,
-    /// The consequence, and the command that corrects it.
+    /// The consequence, and the command that corrects the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next_step: Option<String>,
 }

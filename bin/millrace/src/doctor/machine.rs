@@ -1,8 +1,8 @@
-//! A machine, as its files describe it.
+//! A machine, described by its files, such as those in /proc and /sys.
 
 use std::path::{Path, PathBuf};
 
-/// The machine below a root directory.
+/// A machine, described by the files below a root directory.
 pub(super) struct Machine {
     pub(super) root: PathBuf,
 }

@@ -23,7 +23,7 @@ pub(super) fn af_xdp(machine: &Machine) -> Finding {
             format!("expected 5.4 or later; {next_step}"),
         );
     }
-    // The kernel lists the socket families that it supports here.
+    // This file lists the socket families that the kernel supports.
     let families = machine.read("proc/net/protocols").unwrap_or_default();
     if families
         .lines()
@@ -137,8 +137,8 @@ fn interfaces(machine: &Machine, address: &str) -> Vec<String> {
     names
 }
 
-/// Returns true if a route uses the interface: without it the machine could lose its network, and the user the
-/// connection.
+/// Returns true if a route uses the interface. If DPDK took such an interface, the machine could lose its
+/// network, and the user the connection to the machine.
 fn carries_routes(machine: &Machine, interface: &str) -> bool {
     let routes = machine.read("proc/net/route").unwrap_or_default();
     routes

@@ -1,4 +1,4 @@
-//! Check of checksum offload: ports by DPDK's AF_PACKET and AF_XDP drivers on veth interfaces.
+//! Check of checksum offload on ports that use DPDK's AF_PACKET or AF_XDP driver on a veth interface.
 //!
 //! Hosts at the other end leave partial checksums for a NIC to complete. The kernel reports this with each frame, but
 //! these drivers do not read it and forward the frame as it is: TCP and UDP fail, while ping works.

@@ -1,4 +1,4 @@
-//! Checks of rights: those of the user that runs `doctor` stand for those of the daemon.
+//! Checks of rights. The user that runs `doctor` is assumed to have the same rights as the daemon.
 
 use super::finding::Finding;
 use super::machine::Machine;

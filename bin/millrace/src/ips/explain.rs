@@ -1,4 +1,5 @@
-//! `millrace ips explain`: a rule in plain words, and what the engine does with it among the others.
+//! `millrace ips explain`: a rule in plain words, with its prefilter, and the other rules that set the bits
+//! it tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +14,7 @@ use serde::Serialize;
 
 use super::load::Loading;
 
-/// Rules that are named for a bit.
+/// The maximum number of rules that are listed for one bit.
 const NAMED: usize = 8;
 
 /// A rule in plain words.
@@ -29,16 +30,16 @@ pub(super) struct Explanation {
     action_takes: &'static str,
     prefilter: String,
     bits: Vec<Bit>,
-    /// Reasons for which the rule can raise no alert with these files.
+    /// Reasons why the rule can raise no alert with these files.
     never_fires: Vec<String>,
 }
 
-/// A bit that the rule asks for.
+/// A flowbit, hostbit or xbit that the rule tests.
 #[derive(Debug, Serialize)]
 struct Bit {
     name: String,
     is_negated: bool,
-    /// The rules that set it.
+    /// The rules that set the bit.
     set_by: Vec<u32>,
 }
 
@@ -119,7 +120,8 @@ fn files(set: &RuleSet) -> String {
     }
 }
 
-/// Returns a type, when its rules are evaluated, and what their action takes (docs/ips.md, "Detection").
+/// Returns the name of a rule type, the time of its evaluation, and the scope of its action (docs/ips.md,
+/// "Detection").
 fn kind(kind: RuleType) -> (&'static str, &'static str, &'static str) {
     match kind {
         RuleType::IpOnly => ("IP only", "at the first packet of each direction", "the flow"),
@@ -135,7 +137,7 @@ fn kind(kind: RuleType) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// Returns the pattern of the prefilter and the place that it is searched in.
+/// Returns the pattern of the prefilter and the buffer in which it is searched.
 fn prefilter(rule: &Rule) -> String {
     let Some(pattern) = &rule.fast_pattern else {
         return "no pattern: the rule is evaluated wherever its header holds".to_owned();
@@ -152,7 +154,7 @@ fn prefilter(rule: &Rule) -> String {
     format!("{} in {place}{case}", encode_pattern(&pattern.bytes))
 }
 
-/// Returns the bits that a rule asks for, with the rules that set them.
+/// Returns the bits that a rule tests, with the rules that set them.
 fn bits(ruleset: &Ruleset, rule: &Rule) -> Vec<Bit> {
     let mut setters: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for other in &ruleset.rules {
@@ -179,7 +181,7 @@ fn bits(ruleset: &Ruleset, rule: &Rule) -> Vec<Bit> {
     found
 }
 
-/// Returns the reasons for which a rule can raise no alert.
+/// Returns the reasons why a rule can raise no alert.
 fn never_fires(rule: &Rule, bits: &[Bit]) -> Vec<String> {
     let mut reasons: Vec<String> = bits
         .iter()

@@ -23,7 +23,7 @@ struct Imported {
     threshold_file: Option<String>,
     /// Names and values, in the order of the file.
     variables: Vec<(String, String)>,
-    /// Lines of these settings that were not understood.
+    /// Lines of these settings that are not supported.
     ignored: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn run(session: &Session, file: &Path) -> Result<()> {
 impl Imported {
     fn new(yaml: SuricataYaml) -> Imported {
         let folder = PathBuf::from(yaml.rule_path.unwrap_or_default());
-        // An absolute name replaces the folder.
+        // If `file` is absolute, `join` ignores the folder.
         let path = |file: &String| folder.join(file).display().to_string();
         Imported {
             rule_files: yaml.rule_files.iter().map(path).collect(),
@@ -63,7 +63,7 @@ impl Imported {
         }
     }
 
-    /// Returns all files, tables before the rules that they are for.
+    /// Returns all files. Tables, such as classifications, precede the rules that use them.
     fn files(&self) -> Vec<&str> {
         let tables = [
             &self.classification_file,

@@ -41,7 +41,8 @@ pub(super) struct Loading<'a> {
     files: usize,
 }
 
-/// Reads a file, and at most one byte more than a rule file may have: a file without end is refused by its size.
+/// Reads a file up to one byte beyond the size limit of rule files, so that an endless file is rejected by
+/// its size.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let most = limits::FILE_SIZE as u64 + 1;
@@ -59,7 +60,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Returns the compiled rules without their search, and the rules that the compiler refuses.
+    /// Returns the compiled rules without a prefilter, and the rules that the compiler refuses.
     pub(super) fn compile_plainly(&self) -> (Ruleset, Vec<Refusal>) {
         let settings = CompileSettings {
             prefilter: None,
@@ -77,7 +78,7 @@ impl Loading<'_> {
         Ok((ruleset, self.set.refusals().len() + refusals.len()))
     }
 
-    /// Sets the variables of the command line, which precede those of files.
+    /// Sets the variables of the command line, which override those of files.
     fn apply_arguments(&mut self) -> Result<()> {
         for text in &self.args.variables {
             let split = text.split_once('=');

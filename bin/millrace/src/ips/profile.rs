@@ -37,7 +37,7 @@ struct Row {
     samples: u64,
     /// Mean time of a check; absent if none was timed.
     mean_nanos: Option<f64>,
-    /// Time of all checks, extrapolated.
+    /// Time of all checks, extrapolated from the timed checks.
     total_microseconds: f64,
     /// Share of the time in the engine, in percent.
     share: f64,

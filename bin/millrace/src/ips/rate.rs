@@ -1,4 +1,5 @@
-//! `millrace ips rate`: the rate of the engine over mixes of connections, beside Suricata where that is on PATH.
+//! `millrace ips rate`: the rate of the engine over mixes of connections, and that of Suricata if it is on
+//! PATH.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -28,7 +29,7 @@ struct Report {
     mode: &'static str,
     rounds: u32,
     mixes: Vec<Row>,
-    /// Why there are no rates of Suricata, if there are none.
+    /// The reason why Suricata was not measured; absent if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     suricata_missing: Option<String>,
 }
@@ -85,7 +86,8 @@ pub(super) fn run(session: &Session, args: &RateArgs) -> Result<()> {
     session.print(&report, Report::text)
 }
 
-/// Returns the rate of Suricata over a mix: the difference between a long and a short capture, without its start.
+/// Returns the rate of Suricata over a mix. The difference between a long and a short capture excludes the
+/// start of Suricata.
 fn suricata(mix: Mix, args: &RateArgs) -> Result<f64> {
     let found = Command::new("suricata")
         .arg("-V")
@@ -126,7 +128,7 @@ fn command(capture: &Path, rules: &Path, mode: ReadMode) -> Command {
     command
 }
 
-/// Returns a file with the rules of all files: Suricata takes one.
+/// Returns one file with the rules of all files, because Suricata is given one rule file (`-S`).
 fn one_file(files: &[PathBuf], folder: &Path) -> Result<PathBuf> {
     if let [file] = files {
         return Ok(file.clone());

@@ -1,4 +1,4 @@
-//! `millrace ips read`: captures through the engine, events out.
+//! `millrace ips read`: inspects captures with the engine, and writes its events.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

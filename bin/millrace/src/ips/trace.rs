@@ -76,7 +76,7 @@ pub(super) fn run(session: &Session, args: &TraceArgs) -> Result<()> {
             report.add(record);
         }
     });
-    // The frames before the damage of a capture are reported, too.
+    // If a capture is damaged, the frames before the damage are reported.
     report.frames = summary.as_ref().map_or(0, |summary| summary.frames);
     session.print(&report, Report::text)?;
     summary?;

@@ -1,4 +1,5 @@
-//! A function under a load that does not wait for it: packets arrive at a rate, wait in a queue, and are lost when it is full.
+//! A measurement at a fixed packet rate. Packets wait for the function in a queue, and are lost when the
+//! queue is full.
 //!
 //! ```text
 //!  arrivals at a rate ─▶ queue of 4,096 packets ─▶ bursts of 32 ─▶ function ─▶ latency: from arrival to the end of the burst
@@ -7,7 +8,7 @@
 //!                            lost
 //! ```
 //!
-//! The clock stands still while packets are made, which is the work of a link.
+//! The clock is stopped while packets are made, because in operation the link does this work.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -22,27 +23,27 @@ use serde::Serialize;
 
 use super::traffic::{Processed, Traffic};
 
-/// Packets of a burst, as of a switch's worker.
+/// The maximum number of packets in a burst, as in a worker of the switch.
 pub(super) const BURST: usize = 32;
 /// The interval of the function's `tick` calls.
 pub(super) const TICK: millrace_types::Duration = millrace_types::Duration::from_millis(100);
-/// Packets that wait at most.
+/// The maximum number of packets in the queue.
 const QUEUE: u64 = 4096;
-/// The part of the time after which the value is loaded again.
+/// The divisor of the measured time: the reload starts after one quarter of it.
 const RELOAD_AFTER: u32 = 4;
-/// The time behind the exchange of the value that belongs to the reload.
+/// The time after the exchange of the value that still counts as part of the reload.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// The load to offer.
+/// The offered load.
 pub(super) struct Offered {
     rate: f64,
     limit: Duration,
-    /// The pass that was last before.
+    /// The number of the last pass before this measurement.
     pass: u64,
     start: Time,
 }
 
-/// The result.
+/// The result of the measurement.
 pub(super) struct Outcome {
     pub(super) processed: Processed,
     pub(super) elapsed: Duration,
@@ -58,9 +59,9 @@ pub(super) struct Summary {
     arrived: u64,
     /// Packets in the queue at the end.
     waiting: u64,
-    /// Packets that found the queue full.
+    /// Packets that were lost because the queue was full.
     lost: u64,
-    /// `None` if no packet was carried outside of the reload.
+    /// Latency outside of the reload; `None` if no packet was processed then.
     latency_us: Option<Latency>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reload: Option<Reload>,
@@ -69,13 +70,13 @@ pub(super) struct Summary {
 /// A reload under load.
 #[derive(Serialize)]
 struct Reload {
-    /// Time until the function had the value.
+    /// Time from the start of the reload to the use of the new value, in seconds.
     seconds: f64,
-    /// Packets lost meanwhile.
+    /// Packets that were lost during this time.
     lost: u64,
-    /// Longest time that the exchange took, in microseconds.
+    /// Time in which the function exchanged the value, in microseconds.
     exchange_us: f64,
-    /// `None` if no packet was carried meanwhile.
+    /// Latency during the reload; `None` if no packet was processed then.
     latency_us: Option<Latency>,
 }
 
@@ -176,7 +177,7 @@ impl Histogram {
     }
 }
 
-/// A clock that stands still while packets are made.
+/// A clock that is stopped while packets are made.
 struct Clock {
     start: Instant,
     excluded: Duration,
@@ -205,8 +206,8 @@ impl Offered {
         }
     }
 
-    /// Offers packets to a function for the time, and loads its shared value again if `reload` says how. It ends later if the
-    /// value is not there by then.
+    /// Offers packets to a function for the configured time, and reloads its shared value if `reload` is
+    /// given. If the new value is not ready by then, the measurement ends later.
     pub(super) fn run(
         &self,
         function: &mut dyn Function,
@@ -219,14 +220,14 @@ impl Offered {
             excluded: Duration::ZERO,
         };
         let mut effects = Effects::new();
-        // Numbers of packets that wait, as ranges without gaps.
+        // The numbers of waiting packets, as ranges.
         let mut queue: VecDeque<(u64, u64)> = VecDeque::with_capacity(QUEUE as usize);
         let (mut arrived, mut waiting, mut lost) = (0u64, 0u64, 0u64);
         let mut processed = Processed::default();
         let (mut quiet, mut busy) = (Histogram::new(), Histogram::new());
         let (mut reloading, mut reloaded): (Option<Reloading>, Option<(Reload, Duration)>) = (None, None);
         let mut pending = reload;
-        // As in a switch, the value is compiled on other cores than that of the function.
+        // As in a switch, the compilation does not use the function's core.
         let others = reload.and_then(|_| claim_core());
         let mut next_tick = Duration::ZERO;
         let len = load.frames.len() as u64;
@@ -347,7 +348,7 @@ impl Offered {
     }
 }
 
-/// Starts a thread on cores, if there are some; otherwise on those of the caller.
+/// Starts a thread on the given cores, or on those of the caller if there are none.
 fn spawn_on(cores: Option<OtherCores>, work: impl FnOnce() + Send + 'static) {
     std::thread::spawn(move || {
         if let Some(cores) = cores {
@@ -368,7 +369,7 @@ fn compile(
     spawn_on(cores, move || {
         let compiled =
             (kind.read)(&settings).and_then(|source| (kind.compile)(&source.bytes, previous.as_ref()));
-        // Without a receiver the measurement has ended.
+        // If the receiver is gone, the measurement has ended.
         let _ended = sender.send(compiled);
     });
     receiver

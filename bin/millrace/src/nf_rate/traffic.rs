@@ -6,7 +6,7 @@ use millrace_wire::tcp::flags::{ACK, FIN, PSH, SYN};
 use millrace_wire::{Builder, Frame, Packet, tcp};
 use serde::Serialize;
 
-/// Bytes of the headers of a frame, and of its check sequence.
+/// Size of the Ethernet, IPv4 and TCP headers of a frame, and of its check sequence, in bytes.
 const HEADERS: usize = 54;
 const FCS: usize = 4;
 /// Data of a full segment.
@@ -55,7 +55,7 @@ const CATALOGUE: &str = "/catalogue/";
 /// The browser of requests that are no attacks.
 const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0";
 
-/// A segment of a connection, by its place in the streams of both ends.
+/// A segment of a connection, with its position in the byte streams of both ends.
 struct Step {
     direction: Direction,
     flags: u16,
@@ -85,9 +85,9 @@ pub(crate) struct Processed {
 /// Requests that are attacks.
 #[derive(Clone, Copy, Default, Serialize)]
 pub(crate) struct Attacks {
-    /// Those that the function processed.
+    /// Attacks that the function processed.
     pub(crate) requests: u64,
-    /// Those that it did not drop.
+    /// Attacks that the function did not drop.
     pub(crate) passed: u64,
 }
 
@@ -108,8 +108,9 @@ impl Traffic {
         Traffic::of(connections, &connection.end())
     }
 
-    /// Returns `connections` connections that are open at the same time, each with an HTTP request and a response whose body has
-    /// `kib` KiB. The request of each `attacks`-th connection is an attack; of none if it is `None`.
+    /// Returns `connections` connections that are open at the same time, each with an HTTP request and a
+    /// response with a body of `kib` KiB. If `attacks` is `Some(n)`, the request of each n-th connection is
+    /// an attack.
     pub(crate) fn http(connections: u16, kib: u16, attacks: Option<u16>) -> Traffic {
         let size = usize::from(kib) << 10;
         let mut response = format!(
@@ -170,14 +171,16 @@ impl Traffic {
         }
     }
 
-    /// Makes packets of a pass, whose clients have other addresses than those of other passes.
+    /// Copies the packets of a pass from the templates, with client addresses that differ from those of other
+    /// passes.
     pub(crate) fn renew(&mut self, packets: core::ops::Range<usize>, pass: u64) {
         let added = (pass as u16).to_be_bytes();
         let frames = self.frames[packets.clone()].iter_mut();
         for ((direction, template), frame) in self.templates[packets].iter().zip(frames) {
             let head = Packet::head_mut(frame);
             head.copy_from_slice(template);
-            // The second half of the client's address; the first one of the pair of checksums is of IPv4.
+            // The offset of the second half of the client's address. The checksums below are those of IPv4
+            // and TCP.
             let at = match direction {
                 Direction::Forward => 28,
                 Direction::Backward => 32,
@@ -192,7 +195,7 @@ impl Traffic {
         }
     }
 
-    /// Returns the number of packets from `from` on, `most` at most, that have the same direction.
+    /// Returns the number of consecutive packets from `from` on that have the same direction, at most `most`.
     pub(crate) fn run(&self, from: usize, most: usize) -> usize {
         let rest = &self.templates[from..];
         let same = rest.iter().take_while(|(direction, _)| *direction == rest[0].0);
@@ -200,7 +203,7 @@ impl Traffic {
     }
 }
 
-/// Returns a request for an object in a folder; a body, if there is one, is a form.
+/// Returns an HTTP request for an object in a folder. A body that is not empty is sent as a form.
 fn request(method: &str, folder: &str, agent: &str, body: &str) -> String {
     let content = if body.is_empty() {
         String::new()
@@ -251,7 +254,7 @@ impl Connection {
     }
 }
 
-/// Returns a segment of the connection with a number.
+/// Returns a segment of the connection with this number, as a frame with its direction.
 fn segment(number: u16, step: &Step) -> (Direction, Vec<u8>) {
     const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
     const SERVER: [u8; 4] = [192, 0, 2, 1];

@@ -85,8 +85,8 @@ fn pages<'a>(
     })
 }
 
-/// Returns the selected entries in order, `wanted.limit` at most. It holds no more than twice that number, plus a
-/// page, in memory.
+/// Returns the selected entries in order, `wanted.limit` at most. The function holds at most twice that
+/// number, plus one page, in memory.
 fn sorted(client: &Client, bridge: &str, wanted: &Flows, key: FlowSort) -> Result<Vec<Flow>> {
     let limit = wanted.limit.unwrap_or(usize::MAX);
     let order = |one: &Flow, other: &Flow| {

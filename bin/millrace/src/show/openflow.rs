@@ -1,4 +1,4 @@
-//! Tables of what a bridge has by OpenFlow: flow tables, groups, meters, controllers; and of the bridges themselves.
+//! Text tables of bridges and their OpenFlow objects: flow tables, groups, meters and controllers.
 
 use millrace_api::view;
 

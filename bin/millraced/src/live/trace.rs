@@ -67,7 +67,8 @@ pub(super) fn shown<B: Backend>(
     show(control, bridge, origin, &outcome.bytes, &outcome.explanation)
 }
 
-/// Passages through chains that a trace follows at most: entries may send packets from a chain into it again.
+/// The maximum number of chain traversals in a trace: flow entries may send packets from a chain into it
+/// again.
 const CHAIN_TRACES_MAX: usize = 16;
 
 fn show<B: Backend>(
@@ -110,10 +111,10 @@ fn show<B: Backend>(
     trace
 }
 
-/// A packet, and the logical port that it was sent to.
+/// The logical port that a packet was sent to, and the packet.
 type Entered = (PortNo, Vec<u8>);
 
-/// Adds all steps of a packet. Returns what went into chains.
+/// Adds all steps of a packet to the trace. Returns the packets that entered chains.
 fn add_all<B: Backend>(
     control: &BridgeControl<B>,
     trace: &mut view::Trace,
@@ -121,7 +122,7 @@ fn add_all<B: Backend>(
     explanation: &Explanation,
 ) -> VecDeque<Entered> {
     let mut entered = VecDeque::new();
-    // The packet as it is at the step.
+    // The bytes of the packet at the current step.
     let mut frame = frame;
     for step in &explanation.steps {
         match step {
@@ -213,7 +214,7 @@ fn note_effect(trace: &mut view::Trace, effect: String) {
     }
 }
 
-/// Returns why a packet that no entry matches is forwarded by NORMAL, or is not.
+/// Returns the reason why NORMAL forwards a packet without a matching entry, or why it does not.
 fn after_a_miss<B: Backend>(control: &BridgeControl<B>) -> &'static str {
     let standalone = control.config().fail_mode == millrace_model::FailMode::Standalone;
     match (control.datapath().forwarding().is_standalone(), standalone) {
@@ -223,7 +224,7 @@ fn after_a_miss<B: Backend>(control: &BridgeControl<B>) -> &'static str {
     }
 }
 
-/// Returns why NORMAL floods a packet whose destination is in no entry of the MAC table.
+/// Returns the reason why NORMAL floods a packet with a destination that is not in the MAC table.
 fn flooded(frame: &[u8]) -> &'static str {
     match frame.get(..6) {
         Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => "NORMAL: the destination is broadcast: flood",

@@ -15,7 +15,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Measures the time since the last measurement.
+    /// Updates the busy shares of the workers for the time since the last measurement.
     pub(super) fn measure(&mut self, stats: &[WorkerStats], now: Instant) {
         let elapsed = self.measured.map(|measured| now.duration_since(measured));
         if let Some(elapsed) = elapsed.filter(|elapsed| !elapsed.is_zero()) {

@@ -189,7 +189,8 @@ fn functions(chain: &Chain, path: &Path, errors: &mut Vec<ConfigError>) {
     }
 }
 
-/// Checks the files that settings of a built-in function name: those that it reads rules from, and those that it exports to.
+/// Checks the files in the settings of a built-in function: the files with its rules, and the files that it
+/// exports to.
 fn settings(settings: &[Setting], path: &Path, errors: &mut Vec<ConfigError>) {
     for (at, setting) in settings.iter().enumerate() {
         let outcome = match (setting.key(), setting.value().strip_prefix("file:")) {

@@ -1,4 +1,4 @@
-//! Encoding, as XDR (RFC 4506): words of 32 bits, and strings padded to them.
+//! Encoding of datagrams as XDR (RFC 4506): 32-bit words, and strings padded to whole words.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::{
     VERSION,
 };
 
-/// Size of the frame check sequence, in bytes, which samples lack and the frame length includes.
+/// Size of the frame check sequence, in bytes. The frame length includes it; the sampled bytes do not.
 const FCS_SIZE: u32 = 4;
 
 struct Writer<'a>(&'a mut Vec<u8>);
@@ -32,7 +32,7 @@ impl Writer<'_> {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 
-    /// Writes a format, and a body behind its length.
+    /// Writes the format number, the length of a body, and the body.
     fn sized(&mut self, format: u32, body: impl FnOnce(&mut Writer<'_>)) {
         self.word(format);
         let at = self.0.len();
@@ -46,7 +46,7 @@ impl Writer<'_> {
 }
 
 impl Datagram {
-    /// Returns the encoded datagram. The caller limits its size by [`Sample::size`].
+    /// Returns the encoded datagram. The caller limits the size of the datagram with [`Sample::size`].
     pub fn emit(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(crate::MAX_DATAGRAM_SIZE);
         let mut out = Writer(&mut bytes);
@@ -73,7 +73,7 @@ impl Datagram {
 }
 
 impl Sample {
-    /// Returns the size of the sample in a datagram, in bytes. The rest of a datagram has 40 at most.
+    /// Returns the encoded size of the sample, in bytes. The header of a datagram adds at most 40 bytes.
     pub fn size(&self) -> usize {
         let mut bytes = Vec::new();
         self.emit(&mut Writer(&mut bytes));
@@ -118,7 +118,7 @@ fn flow(sample: &FlowSample, out: &mut Writer<'_>) {
     }
 }
 
-/// Writes the first bytes of a frame of this size, as a record.
+/// Writes the raw header record: the first bytes of a frame, and the size of the frame.
 fn raw_header(frame_size: u32, header: &[u8], out: &mut Writer<'_>) {
     out.sized(RAW_HEADER, |out| {
         out.word(ETHERNET);

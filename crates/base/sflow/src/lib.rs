@@ -7,8 +7,8 @@
 //!   discarded packet: drops, input, output, reason, records: raw header, Millrace's metadata
 //! ```
 //!
-//! Discarded packets are those of sFlow.org, "sFlow Dropped Packet Notification Structures", October 2020; the records of
-//! OpenFlow ports those of "sFlow OpenFlow Structures", November 2014.
+//! Discarded packets follow sFlow.org, "sFlow Dropped Packet Notification Structures", October 2020. The
+//! records of OpenFlow ports follow sFlow.org, "sFlow OpenFlow Structures", November 2014.
 
 #![forbid(unsafe_code)]
 
@@ -24,19 +24,19 @@ pub use sample::{
 
 /// The UDP port of collectors, assigned by IANA.
 pub const UDP_PORT: u16 = 6343;
-/// Size of the sampled part of a packet by default, in bytes.
+/// Default size of the sampled header of a packet, in bytes.
 pub const HEADER_SIZE: usize = 128;
-/// Size of the largest sampled part of a packet that is emitted, in bytes.
+/// Maximum size of the sampled header of a packet that is emitted, in bytes.
 pub const MAX_HEADER_SIZE: usize = 256;
-/// Size of the largest datagram that is emitted, in bytes: it fits an Ethernet frame with room for tunnels.
+/// Maximum size of a datagram that is emitted, in bytes: it fits an Ethernet frame with room for tunnels.
 pub const MAX_DATAGRAM_SIZE: usize = 1400;
-/// The number of the interface of packets that begin or end in the switch itself.
+/// The interface number of packets that the switch itself generates or consumes.
 pub const INTERNAL_INTERFACE: u32 = 0x3fff_ffff;
-/// A counter, or a VLAN, that is not known.
+/// The value of a counter or VLAN that is not known.
 pub const UNKNOWN: u32 = u32::MAX;
 
 pub(crate) const VERSION: u32 = 5;
-/// The enterprise of the record of Millrace: that for documentation (RFC 5612).
+/// The enterprise number of Millrace's records: the number reserved for documentation (RFC 5612).
 pub(crate) const ENTERPRISE: u32 = 32_473;
 
 pub(crate) const FLOW_SAMPLE: u32 = 1;

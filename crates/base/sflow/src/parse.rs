@@ -1,4 +1,4 @@
-//! Decoding, for collectors. Every length is checked against the bytes that are there before anything is allocated.
+//! Decoding, for collectors. Every length is checked against the remaining bytes before memory is allocated.
 
 use std::net::IpAddr;
 
@@ -16,13 +16,13 @@ use crate::{
 /// The reason why bytes are not a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ParseError {
-    /// Another version.
+    /// The sFlow version is not supported.
     #[error("sFlow version {version} is not supported: expected 5")]
     Version { version: u32 },
-    /// An address of another family.
+    /// The agent address is neither IPv4 nor IPv6.
     #[error("agent address type {type_} is unknown: expected 1 (IPv4) or 2 (IPv6)")]
     Address { type_: u32 },
-    /// A length does not fit the bytes.
+    /// A length exceeds the remaining bytes.
     #[error("the datagram is truncated, or a length in it is wrong")]
     Length,
     /// Bytes follow the last sample.
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Reads a format, and the body behind its length.
+    /// Reads a format number, a length and a body. Returns the format and the body.
     fn sized(&mut self) -> Result<(u32, Reader<'a>), ParseError> {
         let format = self.word()?;
         let size = self.word()? as usize;
@@ -163,7 +163,8 @@ impl PacketRecords {
     }
 }
 
-/// Reads a discarded packet; `None` for one without an Ethernet header, or from a source that is no interface.
+/// Reads a discarded packet. Returns `None` if it has no Ethernet header, or if its source is not an
+/// interface.
 fn discarded(reader: &mut Reader<'_>) -> Result<Option<DiscardedPacket>, ParseError> {
     let sequence = reader.word()?;
     let source_type = reader.word()?;
@@ -187,7 +188,7 @@ fn discarded(reader: &mut Reader<'_>) -> Result<Option<DiscardedPacket>, ParseEr
     }))
 }
 
-/// Reads a flow sample; `None` for one without an Ethernet header.
+/// Reads a flow sample. Returns `None` if it has no Ethernet header.
 fn flow(reader: &mut Reader<'_>) -> Result<Option<FlowSample>, ParseError> {
     let mut sample = FlowSample {
         sequence: reader.word()?,

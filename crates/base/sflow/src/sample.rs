@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-/// An sFlow datagram: samples of one agent, with the number by which a collector counts losses.
+/// An sFlow datagram: samples of one agent, with a sequence number that shows losses to a collector.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Datagram {
     /// The address of the agent, which identifies the switch.
     pub agent: IpAddr,
-    /// The number of the agent's part that sends, such as a bridge.
+    /// The number of the sub-agent that sends, such as a bridge.
     pub sub_agent: u32,
-    /// The number of the datagram; it grows by one.
+    /// The sequence number of the datagram; it grows by one.
     pub sequence: u32,
     /// Time since the start of the switch, in milliseconds.
     pub uptime_ms: u32,
@@ -36,20 +36,20 @@ pub enum Output {
     Interface(u32),
     /// The packet was dropped.
     Dropped(DropCode),
-    /// The number of interfaces that it was sent to.
+    /// The number of interfaces to which the packet was sent.
     Several(u32),
 }
 
-/// The reason of a drop, as sFlow numbers it: up to 255 codes of ICMP, from 256 on the following.
+/// The sFlow number of a drop reason. Numbers up to 255 are ICMP codes; the constants begin at 256.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DropCode(pub u32);
 
 impl DropCode {
-    /// Another reason.
+    /// Any other reason.
     pub const UNKNOWN: DropCode = DropCode(256);
     /// The TTL ran out.
     pub const TTL: DropCode = DropCode(257);
-    /// A filter dropped it.
+    /// A filter dropped the packet.
     pub const ACL: DropCode = DropCode(258);
     /// No buffer, or a full queue.
     pub const NO_BUFFER: DropCode = DropCode(259);
@@ -57,11 +57,11 @@ impl DropCode {
     pub const RATE_LIMIT: DropCode = DropCode(261);
     /// The packet is too long for the interface.
     pub const TOO_BIG: DropCode = DropCode(262);
-    /// The port does not carry the VLAN of the packet that came in.
+    /// The ingress port does not carry the VLAN of the packet.
     pub const INGRESS_VLAN_FILTER: DropCode = DropCode(265);
-    /// The packet is flooded to no port.
+    /// The packet was flooded, but the list of ports was empty.
     pub const PORT_LIST_EMPTY: DropCode = DropCode(267);
-    /// The packet would leave by the port where it came in.
+    /// The egress port of the packet is its ingress port.
     pub const PORT_LOOPBACK_FILTER: DropCode = DropCode(268);
     /// An IP header is malformed.
     pub const IP_HEADER_CORRUPTED: DropCode = DropCode(275);
@@ -69,37 +69,37 @@ impl DropCode {
     pub const UNRESOLVED_NEIGHBOUR: DropCode = DropCode(279);
     /// A tunnel header cannot be removed.
     pub const DECAPSULATION: DropCode = DropCode(282);
-    /// Another reason of layer 2.
+    /// Any other reason of layer 2.
     pub const UNKNOWN_L2: DropCode = DropCode(284);
-    /// Another reason of a buffer.
+    /// Any other reason of a buffer.
     pub const UNKNOWN_BUFFER: DropCode = DropCode(287);
-    /// Another reason of a tunnel.
+    /// Any other reason of a tunnel.
     pub const UNKNOWN_TUNNEL: DropCode = DropCode(288);
 }
 
 /// A sampled packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowSample {
-    /// The number of the sample of this source; it grows by one.
+    /// The sequence number of the samples of this source; it grows by one.
     pub sequence: u32,
     /// The interface at which packets are sampled.
     pub source: u32,
-    /// One packet of this many is sampled, on average.
+    /// The sampling rate: one of this many packets is sampled, on average.
     pub rate: u32,
-    /// The number of packets from which samples were taken.
+    /// The sample pool: the number of packets from which samples were chosen.
     pub pool: u32,
     /// The number of samples that were lost in the switch.
     pub drops: u32,
-    /// The interface at which the packet came in.
+    /// The ingress interface of the packet.
     pub input: u32,
     /// The destination of the packet.
     pub output: Output,
     /// Size of the frame without frame check sequence, in bytes.
     pub frame_size: u32,
-    /// The first bytes of the frame as it came in; at most [`MAX_HEADER_SIZE`](crate::MAX_HEADER_SIZE) are
+    /// The first bytes of the frame at ingress; at most [`MAX_HEADER_SIZE`](crate::MAX_HEADER_SIZE) are
     /// emitted.
     pub header: Vec<u8>,
-    /// VLANs before and after.
+    /// The VLANs of the packet at ingress and egress.
     pub switch: Option<SwitchRecord>,
     /// Metadata and drop reason of Millrace.
     pub millrace: Option<MillraceRecord>,
@@ -108,15 +108,16 @@ pub struct FlowSample {
 /// The notification of a dropped packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiscardedPacket {
-    /// The number of the notification of this source; it grows by one.
+    /// The sequence number of the notifications of this source; it grows by one.
     pub sequence: u32,
-    /// The interface at which the packet came in, or else the one that dropped it on its way out; 0 if neither is known.
+    /// The ingress interface of the packet. If it is not known: the egress interface that dropped the packet,
+    /// or 0.
     pub source: u32,
-    /// The number of notifications that were lost in the switch, or to the limit of their rate.
+    /// The number of notifications that were lost in the switch or suppressed by their rate limit.
     pub drops: u32,
-    /// The interface at which the packet came in; 0 if it is not known.
+    /// The ingress interface of the packet; 0 if it is not known.
     pub input: u32,
-    /// The interface that dropped the packet on its way out; 0 for another place.
+    /// The egress interface that dropped the packet; 0 if the packet was dropped elsewhere.
     pub output: u32,
     pub reason: DropCode,
     /// Size of the frame without frame check sequence, in bytes.
@@ -127,23 +128,23 @@ pub struct DiscardedPacket {
     pub millrace: Option<MillraceRecord>,
 }
 
-/// The extended switch record: VLANs of a packet as it came in and as it went out.
+/// The extended switch record: the VLANs of a packet at ingress and egress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SwitchRecord {
-    /// VLAN id as it came in; 0 without tag, [`UNKNOWN`](crate::UNKNOWN) if it is not known.
+    /// VLAN id at ingress; 0 without tag, [`UNKNOWN`](crate::UNKNOWN) if it is not known.
     pub source_vlan: u32,
-    /// Priority as it came in.
+    /// Priority at ingress.
     pub source_priority: u32,
-    /// VLAN id as it went out; 0 without tag, [`UNKNOWN`](crate::UNKNOWN) if it is not known.
+    /// VLAN id at egress; 0 without tag, [`UNKNOWN`](crate::UNKNOWN) if it is not known.
     pub destination_vlan: u32,
-    /// Priority as it went out.
+    /// Priority at egress.
     pub destination_priority: u32,
 }
 
 /// The enterprise record of Millrace in a flow sample: metadata and cookie of the pipeline, and the drop reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MillraceRecord {
-    /// The metadata of the packet behind its last table.
+    /// The metadata of the packet after its last table.
     pub metadata: u64,
     /// The cookie of the last flow entry that matched; 0 without one.
     pub cookie: u64,
@@ -154,11 +155,11 @@ pub struct MillraceRecord {
 /// Counters of an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CounterSample {
-    /// The number of the sample of this source; it grows by one.
+    /// The sequence number of the counter samples of this source; it grows by one.
     pub sequence: u32,
     /// The interface.
     pub source: u32,
-    /// The counters; `None` if the sample has none of this format.
+    /// The generic interface counters; `None` if the sample has none.
     pub counters: Option<InterfaceCounters>,
     /// The Ethernet counters; `None` if the sample has none.
     pub ethernet: Option<EthernetCounters>,
@@ -186,8 +187,9 @@ pub struct OpenFlowPort {
     pub number: u32,
 }
 
-/// Generic interface counters. Millrace does not count unicast, multicast and broadcast packets apart: their sum is emitted
-/// as unicast, and the others as unknown.
+/// Generic interface counters. Millrace has one counter for unicast, multicast and broadcast packets
+/// together. It is emitted as the unicast counter; the multicast and broadcast counters are emitted as
+/// unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InterfaceCounters {
     /// The number of the interface.
@@ -196,7 +198,7 @@ pub struct InterfaceCounters {
     pub speed: u64,
     /// True if the interface is administratively up.
     pub is_admin_up: bool,
-    /// True if its link is up.
+    /// True if the link of the interface is up.
     pub is_link_up: bool,
     /// Bytes received.
     pub in_octets: u64,
@@ -210,7 +212,7 @@ pub struct InterfaceCounters {
     pub out_octets: u64,
     /// Packets sent.
     pub out_packets: u32,
-    /// Packets that were to be sent and were dropped.
+    /// Packets that were dropped before transmission.
     pub out_discards: u32,
     /// Packets that were not sent because of errors.
     pub out_errors: u32,

@@ -42,7 +42,7 @@ id! {
     Priority(u16)
 }
 id! {
-    /// A transaction identifier: a reply carries that of its request.
+    /// A transaction identifier: a reply has the identifier of its request.
     Xid(u32)
 }
 

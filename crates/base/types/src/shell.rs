@@ -1,6 +1,7 @@
 //! Words of a command line for a POSIX shell (IEEE Std 1003.1, section 2.2, Quoting).
 
-/// Returns a word as a shell takes it: as it is, or in single quotes if the shell would read it otherwise.
+/// Returns a word for a command line. The word is in single quotes if the shell would otherwise interpret a
+/// character of it.
 pub fn quoted(word: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_./:=,+@%".contains(char);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -12,25 +12,25 @@ impl Time {
     /// The origin.
     pub const ZERO: Time = Time(0);
 
-    /// Returns the time in nanoseconds since the origin. 64 bits last 584 years.
+    /// Returns the time that is `nanos` nanoseconds after the origin. 64 bits suffice for 584 years.
     #[inline]
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// Returns the time in milliseconds since the origin.
+    /// Returns the time that is `millis` milliseconds after the origin.
     #[inline]
     pub const fn from_millis(millis: u64) -> Time {
         Time(millis * 1_000_000)
     }
 
-    /// Returns the time in seconds since the origin.
+    /// Returns the time that is `secs` seconds after the origin.
     #[inline]
     pub const fn from_secs(secs: u64) -> Time {
         Time(secs * 1_000_000_000)
     }
 
-    /// Returns nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     #[inline]
     pub const fn nanos(self) -> u64 {
         self.0

@@ -78,7 +78,8 @@ fn parse(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(BURST as u64));
     for (name, frames) in &kinds {
         for depth in [Depth::L2, Depth::L3, Depth::L4, Depth::All] {
-            // Other depths of other packet types give no further information.
+            // Depths other than `All` are measured for TCP only, because other packet types give no further
+            // information.
             if *name != "tcp" && depth != Depth::All {
                 continue;
             }

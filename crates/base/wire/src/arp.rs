@@ -37,7 +37,8 @@ pub(crate) fn is_ipv4_over_ethernet(header: &[u8; SIZE]) -> bool {
 pub struct View<'a>(&'a [u8; SIZE]);
 
 impl<'a> View<'a> {
-    /// Returns a view of the bytes after the EtherType, which may continue after the packet, as padding does.
+    /// Returns a view of the packet at the front of `bytes`, which follow the EtherType. Padding may follow
+    /// the packet.
     ///
     /// # Errors
     /// [`HeaderError`] if the packet is truncated, or for other hardware or protocols.
@@ -88,7 +89,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The values of a packet.
+/// The fields of an ARP packet for IPv4 over Ethernet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     /// Operation, for instance [`REQUEST`].
@@ -104,7 +105,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every view is valid.
+    /// Returns the fields of a packet.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             op: view.op(),

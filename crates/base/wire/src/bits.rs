@@ -8,7 +8,7 @@ use core::fmt;
 pub struct OutOfRange {
     /// The name of the field.
     pub field: &'static str,
-    /// The number that was offered.
+    /// The rejected number.
     pub raw: u32,
     /// The largest valid number.
     pub max: u32,

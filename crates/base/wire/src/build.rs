@@ -1,4 +1,4 @@
-//! Whole frames from their headers, outermost first: what tests, generators and `millrace trace` offer.
+//! Builds frames from their headers, outermost first, for tests, traffic generators and `millrace trace`.
 //!
 //! ```
 //! use millrace_types::Mac;
@@ -21,7 +21,8 @@ use crate::ip::Pseudo;
 use crate::{Dscp, Ecn, EtherType, FlowLabel, IpProto, Isid, MplsLabel, Tc, arp, ethernet, icmpv4, icmpv6};
 use crate::{ipv4, ipv6, mpls, pbb, sctp, tcp, udp, vlan};
 
-/// A frame under construction. EtherTypes, protocol numbers, sizes and checksums follow from the inner headers.
+/// A frame under construction. EtherTypes, protocol numbers, sizes and checksums are computed from the inner
+/// headers.
 #[derive(Clone, Debug)]
 pub struct Builder<'a> {
     headers: Vec<Header<'a>>,
@@ -57,7 +58,7 @@ enum Announced {
 }
 
 impl<'a> Builder<'a> {
-    /// Returns an Ethernet frame.
+    /// Returns a builder that starts with an Ethernet header.
     pub fn ethernet(dst: Mac, src: Mac) -> Builder<'a> {
         let header = Header::Ethernet(ethernet::Repr {
             dst,
@@ -137,13 +138,13 @@ impl<'a> Builder<'a> {
         }))
     }
 
-    /// Returns an ARP packet.
+    /// Appends an ARP packet.
     #[must_use]
     pub fn arp(self, repr: arp::Repr) -> Builder<'a> {
         self.with(Header::Arp(repr))
     }
 
-    /// Returns an IPv4 header with a time to live of 64.
+    /// Appends an IPv4 header with a time to live of 64.
     #[must_use]
     pub fn ipv4(self, src: impl Into<Ipv4Addr>, dst: impl Into<Ipv4Addr>) -> Builder<'a> {
         self.ipv4_with(ipv4::Repr {
@@ -168,7 +169,7 @@ impl<'a> Builder<'a> {
         self.with(Header::Ipv4(repr))
     }
 
-    /// Returns an IPv6 header with a hop limit of 64.
+    /// Appends an IPv6 header with a hop limit of 64.
     #[must_use]
     pub fn ipv6(self, src: impl Into<Ipv6Addr>, dst: impl Into<Ipv6Addr>) -> Builder<'a> {
         self.ipv6_with(ipv6::Repr {
@@ -195,37 +196,37 @@ impl<'a> Builder<'a> {
         self.with(Header::Extension(proto, bytes))
     }
 
-    /// Returns a TCP header.
+    /// Appends a TCP header.
     #[must_use]
     pub fn tcp(self, repr: tcp::Repr<'a>) -> Builder<'a> {
         self.with(Header::Tcp(repr))
     }
 
-    /// Returns a UDP header.
+    /// Appends a UDP header.
     #[must_use]
     pub fn udp(self, src: u16, dst: u16) -> Builder<'a> {
         self.with(Header::Udp(udp::Repr { src, dst }))
     }
 
-    /// Returns an SCTP common header.
+    /// Appends an SCTP common header.
     #[must_use]
     pub fn sctp(self, src: u16, dst: u16, tag: u32) -> Builder<'a> {
         self.with(Header::Sctp(sctp::Repr { src, dst, tag }))
     }
 
-    /// Returns an ICMP header.
+    /// Appends an ICMP header.
     #[must_use]
     pub fn icmpv4(self, repr: icmpv4::Repr) -> Builder<'a> {
         self.with(Header::Icmpv4(repr))
     }
 
-    /// Returns an ICMPv6 header.
+    /// Appends an ICMPv6 header.
     #[must_use]
     pub fn icmpv6(self, kind: u8, code: u8) -> Builder<'a> {
         self.with(Header::Icmpv6(icmpv6::Repr { kind, code }))
     }
 
-    /// Returns a neighbour solicitation or advertisement.
+    /// Appends a neighbour solicitation or advertisement.
     #[must_use]
     pub fn neighbor(self, repr: icmpv6::NdRepr) -> Builder<'a> {
         self.with(Header::Nd(repr))
@@ -342,7 +343,7 @@ impl Header<'_> {
                     out.extend_from_slice(rest);
                 }
             }
-            // The transports also emit their payload, because their checksums cover it.
+            // The transport headers also emit their payload, because their checksums cover it.
             Header::Tcp(repr) => repr.emit(&pseudo, inside, out),
             Header::Udp(repr) => repr.emit(&pseudo, inside, out),
             Header::Sctp(repr) => repr.emit(inside, out),

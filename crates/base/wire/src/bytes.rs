@@ -14,8 +14,8 @@ pub(crate) fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&
     bytes.get_mut(at..)?.first_chunk_mut()
 }
 
-/// Returns `N` bytes of a header of fixed size; `at` is a constant of the caller, so that nothing is checked at run
-/// time.
+/// Returns `N` bytes of a header of fixed size. `at` is a constant of the caller, so the compiler removes the
+/// bounds check.
 #[inline(always)]
 pub(crate) fn array<const N: usize, const M: usize>(header: &[u8; M], at: usize) -> [u8; N] {
     core::array::from_fn(|i| header[at + i])
@@ -28,13 +28,13 @@ pub fn be16<const M: usize>(header: &[u8; M], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
 }
 
-/// Returns the 32-bit integer at the constant `at`, as [`be16`].
+/// Returns the 32-bit integer at `at`, under the same conditions as [`be16`].
 #[inline(always)]
 pub fn be32<const M: usize>(header: &[u8; M], at: usize) -> u32 {
     u32::from_be_bytes(array(header, at))
 }
 
-/// Returns the 64-bit integer at the constant `at`, as [`be16`].
+/// Returns the 64-bit integer at `at`, under the same conditions as [`be16`].
 #[inline(always)]
 pub fn be64<const M: usize>(header: &[u8; M], at: usize) -> u64 {
     u64::from_be_bytes(array(header, at))

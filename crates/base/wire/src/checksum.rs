@@ -50,7 +50,7 @@ impl Sum {
         fold(self.0)
     }
 
-    /// Returns the checksum for a header whose checksum field was summed as zero.
+    /// Returns the checksum for a header that was summed with a checksum field of zero.
     #[inline]
     pub const fn checksum(self) -> u16 {
         !self.folded()
@@ -66,7 +66,7 @@ impl Sum {
     }
 }
 
-/// Bytes from which on vector instructions gain more than their preparation costs.
+/// The minimum number of bytes for which vector instructions gain more than their preparation costs.
 const LONG: usize = 128;
 
 /// Returns a sum of words in the byte order of the machine, 64 bits at a time with end-around carry (RFC 1071, section 2(C)).
@@ -116,8 +116,8 @@ const fn fold(sum: u64) -> u16 {
     ((sum >> 16) + (sum & 0xffff)) as u16
 }
 
-/// Returns the Internet checksum of `bytes`, whose own checksum field holds zero. If it holds the checksum, a correct
-/// packet gives zero.
+/// Returns the Internet checksum of `bytes`. If the checksum field is zero, the result is the value for that
+/// field. If the field holds the correct checksum, the result is zero.
 #[inline]
 pub fn internet(bytes: &[u8]) -> u16 {
     Sum::of(bytes).checksum()
@@ -163,7 +163,8 @@ impl Change {
         self.0.add16(!checksum).checksum()
     }
 
-    /// Returns the checksum of a UDP header after the change: zero (none) stays zero, and no other becomes zero.
+    /// Returns the checksum of a UDP header after the change. Zero (none) stays zero, and no other checksum
+    /// becomes zero.
     #[inline]
     pub const fn apply_udp(self, checksum: u16) -> u16 {
         match checksum {
@@ -210,13 +211,14 @@ pub mod crc32c {
         ::crc32c::crc32c(bytes)
     }
 
-    /// Returns the CRC of bytes with the CRC `crc` and `bytes` behind them, for data in several segments.
+    /// Returns the CRC of data in two parts: the CRC of the first part is `crc`, and the second part is
+    /// `bytes`.
     #[inline]
     pub fn append(crc: u32, bytes: &[u8]) -> u32 {
         ::crc32c::crc32c_append(crc, bytes)
     }
 
-    /// Returns the CRC of two pieces one after the other, from the CRC of each and the size of the second.
+    /// Returns the CRC of two concatenated parts, from the CRC of each part and the size of the second.
     pub fn combine(first: u32, second: u32, second_size: usize) -> u32 {
         append_zeros(first, second_size) ^ second
     }
@@ -248,7 +250,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns the sum as RFC 1071 writes it, one word after the other.
+    /// Returns the sum as RFC 1071 defines it, one word after the other.
     fn oracle(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {

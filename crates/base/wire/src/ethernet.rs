@@ -37,13 +37,13 @@ impl EtherType {
     /// The lowest EtherType; a lower value is a length.
     pub const MIN: EtherType = EtherType(0x0600);
 
-    /// Returns true if this begins a VLAN tag that OpenFlow knows: 802.1Q or 802.1ad.
+    /// Returns true for the TPID of a VLAN tag that OpenFlow supports: 802.1Q or 802.1ad.
     #[inline]
     pub const fn is_vlan(self) -> bool {
         self.0 == Self::VLAN.0 || self.0 == Self::QINQ.0
     }
 
-    /// Returns true if this begins an MPLS label stack.
+    /// Returns true for the EtherType of an MPLS label stack.
     #[inline]
     pub const fn is_mpls(self) -> bool {
         self.0 == Self::MPLS.0 || self.0 == Self::MPLS_MULTICAST.0
@@ -117,8 +117,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the EtherType of an 802.3 frame, given what follows its length: that of the SNAP header, if there is one
-/// with the organisation code of encapsulated Ethernet (RFC 1042).
+/// Returns the EtherType of an 802.3 frame from the bytes after the length field. It is the EtherType of the
+/// SNAP header, if that has the organisation code of encapsulated Ethernet (RFC 1042).
 #[inline]
 pub fn snap(llc: &[u8]) -> Option<EtherType> {
     let header = chunk::<SNAP_SIZE>(llc, 0)?;
@@ -126,7 +126,7 @@ pub fn snap(llc: &[u8]) -> Option<EtherType> {
     (header[..6] == [0xaa, 0xaa, 0x03, 0, 0, 0] && ether_type >= EtherType::MIN).then_some(ether_type)
 }
 
-/// The values of a header.
+/// The fields of an Ethernet header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     /// Destination address.
@@ -137,7 +137,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every complete frame is valid.
+    /// Returns the fields of a frame's header.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             dst: view.dst(),

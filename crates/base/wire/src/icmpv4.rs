@@ -4,7 +4,7 @@ use crate::HeaderError;
 use crate::bytes::{array, be16, put, split};
 use crate::checksum::Sum;
 
-/// Size of the header in bytes: type, code, checksum and four bytes whose meaning is the type's.
+/// Size of the header in bytes: type, code, checksum, and four bytes with a meaning that depends on the type.
 pub const SIZE: usize = 8;
 
 /// Type of an echo reply.
@@ -64,25 +64,26 @@ impl<'a> View<'a> {
         Sum::of(self.header).add_bytes(self.payload).checksum() == 0
     }
 
-    /// Returns the four bytes whose meaning depends on the type: identifier and sequence number of an echo.
+    /// Returns the four bytes with a meaning that depends on the type: identifier and sequence number of an
+    /// echo.
     #[inline]
     pub fn rest(&self) -> [u8; 4] {
         array(self.header, offset::REST)
     }
 
-    /// Returns the data behind the header.
+    /// Returns the data after the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// The values of a header.
+/// The fields of an ICMP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     pub kind: u8,
     pub code: u8,
-    /// The four bytes whose meaning is the type's.
+    /// The four bytes with a meaning that depends on the type.
     pub rest: [u8; 4],
 }
 
@@ -97,7 +98,7 @@ impl Repr {
         }
     }
 
-    /// Every view is valid.
+    /// Returns the fields of a header.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             kind: view.kind(),

@@ -88,10 +88,10 @@ impl<'a> View<'a> {
         self.payload
     }
 
-    /// Returns the message as neighbour discovery.
+    /// Returns a view of the message as a neighbour solicitation or advertisement.
     ///
     /// # Errors
-    /// [`HeaderError`] if it is neither a solicitation nor an advertisement, or truncated.
+    /// [`HeaderError`] if the message is neither a solicitation nor an advertisement, or is truncated.
     pub fn neighbor(&self) -> Result<NdView<'a>, HeaderError> {
         let invalid = |field, value: u8| HeaderError::Invalid {
             header: "neighbour discovery",
@@ -167,7 +167,7 @@ pub(crate) fn lla_option(kind: u8) -> u8 {
     }
 }
 
-/// The values of a header.
+/// The fields of an ICMPv6 header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     pub kind: u8,
@@ -175,7 +175,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every view is valid.
+    /// Returns the fields of a header.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             kind: view.kind(),
@@ -199,7 +199,7 @@ impl Repr {
     }
 }
 
-/// The values of a solicitation or advertisement.
+/// The fields of a solicitation or advertisement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NdRepr {
     /// [`NEIGHBOR_SOLICIT`] or [`NEIGHBOR_ADVERT`].

@@ -52,7 +52,7 @@ impl IpProto {
 }
 
 impl fmt::Display for IpProto {
-    /// Returns the name if this crate knows the protocol, else the number.
+    /// Writes the name of a known protocol, else the number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Self::NAMES.iter().find(|(proto, _)| proto == self) {
             Some((_, name)) => f.pad(name),
@@ -69,7 +69,8 @@ impl fmt::Debug for IpProto {
 
 /// The addresses that go into a transport checksum (RFC 9293 section 3.1, RFC 8200 section 8.1).
 ///
-/// For a packet with an IPv6 routing header, `dst` is the final destination, not the one in the header.
+/// For a packet with an IPv6 routing header, `dst` is the final destination, not the destination in the fixed
+/// header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pseudo {
     /// IPv4.
@@ -89,7 +90,8 @@ pub enum Pseudo {
 }
 
 impl Pseudo {
-    /// Returns the sum of the pseudo-header for `size` bytes of `proto`; the transport's bytes come next.
+    /// Returns the sum of the pseudo-header for `size` bytes of `proto`. The caller adds the bytes of the
+    /// transport.
     #[inline]
     pub fn sum(&self, proto: IpProto, size: usize) -> Sum {
         let addresses = match self {

@@ -33,7 +33,7 @@ pub(crate) mod offset {
     pub(crate) const DST: usize = 16;
 }
 
-/// A packet with a complete header, whose lengths agree with each other and with the bytes.
+/// A packet with a complete header. Its length fields agree with each other and with the number of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; MIN_SIZE],
@@ -42,8 +42,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns a view of `bytes`, which may continue after the packet, as padding does. Does not verify the header
-    /// checksum.
+    /// Returns a view of the packet at the front of `bytes`. Padding may follow the packet. Does not verify
+    /// the header checksum.
     ///
     /// # Errors
     /// [`HeaderError`] if the header is truncated, or version, header length or total length are invalid.
@@ -105,19 +105,19 @@ impl<'a> View<'a> {
         be16(self.header, offset::IDENT)
     }
 
-    /// Returns true if routers must not fragment this.
+    /// Returns true if routers must not fragment the packet.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         be16(self.header, offset::FRAGMENT) & DONT_FRAGMENT != 0
     }
 
-    /// Returns true if this is a fragment, and not the last one.
+    /// Returns true if the packet is a fragment, and not the last one.
     #[inline]
     pub fn more_fragments(&self) -> bool {
         be16(self.header, offset::FRAGMENT) & MORE_FRAGMENTS != 0
     }
 
-    /// Returns the offset of this fragment's payload in the whole packet, in units of 8 bytes.
+    /// Returns the offset of the fragment's payload in the unfragmented packet, in units of 8 bytes.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         be16(self.header, offset::FRAGMENT) & FRAGMENT_OFFSET
@@ -167,7 +167,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Options with their padding.
+    /// Returns the options with their padding.
     #[inline]
     pub fn options(&self) -> &'a [u8] {
         self.options
@@ -188,7 +188,7 @@ impl<'a> Options<'a> {
     /// Returns `bytes` as options.
     ///
     /// # Errors
-    /// [`HeaderError::Invalid`] if `bytes` are too many, or not whole words.
+    /// [`HeaderError::Invalid`] if `bytes` are more than [`MAX_OPTIONS_SIZE`], or not whole words.
     pub fn new(bytes: &'a [u8]) -> Result<Options<'a>, HeaderError> {
         if bytes.len() > MAX_OPTIONS_SIZE || !bytes.len().is_multiple_of(4) {
             let value = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -207,7 +207,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The values of a header.
+/// The fields of an IPv4 header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr<'a> {
     /// Source address.
@@ -224,11 +224,11 @@ pub struct Repr<'a> {
     pub ttl: u8,
     /// Identification, which the fragments of a packet share.
     pub ident: u16,
-    /// True if routers must not fragment this.
+    /// True if routers must not fragment the packet.
     pub dont_fragment: bool,
-    /// True if this is a fragment, and not the last one.
+    /// True if the packet is a fragment, and not the last one.
     pub more_fragments: bool,
-    /// Offset of this fragment's payload in the whole packet, in units of 8 bytes; 13 bits are emitted.
+    /// Offset of the fragment's payload in the unfragmented packet, in units of 8 bytes; 13 bits are emitted.
     pub fragment_offset: u16,
     pub options: Options<'a>,
     /// Bytes that follow the header.
@@ -236,7 +236,7 @@ pub struct Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// Every view is valid; the reserved bit is ignored.
+    /// Returns the fields of a header. The reserved bit is ignored.
     pub fn parse(view: &View<'a>) -> Repr<'a> {
         Repr {
             src: view.src(),

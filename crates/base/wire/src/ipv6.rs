@@ -22,7 +22,7 @@ pub(crate) mod offset {
     pub(crate) const DST: usize = 24;
 }
 
-/// A packet with a complete fixed header, whose payload length agrees with the bytes.
+/// A packet with a complete fixed header. Its payload length agrees with the number of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: &'a [u8; SIZE],
@@ -30,8 +30,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns a view of `bytes`, which may continue after the packet, as padding does. Jumbo payloads (RFC 2675) are
-    /// not supported: a payload length of zero is an empty payload.
+    /// Returns a view of the packet at the front of `bytes`. Padding may follow the packet. Jumbo payloads
+    /// (RFC 2675) are not supported: a payload length of zero is an empty payload.
     ///
     /// # Errors
     /// [`HeaderError`] if the header is truncated, or version or payload length are invalid.
@@ -91,13 +91,15 @@ impl<'a> View<'a> {
         array::<16, _>(self.header, offset::SRC).into()
     }
 
-    /// Returns the destination address; with a routing header that has segments left, it is the next hop's.
+    /// Returns the destination address. If a routing header has segments left, this is not the final
+    /// destination.
     #[inline]
     pub fn dst(&self) -> Ipv6Addr {
         array::<16, _>(self.header, offset::DST).into()
     }
 
-    /// Returns the addresses for transport checksums, if no routing header has segments left.
+    /// Returns the addresses for transport checksums. They are only valid if no routing header has segments
+    /// left.
     #[inline]
     pub fn pseudo(&self) -> Pseudo {
         Pseudo::V6 {
@@ -119,7 +121,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The values of a fixed header.
+/// The fields of the fixed header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     /// Source address.
@@ -134,12 +136,12 @@ pub struct Repr {
     pub ecn: Ecn,
     pub flow_label: FlowLabel,
     pub hop_limit: u8,
-    /// Bytes that follow the fixed header, extension headers among them.
+    /// Size of the extension headers and the payload after them, in bytes.
     pub payload_size: u16,
 }
 
 impl Repr {
-    /// Every view is valid.
+    /// Returns the fields of a fixed header.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             src: view.src(),

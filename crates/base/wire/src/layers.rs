@@ -1,14 +1,14 @@
 //! The single pass over a frame that finds every header that OpenFlow can match or rewrite.
 //!
-//! The result is a small map of offsets, from which keys are extracted and at which fields are rewritten; no header is
-//! copied. OpenFlow 1.3.5, section 7.2.3.8, defines the header of each field: the outermost VLAN tag, the
-//! EtherType after all VLAN tags, the outermost MPLS label stack entry, the outer PBB tag; nothing inside MPLS or PBB
-//! is matched.
+//! The result is a small map of header offsets. Keys are extracted and fields are rewritten at these offsets;
+//! no header is copied. OpenFlow 1.3.5, section 7.2.3.8, defines the header of each field: the outermost VLAN
+//! tag, the EtherType after all VLAN tags, the outermost MPLS label stack entry, the outer PBB tag; nothing
+//! inside MPLS or PBB is matched.
 //!
-//! A header that is truncated, or that has an invalid length, ends the parse: it and everything after it is absent.
-//! Lengths are checked against the size of the packet, not of the head, so a packet of several segments is parsed as
-//! far as its head extends. An IPv4 or IPv6 packet that claims more bytes than the frame has is therefore not an IP
-//! packet.
+//! A header that is truncated, or that has an invalid length, ends the parse: the header and everything after
+//! it count as absent. Lengths are checked against the size of the packet, not of the head, so a packet of
+//! several segments is parsed as far as its head extends. An IPv4 or IPv6 packet with a length field that
+//! exceeds the frame is therefore not an IP packet.
 //!
 //! Offsets have 16 bits; only the first 65,535 bytes of a longer head are parsed.
 
@@ -19,7 +19,7 @@ use crate::{
 
 mod parse;
 
-/// The depth of a parse: as far as the tables of a switch can match.
+/// The depth of a parse. A switch parses as deep as its tables can match.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Depth {
     /// Ethernet and VLAN tags, up to the EtherType.
@@ -78,7 +78,7 @@ pub struct Layers {
     mpls_count: u16,
     /// Zero if the stack has no bottom within the head.
     mpls_payload: u16,
-    /// Zero if there is no such header.
+    /// Offset of the MAC address in the link-layer address option; zero without that option.
     nd_lla: u16,
     ext_headers: ExtHeaders,
     ip_proto: IpProto,
@@ -165,7 +165,8 @@ impl Layers {
         self.l3
     }
 
-    /// Returns the offset after Ethernet and the VLAN tags, even if no valid header is there. Zero without Ethernet.
+    /// Returns the offset after Ethernet and the VLAN tags, even if no valid header is there. Zero without
+    /// Ethernet.
     #[inline]
     pub const fn l3_offset(&self) -> usize {
         self.l3_offset as usize
@@ -185,7 +186,7 @@ impl Layers {
         self.ip_proto
     }
 
-    /// Returns the part of a fragmented IP packet that this is.
+    /// Returns the position of the packet in a fragmented IP packet.
     #[inline]
     pub const fn fragment(&self) -> Fragment {
         self.fragment
@@ -197,8 +198,8 @@ impl Layers {
         self.ext_headers
     }
 
-    /// Returns true if an IPv6 routing header has segments left. The destination in the fixed header is then not the
-    /// one in transport checksums.
+    /// Returns true if an IPv6 routing header has segments left. Transport checksums then cover the final
+    /// destination, and not the destination in the fixed header.
     #[inline]
     pub const fn is_routed(&self) -> bool {
         self.routed
@@ -210,8 +211,8 @@ impl Layers {
         self.l4
     }
 
-    /// Returns the offset of the IP payload, after options and extension headers, which may be the end of the head.
-    /// Zero if this is not IP.
+    /// Returns the offset of the IP payload, after options and extension headers. The offset may be the end
+    /// of the head. Zero if the packet is not IP.
     #[inline]
     pub const fn l4_offset(&self) -> usize {
         self.l4_offset as usize

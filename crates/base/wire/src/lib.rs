@@ -1,9 +1,10 @@
 //! Packet formats: checked views of headers, builders, checksums, and the one-pass parser that
 //! the packet path uses.
 //!
-//! Everything here is pure: bytes in, values out. One protocol is one module with the same drawers: a
-//! `View` over bytes that were checked once, a `Repr` whose values are valid, `parse` and `emit` between
-//! the two. Views and parsers never allocate; [`Frame`], [`FramePool`] and the emitters of `Repr` do.
+//! The crate does no IO: its functions take bytes or values and return values. Each protocol has one module
+//! with the same parts: a `View` of bytes that were checked once, a `Repr` with valid values, and `parse` and
+//! `emit`, which convert between the two. Views and parsers never allocate; [`Frame`], [`FramePool`] and the
+//! emitters of `Repr` do.
 
 #![forbid(unsafe_code)]
 

@@ -57,7 +57,7 @@ impl<'a> View<'a> {
         self.header[3]
     }
 
-    /// Returns the next entry or, after the bottom of the stack, the packet.
+    /// Returns the bytes after the entry: the next entry or, after the bottom of the stack, the payload.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -75,7 +75,7 @@ pub fn stack(bytes: &[u8]) -> impl Iterator<Item = View<'_>> {
     })
 }
 
-/// The values of an entry.
+/// The fields of a label stack entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     pub label: MplsLabel,
@@ -88,7 +88,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every complete entry is valid.
+    /// Returns the fields of an entry.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             label: view.label(),

@@ -11,7 +11,7 @@ use crate::bytes::{be32, split};
 
 /// Size of a header without metadata in bytes.
 pub const MIN_SIZE: usize = 8;
-/// Size of the longest header that [`Repr`] writes in bytes.
+/// Size of the longest header that [`Repr`] writes, in bytes.
 pub const SIZE_MAX: usize = MIN_SIZE + CONTEXT_SIZE;
 /// Size of metadata of a fixed length in bytes.
 pub const CONTEXT_SIZE: usize = 16;
@@ -20,11 +20,11 @@ pub const ETHERNET: u8 = 3;
 /// The largest time to live, and the initial one (RFC 8300, section 2.2).
 pub const TTL_MAX: u8 = 63;
 
-/// Metadata of a fixed length.
+/// MD type 1: metadata of a fixed length.
 const MD_FIXED: u8 = 1;
-/// Metadata of a variable length.
+/// MD type 2: metadata of a variable length.
 const MD_VARIABLE: u8 = 2;
-/// The O bit.
+/// The O bit, which marks OAM messages.
 const OAM: u8 = 0x20;
 
 /// A complete header, of a version and metadata type that RFC 8300 defines.
@@ -36,7 +36,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns the header at the front of `bytes`, which follow the EtherType.
+    /// Returns a view of the header at the front of `bytes`, which follow the EtherType.
     ///
     /// # Errors
     /// [`HeaderError::Truncated`]; [`HeaderError::Invalid`] if the version is not 0, the type of the metadata is
@@ -74,8 +74,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns true if this is a message of operations and maintenance, which a receiver that does not support them
-    /// discards (RFC 8300, section 2.2).
+    /// Returns true for a message of operations, administration and maintenance (OAM). A receiver without OAM
+    /// support discards it (RFC 8300, section 2.2).
     #[inline]
     pub fn is_oam(&self) -> bool {
         self.header[0] & OAM != 0
@@ -118,7 +118,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The values of a header.
+/// The fields of a network service header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     /// Time to live, 0 to [`TTL_MAX`]; larger values are clamped.
@@ -132,7 +132,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Metadata of a variable length is left out.
+    /// Returns the fields of a header. Metadata of a variable length is left out.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             ttl: view.ttl(),

@@ -1,8 +1,9 @@
-//! The trait of packet buffers, with which all code above the drivers works on mbufs and on heap memory, and its
-//! implementation for heap memory.
+//! The trait of packet buffers, and its implementation for heap memory. With the trait, all code above the
+//! drivers works on mbufs and on heap memory.
 //!
-//! A packet is a contiguous *head* (the first segment), which holds every header that is read or rewritten, with
-//! *headroom* in front for pushed headers, and possibly further segments that pass unread.
+//! The *head* of a packet is its contiguous first segment, which holds every header that is read or
+//! rewritten. In front of the head is *headroom* for pushed headers. Further segments may follow; they are
+//! sent without being read.
 
 use core::fmt;
 use core::num::NonZeroU16;
@@ -36,18 +37,19 @@ pub trait Packet: Sized + Send {
     /// [`NoHeadroom`] if fewer than `size` bytes are free in front; the packet is then unchanged.
     fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom>;
 
-    /// Removes `size` bytes at the front of the head, all of the head if it has fewer.
+    /// Removes `size` bytes at the front of the head, or the whole head if it has fewer bytes.
     fn trim_front(&mut self, size: usize);
 
-    /// Removes all bytes behind the first `size`. Returns false, and leaves the packet unchanged, if they are not all
-    /// in the last segment.
+    /// Removes all bytes after the first `size` bytes. Returns false, and leaves the packet unchanged, if the
+    /// bytes to remove are not all in the last segment.
     #[inline]
     fn truncate(&mut self, size: usize) -> bool {
         self.len() <= size
     }
 
-    /// Grows a packet of one segment by `size` bytes at its end, and returns them; their content is unspecified.
-    /// Returns `None`, and leaves the packet unchanged, if the buffer has less tailroom or the tailroom is unknown.
+    /// Grows a packet of one segment by `size` bytes at its end, and returns the new bytes; their content is
+    /// unspecified. Returns `None`, and leaves the packet unchanged, if the buffer has less tailroom or the
+    /// tailroom is unknown.
     #[inline]
     fn append(&mut self, size: usize) -> Option<&mut [u8]> {
         let _ = size;
@@ -99,15 +101,15 @@ pub trait Packet: Sized + Send {
         None
     }
 
-    /// Sets the mark of the packet, as a device with flow rules does (DPDK: `RTE_FLOW_ACTION_TYPE_MARK`). A device
-    /// that fills the buffer again clears it.
+    /// Sets the mark of the packet, as a device with flow rules does (DPDK: `RTE_FLOW_ACTION_TYPE_MARK`). A
+    /// device that fills the buffer again clears the mark.
     #[inline]
     fn set_mark(&mut self, mark: u32) {
         let _ = mark;
     }
 
-    /// Prefetches the metadata of the buffer, if it is separate from the bytes: for packets that another core touched
-    /// last.
+    /// Prefetches the metadata of the buffer, if it is separate from the bytes. The prefetch is for packets
+    /// that another core accessed last.
     #[inline]
     fn prefetch(&self) {}
 
@@ -136,14 +138,15 @@ pub trait Packet: Sized + Send {
         None
     }
 
-    /// Makes this a GSO packet with this segment size in bytes of TCP data, or an ordinary packet if `None`. Does not
-    /// segment it.
+    /// Makes this a GSO packet with this segment size in bytes of TCP data, or an ordinary packet if `None`.
+    /// The packet is not segmented.
     fn set_segment_size(&mut self, size: Option<NonZeroU16>) {
         let _ = size;
     }
 
-    /// Returns a new packet of the same pool: `header`, then `size` bytes of this packet from offset `at`, over all
-    /// segments. It is not a GSO packet. Returns `None` if no buffer is free or this packet has fewer bytes.
+    /// Returns a new packet of the same pool: `header`, then `size` bytes of this packet from offset `at`,
+    /// over all segments. The new packet is not a GSO packet. Returns `None` if no buffer is free or this
+    /// packet has fewer bytes.
     fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
         let _ = (header, at, size);
         None
@@ -163,7 +166,7 @@ pub struct NoHeadroom;
 
 /// A packet on the heap: the buffer of tests, packet-outs and the switch without DPDK.
 ///
-/// It either owns its memory or borrows it from a [`FramePool`], to which it returns on drop.
+/// A frame either owns its memory, or borrows it from a [`FramePool`] and returns it on drop.
 pub struct Frame {
     buffer: Box<[u8]>,
     /// Offset of the head in `buffer`.
@@ -197,8 +200,8 @@ impl Frame {
         }
     }
 
-    /// Returns a frame whose head is the first `head_size` bytes and whose further segments are the rest, like a
-    /// chained mbuf. With a `head_size` beyond the end it has one segment.
+    /// Returns a frame with the first `head_size` bytes as its head and the rest as further segments, like a
+    /// chained mbuf. If `head_size` is beyond the end, the frame has one segment.
     pub fn segmented(bytes: &[u8], head_size: usize) -> Frame {
         let mut frame = Frame::new(bytes);
         frame.head_end = frame.end.min(frame.start.saturating_add(head_size));
@@ -288,7 +291,7 @@ impl Packet for Frame {
         }
     }
 
-    /// Appends a copy of the tail, which has a buffer of its own, so that it always succeeds.
+    /// Copies this frame and the tail into a new buffer, which always succeeds.
     fn chain(&mut self, tail: Frame) -> Result<(), Frame> {
         let mut bytes = self.bytes().to_vec();
         bytes.extend_from_slice(tail.bytes());
@@ -390,7 +393,7 @@ impl Drop for Frame {
     }
 }
 
-/// Frames are equal if their bytes are, regardless of segments and headroom.
+/// Frames are equal if their bytes are equal, regardless of segments and headroom.
 impl PartialEq for Frame {
     fn eq(&self, other: &Frame) -> bool {
         self.bytes() == other.bytes()

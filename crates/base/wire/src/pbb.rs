@@ -32,7 +32,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns the tag at the front of `bytes`, which follow the EtherType.
+    /// Returns a view of the tag at the front of `bytes`, which follow the EtherType.
     ///
     /// # Errors
     /// [`HeaderError::Truncated`].
@@ -98,7 +98,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The values of a tag.
+/// The fields of a tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     /// Service instance.
@@ -118,7 +118,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every complete tag is valid; the reserved bits are ignored.
+    /// Returns the fields of a tag. The reserved bits are ignored.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             isid: view.isid(),

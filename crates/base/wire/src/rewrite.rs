@@ -1,4 +1,4 @@
-//! Sets a field of a packet in place and updates every checksum that covers it.
+//! Functions that set a field of a packet in place and update every checksum that covers it.
 //!
 //! Each function takes the head of a packet and its [`Layers`], which must have been parsed at least to [`Depth::L4`]
 //! (neighbour discovery: [`Depth::All`]) and still be valid. It returns false, and changes nothing, if the packet does
@@ -75,8 +75,9 @@ fn mend_l4(head: &mut [u8], layers: &Layers, change: Change, covers: Covered) {
         L4::Icmpv6 => mend(head, at + icmpv6::offset::CHECKSUM, change),
         L4::Icmpv4 if covers == Covered::Message => {
             mend(head, at + icmpv4::offset::CHECKSUM, change);
-            // Without a pseudo-header a message may be all zeros. Its checksum is then 0xffff, and this is
-            // the one place where the difference, which has just made it 0, cannot tell the two apart.
+            // A message without a pseudo-header may consist of zeros only. Its checksum is 0xffff, but the
+            // incremental update has made it 0, which is the same value in one's complement. Only this case
+            // needs a correction.
             let seen = head.get(at..).unwrap_or_default();
             if seen.iter().take(layers.l4_size()).all(|byte| *byte == 0) {
                 write(head, at + icmpv4::offset::CHECKSUM, [0xff; 2]);

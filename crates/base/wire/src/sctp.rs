@@ -50,7 +50,7 @@ impl<'a> View<'a> {
         be32(self.header, offset::TAG)
     }
 
-    /// Returns the CRC32c, the one field in SCTP whose lowest byte comes first.
+    /// Returns the CRC32c, the only little-endian field of SCTP.
     #[inline]
     pub fn checksum(&self) -> u32 {
         u32::from_le_bytes(array(self.header, offset::CHECKSUM))
@@ -68,14 +68,14 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the checksum that a packet should hold, regardless of its present field.
+/// Returns the correct checksum of a packet, regardless of the value in its checksum field.
 pub fn checksum(header: &[u8; SIZE], payload: &[u8]) -> u32 {
     let mut header = *header;
     put(&mut header, offset::CHECKSUM, [0; 4]);
     crc32c::append(crc32c::of(&header), payload)
 }
 
-/// The values of a common header.
+/// The fields of a common header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Source port.
@@ -87,7 +87,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every view is valid.
+    /// Returns the fields of a header.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             src: view.src(),

@@ -55,7 +55,7 @@ impl GsoLayout {
         let segment_size = packet.segment_size()?;
         let (head, frame_size) = (packet.head(), packet.len());
         let (ip_at, is_ipv6, is_plain) = find_ip(head, frame_size)?;
-        // The parser needs a plain frame: an Ethernet header stands for all headers in front of IP.
+        // The parser needs a plain frame, so one Ethernet header replaces all headers in front of IP.
         let mut view: ArrayVec<u8, HEADERS_MAX> = ArrayVec::new();
         let kind = if is_ipv6 { EtherType::IPV6 } else { EtherType::IPV4 };
         view.try_extend_from_slice(&[0; ethernet::SIZE - 2]).ok()?;
@@ -102,7 +102,7 @@ impl GsoLayout {
         })
     }
 
-    /// Returns true if this is the packet that the layout was made from, or one of the same size with the same
+    /// Returns true if the layout was made from this packet, or from a packet of the same size with the same
     /// headers.
     #[must_use]
     pub fn is_of<P: Packet>(&self, packet: &P) -> bool {
@@ -115,7 +115,7 @@ impl GsoLayout {
         self.size.div_ceil(self.segment_size()).max(1)
     }
 
-    /// Returns the size of the TCP data of each segment but the last, in bytes.
+    /// Returns the size of the TCP data of each segment except the last, in bytes.
     #[must_use]
     pub fn segment_size(&self) -> usize {
         usize::from(self.segment_size.get())
@@ -133,8 +133,8 @@ impl GsoLayout {
         self.headers.len() - self.ip_at + self.size.min(self.segment_size())
     }
 
-    /// Returns the sizes in bytes of the headers before IP, of IP with everything up to TCP or UDP, and of the header of TCP
-    /// or UDP.
+    /// Returns three sizes in bytes: the headers before IP, the IP header with everything up to TCP or UDP,
+    /// and the TCP or UDP header.
     #[must_use]
     pub fn layers(&self) -> [usize; 3] {
         [
@@ -166,16 +166,16 @@ impl GsoLayout {
         }
     }
 
-    /// Returns the sum of the pseudo-header, with the length of the whole packet: the partial checksum of a GSO packet
-    /// that is passed on unsegmented.
+    /// Returns the sum of the pseudo-header, with the length of the whole packet. It is the partial checksum
+    /// of a GSO packet that is sent unsegmented.
     #[must_use]
     pub fn pseudo_sum(&self) -> u16 {
         let l4_size = self.headers.len() - self.l4_at + self.size;
         self.pseudo.add32(l4_size as u32).folded()
     }
 
-    /// Returns true if only Ethernet and VLAN tags precede IP; other devices cannot be asked to segment more than
-    /// that.
+    /// Returns true if only Ethernet and VLAN tags precede IP. Other devices cannot segment packets with
+    /// further headers.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.is_plain
@@ -187,8 +187,8 @@ impl GsoLayout {
         self.flags() & tcp::flags::CWR != 0
     }
 
-    /// Returns a segment of this packet, which must be the one that the layout was made from. Returns `None` if no
-    /// buffer is free or `number` is not less than [`GsoLayout::count`].
+    /// Returns a segment of `packet`, from which this layout must have been made. Returns `None` if no buffer
+    /// is free or `number` is not less than [`GsoLayout::count`].
     #[must_use]
     pub fn segment<P: Packet>(&self, packet: &P, number: usize) -> Option<P> {
         if number >= self.count() {

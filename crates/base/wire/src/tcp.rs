@@ -31,7 +31,7 @@ pub mod flags {
     pub const CWR: u16 = 1 << 7;
     /// Accurate ECN (RFC 7560); formerly the nonce sum.
     pub const AE: u16 = 1 << 8;
-    /// All of them, reserved bits included.
+    /// All control bits, including the reserved bits.
     pub const ALL: u16 = 0xfff;
 }
 
@@ -101,7 +101,7 @@ impl<'a> View<'a> {
         be32(self.header, offset::ACK)
     }
 
-    /// Returns the control bits, whose names are in [`flags`].
+    /// Returns the control bits, as named in [`flags`].
     #[inline]
     pub fn flags(&self) -> u16 {
         be16(self.header, offset::DATA_OFFSET) & flags::ALL
@@ -132,13 +132,13 @@ impl<'a> View<'a> {
         sum.add_bytes(self.options).add_bytes(self.payload).checksum() == 0
     }
 
-    /// Options with their padding.
+    /// Returns the options with their padding.
     #[inline]
     pub fn options(&self) -> &'a [u8] {
         self.options
     }
 
-    /// Returns the data behind the options.
+    /// Returns the data after the options.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -153,7 +153,7 @@ impl<'a> Options<'a> {
     /// Returns `bytes` as options.
     ///
     /// # Errors
-    /// [`HeaderError::Invalid`] if `bytes` are too many, or not whole words.
+    /// [`HeaderError::Invalid`] if `bytes` are more than [`MAX_OPTIONS_SIZE`], or not whole words.
     pub fn new(bytes: &'a [u8]) -> Result<Options<'a>, HeaderError> {
         if bytes.len() > MAX_OPTIONS_SIZE || !bytes.len().is_multiple_of(4) {
             let value = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -172,7 +172,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The values of a header.
+/// The fields of a TCP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr<'a> {
     /// Source port.
@@ -193,7 +193,7 @@ pub struct Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// Every view is valid; the reserved bits are ignored.
+    /// Returns the fields of a header. The reserved bits are ignored.
     pub fn parse(view: &View<'a>) -> Repr<'a> {
         Repr {
             src: view.src(),

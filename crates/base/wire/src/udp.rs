@@ -64,14 +64,14 @@ impl<'a> View<'a> {
         self.checksum() == 0 || sum.add_bytes(self.header).add_bytes(self.payload).checksum() == 0
     }
 
-    /// Returns the data behind the header.
+    /// Returns the data after the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// The values of a header.
+/// The fields of a UDP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
     /// Source port.
@@ -81,7 +81,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every view is valid.
+    /// Returns the fields of a header.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             src: view.src(),

@@ -70,7 +70,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Decodes the first eight bytes and the following two.
+    /// Decodes a header from its first eight bytes and the following two bytes, both as little-endian
+    /// integers.
     #[inline(always)]
     #[must_use]
     pub fn parse((begin, checksum_at): (u64, u16)) -> Header {
@@ -218,8 +219,8 @@ impl Header {
     }
 }
 
-/// Writes the CRC32c of an SCTP packet (RFC 9260, appendix A), which starts at `begin`, to its field at `at`. Only the
-/// field's offset, which no other protocol has, distinguishes it from the Internet checksum.
+/// Computes the CRC32c (RFC 9260, appendix A) of an SCTP packet that starts at `begin`, and writes it at
+/// `at`. Only the offset of the checksum field distinguishes SCTP, because no other protocol has this offset.
 fn complete_sctp<P: Packet>(packet: &mut P, begin: usize, at: usize) -> Option<()> {
     *chunk_mut(packet.head_mut(), at)? = [0; 4];
     let (mut skip, mut crc) = (begin, 0);

@@ -27,7 +27,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns the tag at the front of `bytes`, which follow the TPID.
+    /// Returns a view of the tag at the front of `bytes`, which follow the TPID.
     ///
     /// # Errors
     /// [`HeaderError::Truncated`].
@@ -43,7 +43,7 @@ impl<'a> View<'a> {
         be16(self.header, offset::TCI)
     }
 
-    /// VLAN identifier.
+    /// Returns the VLAN identifier.
     #[inline]
     pub fn vid(&self) -> Vid {
         Vid::from_tci(self.tci())
@@ -67,14 +67,14 @@ impl<'a> View<'a> {
         EtherType(be16(self.header, offset::ETHER_TYPE))
     }
 
-    /// Returns the bytes after that EtherType.
+    /// Returns the bytes after the tag and the EtherType that follows it.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// The values of a tag.
+/// The fields of a tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
     /// VLAN identifier.
@@ -88,7 +88,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Every complete tag is valid.
+    /// Returns the fields of a tag.
     pub fn parse(view: &View<'_>) -> Repr {
         Repr {
             vid: view.vid(),

@@ -1,7 +1,7 @@
 //! The REST interface of the switch.
 //!
 //! - [`view`]: the JSON of the interface as Rust values.
-//! - `server` (feature `server`): serves the store and a running switch, which it knows as the trait `Live`.
+//! - `server` (feature `server`): serves the store and a running switch (trait `Live`).
 //! - `client` (feature `client`): a blocking client.
 //! - `fake` (feature `fake`): a switch of fixed values and a server for it, for tests.
 

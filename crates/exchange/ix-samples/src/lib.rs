@@ -1,4 +1,5 @@
-//! sFlow of an exchange: the switches' samples as rates of members, as top flows, and as suggested filters against an attack.
+//! The sFlow collector of an exchange: it turns the switches' samples into rates of members, top flows, and
+//! suggested filters against an attack.
 //!
 //! ```text
 //!  datagrams --> Collector --> Observation: who, to whom, headers, weight

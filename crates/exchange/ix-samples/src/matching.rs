@@ -1,4 +1,4 @@
-//! The comparison of a sampled packet with the match of a filter, as the switches compare it.
+//! The comparison of a sampled packet with the match of a filter, by the same rules as in the switches.
 
 use millrace_ix_model::{FilterMatch, FragmentMatch, Ports};
 

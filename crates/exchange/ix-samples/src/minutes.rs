@@ -8,7 +8,7 @@ const LEN: usize = 60;
 /// A ring of minutes.
 #[derive(Clone, Debug)]
 pub(crate) struct Minutes {
-    /// The bytes of packets that passed, and of those that switches dropped.
+    /// The bytes of each minute: those of packets that passed, and those of packets that switches dropped.
     bytes: [[f32; 2]; LEN],
     /// The number of the newest minute since the Unix epoch.
     newest: u64,
@@ -35,7 +35,8 @@ impl Minutes {
         self.bytes[index(now)][usize::from(is_dropped)] += bytes as f32;
     }
 
-    /// Returns the minutes up to `now` with the bytes that passed and that were dropped, the oldest first.
+    /// Returns the minutes up to `now`, the oldest first, each with the bytes that passed and the bytes that
+    /// were dropped.
     pub(crate) fn until(&self, now: Timestamp) -> impl Iterator<Item = (u64, [f64; 2])> + '_ {
         let now = minute(now);
         (now.saturating_sub(LEN as u64 - 1)..=now).map(|minute| {

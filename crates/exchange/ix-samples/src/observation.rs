@@ -8,21 +8,23 @@ use millrace_ix_plan::layout::Metadata;
 use millrace_sflow::{FlowSample, Output};
 use millrace_wire::{Depth, Layers};
 
-/// The service of a packet, and the ends by which it entered and leaves, by their indices in the metadata.
+/// The service of a packet and the ends at which it enters and leaves, as indices in the metadata of the
+/// sample.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ends {
     /// The index of the service.
     pub service: u32,
-    /// The index of the end by which the packet entered.
+    /// The index of the end at which the packet enters.
     pub entered: u32,
-    /// The index of the end by which it leaves; 0 if it was dropped before its way out was known.
+    /// The index of the end at which the packet leaves; 0 if the packet was dropped before this end was
+    /// known.
     pub leaves: u32,
 }
 
 /// A sampled packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Observation {
-    /// The time of its arrival at the collector.
+    /// The time at which the sample arrived at the collector.
     pub at: Timestamp,
     /// The service and the ends.
     pub ends: Ends,
@@ -46,15 +48,15 @@ pub struct Observation {
     pub icmp: (u8, u8),
     /// The control bits of TCP; 0 of other protocols.
     pub tcp_flags: u16,
-    /// Bit 0 is set in every fragment, bit 1 in all but the first.
+    /// The fragment bits: bit 0 is set in every fragment, bit 1 in every fragment but the first.
     pub fragment: u8,
     /// The differentiated services code point.
     pub dscp: u8,
 }
 
 impl Observation {
-    /// Returns the observation of a sample, or `None` if it is not IP, is not of the exchange, or came by a trunk: the switch
-    /// where the packet entered the exchange samples it, too.
+    /// Returns the observation of a sample. Returns `None` if the packet is not IP, is not a packet of the
+    /// exchange, or came by a trunk: the switch where the packet entered the exchange samples it, too.
     pub fn of(sample: &FlowSample, at: Timestamp) -> Option<Observation> {
         let record = sample.millrace.as_ref()?;
         let metadata = Metadata::from_word(record.metadata);

@@ -35,7 +35,7 @@ struct Sums {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
     sums: HashMap<Ends, Sums>,
-    /// The number of samples that found no room.
+    /// The number of samples that were not counted, because the table of combinations was full.
     pub(crate) untracked: u64,
 }
 
@@ -68,27 +68,27 @@ pub struct Traffic {
 /// The traffic with a peer in a service.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PeerRate {
-    /// The account at the other end; `None` if the packet was dropped before its way was known.
+    /// The account at the other end; `None` if the packet was dropped before the other end was known.
     pub peer: Option<AccountId>,
     pub service: ServiceId,
     /// The rate in bit/s.
     pub bits_per_s: f64,
     /// The rate in packets per second.
     pub packets_per_s: f64,
-    /// The part of the rate that switches drop, as filters do, in bit/s.
+    /// The part of the rate that switches drop, for example because of filters, in bit/s.
     pub dropped_bits_per_s: f64,
     /// The half width of the 95 % confidence interval, relative to the rate: 1.96 divided by the root of the number of samples.
     pub relative_error: f64,
 }
 
-/// A destination.
+/// The traffic to a destination.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct TargetRate {
     /// The address.
     pub destination: std::net::IpAddr,
     /// The rate over the last half minute, in bit/s.
     pub bits_per_s: f64,
-    /// The rate before, in bit/s; `None` while the traffic of its ends is not known for long enough.
+    /// The usual rate before, in bit/s; `None` while the history of the destination's ends is too short.
     pub usual_bits_per_s: Option<f64>,
 }
 
@@ -105,12 +105,12 @@ pub struct TopFlow {
     pub source_port: u16,
     /// The destination port; 0 without one.
     pub destination_port: u16,
-    /// The rate in bit/s; at most too high by the share that the smallest listed flow has.
+    /// The rate in bit/s. It is overestimated by at most the rate of the smallest listed flow.
     pub bits_per_s: f64,
 }
 
-/// Returns the half width of the 95 % confidence interval of a rate from so many samples, relative to the rate (Phaal and
-/// Panchen, "Packet Sampling Basics").
+/// Returns the half width of the 95 % confidence interval of a rate, relative to the rate, if the rate is
+/// estimated from this number of samples (Phaal and Panchen, "Packet Sampling Basics").
 pub(crate) fn relative_error(samples: u64) -> f64 {
     1.96 / (samples.max(1) as f64).sqrt()
 }
@@ -138,7 +138,8 @@ fn oldest(now: Timestamp) -> u64 {
 }
 
 impl Rates {
-    /// Returns the time in seconds over which rates read at `now` are computed: five whole slots and the begun one.
+    /// Returns the time in seconds over which rates read at `now` are computed: five full slots and the
+    /// current slot.
     pub(crate) fn seconds(now: Timestamp) -> f64 {
         let span = now.millis().saturating_sub(oldest(now) * SLOT_MS);
         (span as f64 / 1000.0).max(1.0)

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::Shared;
 
-/// The time after which a thread without datagrams looks whether it is to end.
+/// The interval at which the thread checks whether it must end, while no datagrams arrive.
 const POLL: Duration = Duration::from_millis(100);
 
 /// The address of the collector, and those of the switches.
@@ -22,11 +22,12 @@ const POLL: Duration = Duration::from_millis(100);
 pub struct Settings {
     /// The UDP address.
     pub listen: SocketAddr,
-    /// The addresses from which datagrams are taken. Nobody else can report traffic: sFlow has no authentication.
+    /// The addresses from which datagrams are accepted. All other datagrams are refused, because sFlow has no
+    /// authentication.
     pub switches: BTreeSet<IpAddr>,
 }
 
-/// The reason why nothing is received.
+/// The reason why the receiver cannot start.
 #[derive(Debug, Error)]
 pub enum ListenError {
     /// The socket cannot be bound.
@@ -102,7 +103,7 @@ impl Drop for Receiver {
 fn receive(socket: &UdpSocket, switches: &BTreeSet<IpAddr>, shared: &Shared, stop: &AtomicBool) {
     let mut bytes = vec![0; 65_535];
     while !stop.load(Ordering::Relaxed) {
-        // An error is a timeout, or that of an ICMP message, which says nothing about the next datagram.
+        // The error is a timeout, or reports an ICMP message. Neither says anything about the next datagram.
         let Ok((size, from)) = socket.recv_from(&mut bytes) else {
             continue;
         };

@@ -10,12 +10,12 @@ use millrace_sflow::Datagram;
 use crate::collector::Parties;
 use crate::{Attack, Collector, TargetRate, Traffic};
 
-/// The time between two revisions while samples come, in milliseconds.
+/// The time between two revisions while samples arrive, in milliseconds.
 const REVISION_MS: u64 = 5_000;
 
 struct State {
     collector: Mutex<Collector>,
-    /// Grows while samples come.
+    /// The revision: a number that grows every 5 s while samples arrive.
     revision: AtomicU64,
     revised_at: AtomicU64,
     malformed: AtomicU64,
@@ -43,7 +43,7 @@ impl Shared {
         self.0.collector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a datagram.
+    /// Adds the samples of a datagram.
     pub fn take(&self, datagram: &Datagram, now: Timestamp) {
         self.lock().take(datagram, now);
         if now
@@ -56,17 +56,17 @@ impl Shared {
         }
     }
 
-    /// Counts bytes that are no datagram.
+    /// Counts a UDP packet from a switch that is no valid sFlow datagram.
     pub(crate) fn count_malformed(&self) {
         self.0.malformed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a datagram of somebody who is no switch of the exchange.
+    /// Counts a datagram from an address that is not a switch of the exchange.
     pub(crate) fn count_refused(&self) {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of packets from switches that were no datagrams.
+    /// Returns the number of UDP packets from switches that were no valid sFlow datagrams.
     pub fn malformed(&self) -> u64 {
         self.0.malformed.load(Ordering::Relaxed)
     }
@@ -81,7 +81,7 @@ impl Shared {
         self.lock().samples()
     }
 
-    /// Returns a number that grows every 5 s while samples come.
+    /// Returns a number that grows every 5 s while samples arrive.
     pub fn revision(&self) -> u64 {
         self.0.revision.load(Ordering::Relaxed)
     }
@@ -110,7 +110,7 @@ impl Shared {
         now: Timestamp,
     ) -> Option<Attack> {
         let parties = Parties::of(exchange);
-        // Samples come while rules are looked for.
+        // The search for rules runs without the lock, so that samples are taken meanwhile.
         let gathered = self.lock().gather(parties, account, target, now);
         gathered.attack()
     }

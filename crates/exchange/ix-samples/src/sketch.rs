@@ -34,8 +34,8 @@ impl<K: Copy + Ord + Hash> SpaceSaving<K> {
         }
     }
 
-    /// Adds weight to a key. A new key takes over the counter of the lightest one if there is no room, and that key is
-    /// returned.
+    /// Adds weight to a key. If all counters are in use, a new key takes over the counter of the lightest
+    /// key, and the function returns that key.
     pub(crate) fn add(&mut self, key: K, weight: u64) -> Option<K> {
         if let Some(counter) = self.counters.get_mut(&key) {
             self.order.remove(&(counter.weight, key));

@@ -1,10 +1,11 @@
 //! Suggested filters: the smallest set of rules that covers most of an attack and little of the traffic before it.
 //!
-//! The excess of a rule is the traffic that it matches now less the traffic that it matched before the attack, both as rates.
-//! Candidates are the heavy header values of the window: source ports, destination ports, TCP control bits, fragments,
-//! protocols, sources, and pairs of them. Rules are chosen greedily by the excess that they add, among those that keep the
-//! share of the former traffic below its bound; of rules that cover nearly as much, the one with the least former traffic, and
-//! then the most specific one, is chosen.
+//! The excess of a rule is the traffic that it matches now less the traffic that it matched before the
+//! attack, both as rates. Candidates are the heavy header values of the window: source ports, destination
+//! ports, TCP control bits, fragments, protocols, sources, and pairs of them. Rules are chosen greedily by
+//! the excess that they add, among those that keep the share of the former traffic below its bound. If
+//! several rules cover nearly as much, the rule with the least former traffic is chosen, and among equals the
+//! most specific one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -28,7 +29,7 @@ const HEAVY: f64 = 0.01;
 const CANDIDATES_MAX: usize = 48;
 /// The most rules.
 const RULES_MAX: usize = 32;
-/// A rule that covers this share of the best one's excess may replace it.
+/// A rule that covers this share of the best rule's excess may replace the best rule.
 const NEARLY: f64 = 0.97;
 /// The smallest ratio of the traffic now to the traffic before that is an attack.
 const ATTACK_RATIO: f64 = 1.5;
@@ -39,22 +40,22 @@ const SYN_ONLY: TcpFlagsMatch = TcpFlagsMatch {
     value: 0x02,
 };
 
-/// Observations of some time.
+/// The observations of a period.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
     pub observations: &'a [Observation],
-    /// The time in seconds for which they stand.
+    /// The duration of the period in seconds.
     pub seconds: f64,
 }
 
 /// A suggested rule.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Suggestion {
-    /// A name of the rule, the same for the same match.
+    /// The name of the rule. Equal matches have equal names.
     pub id: String,
-    /// The packets.
+    /// The packets that the rule matches.
     pub matching: FilterMatch,
-    /// The share of the excess that the rule covers and the rules before it do not, 0 to 1.
+    /// The share of the excess that this rule covers and earlier rules do not cover, 0 to 1.
     pub covers: f64,
     /// The share of the former traffic to the target that the rule covers, 0 to 1.
     pub collateral: f64,
@@ -106,7 +107,7 @@ fn rate(observations: &[Observation], seconds: f64) -> f64 {
     observations.iter().map(|packet| packet.bytes).sum::<f64>() / seconds.max(1.0)
 }
 
-/// The search for rules: the observations that no rule covers yet.
+/// The search for rules, with the observations that no rule covers yet.
 struct Search {
     left_now: Vec<Observation>,
     left_before: Vec<Observation>,
@@ -244,7 +245,7 @@ fn masked(address: IpAddr, len: u8) -> IpAddr {
     }
 }
 
-/// Returns the signatures of a packet, each a rule that would match it.
+/// Returns the signatures of a packet. Each is a rule that would match the packet.
 fn signatures(packet: &Observation) -> Vec<Signature> {
     let protocol = Signature {
         protocol: Some(packet.protocol),
@@ -316,7 +317,7 @@ fn candidates(observations: &[Observation], destination: Prefix, total: f64) -> 
             *weights.entry(signature).or_default() += packet.bytes;
         }
     }
-    // The heaviest of each type: sources would crowd out the others.
+    // Keep the heaviest signatures of each type, so that source addresses do not crowd out the other types.
     let mut by_type: BTreeMap<u8, Vec<(f64, Signature)>> = BTreeMap::new();
     for (signature, weight) in weights {
         if weight >= HEAVY * total {
@@ -347,7 +348,8 @@ fn kind(signature: &Signature) -> u8 {
         | u8::from(signature.source.is_some_and(|(_, len)| len == 32 || len == 128)) << 5
 }
 
-/// Returns the number of conditions of a match; of two rules that cover the same, the one with more is safer.
+/// Returns the number of conditions of a match. If two rules cover the same traffic, the rule with more
+/// conditions is safer.
 fn specificity(matching: &FilterMatch) -> u32 {
     let conditions = [
         matching.source.is_some(),
@@ -360,7 +362,7 @@ fn specificity(matching: &FilterMatch) -> u32 {
     conditions.into_iter().map(u32::from).sum()
 }
 
-/// Returns a name for a match that is the same each time.
+/// Returns the name of a match. Equal matches have equal names.
 fn name(matching: &FilterMatch) -> String {
     let mut parts = vec![matching.destination.to_string()];
     parts.extend(matching.source.map(|source| format!("from-{source}")));
@@ -375,7 +377,8 @@ fn name(matching: &FilterMatch) -> String {
     parts.join(",").replace('/', "_")
 }
 
-/// Returns the reason of a rule. Its English text names the packets, too; they stand beside it in other languages.
+/// Returns the reason of a rule. The English text also names the packets; pages in other languages show the
+/// match beside the reason.
 fn why(matching: &FilterMatch, (now, before): (f64, f64), covers: f64) -> Reason {
     let mut what = match (matching.protocol, matching.fragment, matching.tcp_flags) {
         (_, Some(_), _) => format!(
@@ -416,7 +419,7 @@ fn protocol_name(protocol: Option<u8>) -> String {
     }
 }
 
-/// Returns the name of a service that attacks are reflected by, in brackets.
+/// Returns the name of a service that reflection attacks use, in brackets; empty for other ports.
 fn service_name(protocol: Option<u8>, port: u16) -> &'static str {
     match (protocol, port) {
         (Some(17), 19) => " (CHARGEN)",
@@ -433,7 +436,7 @@ fn service_name(protocol: Option<u8>, port: u16) -> &'static str {
     }
 }
 
-/// Returns a rate of bytes per second in bit/s, in words.
+/// Formats a rate of bytes per second as a text in bit/s.
 fn bits(bytes: f64) -> String {
     let bits = bytes.max(0.0) * 8.0;
     match bits {

@@ -7,7 +7,8 @@ use millrace_types::Time;
 
 use crate::core::Now;
 
-/// Monotonic and wall clock. The wall clock is read once, so that a jump of the system's clock ends nothing early.
+/// The monotonic clock and the wall clock. The wall clock is read once, so that a step of the system clock
+/// ends no validity early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,

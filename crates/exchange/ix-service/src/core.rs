@@ -29,10 +29,10 @@ use crate::quarantine::Checklists;
 use crate::rows;
 use crate::text::Document;
 
-/// The setting that remembers an operator's decision to adopt.
+/// The name of the setting that stores an operator's decision to adopt content of switches.
 pub(crate) const ADOPTED: &str = "adopted";
 
-/// A request to a switch, or news.
+/// A request to a switch, or an event for subscribers.
 #[derive(Debug)]
 pub enum Output {
     /// Read all entries of a switch.
@@ -59,7 +59,7 @@ pub enum Output {
         /// The frame, with its tags.
         frame: Vec<u8>,
     },
-    /// Tell those who listen.
+    /// Publish an event to subscribers.
     Event(ServiceEvent),
 }
 
@@ -78,7 +78,7 @@ pub struct Core {
     pub(crate) probes: Probes,
     /// The time of the next ARP requests to ends in quarantine.
     pub(crate) next_question: Time,
-    /// The newest MAC address of each end; `None` until it was read once after the start.
+    /// The newest MAC address of each end; `None` until the addresses have been read once after the start.
     pub(crate) announced: Option<BTreeMap<ConfigId, Mac>>,
     /// The announcements of MAC addresses with their times.
     pub(crate) announcements: Vec<(Time, ConfigId, Mac)>,
@@ -88,7 +88,7 @@ pub struct Core {
     pub(crate) next_change: u64,
     pub(crate) serial: u64,
     pub(crate) queue: VecDeque<Action<Fabric>>,
-    /// The reason why the queue waits.
+    /// The reason why the queue of actions waits for the database.
     pub(crate) stalled: Option<String>,
     pub(crate) outputs: Vec<Output>,
     /// True until the snapshot has been taken after a change.
@@ -120,8 +120,9 @@ impl Now {
 }
 
 impl Core {
-    /// Reads the database. `extensions` is true if every switch has the match extensions of Open vSwitch. Changes that were under
-    /// way continue: from the beginning if the flip had not begun, else forward.
+    /// Reads the database. `extensions` is true if every switch has the match extensions of Open vSwitch. A
+    /// change that was under way starts again if its flip had not begun; otherwise it continues with its next
+    /// phase.
     ///
     /// # Errors
     /// [`StartError`] if the database cannot be read.
@@ -203,7 +204,8 @@ impl Core {
         self.execute(Script::Operations(operations), actor, options, now)
     }
 
-    /// Makes the exchange as a document says, as one change, all or nothing. An exchange that is so already is not written.
+    /// Changes the exchange to match a document, as one change, all or nothing. Nothing is written if the
+    /// exchange matches already.
     ///
     /// # Errors
     /// [`OrderError`]; nothing has changed.
@@ -297,7 +299,7 @@ impl Core {
             .map_err(|error| OrderError::from_store(&error))
     }
 
-    /// Does what is due: the engine's timers, addresses and filters whose time is over, and what the database refused.
+    /// Runs the timers of the engine that are due, and repeats writes that the database refused.
     pub fn tick(&mut self, now: Now) {
         if self
             .engine
@@ -310,7 +312,7 @@ impl Core {
         self.drain(now);
     }
 
-    /// Returns the requests and news since the last call.
+    /// Returns the requests and events since the last call.
     pub fn outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outputs)
     }
@@ -340,12 +342,12 @@ impl Core {
         &*self.store
     }
 
-    /// Returns the database to be written; the engine and its own writes stay in this thread.
+    /// Returns the database for writes by a job of the engine's thread.
     pub fn store_mut(&mut self) -> &mut dyn Store {
         &mut *self.store
     }
 
-    /// Returns the database at the end of the engine, or when a simulation kills it.
+    /// Ends the engine and returns its database. Simulations also use it to kill an engine.
     pub fn into_store(self) -> Box<dyn Store> {
         self.store
     }
@@ -365,7 +367,8 @@ impl Core {
         }
     }
 
-    /// Plans an open change on the exchange without this and later open changes, and gives it to the engine.
+    /// Plans an open change, and submits it to the engine. The plan starts from the exchange without this
+    /// change and later open changes.
     pub(crate) fn submit(&mut self, id: u64, resume: Resume, now: Now) {
         let mut before = Exchange::clone(&self.exchange);
         for change in self.open.range(id..).rev().map(|(_, change)| change) {
@@ -385,7 +388,7 @@ impl Core {
         self.queue.extend(actions);
     }
 
-    /// Returns the numbers that rest in switches and belong to no open change.
+    /// Returns the released numbers that switches may still use and that belong to no open change.
     pub(crate) fn orphans(&self) -> Vec<(millrace_ix_model::PoolKind, u32)> {
         let held: BTreeSet<_> = self
             .open

@@ -1,13 +1,13 @@
-//! Decisions of people: changes that are undone unless somebody confirms them in time, and content of switches that is newer
-//! than the database.
+//! Decisions of users about two things: the confirmation of changes that are otherwise undone, and content of
+//! switches that is newer than the database.
 //!
 //! ```text
 //!  order with confirm_within --> change, and its inverse in the list of unconfirmed changes   (one transaction)
 //!      confirm in time       --> the list forgets it
 //!      time is over, or revert --> the inverse is ordered as a change of its own, and the list forgets it
 //! ```
-//! The list is in the database: a change is also undone if the engine was restarted meanwhile. While a change waits, nobody else
-//! changes its objects, so that the inverse restores what was there.
+//! The list is in the database: a change is also undone if the engine was restarted in the meantime. While a
+//! change waits, nobody else changes its objects, so that the inverse restores their former state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,9 +36,9 @@ const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(86_400);
 /// A change that waits for its confirmation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unconfirmed {
-    /// The time at which it is undone.
+    /// The time at which the change is undone.
     pub until: UnixMillis,
-    /// The operations that undo it.
+    /// The operations that undo the change.
     pub inverse: Vec<Operation>,
     /// The objects that nobody else changes meanwhile.
     pub objects: BTreeSet<ObjectId>,
@@ -63,15 +63,15 @@ fn setting(all: &AllUnconfirmed) -> (String, Option<Value>) {
     (UNCONFIRMED.to_owned(), value)
 }
 
-/// The part of an order that is about confirmations.
+/// The effect of an order on the list of unconfirmed changes.
 pub(crate) struct Confirmation {
-    /// The unconfirmed changes without the one that the order undoes.
+    /// The unconfirmed changes without the change that the order undoes.
     all: Arc<AllUnconfirmed>,
     /// The entry of the order's own change.
     own: Option<Unconfirmed>,
     /// The change that the order undoes.
     reverted: Option<u64>,
-    /// True for the engine's own acts, which no confirmation delays.
+    /// True for changes that the engine makes by itself, which may write objects of unconfirmed changes.
     is_free: bool,
 }
 
@@ -99,10 +99,10 @@ impl Confirmation {
 }
 
 impl Core {
-    /// Returns the part of an order that is about confirmations.
+    /// Returns the effect of an order on the list of unconfirmed changes.
     ///
     /// # Errors
-    /// A refusal if an operation cannot be undone at any time.
+    /// A refusal if the order waits for a confirmation, but cannot be undone or has an invalid time limit.
     pub(crate) fn confirmation(
         &self,
         script: &Script,
@@ -157,8 +157,8 @@ impl Core {
         })
     }
 
-    /// Adds to a transaction what changes in the list of unconfirmed changes, and returns the list. `change` is the order's own
-    /// change, if it has one.
+    /// Adds the new list of unconfirmed changes to a transaction, and returns the list. `change` is the
+    /// number of the order's own change, if it has one.
     pub(crate) fn write_confirmation(
         &self,
         confirmation: Confirmation,
@@ -181,7 +181,7 @@ impl Core {
         all
     }
 
-    /// Returns the list of unconfirmed changes without some, and the settings that write it.
+    /// Returns the list of unconfirmed changes without `changes`, and the settings that store the list.
     pub(crate) fn without(&self, changes: &[u64]) -> (Arc<AllUnconfirmed>, Vec<(String, Option<Value>)>) {
         let mut all = Arc::clone(&self.unconfirmed);
         if changes.iter().all(|change| !all.contains_key(change)) {
@@ -192,7 +192,7 @@ impl Core {
         (all, settings)
     }
 
-    /// Returns a journal record that leaves the state of a change as it is.
+    /// Returns a journal record that does not alter the state of a change.
     fn note(&self, change: u64, reason: &str, now: Now) -> JournalRecord {
         JournalRecord {
             change,
@@ -214,7 +214,7 @@ impl Core {
             .ok_or_else(|| OrderError::Refused(Refusal::conflict(reason::confirmation_none(change))))
     }
 
-    /// Confirms a change, which then stays. The actor must be permitted to undo it.
+    /// Confirms a change, which is then not undone. The actor must be permitted to undo it.
     ///
     /// # Errors
     /// [`OrderError`] if the change does not wait, or the actor may not order it.
@@ -271,7 +271,7 @@ impl Core {
         Ok(())
     }
 
-    /// Undoes a change that waits for its confirmation, as a change of its own.
+    /// Undoes a change that waits for its confirmation, by a new change.
     ///
     /// # Errors
     /// [`OrderError`] if the change does not wait, or the actor may not undo it.

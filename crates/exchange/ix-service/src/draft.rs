@@ -7,7 +7,7 @@ use crate::error::OrderError;
 use crate::text::{self, Document};
 use crate::wording::resolve;
 
-/// The thing to execute.
+/// The operations of an order, or the source from which they are derived.
 pub(crate) enum Script {
     Operations(Vec<Operation>),
     Document(Document),

@@ -50,7 +50,7 @@ pub enum StartError {
     /// The database fails.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An object in the database is not one that this program knows.
+    /// The program cannot read an object of the database.
     #[error("object {id} in the database: {reason}; start the version that wrote it")]
     Object {
         /// The object.

@@ -4,7 +4,7 @@ use millrace_ix_model::{ObjectId, PortId, SwitchId};
 use millrace_ix_store::{ChangeState, Revision, UnixMillis};
 use serde::Serialize;
 
-/// An event with its place in the sequence.
+/// An event with its number in the sequence.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ServiceEvent {
     /// The number; the first event after a start has 1.
@@ -23,9 +23,9 @@ pub enum EventKind {
     Object {
         /// The object.
         id: ObjectId,
-        /// The revision that wrote it, or the newest one.
+        /// The revision that wrote the object, or the newest revision.
         revision: Revision,
-        /// True if it is gone.
+        /// True if the object was deleted.
         deleted: bool,
     },
     /// A change has entered a state.
@@ -40,10 +40,10 @@ pub enum EventKind {
     /// A port of a connection or trunk is up or down, or its state is not known any more.
     Port {
         port: PortId,
-        /// True if it has a link and is live; `None` if its switch is not connected.
+        /// True if the port has a link and is live; `None` if its switch is not connected.
         up: Option<bool>,
     },
-    /// The engine has news in words.
+    /// A notice of the engine, in words.
     Notice {
         text: String,
         /// The switch concerned.

@@ -31,7 +31,8 @@ impl Entries for Fabric {
     type Key = FabricKey;
     type Value = Entry;
 
-    /// Returns the entry of table 7, which no instruction leads to, with the revision in its cookie.
+    /// Returns the marker: an entry with the revision in its cookie. No instruction leads to its table, table
+    /// 7.
     fn marker(revision: u64) -> (FabricKey, Entry) {
         let cookie = u64::from(OWNER) << 56 | MARKER_KIND << 52 | revision & REVISION_MASK;
         let flow = Flow {

@@ -1,7 +1,8 @@
 //! Orders that become durable together.
 //!
-//! A write to the medium takes much longer than an order. Orders that wait for the engine's thread at the same time are
-//! therefore executed one after the other, each on the exchange that the one before leaves, and written as one group:
+//! A write to the medium takes much longer than an order. Orders that wait for the engine's thread at the
+//! same time are therefore executed one after the other, each on the result of the previous one, and written
+//! as one group:
 //!
 //! ```text
 //!  order 1, 2, 3 --> draft, plan, write (each refused alone, or kept) --> one commit --> engine, events, answers
@@ -31,7 +32,7 @@ use crate::wording::{actor_name, answer, audit, describe, repeated};
 struct Group {
     /// True if the database has an open group.
     is_open: bool,
-    /// The accepted orders that nobody knows yet.
+    /// The accepted orders, which are not published yet.
     accepted: Vec<Accepted>,
     exchange: Arc<Exchange>,
     unconfirmed: Arc<AllUnconfirmed>,
@@ -45,13 +46,13 @@ struct Group {
 struct Accepted {
     applied: Applied,
     revision: Revision,
-    /// The change with its number, if the order is one.
+    /// The change and its number; `None` if the order makes no change.
     change: Option<(u64, OpenChange, Phases)>,
 }
 
 impl Core {
-    /// Executes orders, each all or nothing, and makes those that succeed durable together. The answers have the order of
-    /// the requests.
+    /// Executes orders, each all or nothing, and makes those that succeed durable together. The answers are
+    /// in the order of the requests.
     pub fn order_all(&mut self, requests: Vec<OrderRequest>, now: Now) -> Vec<Result<Ordered, OrderError>> {
         if self.check_mode().is_ok() {
             self.advance_validity(now);
@@ -82,7 +83,7 @@ impl Core {
         results.pop().unwrap_or(Err(OrderError::Stopped))
     }
 
-    /// Returns a group without orders, which remembers everything that its orders will change.
+    /// Returns an empty group with a copy of all state that its orders will change.
     fn group(&self) -> Group {
         Group {
             is_open: false,
@@ -96,7 +97,7 @@ impl Core {
         }
     }
 
-    /// Makes a group durable and gives its orders to the engine, or restores what was before it.
+    /// Makes a group durable and submits its orders to the engine, or restores the state before the group.
     fn complete(
         &mut self,
         group: Group,
@@ -116,7 +117,8 @@ impl Core {
             self.revision = group.revision;
             self.revisions = group.revisions;
             self.next_change = group.next_change;
-            // All answers are this error: an order may have been refused because of an earlier one that did not happen.
+            // All orders get this error, refused orders too: an earlier order that is now undone may have
+            // caused the refusal.
             return results
                 .into_iter()
                 .map(|_| Err(OrderError::from_store(&error)))
@@ -155,7 +157,7 @@ impl Core {
         results
     }
 
-    /// Executes an order on the exchange that the orders of the group before it leave, and writes it.
+    /// Executes an order on the result of the group's earlier orders, and writes it.
     fn accept(
         &mut self,
         script: Script,
@@ -252,7 +254,7 @@ impl Core {
         }
     }
 
-    /// Refuses an order for a revision of an object that is not the newest one.
+    /// Refuses an order that expects an object at a revision that is not the newest one.
     fn check_revision(&self, options: &OrderOptions) -> Result<(), OrderError> {
         let Some((object, expected)) = options.if_match else {
             return Ok(());

@@ -74,15 +74,16 @@ impl Handle {
         }
     }
 
-    /// Returns the time of the engine's clock: the wall clock at its start, and the monotonic time since. The engine compares ends
-    /// of validity with it, so what gives one a validity must use it, too.
+    /// Returns the time of the engine's clock: the wall clock at its start, and the monotonic time since. The
+    /// engine compares ends of validity with this time, so callers that set an end of validity must use it,
+    /// too.
     pub fn now(&self) -> Timestamp {
         self.clock.now().timestamp()
     }
 
     /// Returns the newest view of the exchange.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        // A poisoned lock still holds a whole snapshot: only the pointer is written under it.
+        // A poisoned lock still holds a complete snapshot: only the pointer is written under it.
         Arc::clone(
             &self
                 .snapshot
@@ -91,8 +92,8 @@ impl Handle {
         )
     }
 
-    /// Returns a receiver of the events from now on. A receiver that is more than 4,096 events late is told so and reads the
-    /// snapshot again.
+    /// Returns a receiver of the events from now on. A receiver that is more than 4,096 events behind gets an
+    /// error, and must read the snapshot again.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<ServiceEvent>> {
         self.events.subscribe()
     }
@@ -152,7 +153,7 @@ impl Handle {
         self.start_order(operations, actor, options).block()?
     }
 
-    /// Makes the exchange as a document says, as one change, all or nothing.
+    /// Changes the exchange to match a document, as one change, all or nothing.
     ///
     /// # Errors
     /// [`OrderError`]; nothing has changed.
@@ -167,7 +168,7 @@ impl Handle {
             .await?
     }
 
-    /// Confirms a change, which then stays.
+    /// Confirms a change, which is then not undone.
     ///
     /// # Errors
     /// [`OrderError`] if the change does not wait for a confirmation, or the actor may not undo it.
@@ -197,7 +198,7 @@ impl Handle {
             .await?
     }
 
-    /// Writes an entry to the audit chain: a login, an export, a look at another's data.
+    /// Writes an entry to the audit chain: a login, an export, a read of another account's data.
     ///
     /// # Errors
     /// [`OrderError::Unavailable`] if the database cannot be written; then the act must not happen.
@@ -213,7 +214,7 @@ impl Handle {
         self.call(move |core, now| core.record(entry, now)).block()?
     }
 
-    /// Runs `read` on the database, in the engine's thread: keep it short.
+    /// Runs `read` on the database, in the engine's thread. `read` must be short.
     ///
     /// # Errors
     /// [`OrderError::Unavailable`] if the database fails.
@@ -300,14 +301,15 @@ impl Handle {
             .await
     }
 
-    /// Returns the handle by which the connections of switches report.
+    /// Returns the handle by which the connections of switches report to the engine.
     pub fn fabric(&self) -> FabricHandle {
         FabricHandle {
             commands: self.commands.clone(),
         }
     }
 
-    /// Ends the thread after the commands before this one: the head of the audit chain is signed then.
+    /// Ends the thread after it has run the commands that were sent before. The thread then signs the head of
+    /// the audit chain.
     pub fn stop(&self) {
         let _ended = self.commands.send(Command::Stop);
     }

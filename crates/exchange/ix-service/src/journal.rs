@@ -1,4 +1,4 @@
-//! The queue of the engine's actions: those that must be durable are written before the next one runs.
+//! The queue of the engine's actions. An action that must be durable is written before the next action runs.
 
 use std::sync::Arc;
 
@@ -93,7 +93,8 @@ impl Core {
         }
     }
 
-    /// Writes journal records, and with the last record of a change the report that its services are in place or gone.
+    /// Writes journal records. The last record of a change is written with the report that its services are
+    /// in place or gone.
     fn journal(&mut self, records: &[Action<Fabric>], now: Now) -> Result<(), StoreError> {
         let mut transaction = Transaction::default();
         let mut cleaned = Vec::new();
@@ -143,7 +144,7 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a new exchange whose objects are written, and whose plan is the same.
+    /// Replaces the exchange by one that is already written and has the same plan.
     pub(crate) fn replace(&mut self, after: Exchange, applied: &Applied, now: Now) {
         self.exchange = Arc::new(after);
         self.tell_objects(applied, self.revision, now);

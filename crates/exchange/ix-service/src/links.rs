@@ -1,8 +1,8 @@
 //! The states of ports as their switches report them, and the consequences for trunks and services.
 //!
-//! A port is up if it has a link and its switch calls it live: BFD and continuity checks (docs/oam.md) clear the live bit of
-//! a port whose path is broken although it has a link. Switches move traffic between trunks by themselves; the engine tells
-//! people, and gives circuits without any trunk another path.
+//! A port is up if it has a link and its switch calls it live: BFD and continuity checks (docs/oam.md) clear
+//! the live bit of a port whose path is broken although it has a link. Switches move traffic between trunks
+//! by themselves. The engine notifies operators, and reroutes circuits that have no trunk left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::core::{Core, Now};
 use crate::event::EventKind;
 use crate::order::OrderOptions;
 
-/// A port as its switch reports it.
+/// The state of a port in a report of its switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortReport {
     /// The port number.
@@ -32,14 +32,14 @@ pub struct PortReport {
 pub struct PortState {
     /// True if the port has a link, and is neither shut down nor blocked.
     pub link: bool,
-    /// True if OAM finds the path behind the port in order, or does not watch it.
+    /// True if OAM finds no fault on the path behind the port, or does not watch the path.
     pub live: bool,
     /// The time since when the port is in this state.
     pub since: Timestamp,
 }
 
 impl PortState {
-    /// Returns true if frames pass.
+    /// Returns true if the port can pass frames.
     pub fn is_up(self) -> bool {
         self.link && self.live
     }
@@ -48,7 +48,7 @@ impl PortState {
 /// The states of the ports of connected switches.
 pub type PortStates = BTreeMap<PortId, PortState>;
 
-/// Returns true if both ends of a trunk are up, false if one is not; `None` if that is not known.
+/// Returns true if both ends of a trunk are up, false if an end is down; `None` if the state is not known.
 pub(crate) fn trunk_up(ports: &PortStates, ends: [PortId; 2]) -> Option<bool> {
     match ends.map(|end| ports.get(&end).map(|port| port.is_up())) {
         [Some(false), _] | [_, Some(false)] => Some(false),
@@ -58,12 +58,12 @@ pub(crate) fn trunk_up(ports: &PortStates, ends: [PortId; 2]) -> Option<bool> {
 }
 
 impl Core {
-    /// Takes the ports of a switch from a complete listing; ports that it does not have are gone.
+    /// Replaces the known ports of a switch by a complete listing. Ports that are not listed are removed.
     pub fn ports_listed(&mut self, switch: u32, session: Session, reports: &[PortReport], now: Now) {
         if !self.engine.is_session(switch, session) {
             return;
         }
-        // A switch of which no port is live does not report that bit: its links are what is known.
+        // A switch without a live port does not report the live bit, so only its link states count.
         let has_live = reports.iter().any(|report| report.live);
         let switch = SwitchId(switch);
         let mut changed = BTreeMap::new();
@@ -80,7 +80,7 @@ impl Core {
         self.set_ports(changed, now);
     }
 
-    /// Takes the new state of one port; `None` for a port that was removed.
+    /// Records the new state of one port; `None` removes the port.
     pub fn port_changed(
         &mut self,
         switch: u32,
@@ -97,7 +97,7 @@ impl Core {
         }
     }
 
-    /// Forgets the ports of a switch that is not connected any more.
+    /// Removes the ports of a switch that is not connected any more.
     pub(crate) fn forget_ports(&mut self, switch: SwitchId, now: Now) {
         let ports = self.ports.keys().filter(|port| port.switch == switch);
         let gone = ports.map(|port| (*port, None)).collect();
@@ -131,7 +131,7 @@ impl Core {
             self.tell(EventKind::Port { port, up }, now);
         }
         self.tell_trunks(&trunks_before, now);
-        // A pair of switches without a trunk that is up: circuits take another path.
+        // Circuits between two switches need another path when no trunk between the switches is up.
         let down = self.trunks_down();
         if self.changed && !down.is_empty() && self.broken_pairs(&down).next().is_some() {
             self.reroute(down, now);
@@ -164,7 +164,7 @@ impl Core {
             .collect()
     }
 
-    /// Returns the pairs of joined switches of which every trunk is down.
+    /// Returns the pairs of adjacent switches between which every trunk is down.
     fn broken_pairs(&self, down: &[TrunkId]) -> impl Iterator<Item = (SwitchId, SwitchId)> {
         let topology = Topology::of(&self.exchange);
         let pairs: Vec<_> = topology
@@ -179,7 +179,7 @@ impl Core {
         pairs.into_iter()
     }
 
-    /// Tells the trunks that went down or came up, once each, and not once for each service.
+    /// Publishes one event for each trunk that went down or came up, and not one for each service.
     fn tell_trunks(&mut self, before: &BTreeMap<TrunkId, Option<bool>>, now: Now) {
         let down = self.trunks_down();
         let mut texts = Vec::new();
@@ -218,7 +218,8 @@ impl Core {
         }
     }
 
-    /// Gives another path to circuits for which no wire id was free when their path broke or was drained.
+    /// Reroutes circuits that were not rerouted when their path broke or was drained, because no wire id was
+    /// free.
     pub(crate) fn reroute_rest(&mut self, now: Now) {
         let mut unusable = self.trunks_down();
         let drained = self.exchange.trunks.iter().filter(|(_, trunk)| trunk.drained);
@@ -228,7 +229,7 @@ impl Core {
         }
     }
 
-    /// Gives circuits whose path has no trunk any more another path, as one change.
+    /// Reroutes circuits whose path has no trunk any more, as one change.
     fn reroute(&mut self, trunks: Vec<TrunkId>, now: Now) {
         let operation = Operation::ReportTrunksDown { trunks };
         let drafted = self

@@ -1,4 +1,4 @@
-//! Events for those who listen, and the engine's notices in words.
+//! Events for subscribers, and the engine's notices in words.
 
 use millrace_ix_engine::Notice;
 use millrace_ix_model::{Applied, SwitchId};
@@ -9,7 +9,7 @@ use crate::event::{EventKind, ServiceEvent};
 use crate::fabric::FabricKey;
 
 impl Core {
-    /// Tells people a notice of the engine.
+    /// Publishes a notice of the engine.
     pub(crate) fn notify(&mut self, notice: &Notice<FabricKey>, now: Now) {
         let (text, switch, change) = match notice {
             Notice::Foreign {
@@ -84,7 +84,7 @@ impl Core {
         self.tell(EventKind::Notice { text, switch, change }, now);
     }
 
-    /// Tells which objects a transaction with this revision has written.
+    /// Publishes an event for each object that a transaction with this revision has written or deleted.
     pub(crate) fn tell_objects(&mut self, applied: &Applied, revision: Revision, now: Now) {
         let written = applied
             .created
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    /// Tells an event.
+    /// Publishes an event.
     pub(crate) fn tell(&mut self, kind: EventKind, now: Now) {
         self.serial += 1;
         self.changed = true;

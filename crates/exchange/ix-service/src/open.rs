@@ -14,17 +14,17 @@ use crate::error::StartError;
 pub(crate) struct OpenChange {
     /// The state in the journal.
     pub(crate) state: ChangeState,
-    /// The error of a switch that refuses the present step, which is tried again.
+    /// The error of a switch that refuses the present step. The engine tries the step again.
     pub(crate) stuck: Option<String>,
     /// The revision that accepted the change.
     pub(crate) revision: u64,
-    /// The objects afterwards.
+    /// The objects after the change.
     pub(crate) redo: ChangeSet,
-    /// The objects before.
+    /// The objects before the change.
     pub(crate) undo: ChangeSet,
-    /// The numbers that are free when the change is cleaned.
+    /// The numbers that become free when the change is cleaned.
     pub(crate) frees: Vec<(PoolKind, u32)>,
-    /// The numbers that are free when the change is rolled back.
+    /// The numbers that become free when the change is rolled back.
     pub(crate) takes: Vec<(PoolKind, u32)>,
     /// True if the change concerns entries of switches.
     pub(crate) has_entries: bool,
@@ -39,7 +39,7 @@ struct Stored {
 }
 
 impl OpenChange {
-    /// Returns the change that `redo` makes of `before`.
+    /// Returns the change that turns `before` into `after`. `redo` holds the objects that it writes.
     pub(crate) fn new(before: &Exchange, after: &Exchange, redo: ChangeSet, revision: u64) -> OpenChange {
         let objects = redo.objects.keys().map(|id| (*id, before.object(*id))).collect();
         let takes = taken(before, after, &redo);
@@ -129,7 +129,7 @@ impl OpenChange {
     }
 }
 
-/// Adds all texts of a value that are identifiers, or ports with the identifier of a switch.
+/// Adds all strings of a value that are identifiers. A port is added as the identifier of its switch.
 fn collect(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => {

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct OrderOptions {
     /// The order is refused if this object no longer has this revision.
     pub if_match: Option<(ObjectId, Revision)>,
-    /// The key by which the order may be sent again, and the hash of the request.
+    /// The key by which a client may repeat the request, and the hash of the request.
     pub idempotency: Option<(IdempotencyKey, String)>,
-    /// True to check and plan the order without doing it.
+    /// True to check and plan the order without executing it.
     pub dry_run: bool,
     /// The time after which the change is undone unless somebody confirms it.
     pub confirm_within: Option<Duration>,

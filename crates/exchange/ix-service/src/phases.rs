@@ -1,4 +1,4 @@
-//! Plans and the phases between them, as the engine takes them.
+//! Plans and the phases between them, in the form that the engine needs.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) type Plan = BTreeMap<u32, Content<Fabric>>;
 /// The deltas of a change: stage, flip, clean.
 pub(crate) type Phases = [BTreeMap<u32, Delta<Fabric>>; 3];
 
-/// The circumstances of all plans of an exchange.
+/// The settings that all plans of an exchange share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planner {
     /// True if every switch has the match extensions of Open vSwitch.
@@ -40,8 +40,8 @@ impl Planner {
             .collect()
     }
 
-    /// Returns the deltas from one exchange at a time to another at a time, in phases: entries that no frame reaches go in
-    /// first and out last.
+    /// Returns the deltas between two exchanges, each at its own time, in phases. Entries that no frame
+    /// reaches are added first and removed last.
     pub(crate) fn phases(
         self,
         (before, then): (&Exchange, Timestamp),
@@ -98,7 +98,7 @@ pub(crate) fn counts(phases: &Phases) -> BTreeMap<SwitchId, EntryCounts> {
     counts
 }
 
-/// Returns a change as the engine takes it.
+/// Converts a change into an order for the engine.
 pub(crate) fn engine_order(id: u64, change: &OpenChange, [stage, flip, clean]: Phases) -> Order<Fabric> {
     Order {
         change: id,

@@ -1,9 +1,10 @@
 //! Probes on trunks: one LLDP frame every five seconds in each direction, which goes out by packet_out and comes back by
 //! packet_in of the other switch.
 //!
-//! A probe that arrives measures the delay of its trunk with the way to and from the controller: an upper bound. The engine
-//! waits for twice that time before it removes old entries. A probe that arrives at another trunk shows wrong cabling. The
-//! nonce of a probe is a keyed hash and valid once, so that nobody else can make or replay one.
+//! A probe that arrives measures an upper bound of its trunk's delay: the measurement includes the paths to
+//! and from the controller. The engine waits for twice that time before it removes old entries. A probe that
+//! arrives at another trunk shows wrong cabling. The nonce of a probe is a keyed hash and valid once, so that
+//! nobody else can make or replay a probe.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -21,7 +22,8 @@ use crate::quarantine::ENGINE_MAC;
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The probes in a row that may be lost before operators are notified.
 const LOST_MAX: u32 = 3;
-/// The number of recent measurements, of which the smallest counts: larger ones include the wait for a busy engine.
+/// The number of recent measurements that are kept. The smallest one counts: larger ones include the wait for
+/// a busy engine.
 const DELAYS_LEN: usize = 8;
 /// The organisation and type of the TLV with trunk, side and nonce (IEEE 802.1AB-2016, section 8.6); the organisation is a
 /// locally administered identifier.
@@ -105,7 +107,7 @@ fn end(trunk: &Trunk, side: u8) -> PortId {
 }
 
 impl Core {
-    /// Sends the probes that are due, and tells which trunks passed none of the last three.
+    /// Sends the probes that are due, and notifies operators of trunks that lost the last three probes.
     pub(crate) fn probe_trunks(&mut self, now: Now) {
         if now.time < self.probes.next {
             return;
@@ -148,7 +150,7 @@ impl Core {
         }
     }
 
-    /// Takes a probe that has arrived at an end of a trunk.
+    /// Handles a probe that has arrived at an end of a trunk.
     pub(crate) fn probe_arrived(&mut self, at: (TrunkId, u8), frame: &[u8], now: Now) {
         let Some((id, side, nonce)) = parse(frame) else {
             return;
@@ -200,7 +202,8 @@ impl Core {
         self.drain(now);
     }
 
-    /// Returns the largest delay of a switch's trunks, with the smallest recent measurement of each trunk.
+    /// Returns the largest delay of a switch's trunks. The delay of a trunk is its smallest recent
+    /// measurement.
     fn delay_from(&self, switch: SwitchId) -> Duration {
         let directions = self.probes.directions.iter();
         let of_switch = directions.filter(|((id, side), _)| {

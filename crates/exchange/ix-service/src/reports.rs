@@ -10,7 +10,7 @@ use crate::core::{Core, Now};
 use crate::draft::Script;
 use crate::order::OrderOptions;
 
-/// Executes reports on an exchange; one that the model refuses is left out, because its object is gone.
+/// Executes reports on an exchange. A report that the model refuses is left out, because its object is gone.
 pub(crate) fn apply(exchange: &mut Exchange, operations: Vec<Operation>, now: Timestamp) -> Applied {
     let before = exchange.clone();
     let mut touched = BTreeSet::new();
@@ -77,7 +77,7 @@ impl Core {
         })
     }
 
-    /// Lets the numbers of a finished change rest, and forgets the change.
+    /// Reports the numbers that a finished change frees, and removes the change from the open changes.
     pub(crate) fn report_gone(&mut self, id: u64, now: Now) -> Result<(), StoreError> {
         if let Some(change) = self.open.get(&id) {
             let is_undone = change.state == millrace_ix_store::ChangeState::RolledBack;
@@ -145,7 +145,8 @@ impl Core {
         }
     }
 
-    /// Removes what is over: addresses, keys, filters, changes that nobody confirmed, and numbers whose rest has ended.
+    /// Does the periodic work: ends validities, reverts overdue changes, watches quarantine and MAC
+    /// addresses, sends probes, and removes expired objects.
     pub fn expire(&mut self, now: Now) {
         self.advance_validity(now);
         self.revert_overdue(now);

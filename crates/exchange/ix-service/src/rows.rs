@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::error::StartError;
 
-/// The kind of the row that holds what belongs to no object.
+/// The kind of the row that holds the state that belongs to no object.
 const POOLS: &str = "pools";
 
-/// The numbers that rest, and the last identifier.
+/// The released numbers, which may not be used again yet, and the last identifier.
 #[derive(Serialize, Deserialize)]
 struct Pools {
     released: Vec<(PoolKind, u32, millrace_ix_model::Released)>,

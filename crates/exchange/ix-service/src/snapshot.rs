@@ -36,15 +36,15 @@ pub struct Snapshot {
     pub unconfirmed: Arc<BTreeMap<u64, Unconfirmed>>,
     /// The state of each switch.
     pub switches: BTreeMap<SwitchId, SwitchStatus>,
-    /// The states of the ports of connected switches; one that is absent is not known.
+    /// The states of the ports of connected switches. The state of an absent port is not known.
     pub ports: Arc<PortStates>,
-    /// The checklists of ends in quarantine; one that is absent has sent nothing yet.
+    /// The checklists of ends in quarantine. An absent end has sent nothing yet.
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
     /// The mode of the engine.
     pub mode: Mode,
     /// The serial number of the newest event.
     pub serial: u64,
-    /// The contracted rates between switches, computed when they are needed first.
+    /// The contracted rates between switches, computed at their first use.
     contracts: Arc<OnceLock<Contracts>>,
 }
 
@@ -77,7 +77,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the state of a service that people see.
+    /// Returns the state of a service as pages and the API show it.
     pub fn shown(&self, id: ServiceId) -> Option<ServiceState> {
         let service = self.exchange.services.get(&id)?;
         let has_both_ends = service.kind != ServiceKind::P2pVc || self.exchange.ends(id).count() >= 2;
@@ -128,17 +128,17 @@ impl Snapshot {
         }
     }
 
-    /// Returns true if a port has a link and is live; `None` if that is not known.
+    /// Returns true if a port has a link and is live; `None` if its state is not known.
     pub fn is_up(&self, port: PortId) -> Option<bool> {
         self.ports.get(&port).map(|state| state.is_up())
     }
 
-    /// Returns true if both ends of a trunk are up; `None` if that is not known.
+    /// Returns true if both ends of a trunk are up; `None` if the state is not known.
     pub fn trunk_up(&self, trunk: TrunkId) -> Option<bool> {
         trunk_up(&self.ports, self.exchange.trunks.get(&trunk)?.ends)
     }
 
-    /// Returns the reason why frames of a service that is in place do not all flow, in words.
+    /// Returns the reason why some frames of a service that is in place are not forwarded, in words.
     fn degradation(&self, id: ServiceId, service: &Service) -> Option<Reason> {
         let mut switches = BTreeSet::new();
         for (_, config) in self.exchange.ends(id) {

@@ -23,7 +23,7 @@ const EVENTS_LEN: usize = 4096;
 const COMMANDS_MAX: usize = 256;
 /// The time between two signatures of the audit chain's head.
 const SIGN_INTERVAL: Duration = Duration::from_secs(60);
-/// The time between two looks at ends of validity.
+/// The interval at which ends of validity are checked.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two removals of old answers and sessions.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
@@ -79,7 +79,7 @@ impl Service {
     /// Starts the thread. `fabric` is called in it for each request to a switch, and must not block.
     ///
     /// # Errors
-    /// [`StartError`] if the database cannot be read or the thread not be started.
+    /// [`StartError`] if the database cannot be read, or if the thread cannot be started.
     pub fn start(
         store: Box<dyn Store>,
         settings: Settings,
@@ -146,7 +146,7 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
                 .chain(self.core.deadline())
                 .min()
                 .unwrap_or(now);
-            // A stalled journal is tried again with the next look at ends of validity.
+            // A stalled journal is tried again at the next check of ends of validity.
             let first = match self.commands.recv_timeout(timers.since(now)) {
                 Ok(command) => Some(command),
                 Err(mpsc::RecvTimeoutError::Timeout) => None,

@@ -1,5 +1,5 @@
-//! Orders as JSON: identifiers of objects that the same order creates, and what the journal, the audit chain and retried
-//! requests keep of an order.
+//! Orders as JSON: the identifiers of objects that the same order creates, and the parts of an order that the
+//! journal, the audit chain and retried requests keep.
 
 use millrace_ix_model::{Actor, ObjectId, Operation, Refusal};
 use millrace_ix_store::{AuditEntry, Revision};

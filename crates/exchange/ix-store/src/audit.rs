@@ -1,8 +1,8 @@
 //! The audit chain. docs/audit-chain.md describes it completely, so that others can write a verifier.
 //!
-//! An entry is a JSON object. Its hash is the SHA-256 of its canonical form (RFC 8785), which contains the hash of the
-//! previous entry; so the hash of the head commits to all entries. A signed head (Ed25519, RFC 8032) proves who held the
-//! chain in that form.
+//! An entry is a JSON object. Its hash is the SHA-256 of its canonical form (RFC 8785), which contains the
+//! hash of the previous entry; so the hash of the head commits to all entries. A signed head (Ed25519, RFC
+//! 8032) proves that the holder of the key had the chain in that form.
 
 use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
@@ -18,7 +18,7 @@ pub type Hash = String;
 /// The `previous` of the first entry: 64 zeros.
 pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// An act that the chain will hold.
+/// An act to be recorded in the chain.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AuditEntry {
     /// The user or program that acted.
@@ -171,7 +171,7 @@ pub enum BrokenChain {
         /// The serial number that follows.
         found: u64,
     },
-    /// An entry does not name the hash of the one before it.
+    /// An entry does not hold the hash of the previous entry.
     #[error("entry {serial} does not follow entry {}: its `previous` is not that entry's hash", serial - 1)]
     Link {
         /// The entry.

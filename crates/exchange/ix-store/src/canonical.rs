@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-/// The largest integer that a double holds with all smaller ones (RFC 7493, section 2.2).
+/// The largest integer up to which a double holds every integer exactly (RFC 7493, section 2.2).
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// A value has no canonical form here.

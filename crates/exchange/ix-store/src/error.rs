@@ -33,7 +33,7 @@ impl std::fmt::Display for Constraint {
 /// The database refuses or fails.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file cannot be created or opened, or its mode is too wide.
+    /// The file cannot be created or opened, or its permissions are too wide.
     #[error("{path}: {reason}")]
     Open {
         path: String,
@@ -74,7 +74,7 @@ pub enum StoreError {
     /// An audit entry has no canonical form.
     #[error("audit entry: {0}")]
     Canonical(#[from] crate::CanonicalError),
-    /// The contents are not what this program wrote.
+    /// The contents of the database are not as this program writes them.
     #[error("the database is damaged: {0}; restore a backup")]
     Damaged(String),
     /// Another failure of the database.

@@ -166,7 +166,8 @@ pub trait Store: Send {
     /// [`StoreError`] if the database cannot be written.
     fn put_setting(&mut self, name: &str, value: Option<&Value>) -> Result<(), StoreError>;
 
-    /// Raises the revision to at least `revision`, after an operator has decided about switches that remember it.
+    /// Raises the revision to at least `revision`, after an operator has decided about switches that hold
+    /// this revision.
     ///
     /// # Errors
     /// [`StoreError`] if the database cannot be written.

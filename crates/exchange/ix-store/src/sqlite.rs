@@ -95,7 +95,7 @@ impl Sqlite {
         Ok(store)
     }
 
-    /// Starts a new epoch, as another opening of the same file does; used when a simulated engine starts again.
+    /// Starts a new epoch, as if the file was opened again. Simulations use it to restart an engine.
     ///
     /// # Errors
     /// [`StoreError`] if the database cannot be written.
@@ -105,7 +105,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Limits the database to a number of pages, as a full disk does.
+    /// Limits the database to a number of pages, to simulate a full disk.
     ///
     /// # Errors
     /// [`StoreError`] if SQLite refuses the limit.
@@ -259,7 +259,8 @@ impl Store for Sqlite {
 
     fn abandon(&mut self) {
         if !self.connection.is_autocommit() {
-            // Without COMMIT nothing becomes durable, and BEGIN of the next group reports one that is still open.
+            // Without COMMIT nothing becomes durable, and BEGIN of the next group reports a group that is
+            // still open.
             let _still_open = self.connection.execute_batch("ROLLBACK");
         }
     }

@@ -133,10 +133,10 @@ pub struct ChangeRecord {
     pub detail: Value,
 }
 
-/// The key that a client gives a request so that it can send it again, in the scope of its account.
+/// The key with which a client marks a request, so that it can repeat the request safely.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct IdempotencyKey {
-    /// The account, user or API client whose key it is.
+    /// The account, user or API client to which the key belongs.
     pub scope: String,
     /// The value of the header `Idempotency-Key`.
     pub key: String,
@@ -155,7 +155,7 @@ pub struct Answer {
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredAnswer {
     pub answer: Answer,
-    /// The time at which it was given.
+    /// The time of the answer.
     pub at: UnixMillis,
 }
 

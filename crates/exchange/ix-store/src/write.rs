@@ -10,7 +10,8 @@ use crate::time::UnixMillis;
 use crate::transaction::{ChangeState, Committed, JournalRecord, ObjectRow, Revision, Transaction};
 
 impl Sqlite {
-    /// Returns an error if no group of transactions is open: SQLite ends it by itself when the disk is full.
+    /// Returns an error if no group of transactions is open: SQLite ends a group by itself when the disk is
+    /// full.
     pub(crate) fn check_group(&self) -> Result<(), StoreError> {
         if self.connection.is_autocommit() {
             return Err(StoreError::Database(
@@ -50,7 +51,7 @@ impl Sqlite {
             delete.execute(params![row.kind, row.id])?;
         }
         let mut put = sql.prepare_cached("INSERT INTO object VALUES (?1, ?2, ?3, ?4)")?;
-        // Addresses last: their service is that of their end.
+        // Write addresses last: an address belongs to the service of its end, which must be written before.
         let is_address = |row: &&ObjectRow| matches!(row.kind.as_str(), "mc" | "ip");
         let others = transaction.puts.iter().filter(|row| !is_address(row));
         for row in others.chain(transaction.puts.iter().filter(is_address)) {
@@ -94,7 +95,7 @@ impl Sqlite {
     }
 }
 
-/// Writes journal records and brings the changes to their states.
+/// Writes journal records, and sets the states of their changes.
 fn write_journal(sql: &Connection, records: &[JournalRecord]) -> Result<(), StoreError> {
     let mut create = sql.prepare_cached("INSERT INTO change VALUES (?1, ?2, ?3, ?3, ?4)")?;
     let mut update = sql.prepare_cached("UPDATE change SET state = ?2, updated_at = ?3 WHERE id = ?1")?;

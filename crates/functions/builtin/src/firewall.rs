@@ -88,7 +88,7 @@ enum State {
     Datagrams,
     /// TCP without FIN or RST.
     Open,
-    /// One end has sent FIN: that of the canonical direction (false) or the other.
+    /// One end has sent FIN: the source of the canonical direction (false) or its destination (true).
     HalfClosed(bool),
     /// Both ends have sent FIN, or one has sent RST.
     Closing,
@@ -162,7 +162,7 @@ impl Firewall {
         let used_before = self.connections.used(&key);
         if let Some(state) = self.connections.get(&key, now) {
             let is_old = used_before.is_some_and(|used| now.since(used) >= Self::idle_of(idle, *state));
-            // A new connection may reuse the ports of one that is closing.
+            // A new connection may reuse the ports of a closing connection.
             let is_reused = begins && *state == State::Closing;
             if !is_old && !is_reused {
                 *state = next_state(*state, seen.tcp_flags, is_reversed);
@@ -200,7 +200,8 @@ fn next_state(state: State, flags: u8, is_reversed: bool) -> State {
     }
 }
 
-/// Returns true if the header with the ports, or an extension header before it, is not whole in the packet.
+/// Returns true if the packet ends before the end of the header with the ports, or of an extension header
+/// before it.
 fn ends_before_ports(layers: &Layers) -> bool {
     let proto = layers.ip_proto();
     let has_header = matches!(

@@ -15,7 +15,7 @@ const TEMPLATE_SET: u16 = 2;
 const TEMPLATE_V4: u16 = 256;
 const TEMPLATE_V6: u16 = 257;
 
-/// The information elements behind the two addresses, with their lengths.
+/// The information elements after the two addresses, with their lengths.
 const COMMON: [(u16, u16); 8] = [
     (7, 2),
     (11, 2),
@@ -27,7 +27,7 @@ const COMMON: [(u16, u16); 8] = [
     (136, 1),
 ];
 const COMMON_SIZE: usize = 38;
-/// Bytes of a record with IPv4 addresses, and of one with IPv6 addresses.
+/// Bytes of a record with IPv4 addresses, and of a record with IPv6 addresses.
 const RECORD_SIZE: [usize; 2] = [8 + COMMON_SIZE, 32 + COMMON_SIZE];
 
 /// The reason for the export of a flow (element 136, flowEndReason).
@@ -194,7 +194,7 @@ mod tests {
         assert!(out.len() <= Exporter::size(0));
     }
 
-    /// Identifiers of sets and the sizes of what is in them.
+    /// Returns the identifiers of the sets, and the sizes of their contents.
     fn sets(mut bytes: &[u8]) -> Vec<(u16, usize)> {
         let mut sets = Vec::new();
         while let [a, b, c, d, ..] = *bytes {

@@ -13,7 +13,7 @@ use crate::sketch::Sketch;
 use millrace_nf::flow::{Endpoint, FlowId, FlowPacket};
 use millrace_nf::table::Table;
 
-/// Records of one message, so that it fits into an IP packet of 1,500 bytes.
+/// The number of records in a message. Such a message fits into an IP packet of 1,500 bytes.
 const RECORDS: usize = 18;
 
 pub(crate) const KIND: Kind = Kind {

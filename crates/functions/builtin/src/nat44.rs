@@ -192,7 +192,7 @@ impl Nat {
         count::TRANSLATED
     }
 
-    /// Translates an ICMP error, which quotes a packet of the other direction as it was after its translation.
+    /// Translates an ICMP error. The error quotes a packet of the other direction, in its translated form.
     fn translate_error(
         &mut self,
         packet: &mut dyn Buffer,

@@ -1,4 +1,5 @@
-//! The top senders in little memory: a count-min sketch (Cormode and Muthukrishnan, 2005), and a list of the largest.
+//! The top senders in little memory: a count-min sketch (Cormode and Muthukrishnan, 2005), and a list of the
+//! largest senders.
 //!
 //! The estimate of a sender is never too low. With a probability of 1 - e^-4 it is too high by at most e/1024 of all bytes.
 

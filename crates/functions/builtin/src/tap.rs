@@ -202,7 +202,7 @@ mod tests {
         for _ in 0..2 {
             function.process(&Context::default(), &mut [&mut frame], &mut [Verdict::Next]);
         }
-        // The first message is lost, as if its target had not been there.
+        // The first message is lost, as if its target could not be opened.
         let mut messages = Vec::new();
         while setup.outbox.receive(|message| messages.push(message.to_vec())) {}
         assert_eq!(messages.len(), 2);

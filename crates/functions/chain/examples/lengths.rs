@@ -103,7 +103,7 @@ impl TestBed {
         self.lane.poll(now, &mut self.count);
     }
 
-    /// Returns the nanoseconds of a packet, measured with `packets` packets.
+    /// Returns the nanoseconds per packet, measured with `packets` packets.
     fn measure(&mut self, packets: u64) -> f64 {
         let (before, start) = (self.count.out, Instant::now());
         while self.count.out - before < packets {

@@ -28,7 +28,7 @@ use crate::shared::{HopValue, drop_elsewhere};
 use crate::shunned::ShunnedFlows;
 use make::{make_runner, policy};
 
-/// Why a chain cannot be changed. It stays as it was.
+/// The reason why a chain cannot be changed. The chain stays unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChainError {
     /// A function cannot be created.
@@ -55,14 +55,14 @@ struct InstanceControl {
     restart: Restart,
     /// The last report of the function.
     report: String,
-    /// The reason why it went down last.
+    /// The reason why the function went down last.
     failure: String,
     process: Option<Arc<Process>>,
 }
 
 impl InstanceControl {
-    /// Logs why a function went down, and ends its process if it still runs. Returns true if the process was killed by
-    /// somebody else.
+    /// Logs why a function went down, and ends its process if it still runs. Returns true if the process was
+    /// killed from outside the switch.
     fn end_failed(&mut self, chain: &str, hop: &str) -> bool {
         if let Some(reason) = self.counters.take_reason() {
             tracing::warn!(%chain, %hop, %reason, "function down");
@@ -168,7 +168,7 @@ impl<P: Packet + 'static> Chain<P> {
         (chain, services)
     }
 
-    /// Returns the current state.
+    /// Returns the plan that the chain currently follows.
     pub fn plan(&self) -> &ChainPlan {
         &self.plan
     }
@@ -337,7 +337,7 @@ impl<P: Packet + 'static> Chain<P> {
         let Some(record) = self.records.iter_mut().find(|record| record.plan.name == hop) else {
             return Ok(false);
         };
-        // `edit` replaces a hop whose function differs.
+        // `edit` replaces the hop, because the empty function name differs from the plan.
         let function = core::mem::take(&mut record.plan.function);
         record.restarts += 1;
         let wanted = self.plan.clone();

@@ -30,7 +30,7 @@ impl Count {
 /// The availability of the functions of a hop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum HopState {
-    /// All of its functions work.
+    /// All functions of the hop work.
     #[default]
     Up,
     /// No function is down, but the process of at least one has not sent a heartbeat yet.
@@ -99,20 +99,22 @@ pub(crate) struct InstanceCounters {
     pub(crate) sent: Count,
     /// Packets that the function could not send.
     pub(crate) not_sent: Count,
-    /// The number of the source whose value the function's process uses; 0 without one.
+    /// The number of the source of the value that the function's process uses; 0 without a value.
     value: Count,
     /// The number of the last source that the process could not compile; 0 if there is none.
     value_failed: Count,
 }
 
 impl InstanceCounters {
-    /// Sets the numbers of the source in use, and of the last one that could not be compiled.
+    /// Sets two source numbers: that of the value in use, and that of the last source that could not be
+    /// compiled.
     pub(crate) fn set_value(&self, [value, failed]: [u64; 2]) {
         self.value.set(value);
         self.value_failed.set(failed);
     }
 
-    /// Returns the numbers of the source in use, and of the last one that could not be compiled.
+    /// Returns two source numbers: that of the value in use, and that of the last source that could not be
+    /// compiled.
     pub(crate) fn value(&self) -> [u64; 2] {
         [self.value.read(), self.value_failed.read()]
     }

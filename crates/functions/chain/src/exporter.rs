@@ -20,7 +20,7 @@ use sink::Sink;
 
 /// The interval at which outboxes are emptied.
 const PERIOD: Duration = Duration::from_millis(20);
-/// The interval of reports of formatters, and at which files that were moved are noticed.
+/// The interval of the formatters' reports, and of the check for files that were moved.
 const SECOND: Duration = Duration::from_secs(1);
 /// Bytes that are written at a time.
 const WRITE_SIZE: usize = 256 << 10;
@@ -40,11 +40,11 @@ pub(crate) struct Route {
     pub(crate) counters: Vec<Counters>,
     pub(crate) formatter: Option<Box<dyn Formatter>>,
     pub(crate) value: Option<SharedValue>,
-    /// Set when the formatter has the value: functions get it then.
+    /// Set when the formatter has the shared value. Functions get the value then.
     pub(crate) has_value: Arc<AtomicBool>,
 }
 
-/// A route whose target is open, unless it cannot be opened.
+/// A route with its target, which is open unless opening failed.
 struct OpenRoute {
     route: Route,
     sink: Sink,

@@ -44,8 +44,8 @@ pub(crate) trait Remote<P>: Send {
     fn hold(&mut self, kind: BurstKind, burst: &mut Burst<P>);
     /// Returns whether the process has written effects or messages.
     fn has_effects(&self) -> bool;
-    /// Fills `effects` with those of the last `packets` packets that were taken back, and passes messages on to the control
-    /// side. Without packets, only messages are passed on.
+    /// Fills `effects` with the effects on the last `packets` packets that were taken back, and forwards
+    /// messages to the control side. If `packets` is 0, it only forwards messages.
     fn collect(&mut self, packets: usize, effects: &mut Effects);
     /// Reports a flow that is shunned no longer to the function.
     fn shun_ended(&mut self, flow: &ShunnedFlow);
@@ -54,8 +54,9 @@ pub(crate) trait Remote<P>: Send {
     fn show(&mut self, kind: BurstKind, load: u8, packets: &[P], which: u64) -> u64;
     /// Returns the number of shown packets, from the oldest on, that the process has answered.
     fn answered(&mut self) -> usize;
-    /// Fills `verdicts` with the verdicts on the oldest shown packets, `most` of which are answered, or leaves it empty if
-    /// all are *next*. Returns their number, which is smaller if the next answer violates the protocol.
+    /// Fills `verdicts` with the verdicts on the oldest `most` shown packets, which the process has answered,
+    /// or leaves it empty if all are *next*. Returns the number of packets, which is smaller than `most` if
+    /// an answer violates the protocol.
     fn verdicts(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize;
     /// Forgets the oldest shown packets.
     fn forget(&mut self, packets: usize);
@@ -67,7 +68,8 @@ pub(crate) trait Remote<P>: Send {
     fn is_alive(&mut self, now: Time) -> bool;
     /// Returns whether the process has sent a heartbeat since it was started.
     fn has_begun(&self) -> bool;
-    /// Returns the numbers of the source whose value the function uses, and of the last one that could not be compiled.
+    /// Returns two source numbers: that of the value in use, and that of the last source that could not be
+    /// compiled.
     fn value(&self) -> [u64; 2];
     /// Returns the reason why the process does not work.
     fn failure(&self) -> String;
@@ -209,7 +211,8 @@ impl<P> Instance<P> {
         (!burst.is_empty()).then_some(kind)
     }
 
-    /// Puts the packets that bypass a process which is down behind those that it has, so that they are reclaimed in order.
+    /// Appends the packets that bypass a process that is down to the packets of the process, so that they are
+    /// reclaimed in order.
     #[cold]
     pub(crate) fn hold_bypassing(&mut self) {
         let Runner::Remote(remote) = &mut self.runner else {
@@ -239,7 +242,7 @@ impl<P> Instance<P> {
         self.saw(0);
     }
 
-    /// Measures the latency, as the process has answered `packets` packets that are not taken back yet.
+    /// Measures the latency. The process has answered `packets` packets that are not taken back yet.
     #[inline]
     pub(crate) fn saw(&mut self, packets: usize) {
         if let Some((number, since)) = self.awaited
@@ -306,7 +309,7 @@ impl<P> Instance<P> {
         }
     }
 
-    /// Passes the counters of flows that are shunned no longer to the function. Empties `ended`.
+    /// Passes the counters of flows that are no longer shunned to the function. Empties `ended`.
     #[cold]
     pub(crate) fn end_shuns(&mut self, ended: &mut ArrayVec<ShunnedFlow, BURST>) {
         let ended = ended.drain(..);
@@ -370,7 +373,8 @@ impl<P> Instance<P> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HopPolicy {
     pub(crate) on_failure: OnFailure,
-    /// The `in_port` of the hop's packets, if the flow tables decide about them.
+    /// The `in_port` with which packets go to the flow tables after the hop; `None` if they go to the next
+    /// hop.
     pub(crate) steer: Option<PortNo>,
     /// The packets that reach the same instance.
     pub(crate) spread: Spread,
@@ -380,7 +384,7 @@ pub(crate) struct HopPolicy {
 pub(crate) struct Hop<P> {
     pub(crate) id: u32,
     pub(crate) policy: HopPolicy,
-    /// The index of the group of hops that process packets in parallel with this one.
+    /// The index of the group of hops that process packets in parallel with this hop.
     pub(crate) group: Option<usize>,
     /// The functions; none if the hop is drained.
     pub(crate) instances: Vec<Instance<P>>,

@@ -1,7 +1,7 @@
 //! The packets that a process was given, in a list that only the switch can write.
 //!
-//! Packets are kept in the bursts in which they came, because they mostly leave in the same bursts: moving a burst copies a
-//! few cache lines, while moving packets one by one costs about a nanosecond each.
+//! Packets are kept in the bursts in which they arrived, because they mostly leave in the same bursts. Moving
+//! a burst copies a few cache lines, while moving packets one by one costs about a nanosecond each.
 
 use std::collections::VecDeque;
 

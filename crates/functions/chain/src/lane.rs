@@ -255,8 +255,8 @@ impl<P: Packet> Lane<P> {
         }
     }
 
-    /// Passes packets that functions sent through the hops that follow the sender's, in order. They stay while processes have
-    /// no room for them.
+    /// Passes packets that functions sent through the hops after the sending hop, in order. The packets wait
+    /// while processes have no room for them.
     #[cold]
     fn forward_sent(&mut self, now: Time, outlet: &mut dyn ServiceOutput<P>) {
         let has_processes = self.hops.iter().any(Hop::is_remote);
@@ -526,7 +526,7 @@ impl<P: Packet> Lane<P> {
                 for instance in hop.into_iter().flat_map(|hop| &mut hop.instances) {
                     old.extend(instance.share(value.clone()));
                 }
-                // The lane's own reference is never the last one: the control side has the value, too.
+                // The lane's reference is never the last reference: the control side has the value, too.
                 old.push(value);
                 Retired::Values(old)
             }
@@ -565,7 +565,8 @@ impl<P: Packet> Lane<P> {
     }
 }
 
-/// Prefetches for a burst that is about to reach the hop at an index. Nothing if it leaves the chain.
+/// Prefetches for a burst that is about to reach the hop at an index. Does nothing if the burst leaves the
+/// chain.
 #[inline]
 fn expect<P>(hops: &[Hop<P>], groups: &[Group<P>], at: usize) {
     let Some(hop) = hops.get(at) else { return };

@@ -1,9 +1,10 @@
 //! Groups of adjacent hops that process the same packets in parallel, because their functions only read.
 //!
-//! A packet that visits several processes in sequence crosses between cores for each of them. Functions that declare
-//! `writes 0` get it at the same time instead, and it continues when the last of them has answered. The result is the same
-//! as in sequence: the first hop with a verdict other than *next* decides, and hops behind it do not count the packet.
-//! Only their functions have seen it.
+//! A packet that visits several processes in sequence crosses between cores for each of them. Functions that
+//! declare `writes 0` get the packet at the same time instead, and the packet continues when the last of them
+//! has answered. The result is the same as in sequence: the first hop with a verdict other than *next*
+//! decides, and hops behind it do not count the packet. The only difference is that the functions of these
+//! hops have seen the packet.
 //!
 //! The group holds the packets, in one queue for each instance. All hops have the same number of instances, so a flow has
 //! the same instance at each hop. Changes of a process to bytes or bounds are discarded, so a process that gets copies
@@ -35,7 +36,7 @@ type Members = u8;
 type Packets = u64;
 const _: () = assert!(BURST <= Packets::BITS as usize && MEMBERS_MAX <= Members::BITS as usize);
 
-/// The participation of the hops in a packet.
+/// The state of the hops of a group for a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     kind: BurstKind,
@@ -45,14 +46,14 @@ struct Run {
     asked: Members,
     /// The hops that were down.
     failed: Members,
-    /// The hop that the packet could not be shown to, and where it is dropped.
+    /// The hops to which the packet could not be shown. The packet is dropped when it reaches one of them.
     refused: Members,
 }
 
 /// The packets of one instance of each hop, the oldest first.
 struct Queue<P> {
     held: VecDeque<P>,
-    /// The participation of the packets, run-length encoded.
+    /// The states of the hops for the packets, run-length encoded.
     runs: VecDeque<(Run, usize)>,
 }
 
@@ -293,8 +294,8 @@ impl<P: Packet> Traversal<'_, P> {
         }
     }
 
-    /// Shows packets to one instance of each hop of a group, and holds them until these have answered. `from` has the position
-    /// of each packet; without it, all are at `position`.
+    /// Shows packets to one instance of each hop of a group, and holds them until these instances have
+    /// answered. `from` has the position of each packet; without it, all are at `position`.
     fn show(
         &mut self,
         group: usize,

@@ -16,7 +16,7 @@ pub enum Class {
     Inline,
     /// The function runs in a process that shares packet memory.
     Ring,
-    /// The function runs in a process, and packets are copied to it and back.
+    /// The function runs in a process, and packets are copied to the process and back.
     Isolated,
 }
 
@@ -34,12 +34,12 @@ impl Class {
 /// The policy for packets while their hop is down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnFailure {
-    /// Drop them.
+    /// Drop the packets.
     #[default]
     Closed,
-    /// Forward them to the next hop.
+    /// Forward the packets to the next hop.
     Open,
-    /// Forward them to the end of the chain.
+    /// Forward the packets to the end of the chain.
     Bypass,
 }
 
@@ -66,7 +66,7 @@ pub struct HopPlan {
     pub on_failure: OnFailure,
     /// The number of the hop's logical port, if it has one.
     pub number: Option<PortNo>,
-    /// The flow tables decide about the hop's packets. This requires a number.
+    /// True if packets go to the flow tables after the hop, and not to the next hop. This requires a number.
     pub steer: bool,
     /// Packets bypass the hop.
     pub drained: bool,
@@ -94,7 +94,8 @@ impl HopPlan {
         }
     }
 
-    /// Returns whether only the function's process loads it: it is from a file, and not of class inline.
+    /// Returns whether only its own process loads the function: the function is from a file, and the class is
+    /// not inline.
     pub(crate) fn is_loaded_elsewhere(&self) -> bool {
         self.class != Class::Inline && self.function.contains(':')
     }
@@ -107,7 +108,7 @@ impl HopPlan {
     /// Returns whether the functions of this hop, which are of this kind, can run for another plan and keep their state.
     pub(crate) fn has_same_function(&self, kind: &Kind, other: &HopPlan) -> bool {
         let own_settings = |plan: &HopPlan| match kind.shared {
-            // For other settings of the shared value, the functions get another value.
+            // If only settings of the shared value change, the functions stay and get another value.
             Some(shared) => shared.others(&plan.settings),
             None => plan.settings.clone(),
         };
@@ -138,15 +139,16 @@ pub struct ChainPlan {
     /// The packets that reach the same lane and instance; `None` chooses flows, or addresses if the function of a hop needs
     /// that.
     pub spread: Option<Spread>,
-    /// Adjacent hops in processes whose functions only read get packets in parallel.
+    /// True if adjacent hops get packets in parallel when they run in processes and their functions only
+    /// read.
     pub parallel: bool,
     /// The hops, in order.
     pub hops: Vec<HopPlan>,
 }
 
 impl ChainPlan {
-    /// Returns the packets that reach the same lane. Only built-in functions are asked: those of files and processes always
-    /// have [`Spread::Flow`].
+    /// Returns the packets that reach the same lane. Only built-in functions are checked: functions of files
+    /// and processes always have [`Spread::Flow`].
     pub(crate) fn lane_spread(&self, catalogue: &Catalogue) -> Spread {
         let needs_addresses = |hop: &HopPlan| {
             let mut kinds = catalogue.kinds().iter();

@@ -32,7 +32,7 @@ impl<P: Packet> TxQueue<P> for LaneTx<P> {
         let mut refused = Burst::new();
         if let [lane] = &mut *self.lanes {
             for packet in burst.drain(..) {
-                // Packets behind one that does not fit are refused, too, to keep the order.
+                // After a packet that does not fit, all later packets are refused, too, to keep the order.
                 if !refused.is_empty() {
                     refused.push(packet);
                 } else if let Err(packet) = lane.push(packet) {

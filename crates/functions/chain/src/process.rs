@@ -1,8 +1,9 @@
 //! Functions in processes: starts them, exchanges packets with them over a window of shared memory, watches and ends them.
 //!
-//! The lane holds every packet that it gives to a process, in order, until the process has answered or ended. The process
-//! gets a copy (class `isolated`), or the address of the packet in memory that it also maps (class `ring`). A thread waits
-//! for the end of each process, so that it is known at once. A heartbeat shows that a process does not hang.
+//! The lane holds every packet that it gives to a process, in order, until the process has answered or ended.
+//! The process gets a copy (class `isolated`), or the address of the packet in memory that it also maps
+//! (class `ring`). A thread waits for the end of each process, so that the switch notices the end at once. A
+//! heartbeat shows that a process does not hang.
 
 mod attached;
 mod describe;
@@ -160,15 +161,15 @@ fn wait(mut child: Child, errors: Option<ChildStderr>, group: Group, process: &A
 static LIVE: Mutex<Vec<Arc<Process>>> = Mutex::new(Vec::new());
 /// Time limit for the end of all processes.
 const END: std::time::Duration = std::time::Duration::from_secs(2);
-/// Interval at which their end is polled.
+/// Interval at which the end of the processes is polled.
 const END_POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the processes of all functions, and waits until their control groups are removed, for two seconds at most. The
-/// daemon calls this before it exits; the next one removes groups that are left.
+/// Ends the processes of all functions, and waits until their control groups are removed, for two seconds at
+/// most. The daemon calls this before it exits; the next daemon removes the groups that remain.
 pub fn end_processes() {
     for process in lock(&LIVE).iter() {
         process.kill();
@@ -185,8 +186,8 @@ fn release(child: &mut Child, group: &Group, limits: &mut [Limit]) {
     drop(child.stdin.take());
 }
 
-/// Returns the command that runs a function, with its limits and an empty environment. It begins once its standard input
-/// is closed.
+/// Returns the command that runs a function, with its limits and an empty environment. The process begins to
+/// run the function once its standard input is closed.
 fn command(program: &Path, plan: &HopPlan, user: Option<&UserId>) -> Command {
     let mut command = Command::new(program);
     command

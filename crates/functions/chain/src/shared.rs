@@ -15,7 +15,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use millrace_nf::{Compiled, InputFile, Settings, SharedKind, SharedValue, Source, SourceFile, SourceHead};
 use millrace_types::{Duration, Time};
 
-/// The time that exporters have to take a value before functions get it all the same.
+/// The time limit for exporters to take a value. After this time functions get the value in any case.
 const EXPORTERS: Duration = Duration::from_secs(1);
 /// The interval at which the files are checked for changes after a compilation has failed.
 const RETRY: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ pub struct SharedStatus {
 
 /// The result of a compilation.
 struct Outcome {
-    /// The files that it depends on; `None` if they could not be read.
+    /// The files that the value depends on; `None` if they could not be read.
     files: Option<Vec<InputFile>>,
     compiled: Result<Compiled, String>,
     /// The head of the source, which processes do not see yet.
@@ -57,18 +57,18 @@ impl Outcome {
 /// The shared value of one hop.
 pub(crate) struct HopValue {
     kind: &'static SharedKind,
-    /// The settings of the value, no others.
+    /// The settings from which the value is compiled, without other settings of the hop.
     settings: Settings,
     value: Option<SharedValue>,
-    /// The value in use, until functions get it.
+    /// The value in use before functions have it; `None` afterwards.
     unshared: Option<SharedValue>,
     /// Set by the exporter when its formatter has the value in use, so that it knows the rules that a message names.
     with_exporter: Arc<AtomicBool>,
-    /// When functions get the value, whatever the exporter does.
+    /// The time at which functions get the value even if the exporter does not have it.
     share_by: Time,
     /// The file from which the hop's processes read the source; `None` for functions in the worker.
     source: Option<Arc<SourceFile>>,
-    /// The head of the source of the value in use, until processes see it.
+    /// The head of the source of the value in use before processes see it; `None` afterwards.
     staged: Option<SourceHead>,
     /// The number of the source that processes see.
     generation: u64,
@@ -115,8 +115,8 @@ impl HopValue {
         self.value.as_ref()
     }
 
-    /// Returns the state for operators. `processes` has, for each process of the hop that works, the numbers of the source that
-    /// it uses and of the last one that it could not compile.
+    /// Returns the state for operators. `processes` has two source numbers for each working process of the
+    /// hop: that of the value in use, and that of the last source that the process could not compile.
     pub(crate) fn status(&self, processes: &[[u64; 2]]) -> SharedStatus {
         let mut status = SharedStatus {
             is_compiling: self.compiling.is_some() || self.unshared.is_some(),
@@ -152,7 +152,7 @@ impl HopValue {
         }
     }
 
-    /// Compiles the value again, if one of its files has changed, or if they could not be read.
+    /// Compiles the value again, if one of its files has changed, or if its files could not be read.
     pub(crate) fn reload_changed(&mut self) {
         let has_changed = || self.files.iter().any(InputFile::has_changed);
         if self.compiling.is_none() && (self.is_unread || has_changed()) {

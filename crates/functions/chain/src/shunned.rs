@@ -49,7 +49,7 @@ impl Entry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
     flow: FlowId,
-    /// The tags from the outermost on, of which two are part of the key.
+    /// The two outermost tags, from the outermost on.
     tags: [u16; 2],
 }
 
@@ -74,7 +74,8 @@ impl Key {
         }
     }
 
-    /// Returns what [`Key::of_any`] returns for TCP and UDP over IPv4 without tags, options and fragments; else `None`.
+    /// Returns the same as [`Key::of_any`] for TCP and UDP over IPv4 without tags, options and fragments;
+    /// `None` for others.
     #[inline]
     fn of_plain(head: &[u8], size: usize) -> Option<(Key, bool)> {
         const IP: usize = 14;
@@ -171,9 +172,10 @@ impl ShunnedFlows {
         self.flows.len()
     }
 
-    /// Returns the treatment of a packet of a shunned flow, and counts the packet; `None` for packets that the function gets.
-    /// With the treatment comes the number of packets that a process must have returned before this one passes it. A TCP packet
-    /// that opens a connection ends the old flow, which `ended` receives.
+    /// Returns the treatment of a packet of a shunned flow, and counts the packet; `None` for packets that
+    /// the function gets. The returned number counts the packets that a process must have returned before
+    /// this packet passes the process. A TCP packet that opens a connection ends the old flow, which `ended`
+    /// receives.
     #[inline]
     pub(crate) fn action(
         &mut self,
@@ -308,7 +310,7 @@ mod tests {
             );
         }
         let mut plain = 0;
-        // Each byte of the headers is changed in each of its bits: the short way gives up, or agrees.
+        // Each bit of the headers is inverted in turn: `of_plain` returns `None`, or the same as `of_any`.
         for bytes in frames {
             for at in 0..=8 * 54 {
                 let mut bytes = bytes.clone();

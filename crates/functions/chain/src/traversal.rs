@@ -49,7 +49,7 @@ pub(crate) struct Traversal<'a, P> {
     pub(crate) hash: &'a FlowHash,
     pub(crate) outlet: &'a mut dyn ServiceOutput<P>,
     pub(crate) effects: &'a mut BurstEffects<P>,
-    /// Functions may send packets. They may not in reaction to packets that functions sent, so that packets do not multiply.
+    /// Functions may send packets. False for packets that functions sent, so that packets do not multiply.
     pub(crate) accepts_sent: bool,
 }
 
@@ -178,7 +178,7 @@ impl<P: Packet> Traversal<'_, P> {
         here.for_each(|outcome| *outcome = next);
     }
 
-    /// Calls one function of an inline hop, with the packets at that hop which `picks` assigns to it.
+    /// Calls one function of an inline hop with the packets that `picks` assigns to this function.
     #[inline]
     fn call_one(
         &mut self,
@@ -493,7 +493,7 @@ fn packets_at(
     })
 }
 
-/// Returns the index of a hop in the list for its position in a direction, or the position for the index.
+/// Converts the position of a hop in a direction into its index in the list, or the index into the position.
 #[inline]
 pub(crate) fn index(direction: Direction, position: usize, len: usize) -> usize {
     match direction {
@@ -525,7 +525,7 @@ pub(crate) fn count_failed<P>(instance: &Instance<P>, outcome: Outcome, packets:
 /// Returns the instance for the flow of a packet.
 #[inline]
 pub(crate) fn pick<P: Packet>(hash: &FlowHash, spread: Spread, packet: &P, instances: usize) -> u16 {
-    // The high bits of the hash select the worker, so the middle ones select the instance.
+    // The high bits of the hash select the worker, so the middle bits select the instance.
     let share = (hash_of(hash, spread, packet) >> 16) & 0xffff_ffff;
     ((share * instances as u64) >> 32) as u16
 }

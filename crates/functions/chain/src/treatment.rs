@@ -31,8 +31,8 @@ pub(crate) fn treat_shunned<P: Packet>(
     }
 }
 
-/// The treatment of a packet whose flow a process shuns, and the number of packets that the process must have returned before;
-/// `None` for a packet that the process gets.
+/// The treatment of a packet whose flow a process shuns, and the number of packets that the process must have
+/// returned before the packet passes it; `None` for a packet that the process gets.
 pub(crate) type Treatment = Option<(ShunAction, u64)>;
 
 /// Returns true if all packets of a burst pass a process now.

@@ -34,7 +34,8 @@ const FLOWS: u16 = 256;
 const PACKETS: u64 = 400_000;
 /// Runs of a case.
 const RUNS: usize = 7;
-/// The limit of the nanoseconds that a shunned packet may cost more than one in a chain without hops.
+/// The limit of the additional nanoseconds of a shunned packet, compared with a packet in a chain without
+/// hops.
 const GATE: f64 = 30.0;
 
 /// Exchanges MAC addresses, and shuns all flows if told to.
@@ -162,7 +163,7 @@ impl Bed {
         self.lane.poll(self.now(), &mut self.count);
     }
 
-    /// Lets the control side work until the hop is up, and, if it is to shun, all flows are shunned.
+    /// Runs the control side until the hop is up and, with `shuns`, until all flows are shunned.
     fn prepare(&mut self, shuns: bool) {
         loop {
             for _ in 0..100 {
@@ -178,7 +179,7 @@ impl Bed {
         }
     }
 
-    /// Returns the nanoseconds of a packet.
+    /// Returns the nanoseconds per packet.
     fn measure(&mut self) -> f64 {
         let (before, start) = (self.count.out, Instant::now());
         while self.count.out - before < PACKETS {

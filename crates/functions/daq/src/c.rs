@@ -28,7 +28,7 @@ impl TimeValue {
     }
 }
 
-/// Results of functions.
+/// Return codes of functions.
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const ERROR: c_int = -1;
 pub(crate) const ERROR_NODEV: c_int = -3;

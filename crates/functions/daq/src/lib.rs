@@ -22,13 +22,13 @@ pub use session::{Packet, Session, SessionError};
 /// The verdict of Snort on a packet, as both interfaces number it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SnortVerdict {
-    /// The packet goes on.
+    /// The packet is forwarded.
     Pass,
     /// The packet is dropped.
     Block,
-    /// The packet goes on with the bytes that Snort has changed.
+    /// The packet is forwarded with the bytes that Snort has changed.
     Replace,
-    /// The packet and later packets of its flow go on; Snort does not see the later ones.
+    /// The packet and later packets of its flow are forwarded; Snort does not see the later ones.
     Whitelist,
     /// The packet and later packets of its flow are dropped; Snort does not see the later ones.
     Blacklist,

@@ -1,4 +1,4 @@
-//! The options of a session: what Snort calls the input, and the variables of the module.
+//! The options of a session: the socket, which Snort calls the input, and the variables of the module.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ pub enum OptionsError {
     /// The module has no variable of that name.
     #[error("there is no variable `{0}`: expected socket, instance, shun_seconds or retry")]
     Unknown(String),
-    /// The value is not one that the variable accepts.
+    /// The variable does not accept the value.
     #[error("variable `{name}`: `{value}` is not valid: expected {expected}")]
     Value {
         name: &'static str,
@@ -52,7 +52,7 @@ pub struct Options {
     pub shun_idle: Duration,
     /// A packet with a second verdict `Retry` passes; else it is dropped.
     pub retry_passes: bool,
-    /// Verdicts change what happens to packets; else all pass (passive mode).
+    /// Verdicts take effect; otherwise all packets pass (passive mode).
     pub is_inline: bool,
 }
 

@@ -13,7 +13,8 @@ use crate::options::Options;
 
 /// The pause between two attempts to attach.
 const RETRY: Duration = Duration::from_millis(100);
-/// The time that the switch has for an answer. It waits for up to half a second after a function has failed.
+/// The time that the switch has for an answer. The switch waits for up to half a second after a function has
+/// failed.
 const ANSWER: Duration = Duration::from_secs(2);
 /// The interval of heartbeats without packets, and of counters.
 const TICK: Duration = Duration::from_millis(100);
@@ -73,7 +74,7 @@ struct Window {
 pub struct Session {
     options: Options,
     counters: Counters,
-    /// The newest window is the last one.
+    /// All windows in use. The newest window is the last element.
     windows: Vec<Window>,
     generation: u64,
     next_attempt: Instant,
@@ -141,8 +142,8 @@ impl Session {
         })
     }
 
-    /// Sends a sign of life, shows the counters, and notices that the switch has detached the function. The caller calls this
-    /// while no packet waits, and sometimes otherwise.
+    /// Sends a heartbeat, shows the counters, and notices that the switch has detached the function. The
+    /// caller calls this while no packet waits, and sometimes otherwise.
     pub fn tick(&mut self) {
         let now = Instant::now();
         if now < self.next_tick {
@@ -210,8 +211,9 @@ impl Session {
         }
     }
 
-    /// Sends a packet in a direction, once the switch has taken `packet` back, or all that were received. Returns false if there
-    /// is no room, or the session is not attached.
+    /// Sends a packet in a direction, once the switch has taken `packet` back; without `packet`, once it has
+    /// taken back all packets that were received. Returns false if there is no room, or the session is not
+    /// attached.
     pub fn inject(&mut self, packet: Option<&Packet>, direction: Direction, frame: &[u8]) -> bool {
         let is_sent = match packet {
             Some(packet) => match self.window(packet) {

@@ -1,7 +1,7 @@
 //! The module interface of libdaq 2 (API version 0x00010002).
 //!
-//! libdaq calls `acquire`, which calls back for each packet; the verdict is what the callback returns. The callback may call
-//! `inject`. `breakloop` may come from a signal handler or another thread.
+//! libdaq calls `acquire`, which calls the callback for each packet. The callback returns the verdict, and
+//! may call `inject`. `breakloop` may come from a signal handler or another thread.
 
 #![allow(unsafe_code)]
 
@@ -371,7 +371,7 @@ unsafe extern "C" fn acquire(
         if context.is_interrupted.swap(false, Ordering::Relaxed) {
             break;
         }
-        // The state is free while Snort works on the packet, since it may inject.
+        // The state is not borrowed while Snort works on the packet, because Snort may inject packets then.
         let next = match context.state.try_borrow_mut() {
             Ok(mut state) => {
                 let next = state.next();

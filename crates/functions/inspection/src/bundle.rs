@@ -23,9 +23,9 @@ const SIZE_MAX: usize = 512 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bundle {
     pub(crate) syntax: Syntax,
-    /// Names and values of variables, which precede those of files.
+    /// Names and values of variables, which take precedence over the variables of files.
     pub(crate) variables: Vec<(String, String)>,
-    /// Names and contents of the files, included ones behind those that include them.
+    /// Names and contents of the files. Included files follow the files that include them.
     pub(crate) files: Vec<(String, Vec<u8>)>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn variables(settings: &Settings) -> Result<Vec<(String, String)>, St
 }
 
 impl Bundle {
-    /// Adds a file and those that it includes.
+    /// Adds a file and the files that it includes.
     fn add(&mut self, path: &Path, depth: usize, read: &mut Vec<InputFile>) -> Result<(), String> {
         let name = path.display().to_string();
         if depth > limits::INCLUDE_DEPTH {
@@ -83,7 +83,7 @@ impl Bundle {
         read.push(InputFile::before_open(path));
         let mut text = Vec::new();
         File::open(path)
-            // A file without end is refused by its size.
+            // A file that never ends, such as a device, is refused because of its size.
             .and_then(|file| file.take(limits::FILE_SIZE as u64 + 1).read_to_end(&mut text))
             .map_err(|error| format!("{name} cannot be read: {error}"))?;
         let sum = self.files.iter().map(|(_, text)| text.len()).sum::<usize>() + text.len();
@@ -118,7 +118,7 @@ impl Bundle {
         out
     }
 
-    /// Returns the bundle that bytes are, or `None` if they are no bundle.
+    /// Parses a bundle. Returns `None` if the bytes are no bundle.
     pub(crate) fn parse(mut bytes: &[u8]) -> Option<Bundle> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let input = &mut bytes;

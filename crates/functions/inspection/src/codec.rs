@@ -1,5 +1,5 @@
-//! Events as bytes: what leaves a function by its outbox. Numbers are big-endian; a list, a text and an option begin with
-//! their number of elements.
+//! The encoding of events in the messages of a function's outbox. Numbers are big-endian; a list, a text and
+//! an option begin with their number of elements.
 //!
 //! A process may be hostile: decoding any bytes fails or returns an event, in bounded memory.
 
@@ -47,7 +47,7 @@ impl<'a> Output<'a> {
 /// A value that is written as bytes, and read from them.
 pub(crate) trait Codec: Sized {
     fn encode(&self, out: &mut Output<'_>);
-    /// Reads a value, or returns `None` if the bytes do not begin with one.
+    /// Reads a value, or returns `None` if the bytes do not begin with a value.
     fn decode(input: &mut &[u8]) -> Option<Self>;
 }
 

@@ -139,7 +139,7 @@ impl Inspector {
         let head = packet.head_mut();
         let (first, rest) = self.scratch.split_at(head.len());
         head.copy_from_slice(first);
-        // Further segments are read-only: a packet whose other bytes would change is dropped.
+        // Only the first segment can be changed. A packet with changes in other segments is dropped.
         let mut at = 0;
         let mut is_same = true;
         let mut is_first = true;
@@ -176,7 +176,8 @@ impl Inspector {
         }
     }
 
-    /// Sends the events of a burst, several in a message. Those without room are counted; they change no verdict.
+    /// Sends the events of a burst, several in a message. Events without room are counted; they change no
+    /// verdict.
     #[cold]
     fn send_events(&mut self) {
         let size = self.outbox.size();

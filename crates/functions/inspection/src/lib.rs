@@ -24,7 +24,8 @@ use millrace_nf::{Access, Function, Kind, Spread};
 
 use function::Inspector;
 
-/// Messages of the outbox, and the size of one in bytes. A message has as many events as fit.
+/// The number of messages of the outbox, and the size of a message in bytes. A message has as many events as
+/// fit.
 const OUTBOX: (usize, usize) = (1024, 8192);
 /// Flows that a function shuns at a time.
 const SHUNS: usize = 65_536;

@@ -21,7 +21,7 @@ const ICMP_PROHIBITED: [u8; 2] = [3, 13];
 /// The same in ICMPv6 (RFC 4443, section 3.1).
 const ICMPV6_PROHIBITED: [u8; 2] = [1, 1];
 
-/// The end of a rejected packet that an answer goes to.
+/// The end to which the answer to a rejected packet goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum To {
     /// The sender.
@@ -33,8 +33,8 @@ pub(crate) enum To {
 /// The frame of an answer.
 pub(crate) type Answer = arrayvec::ArrayVec<u8, SIZE_MAX>;
 
-/// Returns the answer to one end of a rejected packet of `size` bytes, of which `frame` is the first segment; `None` if none may
-/// be sent.
+/// Returns the answer to one end of a rejected packet, or `None` if no answer may be sent. The packet has
+/// `size` bytes, and `frame` is its first segment.
 pub(crate) fn answer(frame: &[u8], size: usize, to: To) -> Option<Answer> {
     let layers = Layers::parse_head(frame, size, Depth::L4);
     if layers.fragment() == Fragment::Later {
@@ -42,7 +42,7 @@ pub(crate) fn answer(frame: &[u8], size: usize, to: To) -> Option<Answer> {
     }
     match (layers.l4(), to) {
         (L4::Tcp, _) => reset(frame, size, &layers, to),
-        // An ICMP error goes to the sender only, and never answers another one.
+        // An ICMP error goes to the sender only, and never answers an ICMP error.
         (L4::Icmpv4 | L4::Icmpv6, _) | (_, To::Destination) => None,
         (_, To::Source) => unreachable(frame, &layers),
     }
@@ -72,8 +72,8 @@ fn reversed(pseudo: Pseudo) -> Pseudo {
     }
 }
 
-/// Returns whether the sender and the receiver of a packet are one host each. Others get no answer (RFC 1122, sections 3.2.2 and
-/// 4.2.3.10; RFC 4443, section 2.4).
+/// Returns whether the sender and the receiver of a packet are each a single host. Other packets get no
+/// answer (RFC 1122, sections 3.2.2 and 4.2.3.10; RFC 4443, section 2.4).
 fn is_unicast(pseudo: Pseudo) -> bool {
     match pseudo {
         Pseudo::V4 { src, dst } => {
@@ -115,7 +115,7 @@ fn headers(
             let mut header = [0; ipv4::MIN_SIZE];
             header[0] = 0x45;
             header[2..4].copy_from_slice(&total);
-            // Don't fragment: the identification is of no meaning (RFC 6864).
+            // Don't fragment: the identification has no meaning (RFC 6864).
             header[6] = 0x40;
             header[8] = TTL;
             header[9] = proto.0;
@@ -138,7 +138,7 @@ fn headers(
     }
 }
 
-/// Returns a reset for one end of a TCP connection, of which a packet of `size` bytes is rejected.
+/// Returns a reset for one end of the TCP connection of a rejected packet, which has `size` bytes.
 fn reset(frame: &[u8], size: usize, layers: &Layers, to: To) -> Option<Answer> {
     const SIZE: usize = 20;
     let segment = frame.get(layers.l4_offset()..)?;

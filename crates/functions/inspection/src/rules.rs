@@ -33,7 +33,7 @@ pub(crate) const SETTINGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The way to make the rules of a hop.
+/// The functions that read and compile the rules of a hop.
 pub(crate) const SHARED: SharedKind = SharedKind {
     settings: &["rules", "syntax", "home_net", "variable"],
     read: bundle::read,

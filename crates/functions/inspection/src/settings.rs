@@ -151,7 +151,7 @@ const OPEN: &[Overload] = &[
     Overload::DEPTH_AND_FLOWS,
 ];
 
-/// Returns the choice that a setting makes among words.
+/// Returns the value that belongs to the word of a setting.
 fn choice<T: Copy>(
     settings: &Settings,
     key: &'static str,
@@ -168,8 +168,8 @@ fn choice<T: Copy>(
     })
 }
 
-/// Time for which fragments wait for the rest of their packet: the longest one for which receivers keep them (RFC 1122, section
-/// 3.3.2), so that no packet is assembled behind the function that was not inspected.
+/// Time for which fragments wait for the rest of their packet: the longest time for which receivers keep them
+/// (RFC 1122, section 3.3.2), so that a receiver assembles no packet that the function has not inspected.
 const FRAGMENT_TIMEOUT: Duration = Duration::from_secs(120);
 
 const YES_NO: &[(&str, bool)] = &[("yes", true), ("no", false)];

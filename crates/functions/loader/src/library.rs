@@ -6,10 +6,10 @@
 //! counters. Nothing is used after the function has ended.
 //!
 //! # Argument
-//! A shared object can do anything in the process that loads it: it is loaded into the switch only where the operator
-//! says `class = "inline"` and nobody but root and the daemon's user can change the file ([`crate::trust`]), and else into
-//! the function's own process. The checks here find honest mistakes: the version, the size of the kind, missing
-//! functions, verdicts.
+//! A shared object can do anything in the process that loads it. It is loaded into the switch only where the
+//! operator says `class = "inline"` and nobody but root and the daemon's user can change the file
+//! ([`crate::trust`]). Otherwise it is loaded into the function's own process. The checks here find honest
+//! mistakes: the version, the size of the kind, missing functions, verdicts.
 
 #![allow(unsafe_code)]
 
@@ -101,7 +101,8 @@ struct RawKind {
 // SAFETY: the header declares it constant, and the shared object is never unloaded.
 unsafe impl Sync for RawKind {}
 
-/// Returns the kind of function that a file holds, if no user but root and that of this process can change it.
+/// Returns the kind of function that a file holds, if only root and the user of this process can change the
+/// file.
 ///
 /// The file is loaded by the descriptor that was checked. The descriptor stays open: the dynamic linker identifies objects by
 /// name (`/proc/self/fd/N`), and would take another file with the same number for this one.
@@ -120,7 +121,8 @@ pub(crate) fn load_any(path: &Path) -> Result<&'static Kind, String> {
 }
 
 fn from_file(path: &Path, file: Option<OwnedFd>) -> Result<&'static Kind, String> {
-    // SAFETY: runs the file's initialisers, which the callers let only those write whom this process trusts.
+    // SAFETY: the call runs the file's initialisers. `load` and `load_any` pass only files whose code this
+    // process may run.
     let library = unsafe { Library::new(path) }.map_err(|error| format!("cannot be loaded: {error}"))?;
     // Never unloaded: kinds stay, and so may threads and exit handlers of its functions.
     let (library, _file): &'static (Library, Option<OwnedFd>) = Box::leak(Box::new((library, file)));

@@ -40,7 +40,7 @@ pub(crate) enum TrustError {
         path: PathBuf,
         /// The user id of the owner.
         owner: u32,
-        /// The users that it may belong to.
+        /// The users to which the component may belong.
         owners: Vec<u32>,
     },
     /// Users other than the owner may write to a component.
@@ -50,7 +50,7 @@ pub(crate) enum TrustError {
         path: PathBuf,
         /// The permission bits.
         mode: u32,
-        /// The users that it may belong to.
+        /// The users to which the component may belong.
         owners: Vec<u32>,
     },
     /// The path ends at another type than a regular file, or passes another type than a folder.

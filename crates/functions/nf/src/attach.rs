@@ -51,7 +51,8 @@ const REFUSED: u8 = 4;
 /// A message of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttachMessage {
-    /// The process asks for the window of an instance of the hop, of any if it names none, and names its counters.
+    /// The process asks for the window of an instance of the hop, and names its counters. Without a number it
+    /// asks for any instance.
     Hello {
         /// The number of the instance, over all lanes.
         instance: Option<u32>,
@@ -60,7 +61,7 @@ pub enum AttachMessage {
     },
     /// The switch passes a part of packet memory.
     Memory {
-        /// The address at which the process maps it.
+        /// The address at which the process maps the memory.
         address: u64,
         /// Bytes.
         size: u64,
@@ -259,8 +260,8 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Attaches this process to the hop whose socket is at `path`, as an instance or as any that is free. `counters` are the
-    /// names of the function's counters. Waits for the switch until `limit`.
+    /// Attaches this process to the hop with the socket at `path`, as `instance` or as any free instance.
+    /// `counters` are the names of the function's counters. Waits for the switch until `limit` is over.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -338,7 +339,7 @@ impl Attachment {
         (AttachedSocket(self.socket), self.end)
     }
 
-    /// Returns the connection, whose end tells both sides that the other one has ended.
+    /// Returns the connection. When it closes, each side knows that the other has ended.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -22,8 +22,8 @@ impl Counters {
         }))
     }
 
-    /// Adds to the counter at an index; nothing if there is none. Only the thread that runs the function may call this, as a
-    /// second writer would lose counts.
+    /// Adds to the counter at an index; does nothing if there is no such counter. Only the thread that runs
+    /// the function may call this, as a second writer would lose counts.
     #[inline]
     pub fn add(&self, index: usize, amount: u64) {
         if let Some(value) = self.0.values.get(index) {

@@ -29,7 +29,7 @@ const LINES_MAX: usize = 64;
 /// Size limit of a name, in bytes.
 const NAME_MAX: usize = 32;
 
-/// Why a text is not a description.
+/// The reason why a text is not a description.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DescriptionError {
     /// The first line is not the supported version.
@@ -70,9 +70,9 @@ pub struct Description {
     pub settings: Vec<(String, String)>,
     /// The names of the counters.
     pub counters: Vec<String>,
-    /// The parts of packets that it reads.
+    /// The parts of packets that the function reads.
     pub reads: Access,
-    /// The parts of packets that it writes.
+    /// The parts of packets that the function writes.
     pub writes: Access,
     /// Both directions of a flow must reach the same instance.
     pub keeps_flows: bool,
@@ -117,7 +117,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// Returns the start of a foreign text without control characters.
+/// Returns the start of an untrusted text without control characters.
 fn printable(text: &str) -> String {
     let characters = text.chars().map(|c| if c.is_control() { '?' } else { c });
     characters.take(64).collect()

@@ -32,14 +32,14 @@ pub struct Shun {
     pub idle: Duration,
 }
 
-/// A flow that is shunned no longer, with its counters.
+/// A flow that is no longer shunned, with its counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShunnedFlow {
     /// The flow; the smaller endpoint is its source.
     pub flow: FlowId,
     /// VLAN identifiers of the flow from the outermost on; 0 without a tag.
     pub vlans: [u16; 2],
-    /// The treatment of its packets.
+    /// The treatment of the flow's packets.
     pub action: ShunAction,
     /// Packets in both directions.
     pub packets: u64,
@@ -89,14 +89,15 @@ impl Effects {
         }
     }
 
-    /// Sends a packet from this hop, towards the far end or the near end. It traverses the hops that follow in that direction,
-    /// after the packets of the burst. Returns false, and counts the packet, if there are [`SENT_MAX`] packets already, the
-    /// packet exceeds [`SENT_SIZE_MAX`], or the burst consists of packets that functions sent: these cause no others.
+    /// Sends a packet from this hop, towards the far end or the near end. The packet traverses the hops that
+    /// follow in that direction, after the packets of the burst. Returns false, and counts the packet, if
+    /// there are [`SENT_MAX`] packets already, if the packet exceeds [`SENT_SIZE_MAX`], or if functions sent
+    /// the packets of the burst: such packets must not cause further packets.
     pub fn send(&mut self, direction: Direction, frame: &[u8]) -> bool {
         self.send_with(direction, frame.len(), |slot| slot.copy_from_slice(frame))
     }
 
-    /// Sends a packet of `size` bytes, as [`send`](Effects::send) does, which `write` fills in.
+    /// Sends a packet of `size` bytes, as [`send`](Effects::send) does. `write` fills in the bytes.
     pub fn send_with(&mut self, direction: Direction, size: usize, write: impl FnOnce(&mut [u8])) -> bool {
         let at = self.sent.len() * SENT_SIZE_MAX;
         let slot = self.bytes.get_mut(at..at.saturating_add(size));
@@ -146,7 +147,7 @@ impl Effects {
         self.refused
     }
 
-    /// Adds packets that were refused elsewhere to those that were not accepted.
+    /// Adds packets that were refused elsewhere to the number of packets that were not accepted.
     pub fn refuse(&mut self, packets: u64) {
         self.refused = self.refused.saturating_add(packets);
     }

@@ -6,7 +6,7 @@ use millrace_wire::{NoHeadroom, Packet};
 use crate::effects::{Effects, ShunnedFlow};
 use crate::shared::SharedValue;
 
-/// A packet, whatever the type of its buffer.
+/// A packet in a buffer of any type.
 pub trait Buffer {
     /// Returns the bytes of all segments.
     fn len(&self) -> usize;
@@ -19,7 +19,8 @@ pub trait Buffer {
     /// Returns the contiguous first segment, which holds all headers.
     fn head(&self) -> &[u8];
 
-    /// Calls `each` with the bytes of each segment that the function can read, in order. They are all [`Buffer::len`] bytes.
+    /// Calls `each` with the bytes of each segment that the function can read, in order. The sizes of all
+    /// segments add up to [`Buffer::len`].
     fn each_segment<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
         each(self.head());
     }
@@ -139,7 +140,7 @@ impl Direction {
     }
 }
 
-/// The circumstances of a burst.
+/// The context of a burst: time, direction and load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Context {
     /// The time of the burst, which never decreases.
@@ -152,7 +153,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Returns the circumstances of a burst from an empty queue.
+    /// Returns the context of a burst from an empty queue.
     pub const fn new(now: Time, direction: Direction) -> Context {
         Context {
             now,
@@ -171,8 +172,8 @@ pub trait Function: Send {
     /// [`Verdict::Next`] at first.
     fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]);
 
-    /// Does the same as [`process`](Function::process), and may send packets and shun flows. The switch always calls this
-    /// method; functions without effects leave it as it is.
+    /// Does the same as [`process`](Function::process), and may send packets and shun flows. The switch
+    /// always calls this method; functions without effects need not implement it.
     fn process_with_effects(
         &mut self,
         context: &Context,
@@ -189,8 +190,9 @@ pub trait Function: Send {
         let _ = flow;
     }
 
-    /// Replaces the shared value. Returns the old value, or `value` itself if the function does not use shared values; the
-    /// control side drops it, because that may take long. It is called between bursts and should take no longer than a burst.
+    /// Replaces the shared value. Returns the old value, or `value` itself if the function does not use
+    /// shared values. The control side drops the returned value, because that may take long. The switch calls
+    /// this between bursts, and it should take no longer than a burst.
     fn share(&mut self, value: SharedValue) -> Option<SharedValue> {
         Some(value)
     }

@@ -1,4 +1,4 @@
-//! Kinds of functions: those that a hop of a chain can name.
+//! Kinds of functions, which hops of a chain can name.
 
 use core::fmt;
 use core::time::Duration;
@@ -76,7 +76,7 @@ pub struct Limits {
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub settings: Settings,
-    /// The counters, with the names of its kind.
+    /// The counters, with the names that the kind defines.
     pub counters: Counters,
     /// The queue for messages that the `export` setting asks for.
     pub outbox: Outbox,
@@ -104,7 +104,7 @@ impl Setup {
     }
 }
 
-/// Why a function cannot be created.
+/// The reason why a function cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MakeError {
     /// No function has that name.
@@ -133,11 +133,12 @@ pub enum MakeError {
 /// The packets that must reach the same instance of a function, in the same lane.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Spread {
-    /// Those of a flow. Fragments, which have no ports, are spread by addresses, so they may reach another instance.
+    /// The packets of a flow. Fragments, which have no ports, are spread by addresses, so they may reach
+    /// another instance.
     #[default]
     Flow,
-    /// Those between two addresses, fragments and tunnelled packets included: a function that reassembles packets sees all
-    /// of a flow.
+    /// The packets between two addresses, fragments and tunnelled packets included. A function that
+    /// reassembles packets then sees all packets of a flow.
     Addresses,
 }
 
@@ -151,11 +152,11 @@ pub struct Kind {
     pub name: &'static str,
     /// A description in one line.
     pub about: &'static str,
-    /// The keys of its settings, each with a description in one line.
+    /// The keys of the function's settings, each with a description in one line.
     pub settings: &'static [(&'static str, &'static str)],
-    /// The names of its counters.
+    /// The names of the function's counters.
     pub counters: &'static [&'static str],
-    /// The parts of packets that it reads.
+    /// The parts of packets that the function reads.
     pub reads: Access,
     /// The parts of packets that it writes. A function that writes none may get packets in parallel with adjacent hops that
     /// write none either. If it writes after all, its changes are discarded, unless it is trusted with packet memory.
@@ -164,13 +165,14 @@ pub struct Kind {
     pub keeps_flows: bool,
     /// The number of flows that a function shuns at a time ([`Effects::shun`](crate::Effects::shun)); zero if it shuns none.
     pub shuns: usize,
-    /// The capacity of its outbox in messages, and the size of the longest message in bytes; zero if it sends none.
+    /// The capacity of the function's outbox in messages, and the size of the longest message in bytes; zero
+    /// if it sends none.
     pub outbox: (usize, usize),
-    /// The size of its longest report in bytes; zero if it has none.
+    /// The size of the function's longest report in bytes; zero if it has none.
     pub report: usize,
     /// The packets that must reach the same instance.
     pub spread: Spread,
-    /// The way to make the value that all functions of a hop share; `None` for kinds without one.
+    /// The functions that make the value that all functions of a hop share; `None` for kinds without one.
     pub shared: Option<&'static SharedKind>,
     /// The formatter of the messages that the `export` setting asks for; `None` if they are exported as they are.
     pub formatter: Option<FormatterConstructor>,
@@ -187,7 +189,7 @@ impl fmt::Debug for Kind {
 }
 
 impl Kind {
-    /// A kind that reads nothing, has no state, and cannot be created: the rest of the fields of a kind.
+    /// The default values of the fields: a kind that reads nothing, has no state, and cannot be created.
     pub const DEFAULT: Kind = Kind {
         name: "",
         about: "",
@@ -271,7 +273,8 @@ impl Kind {
         self.writes == Access::NONE
     }
 
-    /// Returns whether a function of this kind and the next one in a chain could work on a packet in parallel.
+    /// Returns whether functions of this kind and of the next kind in a chain could work on a packet in
+    /// parallel.
     pub fn is_parallel_with(&self, next: &Kind) -> bool {
         !self.writes.meets(next.reads.or(next.writes)) && !next.writes.meets(self.reads)
     }

@@ -4,13 +4,13 @@ use core::str::FromStr;
 
 use thiserror::Error;
 
-/// Why a setting is rejected.
+/// The reason why a setting is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SettingError {
     /// The text is not `key=value`.
     #[error("`{text}` is not a setting: expected key=value")]
     NoValue { text: String },
-    /// The function has no such key.
+    /// The function has no setting with this key.
     #[error("`{key}` is not known: expected {expected}")]
     UnknownKey {
         key: String,
@@ -24,7 +24,7 @@ pub enum SettingError {
     #[error("`{key}` is missing: expected {expected}")]
     Missing {
         key: &'static str,
-        /// The values that it takes.
+        /// The values that the key takes.
         expected: String,
     },
     /// A function from a file rejects its settings.
@@ -66,7 +66,7 @@ impl Settings {
             .map(Settings)
     }
 
-    /// Rejects keys other than these.
+    /// Rejects keys that are not in `keys`.
     ///
     /// # Errors
     /// [`SettingError::UnknownKey`].
@@ -97,7 +97,7 @@ impl Settings {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Returns the value of a key that takes one.
+    /// Returns the value of a key that takes one value.
     ///
     /// # Errors
     /// [`SettingError::Repeated`].

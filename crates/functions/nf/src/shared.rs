@@ -6,8 +6,9 @@
 //!           (files)                   (pure)
 //! ```
 //!
-//! A function runs without a value until the first one is compiled, and keeps the one that it has while another is compiled
-//! or cannot be compiled. A source holds all that the compilation needs, so that another process can repeat it.
+//! A function runs without a value until the first one is compiled. It keeps its value while another is
+//! compiled, and if that compilation fails. A source holds all that the compilation needs, so that another
+//! process can repeat it.
 
 use core::any::Any;
 use core::fmt;
@@ -45,7 +46,7 @@ impl fmt::Debug for SharedValue {
     }
 }
 
-/// A file of a source, as it was before it was opened.
+/// A file of a source, with its state before it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InputFile {
     path: PathBuf,
@@ -67,7 +68,7 @@ impl InputFile {
         &self.path
     }
 
-    /// Returns true if the file is not as it was.
+    /// Returns true if the file has changed since.
     pub fn has_changed(&self) -> bool {
         InputFile::state(&self.path) != self.state
     }
@@ -83,7 +84,7 @@ impl InputFile {
 pub struct Source {
     /// All that the compilation needs: the contents of files, and the settings.
     pub bytes: Vec<u8>,
-    /// The files, whose change asks for another compilation.
+    /// The files. A change of one of them requires another compilation.
     pub files: Vec<InputFile>,
 }
 
@@ -95,7 +96,7 @@ pub struct Compiled {
     pub summary: String,
 }
 
-/// The way to make the shared value of a kind. Both functions run on the control side and may take long.
+/// The functions that make the shared value of a kind. Both run on the control side and may take long.
 #[derive(Clone, Copy)]
 pub struct SharedKind {
     /// The settings from which the value is made. A change of these keeps the functions; a change of others makes new ones.
@@ -123,7 +124,7 @@ impl SharedKind {
         settings.filtered(|key| self.settings.contains(&key))
     }
 
-    /// Returns the settings for which a function is made.
+    /// Returns the settings with which a function is created.
     pub fn others(&self, settings: &Settings) -> Settings {
         settings.filtered(|key| !self.settings.contains(&key))
     }
@@ -132,13 +133,13 @@ impl SharedKind {
 /// A value that a process has compiled, or could not compile.
 #[derive(Clone, Debug)]
 pub struct NewValue {
-    /// The number of its source, from 1.
+    /// The number of the value's source, from 1.
     pub generation: u64,
     /// The value; `None` if it could not be compiled.
     pub value: Option<SharedValue>,
 }
 
-/// The values that a function in a process of its own gets.
+/// The source of shared values for a function in its own process.
 pub trait Values {
     /// Returns the next value, once.
     fn take(&mut self) -> Option<NewValue>;

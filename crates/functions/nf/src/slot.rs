@@ -18,9 +18,9 @@ pub struct Slot<'a> {
     start: u32,
     /// The offset of the packet when the slot was created.
     first_start: u32,
-    /// The bytes of further segments, as far as the function can read them.
+    /// The bytes of further segments that the function can read.
     rest: &'a [u8],
-    /// Bytes of further segments that are elsewhere.
+    /// The number of bytes of further segments that the function cannot read.
     more: u32,
 }
 

@@ -1,8 +1,10 @@
-//! Shared memory by which the control side passes the source of a hop's shared value to the processes of its functions.
+//! A file in shared memory that passes the source of a hop's shared value (such as rules) from the control
+//! side to the processes of the hop's functions.
 //!
-//! The control side has one file for a hop. It writes a source in two steps: the bytes in a thread of its own, and the head
-//! once exporters have the value that was compiled from them. Processes read the file by a descriptor that they opened before
-//! they lost the right to open files, and compile the source again: a compiled value has pointers and generated code.
+//! The control side has one file for each hop. It writes a source in two steps. A separate thread writes the
+//! bytes. The control side writes the head after exporters have received the value that was compiled from the
+//! bytes. Processes open the file before they drop the right to open files. Each process compiles the source
+//! itself, because a compiled value has pointers and generated code, which cannot be shared.
 //!
 //! ```text
 //!  0            8      16       24     4096
@@ -11,8 +13,9 @@
 //! +------------+------+--------+------+------------------+
 //! ```
 //!
-//! A process that reads while the next source is written finds another digest, and reads again later. The file is sealed
-//! against shrinking and growing; pages that were never written take no memory.
+//! If a process reads while the next source is written, the digest does not match the bytes, and the process
+//! reads again later. The file is sealed against shrinking and growing. Pages that were never written take no
+//! memory.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::fs::{File, OpenOptions};
@@ -28,7 +31,7 @@ const HEAD: usize = 4096;
 /// The name of the file, as /proc/PID/maps shows it.
 const NAME: &str = "millrace-source";
 
-/// The first words of a source in shared memory, by which a reader checks that it has all of it.
+/// The header of a source in shared memory. A reader checks with it that the source is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourceHead {
     /// The number of the source, from 1; 0 before there is one.
@@ -70,7 +73,8 @@ impl SourceHead {
     }
 }
 
-/// Returns a digest that tells a torn source from a whole one. It does not detect deliberate changes.
+/// Returns the digest by which a reader detects a partly written source. It does not detect deliberate
+/// changes.
 fn digest(bytes: &[u8]) -> u64 {
     // FNV-1a over words, with a rotation so that high bits of a word reach low bits of the digest.
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
@@ -83,7 +87,7 @@ fn digest(bytes: &[u8]) -> u64 {
         .fold(digest, |digest, byte| step(digest, (*byte).into()))
 }
 
-/// The control side's end, which writes sources.
+/// The writing end, on the control side.
 #[derive(Debug)]
 pub struct SourceFile {
     file: File,
@@ -124,7 +128,7 @@ impl SourceFile {
         })
     }
 
-    /// Shows a source to processes.
+    /// Writes the header of a staged source, so that processes can read the source.
     ///
     /// # Errors
     /// The kernel's error.
@@ -133,7 +137,7 @@ impl SourceFile {
     }
 }
 
-/// The end of a function's process, which reads sources.
+/// The reading end, in the process of a function.
 #[derive(Debug)]
 pub struct SourceReader {
     file: File,
@@ -161,7 +165,8 @@ impl SourceReader {
         Ok(SourceHead::from_bytes(bytes))
     }
 
-    /// Returns the source with its number, if there is one that was not returned before, and it is whole.
+    /// Returns the number and the bytes of a source that was not returned before; `None` if there is no such
+    /// source, or if it is not complete yet.
     ///
     /// # Errors
     /// The kernel's error.

@@ -84,7 +84,7 @@ struct Entry<K, V> {
 /// A table of values `V` by keys `K`, of fixed capacity.
 #[derive(Debug)]
 pub struct Table<K, V> {
-    /// By set, a tag for each entry; 0 for an empty one.
+    /// The tags of each set: one for each entry; 0 for an empty entry.
     tags: Box<[[u16; WAYS]]>,
     entries: Box<[Option<Entry<K, V>>]>,
     hash: KeyedHash,
@@ -94,8 +94,8 @@ pub struct Table<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> Table<K, V> {
-    /// Returns a table for `capacity` entries. It allocates twice as many, because flows spread unevenly over sets; one set is
-    /// enough for eight.
+    /// Returns a table for `capacity` entries. It allocates at least twice as many, because flows spread
+    /// unevenly over sets. Up to eight entries need only one set.
     pub fn new(capacity: usize, seed: u64) -> Table<K, V> {
         let entries = match capacity {
             0..=WAYS => WAYS,
@@ -170,8 +170,8 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         Some(entry.value)
     }
 
-    /// Inserts an entry. If the set is full, the least recently used entry is evicted and returned, if `may_go` permits that
-    /// for its value and the time of its last use.
+    /// Inserts an entry. If the set is full, the least recently used entry is evicted and returned. `may_go`
+    /// decides, from the value and the time of the last use, if the entry may be evicted.
     ///
     /// # Errors
     /// The value, if no entry may be evicted.

@@ -14,7 +14,7 @@ pub struct FileError {
     pub source: io::Error,
 }
 
-/// Returns a function that makes the error of `path`.
+/// Returns a function that makes a [`FileError`] for `path`.
 pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> FileError + use<> {
     let path = path.to_owned();
     move |source| FileError { path, source }

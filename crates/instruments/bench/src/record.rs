@@ -117,7 +117,7 @@ pub enum Record {
     Simulated(Box<millrace_profile::simulated::Simulated>),
     /// The rate of a chain of network functions (experiment `chain`).
     Chain(Box<crate::experiments::chain::Point>),
-    /// A rate that a meter or a shaper was set to, and the rate measured (experiment `qos`).
+    /// The configured rate of a meter or a shaper, and the measured rate (experiment `qos`).
     #[serde(rename = "held")]
     RateResult(Box<crate::experiments::qos::RateResult>),
     /// A run of the generator (experiments `rate`, `latency`, `updates`, `bridge`, `qos`).
@@ -139,7 +139,7 @@ pub enum Record {
     Wan(Box<crate::experiments::wan::WanRecord>),
     /// A value or a transfer of the experiment `transport`.
     Transport(Box<crate::experiments::transport::TransportRecord>),
-    /// A system that could not be measured, in some round at least.
+    /// A system that could not be measured in at least one round.
     Failed {
         case: String,
         system: String,
@@ -193,8 +193,8 @@ impl Log {
     }
 }
 
-/// Returns the reason why a system could not be measured in a case, or why a quantity of it could not; `None` without a
-/// failure.
+/// Returns the reason why a system, or a quantity of the system, could not be measured in a case; `None`
+/// without a failure.
 pub(crate) fn failure<'a>(
     records: &'a [Record],
     of_case: &str,

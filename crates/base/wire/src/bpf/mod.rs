@@ -1,9 +1,10 @@
 //! Classic BPF: the filter programs that libpcap compiles its expressions to (McCanne and Jacobson, "The BSD Packet
 //! Filter", USENIX Winter 1993).
 //!
-//! A [`Program`] is verified when it is parsed, so that running it needs no checks and always ends: jumps go forward
-//! only and stay inside, scratch memory is addressed by constants in range, constants neither divide by zero nor
-//! shift too far, and the last instruction returns. A load beyond the packet rejects it, as in libpcap.
+//! A [`Program`] is verified when it is parsed. A verified program runs without checks and always ends: jumps
+//! go forward only and stay inside the program, scratch memory is addressed by constants in range, constants
+//! neither divide by zero nor shift too far, and the last instruction returns. A load beyond the end of the
+//! packet rejects the packet, as in libpcap.
 //!
 //! The machine has an accumulator A, an index register X and sixteen words of scratch memory M, all zero at the
 //! start. An instruction is 64 bits:
@@ -118,9 +119,9 @@ enum Op {
         jt: usize,
         jf: usize,
     },
-    /// Accepts `k` bytes of the packet; zero rejects it.
+    /// Accepts `k` bytes of the packet; zero rejects the packet.
     Return(u32),
-    /// Accepts A bytes of the packet; zero rejects it.
+    /// Accepts A bytes of the packet; zero rejects the packet.
     ReturnA,
     ToX,
     FromX,
@@ -208,7 +209,7 @@ fn store(memory: &mut [u32; MEMORY_LEN], at: usize, value: u32) {
     }
 }
 
-/// Returns a value of the packet; `None` if the packet ends before it does.
+/// Returns the value at an offset of the packet, or `None` if the value is not completely inside the packet.
 fn load(head: &[u8], size: Size, at: u32) -> Option<u32> {
     let rest = head.get(at as usize..)?;
     match size {

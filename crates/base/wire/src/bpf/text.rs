@@ -14,7 +14,7 @@ use super::{INSTRUCTIONS_MAX, Instruction, Program, VerifyError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// The text does not have the form.
+    /// The text does not have the form `COUNT,CODE JT JF K,…`.
     #[error(
         "`{token}`: expected COUNT,CODE JT JF K,…: what `tcpdump -ddd` prints, with commas for line ends"
     )]

@@ -9,7 +9,7 @@ pub enum VerifyError {
     /// The program is empty or too long.
     #[error("{len} instructions: expected 1 to {INSTRUCTIONS_MAX}")]
     Length {
-        /// Number of its instructions.
+        /// Number of instructions of the program.
         len: usize,
     },
     /// No instruction has this code.

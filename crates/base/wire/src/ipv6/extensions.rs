@@ -10,8 +10,8 @@ use core::fmt;
 use crate::IpProto;
 use crate::bytes::{be16, be32, chunk};
 
-/// The extension headers that are present, and whether they are in the order that RFC 2460 recommends: the bits of
-/// `ofp_ipv6exthdr_flags`.
+/// A summary of the extension headers: those that are present, and deviations from the order that RFC 2460
+/// recommends. The bits are those of `ofp_ipv6exthdr_flags`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ExtHeaders(pub u16);
 
@@ -68,13 +68,13 @@ impl fmt::Debug for ExtHeaders {
     }
 }
 
-/// The part of a fragmented IP packet.
+/// The position of a packet in a fragmented IP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Fragment {
     /// A whole packet; also an atomic fragment (RFC 6946).
     #[default]
     Whole,
-    /// The first fragment: the transport header is here, at least its beginning.
+    /// The first fragment. It contains at least the beginning of the transport header.
     First,
     /// A later fragment: it has no transport header.
     Later,
@@ -83,17 +83,18 @@ pub enum Fragment {
 /// The result of the walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtensionWalk {
-    /// The transport protocol (for a later fragment, the protocol of its data), or the extension header at which the
-    /// walk ended because it is truncated or hides what follows.
+    /// The transport protocol (for a later fragment, the protocol of its data). If the walk ended at an
+    /// extension header, because it is truncated or hides the following header, the number of that extension
+    /// header.
     pub proto: IpProto,
-    /// Size of the extension headers before it, in bytes.
+    /// Size of the extension headers before the header of `proto`, in bytes.
     pub size: usize,
     /// The summary of the extension headers.
     pub headers: ExtHeaders,
     /// The position in a fragmented packet.
     pub fragment: Fragment,
-    /// True if a routing header has segments left, so that the destination in the fixed header is not the one in
-    /// transport checksums.
+    /// True if a routing header has segments left. Transport checksums then cover the final destination, and
+    /// not the destination in the fixed header.
     pub routed: bool,
 }
 
@@ -117,7 +118,7 @@ struct Summary {
 }
 
 impl Summary {
-    /// Adds a header of `kind` whose preferred place is `rank`.
+    /// Adds a header of `kind` with the preferred position `rank`.
     #[inline]
     fn add(&mut self, kind: ExtHeaders, rank: u8, repeated: bool) {
         if repeated {
@@ -155,8 +156,9 @@ impl Summary {
     }
 }
 
-/// Walks from the header `first`, which is at the front of `payload`, to the transport.
-/// The walk costs a few nanoseconds for each extension header, and almost nothing without any.
+/// Walks over the extension headers at the front of `payload` to the transport. `first` is the type of the
+/// first header. The walk costs a few nanoseconds for each extension header, and almost nothing if there is
+/// none.
 #[inline]
 pub fn walk(first: IpProto, payload: &[u8]) -> ExtensionWalk {
     match first {
@@ -249,11 +251,12 @@ fn walk_extensions(first: IpProto, payload: &[u8]) -> ExtensionWalk {
 pub struct FragmentHeader {
     /// Offset of the header in the payload of the fixed header, in bytes.
     pub at: usize,
-    /// Offset of the byte that names the fragment header: `None` if it is in the fixed header.
+    /// Offset of the next header field with the number of the fragment header; `None` if it is in the fixed
+    /// header.
     pub named_at: Option<usize>,
     /// Type of the first header of the fragmented data.
     pub next_header: IpProto,
-    /// Offset of the data in the whole packet, in bytes.
+    /// Offset of the data in the unfragmented packet, in bytes.
     pub offset: u16,
     /// True if more fragments follow.
     pub more_fragments: bool,
@@ -265,12 +268,14 @@ impl FragmentHeader {
     /// Size of the header in bytes.
     pub const SIZE: usize = 8;
 
-    /// Returns true if the packet is whole in spite of the header (RFC 6946).
+    /// Returns true for an atomic fragment, which is an unfragmented packet with a fragment header (RFC
+    /// 6946).
     pub fn is_atomic(&self) -> bool {
         self.offset == 0 && !self.more_fragments
     }
 
-    /// Returns the first fragment header among the headers that begin with `first` at the front of `payload`.
+    /// Returns the first fragment header at the front of `payload`. `first` is the type of the first header
+    /// there.
     pub fn find(first: IpProto, payload: &[u8]) -> Option<FragmentHeader> {
         let (mut proto, mut at, mut named_at) = (first, 0, None);
         loop {
@@ -335,8 +340,8 @@ mod tests {
     const DEST: u8 = 60;
     const TCP: u8 = 6;
 
-    /// Returns the chain `headers`, the last of which is not an extension header or ends the walk; each has eight
-    /// bytes and no content.
+    /// Returns the walk over the chain `headers`. Each header has eight bytes and no content. The last header
+    /// is not an extension header, or ends the walk.
     fn chain(headers: &[u8]) -> ExtensionWalk {
         let mut payload = Vec::new();
         for next in &headers[1..] {

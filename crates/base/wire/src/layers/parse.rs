@@ -1,9 +1,9 @@
-//! The parser.
+//! The parser of frames into [`Layers`].
 //!
-//! The parser works with values and not with `&mut Layers`, so that the result is made in registers and stored once:
-//! filling it field by field in memory and then copying it causes a store-forwarding stall, which takes as long as the
-//! whole parse. For the same reason it is inlined into its callers (so it should have few); rare cases are out of
-//! line.
+//! The parser works with values and not with `&mut Layers`, so that the result is made in registers and
+//! stored once. Filling the result field by field in memory and then copying it causes a store-forwarding
+//! stall, which takes as long as the whole parse. For the same reason the parser is inlined into its callers,
+//! so it should have few callers. Functions for rare cases are not inlined.
 
 use super::{Depth, L3, L4, Layers, Nd};
 use crate::bytes::{be16, chunk};
@@ -78,7 +78,7 @@ fn parse_ipv4(layers: Layers, head: &[u8], at: usize, size: usize, depth: Depth)
     };
     let header_size = usize::from(header[ipv4::offset::VERSION_IHL] & 0xf) * 4;
     let total_size = usize::from(be16(header, ipv4::offset::TOTAL_SIZE));
-    // The options are in the head, too; and the sizes do not contradict each other.
+    // The options must be in the head, too, and the sizes must not contradict each other.
     let good = header[ipv4::offset::VERSION_IHL] >> 4 == 4
         && header_size >= ipv4::MIN_SIZE
         && header_size <= total_size

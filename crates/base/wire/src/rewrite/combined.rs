@@ -1,8 +1,9 @@
 //! Several fields of an IPv4 packet set at once, with one update of each checksum.
 //!
-//! A NAT or a router sets four to six fields of every packet of a connection to the same values. One by one, each
-//! field costs a look at the packet's [`Layers`](crate::Layers) and an update of one or two checksums.
-//! [`HeaderRewrite`] is compiled once, from a list of fields, and applied to each packet with a few masked words:
+//! A NAT or a router sets four to six fields of every packet of a connection to the same values. If it sets
+//! them one by one, each field needs a look at the packet's [`Layers`](crate::Layers) and an update of one or
+//! two checksums. [`HeaderRewrite`] is compiled once from a list of fields. It is applied to each packet with
+//! a few masked words:
 //!
 //! ```text
 //! offset from L3    0 1         8 9  10  12          16          20    22    24        26         36
@@ -15,9 +16,9 @@
 //! By RFC 1624, equation 3, a checksum changes by the sum of the complemented old words and the new words. RFC 1071,
 //! section 2(B), allows all sums to be taken in the byte order of the machine.
 //!
-//! Only packets of one layout are rewritten: Ethernet with at most one 802.1Q tag, IPv4 without options, not a
-//! fragment, TCP or UDP whose header is whole. Every other packet is left to the functions of
-//! [`rewrite`](super), one field after the other; for packets of this layout both give the same bytes.
+//! Only packets of one layout are rewritten: Ethernet with at most one 802.1Q tag, IPv4 without options, not
+//! a fragment, TCP or UDP with a complete header. For every other packet, the functions of [`rewrite`](super)
+//! set one field after the other. For packets of this layout, both ways give the same bytes.
 
 use core::net::Ipv4Addr;
 
@@ -56,32 +57,32 @@ const TRANSPORT_CHECKED: u8 = SETS_ADDRESS | SETS_PORT;
 
 /// Values for several header fields of a TCP or UDP packet over IPv4, compiled to be applied to many packets.
 ///
-/// It fills one cache line. Values and masks are kept in the byte order of the packet.
+/// A value fills one cache line. Values and masks are kept in the byte order of the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(align(64))]
 pub struct HeaderRewrite {
-    /// Source and destination address, zero where they stay.
+    /// Source and destination address; bits that are kept are zero.
     addresses: u64,
-    /// One bits where `addresses` replaces the packet's.
+    /// Mask of the address bits that `addresses` replaces.
     addresses_mask: u64,
-    /// Source and destination port, zero where they stay.
+    /// Source and destination port; bits that are kept are zero.
     ports: u32,
-    /// One bits where `ports` replaces the packet's.
+    /// Mask of the port bits that `ports` replaces.
     ports_mask: u32,
     eth_dst: [u8; 6],
     eth_src: [u8; 6],
-    /// Tag control information, zero where it stays.
+    /// Tag control information; bits that are kept are zero.
     tci: u16,
-    /// One bits where `tci` replaces the packet's.
+    /// Mask of the bits that `tci` replaces.
     tci_mask: u16,
-    /// DSCP and ECN, zero where they stay.
+    /// DSCP and ECN; bits that are kept are zero.
     class: u8,
-    /// One bits where `class` replaces the packet's.
+    /// Mask of the bits that `class` replaces.
     class_mask: u8,
     /// The new time to live, if `SETS_TTL` is set.
     ttl: u8,
     flags: u8,
-    /// The protocol whose ports are set; zero if none are.
+    /// The protocol of the ports to set; zero if no port is set.
     proto: u8,
 }
 
@@ -250,7 +251,7 @@ impl HeaderRewrite {
 
     #[inline(always)]
     fn apply_to_link(&self, head: &mut [u8], is_tagged: bool) {
-        // A packet of the layout is longer.
+        // A packet of the layout is longer, so this does not return.
         let Some(link) = head.first_chunk_mut::<{ ethernet::SIZE + vlan::SIZE }>() else {
             return;
         };
@@ -280,7 +281,8 @@ impl HeaderRewrite {
         }
         if self.flags & IPV4_CHECKED != 0 {
             let mut change = addresses;
-            // Words are written as they are read, so that the processor can forward what it stores.
+            // Each word is read and written with the same size, so that the processor can forward stores to
+            // loads.
             if self.flags & SETS_CLASS != 0 {
                 let old = load16(window, IP);
                 let [version, class] = old.to_ne_bytes();
@@ -312,7 +314,7 @@ impl HeaderRewrite {
                 window[TRANSPORT..TRANSPORT + 4].copy_from_slice(&new.to_ne_bytes());
                 change += u64::from(!old & self.ports_mask) + u64::from(self.ports);
             }
-            // Traffic mixes protocols: no branch on them.
+            // TCP and UDP packets alternate, so the code has no branch on the protocol.
             let is_udp = window[IP + ipv4::offset::PROTO] == IpProto::UDP.0;
             let at = if is_udp {
                 TRANSPORT + udp::offset::CHECKSUM
@@ -321,7 +323,8 @@ impl HeaderRewrite {
             };
             let old = load16(window, at);
             let new = updated(old, change);
-            // A UDP checksum of zero is none, and stays; one that is computed as zero is sent as 0xffff (RFC 768).
+            // A UDP checksum of zero means none, and stays zero. A checksum that is computed as zero is sent
+            // as 0xffff (RFC 768).
             let udp = if old == 0 {
                 0
             } else {
@@ -361,7 +364,8 @@ fn is_of_layout(window: &[u8; WINDOW_SIZE], size: usize) -> bool {
 /// Returns a checksum after a change, all in the byte order of the packet: RFC 1624, equation 3.
 #[inline(always)]
 const fn updated(checksum: u16, change: u64) -> u16 {
-    // At most a dozen words of 32 bits: two steps leave 17 bits and a carry.
+    // `change` is the sum of at most a dozen 32-bit words. The first two folds leave 17 bits; the last two
+    // add the carries.
     let sum = change + !checksum as u64;
     let sum = (sum >> 32) + (sum & 0xffff_ffff);
     let sum = (sum >> 16) + (sum & 0xffff);
@@ -376,7 +380,8 @@ const fn halves(word: u64) -> u64 {
     (word >> 32) + (word & 0xffff_ffff)
 }
 
-/// Returns the word at `at`, in one load: the compiler otherwise combines words that share bytes from single bytes.
+/// Returns the word at `at` in one load. Otherwise the compiler assembles words that share bytes from single
+/// bytes.
 #[inline(always)]
 fn load16(bytes: &[u8; WINDOW_SIZE], at: usize) -> u16 {
     word(bytes, at).map_or(0, u16::from_ne_bytes)

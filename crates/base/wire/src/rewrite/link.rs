@@ -22,7 +22,7 @@ pub fn eth_src(head: &mut [u8], mac: Mac) -> bool {
         .is_some()
 }
 
-/// Sets the EtherType after all VLAN tags; not that of an 802.3 frame, which has a length there.
+/// Sets the EtherType after all VLAN tags. Returns false for an 802.3 frame, which has a length instead.
 #[inline]
 pub fn eth_type(head: &mut [u8], layers: &Layers, ether_type: EtherType) -> bool {
     layers.has_ethernet()
@@ -30,7 +30,7 @@ pub fn eth_type(head: &mut [u8], layers: &Layers, ether_type: EtherType) -> bool
         && write(head, layers.l3_offset() - 2, ether_type.0.to_be_bytes())
 }
 
-/// Size in bytes of a tag with the EtherType before it and the one behind it.
+/// Size in bytes of a tag with its TPID and the EtherType after it.
 const TAG: usize = 2 + vlan::SIZE;
 /// Offset of the EtherType of the outermost tag.
 const TPID: usize = Layers::VLAN_OFFSET - 2;

@@ -60,7 +60,7 @@ pub fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
             word & 0xff00 | u16::from(proto.0)
         }),
         L3::Ipv6 => {
-            // Walks the extension headers again, to the last one, whose next header field is to be set.
+            // Walks over the extension headers again, to set the next header field of the last one.
             let end = layers.l4_offset();
             let mut place = at + ipv6::offset::NEXT_HEADER;
             let mut next = at + ipv6::SIZE;
@@ -82,7 +82,7 @@ pub fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
     }
 }
 
-/// Changes an IPv4 address, the header's checksum and that of the transport.
+/// Changes an IPv4 address, and updates the checksums of the header and the transport.
 #[inline]
 fn ipv4_address(head: &mut [u8], layers: &Layers, offset: usize, address: Ipv4Addr) -> bool {
     if layers.l3() != L3::Ipv4 {

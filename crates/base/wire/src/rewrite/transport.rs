@@ -9,7 +9,7 @@ use crate::bytes::{array, chunk_mut, put};
 use crate::checksum::{Change, crc32c};
 use crate::{Fragment, L4, Layers, sctp, tcp};
 
-/// Changes a 16-bit word of a transport whose checksum has 16 bits.
+/// Changes a 16-bit word of a transport header, and updates its 16-bit checksum.
 #[inline]
 fn l4_word(head: &mut [u8], layers: &Layers, offset: usize, change: impl FnOnce(u16) -> u16) -> bool {
     let Some(place) = chunk_mut::<2>(head, layers.l4_offset() + offset) else {

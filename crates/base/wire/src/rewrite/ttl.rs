@@ -1,4 +1,4 @@
-//! Times to live, of MPLS and of IP, and how OpenFlow moves them from one to the other.
+//! The times to live of MPLS and IP, and the OpenFlow actions that copy one to the other.
 
 use super::link::mpls_entry;
 use super::network::ipv4_word;
@@ -8,12 +8,12 @@ use crate::{L3, Layers, ipv4, ipv6, mpls};
 /// The outcome of changing a time to live.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ttl {
-    /// It was changed.
+    /// The TTL was changed.
     Changed,
     /// The TTL is zero or one and cannot be decremented; the packet is unchanged. OpenFlow answers with a packet_in of
     /// reason `OFPR_INVALID_TTL`.
     Expired,
-    /// The packet has none.
+    /// The packet has no TTL.
     Absent,
 }
 

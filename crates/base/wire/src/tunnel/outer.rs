@@ -58,8 +58,8 @@ pub struct Outer {
     pub inside: Option<EtherType>,
     /// The ECN field (two bits).
     pub ecn: u8,
-    /// Offset of the header whose checksum covers the rest of the packet, and offset of that checksum, if there is
-    /// one.
+    /// Offset of the header with a checksum over the rest of the packet, and offset of that checksum; `None`
+    /// without a checksum.
     pub checksum: Option<(usize, usize)>,
     /// Offset of the end of the outer UDP datagram, or of the outer IP packet with GRE; other bytes may follow.
     pub end: usize,
@@ -70,7 +70,7 @@ impl Outer {
     /// neither GRE nor UDP to one of `ports`, the UDP destination ports of tunnels with their encapsulations.
     ///
     /// # Errors
-    /// [`OuterError`] if it is a tunnel's packet by protocol and port, and cannot be decapsulated.
+    /// [`OuterError`] if protocol and port are those of a tunnel, but the packet cannot be decapsulated.
     pub fn find(frame: &[u8], size: usize, ports: &[(u16, TunnelKind)]) -> Option<Result<Outer, OuterError>> {
         let layers = Layers::parse_head(frame, size, Depth::L4);
         if layers.vlan_count() != 0 {
@@ -102,7 +102,7 @@ impl Outer {
             return None;
         }
         if layers.fragment() == Fragment::Later {
-            // A payload other than Ethernet identifies no tunnel port.
+            // A later fragment has no UDP or GRE header, so it identifies no tunnel port.
             return None;
         }
         let whole = Outer {

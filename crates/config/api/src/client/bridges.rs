@@ -17,7 +17,7 @@ pub struct FlowOptions {
     pub matching: Option<String>,
     /// Only entries with this cookie, `VALUE` or `VALUE/MASK`.
     pub cookie: Option<String>,
-    /// The `next` of the previous page.
+    /// The cursor of this page, which is `next` of the previous page.
     pub after: Option<String>,
     /// The number of entries on a page.
     pub limit: Option<usize>,
@@ -109,7 +109,7 @@ impl Client {
         self.of_bridge(bridge, "chains")
     }
 
-    /// Loads the files of a hop again. The state of the hop shows the end.
+    /// Starts to load the files of a hop again. The state of the hop shows when the loading has ended.
     pub fn reload_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<Reloading, ClientError> {
         let [bridge, chain, hop] = [bridge, chain, hop].map(escape);
         let path = format!("/api/v1/bridges/{bridge}/chains/{chain}/hops/{hop}/reload");

@@ -56,7 +56,8 @@ impl Client {
         Ok((json, revision))
     }
 
-    /// Replaces the configuration. `expected` is the revision from which it was made; `None` replaces any revision.
+    /// Replaces the configuration. `expected` is the revision that the change is based on; `None` replaces
+    /// any revision.
     pub fn replace_config(
         &self,
         config: &Json,

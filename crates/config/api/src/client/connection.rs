@@ -33,9 +33,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Returns a client of the server at `url`: `unix:PATH`, `http://HOST:PORT` or `https://HOST:PORT`. It connects
-    /// with the first request. `ca` names a PEM file with the certificate of the authority that signed the server's
-    /// certificate.
+    /// Returns a client of the server at `url`: `unix:PATH`, `http://HOST:PORT` or `https://HOST:PORT`. The
+    /// client connects with the first request. `ca` names a PEM file with the certificate of the authority
+    /// that signed the server's certificate.
     ///
     /// # Errors
     /// [`ClientError::BadUrl`], [`ClientError::BadCa`].
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Returns the response of a successful request, else the problem in it.
+    /// Returns the response of a successful request, or the problem in the response of a failed one.
     pub(super) fn check(
         &self,
         response: Result<Response<Body>, ureq::Error>,

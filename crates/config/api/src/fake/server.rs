@@ -62,7 +62,7 @@ impl FakeServer {
     /// Serves a Unix socket in a temporary directory.
     ///
     /// # Errors
-    /// A text with which a test can fail.
+    /// A text that describes the failure.
     pub fn start() -> Result<FakeServer, String> {
         FakeServer::start_with(None, Limits::default())
     }
@@ -70,7 +70,7 @@ impl FakeServer {
     /// Serves a Unix socket and `tcp`, with `limits`.
     ///
     /// # Errors
-    /// A text with which a test can fail.
+    /// A text that describes the failure.
     pub fn start_with(tcp: Option<Tcp>, limits: Limits) -> Result<FakeServer, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let directory = PrivateDirectory::make().map_err(|error| text(&error))?;
@@ -186,7 +186,7 @@ impl FakeService {
     /// Returns the handlers of a [`FakeSwitch`] with a store in memory.
     ///
     /// # Errors
-    /// A text with which a test can fail.
+    /// A text that describes the failure.
     pub fn new() -> Result<FakeService, String> {
         let store = store()?;
         let (close, closing) = tokio::sync::watch::channel(false);

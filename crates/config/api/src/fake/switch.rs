@@ -44,14 +44,14 @@ pub(crate) fn port() -> view::Port {
 #[derive(Debug, Default)]
 pub struct FakeSwitch {
     reads: AtomicU64,
-    /// The store whose newest revision is desired; without a store, revision 1 is.
+    /// The store with the desired revision, which is the newest; without a store, revision 1 is desired.
     store: Option<Store>,
     /// The filter of the log; `None` stands for `info`.
     log: Mutex<Option<String>>,
     /// The running revision. The first status after a commit still shows the old one.
     running: AtomicU64,
-    /// The revision that is complete. The second status after a commit shows the new revision, whose problem is found
-    /// later.
+    /// The complete revision. The second status after a commit shows the new revision as running, but not
+    /// complete. The third status shows it as complete, with its problem.
     complete: AtomicU64,
 }
 

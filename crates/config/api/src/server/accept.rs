@@ -59,8 +59,8 @@ impl Listener for Tcp {
     }
 }
 
-/// Ends a connection whose peer has vanished within a minute, also if nothing is written to it, such as a capture that selects no
-/// packet.
+/// Sets TCP keepalive, so that a connection ends within a minute after its peer has vanished. Without
+/// keepalive, a connection without writes would stay, such as a capture that selects no packet.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(30))?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(10))?;

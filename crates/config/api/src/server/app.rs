@@ -90,7 +90,7 @@ impl App {
         Ok(ports)
     }
 
-    /// Returns a port of a bridge, which `wanted` names or numbers.
+    /// Returns a port of a bridge. `wanted` is the name or the number of the port.
     pub(super) async fn port(&self, bridge: String, wanted: String) -> Result<Port, Problem> {
         let number = wanted.parse::<millrace_types::PortNo>().ok();
         let mut ports = self.ports(bridge.clone()).await?;

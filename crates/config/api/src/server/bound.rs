@@ -77,7 +77,8 @@ impl BoundServer {
 
     /// Serves until `shutdown` completes; then gives open requests one second to finish.
     ///
-    /// Meanwhile it rolls back revisions whose confirmation is overdue and samples the counters, once a second.
+    /// The server meanwhile rolls back revisions with an overdue confirmation, and samples the counters, once
+    /// a second.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
         let BoundServer {
             unix,

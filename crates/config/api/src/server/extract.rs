@@ -1,4 +1,4 @@
-//! Extractors of axum whose rejections are [`Problem`]s.
+//! Extractors of axum that reject requests with a [`Problem`].
 
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, FailedToBufferBody};

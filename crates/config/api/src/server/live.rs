@@ -329,7 +329,7 @@ pub struct CapturedPacket {
     pub unix_nanos: u64,
     /// The port that the packet passed.
     pub port: PortNo,
-    /// The direction in which it passed.
+    /// The direction in which the packet passed the port.
     pub direction: Direction,
     /// The size of the whole packet in bytes.
     pub size: u32,

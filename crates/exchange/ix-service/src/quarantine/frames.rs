@@ -9,10 +9,10 @@ use millrace_wire::{Dscp, Ecn, EtherType, FlowLabel, IpProto, arp, icmpv6, ipv6}
 
 /// The source of the engine's own ARP requests: a locally administered address.
 pub(crate) const ENGINE_MAC: Mac = Mac([0x02, 0x4d, 0x49, 0x58, 0x00, 0x01]);
-/// Frames are padded to this size, without the checksum.
+/// The size to which short frames are padded, in bytes, without the frame check sequence.
 const SIZE_MIN: usize = 60;
 
-/// Returns the link-local address that is made of a MAC address (RFC 4291, appendix A).
+/// Returns the link-local address that is derived from a MAC address (RFC 4291, appendix A).
 pub(crate) fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
     let word = |high, low| u16::from_be_bytes([high, low]);
     Ipv6Addr::new(

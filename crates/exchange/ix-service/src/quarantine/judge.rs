@@ -87,7 +87,7 @@ impl Check {
 /// A fault that a frame shows: the point of the checklist, and the words for the member.
 pub(crate) type Fault = (Check, Reason);
 
-/// The set-up that is right for an end.
+/// The correct set-up of the router at an end.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected<'a> {
     pub(crate) macs: BTreeSet<Mac>,
@@ -96,7 +96,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) networks: &'a [Prefix],
 }
 
-/// The group address of spanning tree, and the first five bytes of all reserved ones (IEEE 802.1Q-2018, table 8-1).
+/// The group address of spanning tree. All reserved addresses begin with its first five bytes (IEEE
+/// 802.1Q-2018, table 8-1).
 const STP: Mac = Mac([0x01, 0x80, 0xc2, 0, 0, 0]);
 /// The group address of per-VLAN spanning tree of Cisco.
 const PVST: Mac = Mac([0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd]);
@@ -163,7 +164,7 @@ pub(crate) fn link_fault(frame: &[u8]) -> Option<Fault> {
     link_protocols(dst, u16::from_be_bytes([header[12], header[13]]), body).err()
 }
 
-/// Finds the protocols between bridges.
+/// Returns a fault if the frame belongs to a protocol between bridges.
 fn link_protocols(dst: Mac, ethertype: u16, body: &[u8]) -> Result<(), Fault> {
     match dst {
         STP => Err((Check::Stp, reason::frame_bpdu("STP"))),

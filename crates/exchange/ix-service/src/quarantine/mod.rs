@@ -37,17 +37,17 @@ use crate::order::OrderOptions;
 const FINDINGS_LEN: usize = 20;
 /// The largest number of bytes of an offending frame that are kept.
 const FRAME_SIZE_MAX: usize = 128;
-/// The shortest time between two writes to the database that an end is not clean.
+/// The shortest time between two reports to the database that an end is not clean.
 const REPORT_INTERVAL: core::time::Duration = core::time::Duration::from_secs(10);
 /// The time between two rounds of ARP requests that only a proxy answers.
 const QUESTION_INTERVAL: Duration = Duration::from_secs(10);
-/// An address outside of every peering LAN (RFC 5737), for which a proxy answers.
+/// An address outside of every peering LAN (RFC 5737). Only a router with proxy ARP answers a request for it.
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
 
 /// A fault that was seen at an end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// The time of the newest such frame.
+    /// The time of the newest frame with this fault.
     pub at: Timestamp,
     /// The point of the checklist.
     pub check: Check,
@@ -56,23 +56,24 @@ pub struct Finding {
     /// The codes of the text, for words in other languages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub coded: Vec<Coded>,
-    /// The first 128 bytes of the newest such frame.
+    /// The first 128 bytes of the newest frame with this fault.
     pub frame: Vec<u8>,
-    /// The number of such frames that the engine has seen; it sees at most 50 a second.
+    /// The number of frames with this fault that the engine has seen; it sees at most 50 a second.
     pub count: u64,
 }
 
 /// The checklist of an end in quarantine.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Quarantined {
-    /// True after the first frame that is as it should be: an end that is silent does not pass.
+    /// True after the first correct frame. An end that sends nothing does not pass.
     pub seen: bool,
     /// The faults, the oldest first.
     pub findings: VecDeque<Finding>,
 }
 
 impl Quarantined {
-    /// Returns the newest finding that is not older than the time since which the end counts as clean.
+    /// Returns the newest finding, unless it is older than `clean_since`, the beginning of the end's clean
+    /// time.
     pub fn failing(&self, clean_since: Timestamp) -> Option<&Finding> {
         let newest = self.findings.iter().max_by_key(|finding| finding.at);
         newest.filter(|finding| finding.at >= clean_since)
@@ -102,10 +103,10 @@ impl Quarantined {
     }
 }
 
-/// The quarantine of all ends.
+/// The checklists of all ends in quarantine.
 pub(crate) type Checklists = BTreeMap<ConfigId, Quarantined>;
 
-/// An end of a peering LAN with the objects that say what is right.
+/// An end of a peering LAN with the objects that define its correct set-up.
 struct LanEnd<'a> {
     config: &'a Config,
     service: &'a Service,
@@ -137,7 +138,7 @@ fn is_in_quarantine(config: &Config) -> bool {
 }
 
 impl Core {
-    /// Takes a packet that a switch has sent to the controller.
+    /// Handles a packet that a switch has sent to the controller.
     pub fn packet_in(&mut self, switch: u32, session: Session, cookie: Cookie, frame: &[u8], now: Now) {
         if !self.engine.is_session(switch, session) {
             return;
@@ -156,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Judges a frame that no entry of table 0 takes as one of an end: it has a reserved address, or other tags.
+    /// Judges a frame that table 0 assigns to no end, because the frame has a reserved address or other tags.
     fn judge_stray(&mut self, connection: ConnectionId, frame: &[u8], now: Now) {
         let vids = frames::vids(frame);
         let ends = self.exchange.configs.iter();
@@ -165,7 +166,7 @@ impl Core {
             .map(|(id, config)| (*id, frames::vids_of(config.vlan), is_in_quarantine(config)))
             .collect();
         let has_prefix = |tags: &[u16]| vids.starts_with(tags);
-        // The end whose tags the frame has most of.
+        // The owner is the end with the longest list of tags that the frame begins with.
         let owner = ends
             .iter()
             .filter(|(_, tags, _)| has_prefix(tags) && (!tags.is_empty() || vids.is_empty()))
@@ -179,7 +180,7 @@ impl Core {
         }
         let name = vlans(&vids);
         for (id, tags, _) in ends.into_iter().filter(|(.., in_quarantine)| *in_quarantine) {
-            // A protocol between bridges is named as what it is, whatever its tags.
+            // A frame of a protocol between bridges is reported as that protocol, whatever its tags are.
             let body = frames::without_tags(frame, vids.len());
             let fault = judge::link_fault(&body)
                 .unwrap_or_else(|| (Check::Tag, reason::frame_tags(&name, vlans(&tags))));
@@ -289,7 +290,8 @@ impl Core {
         }
     }
 
-    /// Asks an end in quarantine, by ARP, for an address of the LAN that nobody has, and for one outside.
+    /// Sends an end in quarantine ARP requests for addresses of the LAN that nobody has, and for an address
+    /// outside.
     fn ask_for_proxy(&mut self, id: ConfigId) {
         let Some(end) = lan_end(&self.exchange, id) else {
             return;
@@ -328,7 +330,7 @@ impl Core {
             .connections
             .get(&config.connection)
             .map(|found| &found.ports[..]);
-        // A LAG is examined at the first of its ports that is up.
+        // Frames to a LAG leave through the first of its ports that is up.
         let port = ports.unwrap_or_default().iter().copied().find(|port: &PortId| {
             let state = self.ports.get(port);
             state.is_none_or(|state| state.is_up())
@@ -351,8 +353,8 @@ impl Core {
         }
     }
 
-    /// Tells the other members of a LAN that the newest MAC address of an end is another one: to each, one gratuitous ARP
-    /// request or unsolicited neighbour advertisement for each address of the end.
+    /// Announces to the other members of a LAN that an end has a new MAC address. Each member gets one
+    /// gratuitous ARP request or unsolicited neighbour advertisement for each address of the end.
     pub(crate) fn announce(&mut self, id: ConfigId, mac: Mac) {
         let Some(config) = self.exchange.configs.get(&id) else {
             return;
@@ -390,8 +392,8 @@ impl Core {
         }
     }
 
-    /// Notes the newest MAC address of each end of a peering LAN. One that is another than before is announced at once and
-    /// twice more, a second apart.
+    /// Records the newest MAC address of each end of a peering LAN. A MAC address that differs from the
+    /// previous one is announced at once, and twice more at intervals of a second.
     pub(crate) fn watch_macs(&mut self, now: Now) {
         let at = now.timestamp();
         let mut newest: BTreeMap<ConfigId, (Timestamp, Mac)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Frames of right and wrong routers.
+//! Tests with frames of correct and of faulty routers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -159,7 +159,7 @@ struct EndText {
     ips: BTreeSet<String>,
 }
 
-/// Returns true for a service whose end was not ordered.
+/// Returns true for a service in use for which no decommissioning was ordered.
 fn is_wanted(service: &Service) -> bool {
     service.state.is_carried() && service.state != CommercialState::DecommissionRequested
 }

@@ -21,7 +21,7 @@ struct Names {
     ends: BTreeMap<ServiceId, Vec<ConfigId>>,
 }
 
-/// Returns keys and values in the opposite roles.
+/// Returns the identifiers of objects by name.
 fn by_name<'a, K: Copy + 'a, V: 'a>(
     objects: &'a PersistentMap<K, V>,
     name: impl Fn(&V) -> &str,
@@ -65,7 +65,7 @@ impl Names {
         }
     }
 
-    /// Returns the port with this name, or `None` if its switch is not there yet.
+    /// Returns the port with this name, or `None` if its switch does not exist yet.
     fn port(&self, text: &str) -> Result<Option<PortId>, Refusal> {
         let parts = text
             .split_once(':')
@@ -91,8 +91,8 @@ impl Names {
     }
 }
 
-/// Returns the operations that bring an exchange nearer to a document, as far as the objects that they name exist; none if
-/// the exchange is as the document says.
+/// Returns the operations that bring an exchange nearer to a document; none if the exchange matches the
+/// document. Operations on objects that do not exist yet are left out.
 ///
 /// # Errors
 /// [`Refusal`] if the document names a thing that is neither in it nor in the exchange.
@@ -102,14 +102,14 @@ pub fn operations(document: &Document, exchange: &Exchange) -> Result<Vec<Operat
     fabric(document, exchange, &names, &mut operations)?;
     people(document, exchange, &names, &mut operations)?;
     services(document, exchange, &names, &mut operations)?;
-    // Objects that nothing needs go last, and only when everything else is there.
+    // Removals come last: they begin when no other operation remains.
     if operations.is_empty() {
         removals(document, exchange, &names, &mut operations);
     }
     Ok(operations)
 }
 
-/// Returns the ports as an exchange holds them: by number.
+/// Returns the ports sorted by number, as in an exchange.
 fn in_order(ports: &[SwitchPort]) -> Vec<SwitchPort> {
     let mut ports = ports.to_vec();
     ports.sort_by_key(|port| port.number.raw());
@@ -211,7 +211,7 @@ fn people(
         {
             None => {
                 let parent = match parent {
-                    // The parent comes first.
+                    // The parent must be created first; this account follows in a later round.
                     Some(None) => continue,
                     parent => parent.flatten(),
                 };
@@ -427,7 +427,8 @@ fn is_in(document: &Document, [account, name]: &[String; 2]) -> bool {
         .any(|text| text.account == *account && text.name == *name)
 }
 
-/// Adds the operations for the permanent addresses of an end; those with an end of validity are left.
+/// Adds the operations for the permanent addresses of an end. Addresses with an end of validity are not
+/// changed.
 fn addresses(
     id: ConfigId,
     end: &EndText,
@@ -478,8 +479,9 @@ fn addresses(
     Ok(())
 }
 
-/// Adds deletions of what the document does not have. A connection whose services are being removed, and what it needs,
-/// follow with a later application of the same document.
+/// Adds deletions of services that the document does not have. If there are none, it adds deletions of unused
+/// connections that the document does not have. A connection whose services are being removed is therefore
+/// deleted by a later application of the same document.
 fn removals(document: &Document, exchange: &Exchange, names: &Names, operations: &mut Vec<Operation>) {
     let services: BTreeSet<[String; 2]> = document
         .service

@@ -1,8 +1,8 @@
 //! The directories in which this process can create control groups, as the kernel reports them.
 //!
-//! The kernel has two interfaces, which some machines use at the same time. Version 1 has a hierarchy for each controller.
-//! Version 2 has one hierarchy for all, in which a group contains either groups or processes (cgroups(7)). Groups are always
-//! created below that of this process, so they divide the resources of this process.
+//! The kernel has two interfaces, which some machines use at the same time. Version 1 has a hierarchy for
+//! each controller. Version 2 has one hierarchy for all, in which a group contains either groups or processes
+//! (cgroups(7)). Groups are always created below the group of this process, so they divide its resources.
 
 use std::fs;
 use std::io;
@@ -219,7 +219,8 @@ mod tests {
         assert!(ParentGroups::parse("", "").parent(Controller::Cpu).is_err());
     }
 
-    /// Returns plain files with the names of those of a group of version 2.
+    /// Returns parent groups in a directory of plain files, which are named like the files of a group of
+    /// version 2.
     fn group(controllers: &str) -> (tempfile::TempDir, ParentGroups) {
         let dir = tempfile::tempdir().unwrap();
         let unit = dir.path().join("unit");

@@ -1,8 +1,9 @@
 //! Control groups: limits that the kernel enforces on the process of a function (cgroups(7)).
 //!
-//! Each process gets a group before it runs an instruction of the function. The group is removed when the process has ended;
-//! groups of a switch that was killed are removed by the next one. If this process may not create groups, functions run with
-//! rlimits and niceness only, and `millrace nf list` shows for each limit what enforces it, if anything does.
+//! Each process gets a group before it runs an instruction of the function. The group is removed when the
+//! process has ended; groups of a switch that was killed are removed by the next switch. If this process may
+//! not create groups, functions run with rlimits and niceness only. `millrace nf list` shows the mechanism
+//! that enforces each limit.
 //!
 //! **Weights are niceness, not groups.** Functions that share a core yield it to each other, and sched_yield(2) gives the core
 //! only to a process of the same CPU group. As measured, two processes take turns within 1.6 to 3 µs in one CPU group, and
@@ -45,7 +46,8 @@ impl Limit {
         }
     }
 
-    /// Returns a limit that a group enforces, or another mechanism if that failed.
+    /// Returns a limit that a group enforces. If `bound` is an error, the limit falls back to another
+    /// mechanism.
     fn held(name: &'static str, value: u64, bound: Result<PathBuf, String>) -> Limit {
         let mut limit = Limit::new(name, value, "cgroup");
         if let Err(problem) = bound {
@@ -476,7 +478,7 @@ mod tests {
                 .iter()
                 .all(|limit| limit.problem.starts_with("no hierarchy of control groups"))
         );
-        // Delegated, but not all of it.
+        // Only one of the controllers is delegated.
         let dir = tempfile::tempdir().unwrap();
         let (_group, limits) = make(&two("pids", dir.path()), WANTED, "a");
         let by: Vec<&str> = limits.iter().map(|limit| limit.by).collect();

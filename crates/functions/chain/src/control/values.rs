@@ -85,7 +85,7 @@ impl<P: Packet + 'static> Chain<P> {
         }
     }
 
-    /// Compiles the shared values again whose files have changed.
+    /// Compiles a shared value again if one of its files has changed.
     pub fn reload_changed(&mut self) {
         let values = self.records.iter_mut().filter_map(|record| record.value.as_mut());
         values.for_each(HopValue::reload_changed);

@@ -19,7 +19,7 @@ enum Open {
 pub(super) struct Sink {
     to: String,
     open: Option<Open>,
-    /// Writes that failed since the last one that succeeded.
+    /// The number of writes that failed since the last successful write.
     failed: u64,
 }
 
@@ -37,7 +37,7 @@ impl Sink {
         }
     }
 
-    /// Returns whether each message is a datagram of its own.
+    /// Returns whether each message is sent as one datagram.
     pub(super) fn is_datagrams(&self) -> bool {
         matches!(self.open, Some(Open::Datagrams(_)))
     }
@@ -64,7 +64,7 @@ impl Sink {
         }
     }
 
-    /// Opens a target that is not open, and a file again if it was moved or `is_asked` says so.
+    /// Opens a target that is not open. Opens a file again if it was moved or `is_asked` is true.
     pub(super) fn maintain(&mut self, chain: &str, is_asked: bool) {
         let is_stale = match &self.open {
             None => true,
@@ -107,7 +107,7 @@ fn connect(to: &str) -> io::Result<Open> {
             .map(Open::File),
         Some(("unix", path)) => {
             let stream = UnixStream::connect(path)?;
-            // A reader that does not read must not keep the messages of other hops.
+            // A reader that does not read must not hold up the messages of other hops.
             stream.set_nonblocking(true)?;
             Ok(Open::Stream(stream))
         }

@@ -82,7 +82,7 @@ impl Remote<Frame> for Fake {
     fn collect(&mut self, _: usize, _: &mut Effects) {}
     fn shun_ended(&mut self, _: &ShunnedFlow) {}
     fn show(&mut self, _: BurstKind, _: u8, packets: &[Frame], which: u64) -> u64 {
-        // A packet outside of its memory.
+        // Packet 666 is outside of the memory that the process maps.
         let told = |place: usize| which & 1 << place != 0 && number(&packets[place]) != 666;
         let told: Vec<usize> = (0..packets.len()).filter(|place| told(*place)).collect();
         self.shown
@@ -404,7 +404,8 @@ fn of_those_that_a_dead_hop_has_not_answered_its_policy_decides_and_hops_behind_
         dying.holds_on.store(true, Ordering::Relaxed);
         dying.is_dead.store(true, Ordering::Relaxed);
         (0..5).for_each(|_| testbed.take_back());
-        // Answers from before count. Other packets wait until the process has lost access; more packets arrive meanwhile.
+        // Answers from before the end of the process count. Other packets wait until the process has lost
+        // access; more packets arrive meanwhile.
         assert_eq!(testbed.went.0, [(0, 0), (0, 1), (0, 2), (0, 3)]);
         testbed.enter(Direction::Forward, 10..20, 0);
         testbed.take_back();
@@ -428,7 +429,7 @@ fn of_those_that_a_dead_hop_has_not_answered_its_policy_decides_and_hops_behind_
             [16, 0]
         };
         assert_eq!(counts[1][5..], passed);
-        // The process has no packets left, so another one can replace it.
+        // The process has no packets left, so another process can replace it.
         assert_eq!(testbed.hops[1].instances[0].in_flight(), 0);
     }
 }

@@ -66,7 +66,7 @@ struct Waiting {
     pid: u32,
     uid: u32,
     since: Time,
-    /// The instance that it asks for, and the names of its counters, once it has sent its hello.
+    /// The instance that the process asks for, and the names of its counters; `None` before its hello.
     hello: Option<(Option<u32>, Vec<String>)>,
 }
 
@@ -119,7 +119,7 @@ impl AttachPoint {
         &self.path
     }
 
-    /// Accepts connections and reads their hellos. `attached` has the process of each instance that is attached.
+    /// Accepts connections and reads their hellos. `attached` holds the process of each attached instance.
     pub(crate) fn poll(&self, now: Time, attached: &[Option<u32>]) {
         let mut waiting = lock(&self.waiting);
         while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
@@ -166,7 +166,8 @@ impl AttachPoint {
         hellos.any(|(wanted, _)| wanted.is_none_or(|wanted| wanted == instance))
     }
 
-    /// Attaches a waiting process as an instance, if there is one. `setup` gets the counters that it names.
+    /// Attaches a waiting process as an instance, if there is one. `setup` gets the counters that the process
+    /// names.
     ///
     /// # Errors
     /// The kernel's error, or the reason why the class needs something else.
@@ -250,7 +251,8 @@ fn listener(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Returns names that live as long as the program. Different lists are few: one for each program that attaches.
+/// Returns names that live as long as the program. There are few different lists: one for each program that
+/// attaches.
 fn kept(names: &[String]) -> &'static [&'static str] {
     static LISTS: Mutex<Vec<&'static [&'static str]>> = Mutex::new(Vec::new());
     let mut lists = lock(&LISTS);
@@ -267,7 +269,7 @@ fn kept(names: &[String]) -> &'static [&'static str] {
     list
 }
 
-/// Creates a window and passes it to a process. Returns both ends of it.
+/// Creates a window, passes it to a process, and returns both ends of the window.
 fn give_window<P: Packet>(
     socket: OwnedFd,
     pid: u32,

@@ -26,8 +26,8 @@ const DESCRIBE_MAX: u64 = 64 << 10;
 /// Kinds by their descriptions. A kind stays in memory until the program ends.
 static DESCRIBED: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::new());
 
-/// Returns the kind of a function that only its own process loads. A process with the rights of the one that will run the
-/// function creates it with its settings, and prints its description.
+/// Returns the kind of a function that only its own process loads. A process creates the function with its
+/// settings, and prints its description. It has the same rights as the process that will run the function.
 ///
 /// # Errors
 /// The reason that the process gives.

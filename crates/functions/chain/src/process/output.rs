@@ -9,7 +9,7 @@ const LINES: usize = 3;
 /// Number of reported characters.
 const CHARS: usize = 300;
 
-/// Reads a pipe to its end, whatever its length, and returns the last lines as one.
+/// Reads a pipe to its end, and returns the last lines of the text as one line.
 pub(super) fn last_words(mut pipe: impl Read) -> String {
     let (mut tail, mut chunk) = (Vec::new(), [0; TAIL]);
     loop {
@@ -26,7 +26,7 @@ pub(super) fn last_words(mut pipe: impl Read) -> String {
     summary(&String::from_utf8_lossy(&tail))
 }
 
-/// Returns the last lines of a text as one, without control characters and without the name of the program.
+/// Returns the last lines of a text as one line, without control characters and the name of the program.
 pub(super) fn summary(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()

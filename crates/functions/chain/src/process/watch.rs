@@ -35,15 +35,15 @@ pub(crate) struct Process {
     pub(super) is_dead: AtomicBool,
     /// An attached process has closed its connection.
     pub(super) is_closed: AtomicBool,
-    /// The switch has killed it.
+    /// The switch has killed the process.
     is_unwanted: AtomicBool,
     /// The exit status. Set before `is_dead`.
     pub(super) status: OnceLock<ExitStatus>,
-    /// The last lines of its standard error. Set before `is_dead`.
+    /// The last lines of the process's standard error. Set before `is_dead`.
     pub(super) words: OnceLock<String>,
-    /// The kernel killed it because it exceeded its memory limit. Set before `is_dead`.
+    /// The kernel killed the process because of its memory limit. Set before `is_dead`.
     pub(super) had_no_memory: AtomicBool,
-    /// The time in which it could have sent heartbeats, in milliseconds ([`Process::look`]).
+    /// The time in which the process could have sent heartbeats, in milliseconds ([`Process::look`]).
     pub(super) chances: AtomicU64,
     looked: Mutex<Looked>,
     /// The resource limits, and the mechanisms that enforce them.
@@ -107,9 +107,9 @@ impl Process {
         ) {}
     }
 
-    /// Adds up the time in which the process could have sent heartbeats. While it is runnable but waits for a core, only its
-    /// CPU time counts, so that a process which others keep from all cores does not seem to hang. This reads files, so only
-    /// the control side calls it.
+    /// Adds up the time in which the process could have sent heartbeats. While it is runnable but waits for a
+    /// core, only its CPU time counts, so that a process without a core does not seem to hang. This reads
+    /// files, so only the control side calls it.
     pub(crate) fn look(&self, now: Time) {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.at.is_some_and(|at| now.since(at) < POLL_INTERVAL) {
@@ -151,7 +151,8 @@ impl Process {
         self.connection.is_some()
     }
 
-    /// Returns whether it was killed from outside, and not for exceeding its memory limit.
+    /// Returns whether SIGKILL from outside the switch ended the process, and not the memory limit of its
+    /// group.
     pub(crate) fn was_killed(&self) -> bool {
         let signal = self.status.get().and_then(ExitStatusExt::signal);
         !self.is_unwanted.load(Ordering::Acquire)
@@ -179,7 +180,7 @@ fn run_time(pid: u32) -> Option<(bool, u64)> {
     let fields: Vec<&str> = after_command(&stat)?.split(' ').collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
-    // The file of the process has the state of its first thread, which need not be the one that handles packets.
+    // The file of the process has the state of its first thread, but another thread may handle packets.
     let is_runnable = fields[0] == "R" || has_runnable_thread(pid);
     Some((is_runnable, ticks * 1000 / u64::try_from(per_second).ok()?.max(1)))
 }
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_process_is_runnable_if_a_thread_beside_the_first_is() {
-        // The first thread waits for the one that asks.
+        // The first thread waits while another thread calls `run_time`.
         let (is_runnable, _) = std::thread::spawn(|| run_time(std::process::id()))
             .join()
             .unwrap()

@@ -32,12 +32,12 @@ pub(crate) struct Isolated<P> {
     /// The packets that the process has.
     held: InFlight<P>,
     counters: Counters,
-    /// The queue for messages, and the one for reports.
+    /// The queue for messages, and the queue for reports.
     outbox: Outbox,
     report: Outbox,
-    /// Packets that the process could not send, as far as they are counted.
+    /// The number of packets that the process could not send, when the lane read it last.
     refused: u64,
-    /// The last heartbeat, and [`Process::chances`] when it was seen first.
+    /// The last heartbeat, and [`Process::chances`] when this heartbeat was seen first.
     heartbeat: (u64, Option<u64>),
     next_look: Time,
     violation: Option<ProtocolViolation>,
@@ -77,7 +77,7 @@ impl<P: Packet> Isolated<P> {
         }
     }
 
-    /// Takes back packets of one kind, `most` at most, all of which are answered.
+    /// Takes back packets of one kind, `most` at most. The process has answered all of them.
     fn take_back(
         &mut self,
         kind: BurstKind,
@@ -128,7 +128,8 @@ impl<P: Packet> Isolated<P> {
         *burst = refused;
     }
 
-    /// Writes packets, or their locations, to the window. Returns how many: it stops at the first that does not fit.
+    /// Writes packets, or their locations, to the window. Returns their number. Stops at the first packet
+    /// that does not fit.
     #[inline]
     fn describe(&mut self, packets: &[P], kind: BurstKind) -> usize {
         match &self.shared {
@@ -176,7 +177,7 @@ fn location_of<P: Packet>(packet: &P, areas: &[(u64, u64)]) -> Option<PacketLoca
     })
 }
 
-/// Passes a message of a process to a queue of the control side. One that does not fit is lost.
+/// Passes a message of a process to a queue of the control side. A message that does not fit is lost.
 fn pass_on(queue: &Outbox, size: usize, copy: impl FnOnce(&mut [u8])) {
     if size > queue.size() {
         return;
@@ -287,7 +288,8 @@ impl<P: Packet> Remote<P> for Isolated<P> {
             };
             let end = &self.end;
             match record.kind {
-                // Both need a packet of the burst: its pool for the new packet, or its flow. Without one they wait.
+                // Both records need a packet of the burst, for the pool of the new packet or for the flow.
+                // They wait until there is one.
                 RecordKind::Send(_) | RecordKind::Shun(..) if packets == 0 || record.after > taken => break,
                 RecordKind::Send(direction) => {
                     effects.send_with(direction, record.size, |to| end.copy_record(&record, to));
@@ -371,7 +373,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     fn is_alive(&mut self, now: Time) -> bool {
         let has_ended =
             self.process.is_dead.load(Ordering::Acquire) || self.process.is_closed.load(Ordering::Acquire);
-        // Packets that it answered before its end are taken first.
+        // Packets that the process answered before its end are taken first.
         if has_ended && self.answered() != 0 {
             return true;
         }

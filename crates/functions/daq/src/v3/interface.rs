@@ -28,7 +28,7 @@ pub const RECEIVE_OK: c_int = 0;
 pub const RECEIVE_TIMEOUT: c_int = 2;
 /// `DAQ_RSTAT_INTERRUPTED`.
 pub const RECEIVE_INTERRUPTED: c_int = 4;
-/// `DAQ_RSTAT_NOBUF`: all messages of the pool are out.
+/// `DAQ_RSTAT_NOBUF`: libdaq holds all messages of the pool.
 pub const RECEIVE_NO_BUFFER: c_int = 5;
 /// `DAQ_RSTAT_ERROR`.
 pub const RECEIVE_ERROR: c_int = 6;
@@ -110,7 +110,7 @@ pub struct Stats {
 pub struct PoolInfo {
     /// Messages of the pool.
     pub size: u32,
-    /// Messages that are not out.
+    /// Messages that libdaq does not hold.
     pub available: u32,
     /// Bytes of the pool.
     pub mem_size: usize,

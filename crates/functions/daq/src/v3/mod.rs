@@ -67,11 +67,11 @@ pub const MODULE: Module = Module {
 /// The functions of libdaq, from [`load`] to [`unload`].
 static BASE: AtomicPtr<BaseApi> = AtomicPtr::new(null_mut());
 
-/// A message of the pool, with what it points to. It does not move.
+/// A message of the pool, with the data to which it points. It does not move in memory.
 struct Slot {
     message: Message,
     header: PacketHeader,
-    /// The packet while the message is out.
+    /// The packet while libdaq holds the message.
     packet: Option<Packet>,
 }
 
@@ -89,7 +89,7 @@ struct Context {
 struct State {
     session: Session,
     pool: Box<[Slot]>,
-    /// The numbers of the messages that are not out.
+    /// The numbers of the messages that libdaq does not hold.
     free: Vec<usize>,
     unflushed: usize,
     reset: Stats,
@@ -408,8 +408,8 @@ impl State {
         }
     }
 
-    /// Returns the number and the packet of a message that is out. The message is recognised by its address, so a pointer to
-    /// anything else is not followed.
+    /// Returns the number and the packet of a message that libdaq holds. The message is recognised by its
+    /// address, so a pointer to anything else is not followed.
     fn find(&self, message: *const Message) -> Option<(usize, Packet)> {
         let number = message.addr().checked_sub(self.pool.as_ptr().addr())? / size_of::<Slot>();
         let slot = self.pool.get(number)?;

@@ -13,7 +13,7 @@ use wasmtime::{Config, Engine};
 const EPOCH: Duration = Duration::from_millis(10);
 /// The default time limit of a burst.
 const BURST_TIME: Duration = Duration::from_millis(20);
-/// The bursts in whose time a function must be created.
+/// The time limit for the creation of a function, as a multiple of the time limit of a burst.
 const MAKE_BURSTS: u64 = 100;
 
 /// Stack size of a function, in bytes.
@@ -73,7 +73,7 @@ pub(super) fn engine() -> Result<&'static Engine, String> {
     made.as_ref().map_err(Clone::clone)
 }
 
-/// Keeps the clock running while it exists.
+/// Keeps the clock running while a value of this type exists.
 #[derive(Debug)]
 pub(super) struct EpochTicker(());
 

@@ -35,7 +35,7 @@ pub(super) struct WasmFunction {
     /// The fuel for a burst.
     fuel: u64,
     time: TimeLimits,
-    /// The function's description declares that it writes to packets.
+    /// True if the function's description declares that the function writes to packets.
     writes: bool,
     _ticker: EpochTicker,
 }

@@ -49,7 +49,7 @@ pub(super) fn instantiate(module: &Module, limits: &Limits) -> Result<Instantiat
 }
 
 impl Instantiated {
-    /// Returns a text of the module, whose address is in the low half and whose size is in the high half of `location`.
+    /// Returns a text of the module. The low half of `location` is its address, the high half is its size.
     pub(super) fn text(&self, location: u64) -> Result<String, String> {
         let (at, size) = ((location & 0xffff_ffff) as usize, (location >> 32) as usize);
         let bytes = self.memory.data(&self.store).get(at..at + size);

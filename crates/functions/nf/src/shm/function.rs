@@ -1,4 +1,4 @@
-//! The function's end of a window, and the poll loop of a function.
+//! The function's end of a window (the shared-memory ring to the switch), and the poll loop of a function.
 
 use core::sync::atomic::Ordering;
 use std::fs::File;
@@ -23,15 +23,15 @@ use crate::rounds::Rounds;
 use crate::shared::{NewValue, Values};
 use crate::slot::{BURST, Slot};
 
-/// The function's end of a window, which gets packets.
+/// The function's end of a window: it receives packets and writes the answers.
 #[derive(Debug)]
 pub struct FunctionEnd {
     pub(super) region: Region,
     pub(super) layout: Layout,
     pub(super) memory: PacketMemory,
-    /// The function writes to packets.
+    /// True if the function writes to packets.
     writes: bool,
-    /// The switch's counter when it was read last.
+    /// The number of packets given, as last read from the window.
     pub(super) given: u64,
     pub(super) done: u64,
     effects: Effects,
@@ -80,8 +80,8 @@ impl FunctionEnd {
         self
     }
 
-    /// Sets whether the function writes to packets, which is true by default: their first lines are then prefetched for
-    /// writing.
+    /// Sets whether the function writes to packets; the default is true. If it does, the first cache line of
+    /// each packet is prefetched for writing.
     #[must_use]
     pub fn with_writes(mut self, writes: bool) -> FunctionEnd {
         self.writes = writes;
@@ -98,13 +98,14 @@ impl FunctionEnd {
         self.region.number(at::STOP).load(Ordering::Relaxed) != 0
     }
 
-    /// Runs the function that was created with `setup` until the switch tells it to end, or until `goes_on`, which is called
-    /// ten times a second, returns false.
+    /// Runs the function that was created with `setup`. Returns when the switch tells the function to end, or
+    /// when `goes_on` returns false. `goes_on` is called ten times a second.
     pub fn run(&mut self, function: &mut dyn Function, setup: &Setup, goes_on: impl FnMut() -> bool) {
         self.run_with(function, setup, None, goes_on);
     }
 
-    /// Runs the function like [`FunctionEnd::run`], and gives it `values` between two bursts.
+    /// Runs the function as [`FunctionEnd::run`] does, and passes new shared values from `values` to it
+    /// between bursts.
     pub fn run_with(
         &mut self,
         function: &mut dyn Function,
@@ -135,7 +136,8 @@ impl FunctionEnd {
         self.show(&setup.counters);
     }
 
-    /// Passes the messages of a queue on to the switch, as long as there is room. The others stay in the queue.
+    /// Moves the messages of a queue to the ring of records until the ring is full. The other messages stay
+    /// in the queue.
     pub fn pass_on(&mut self, queue: &Outbox, is_report: bool) {
         if queue.is_empty() {
             return;
@@ -150,14 +152,14 @@ impl FunctionEnd {
         self.records.publish(&self.region);
     }
 
-    /// Reports the flows that are shunned no longer to the function.
+    /// Tells the function which flows are no longer shunned.
     pub fn receive_notices(&mut self, function: &mut dyn Function) {
         while let Some(ended) = self.records.notice(&self.region, self.layout) {
             function.shun_ended(&ended);
         }
     }
 
-    /// Gives the function the next value, if there is one, and tells the switch.
+    /// Passes the next shared value to the function, if there is one, and reports its number to the switch.
     fn share(&self, function: &mut dyn Function, values: &mut dyn Values) {
         let Some(NewValue { generation, value }) = values.take() else {
             return;
@@ -181,7 +183,7 @@ impl FunctionEnd {
         heartbeat.store(beats, Ordering::Relaxed);
     }
 
-    /// Shows the function's counters to the switch.
+    /// Writes the function's counters to the window, where the switch reads them.
     pub fn show(&self, counters: &Counters) {
         for (index, (_, value)) in counters.read().into_iter().take(COUNTERS_MAX).enumerate() {
             self.region
@@ -190,7 +192,8 @@ impl FunctionEnd {
         }
     }
 
-    /// Returns the number of packets to be processed: all, or at least a burst.
+    /// Returns the number of packets that wait for the function. The result may leave out new packets if a
+    /// burst or more wait already.
     #[inline]
     pub(super) fn waiting(&mut self) -> u64 {
         let known = self.given.wrapping_sub(self.done);
@@ -255,7 +258,7 @@ impl FunctionEnd {
             }
         }
         let kind = kind.unwrap_or_default();
-        // The queue in front of the function is the chain's entry and the window.
+        // The load is the mean fill level of the chain's entry and of the window: packets wait in both.
         let load = (waiting * 255 / layout.slots as u64).min(255) + at_entry;
         let context = Context {
             load: (load / 2) as u8,
@@ -290,7 +293,8 @@ impl FunctionEnd {
         len
     }
 
-    /// Writes the effects of a burst of `len` packets, which are not reported done yet.
+    /// Writes the effects of a burst of `len` packets to the ring of records. The burst is not reported done
+    /// yet.
     #[cold]
     fn write_effects(&mut self, len: u64) {
         let FunctionEnd {
@@ -302,7 +306,7 @@ impl FunctionEnd {
             ..
         } = self;
         let window = (&*region, *layout);
-        // Requests come first: a packet that does not fit must not cost one.
+        // Shun requests are written first, so that packets cannot use up the space for them.
         for shun in effects.shuns().iter().filter(|shun| (shun.packet as u64) < len) {
             records.shun(window, *done + shun.packet as u64 + 1, shun.action, shun.idle);
         }
@@ -325,7 +329,7 @@ impl FunctionEnd {
         }
     }
 
-    /// Writes the answer to a packet that has moved or resized, or is not forwarded to the next hop.
+    /// Writes the answer to a packet that has a new offset or size, or that is not forwarded to the next hop.
     #[inline]
     pub(super) fn answer(&self, number: u64, (start, size): (usize, usize), verdict: Verdict) {
         let answer = self.layout.answer(number);

@@ -13,10 +13,11 @@
 //!  --------+----------------+-------------------+----------------+------
 //! ```
 //!
-//! A window with slots of size 0 only describes packets, which stay in memory of the switch that the function's process
-//! also maps (class `ring`). No byte is copied then, and the function is trusted with that memory. The exception are further
-//! segments of a packet, which are copied to an area of their own, the *tails*: a function reads all bytes of a packet, whatever
-//! its class. The upper 16 bits of the packet's address then number the unit of 64 bytes at which its tail begins, from 1.
+//! With slots of size 0, a window holds only descriptors (class `ring`). Packets stay in memory of the switch
+//! that the function's process also maps, and the function is trusted with that memory. The first segment of
+//! a packet is not copied. Further segments are copied to a separate area, the *tails*, so that functions of
+//! every class can read all bytes of a packet. The upper 16 bits of the packet's address then hold the index,
+//! from 1, of the 64-byte unit at which its tail begins.
 //!
 //! # Memory layout
 //! ```text
@@ -25,7 +26,8 @@
 //! | header | given | done | heartbeat | counters | descriptors | notes | answers | slots | records | notices |
 //! +--------+-------+------+-----------+----------+-------------+-------+---------+-------+---------+---------+
 //! ```
-//! `records` has the function's effects besides verdicts, and its messages; the module of that name describes both rings.
+//! `records` is a ring of the function's messages and of its effects other than verdicts. `notices` is a ring
+//! of the switch's reports about ended shuns. The module `records` describes both rings.
 //!
 //! # Cost
 //! Most of the cost is the transfer of cache lines between two cores: 50 to 200 ns for each line, depending on the cores.
@@ -69,25 +71,27 @@ mod at {
     pub(super) const SLOT_SIZE: usize = 16;
     /// A number other than zero tells the function to end.
     pub(super) const STOP: usize = 24;
-    /// Packets given, which the switch counts.
+    /// The number of packets given; written by the switch.
     pub(super) const GIVEN: usize = 128;
-    /// Notices that the switch has written.
+    /// The number of notices written; written by the switch.
     pub(super) const NOTICES_WRITTEN: usize = 136;
-    /// Bytes of records that the switch has read.
+    /// The number of bytes of records that the switch has read.
     pub(super) const RECORDS_READ: usize = 144;
     /// The fill level of the chain's entry, from 0 to 255.
     pub(super) const LOAD: usize = 152;
-    /// Packets done, which the function counts.
+    /// The number of packets done; written by the function.
     pub(super) const DONE: usize = 256;
-    /// Bytes of records that the function has written. The switch reads the number with `DONE`, in the same line.
+    /// The number of bytes of records that the function has written. It is in the cache line of `DONE`,
+    /// because the switch reads both.
     pub(super) const RECORDS_WRITTEN: usize = 264;
     /// Notices that the function has read.
     pub(super) const NOTICES_READ: usize = 320;
     /// Packets that the function could not send.
     pub(super) const REFUSED: usize = 328;
-    /// The function increments it while it lives. It is not in the line of `DONE`, which the switch reads all the time.
+    /// The heartbeat counter, which the function increments. It is not in the cache line of `DONE`, because
+    /// the switch reads that line all the time.
     pub(super) const HEARTBEAT: usize = 384;
-    /// The number of the source whose value the function uses; 0 without one.
+    /// The number of the source from which the function's shared value was compiled; 0 without a value.
     pub(super) const VALUE: usize = 392;
     /// The number of the last source that the function's process could not compile; 0 if there is none.
     pub(super) const VALUE_FAILED: usize = 400;
@@ -113,7 +117,8 @@ const CHANGED: u8 = 1;
 const TAILS_SIZE: usize = 1 << 20;
 /// Bytes of the unit in which tails are allocated.
 const TAIL_UNIT: usize = 64;
-/// The bits of a descriptor's second word that are an address; the others number a tail.
+/// The number of low bits of a descriptor's second word that hold the address; the upper bits hold the tail's
+/// index.
 const ADDRESS_BITS: u32 = 48;
 /// Free bytes in front of a packet in a slot.
 const HEADROOM: usize = 128;
@@ -155,12 +160,12 @@ pub enum ProtocolViolation {
         kind: u8,
         /// Bytes of the payload.
         size: usize,
-        /// The number of packets that must be taken back before.
+        /// The number of packets that the switch must take back before it carries out the record.
         after: u64,
     },
 }
 
-/// Returns a number with these halves.
+/// Returns the 64-bit number with these lower and upper 32 bits.
 const fn halves(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
@@ -169,7 +174,7 @@ const fn halves(low: u32, high: u32) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BurstKind {
     pub direction: Direction,
-    /// Functions sent the packets, which therefore cause no other packets.
+    /// True if functions sent the packets. A function cannot send packets in response to these.
     pub is_sent: bool,
 }
 
@@ -243,7 +248,8 @@ impl Layout {
         at::DESCRIPTORS + self.index(number) * DESCRIPTOR_SIZE
     }
 
-    /// Returns the offsets of the cache lines with the descriptors of `packets` packets from a number on, of a burst at most.
+    /// Returns the offsets of the cache lines that hold the descriptors of `packets` packets (a burst at
+    /// most), starting with packet `number`.
     #[inline]
     fn descriptor_lines(self, number: u64, packets: usize) -> impl Iterator<Item = usize> {
         let (first, size) = (self.index(number) * DESCRIPTOR_SIZE, self.slots * DESCRIPTOR_SIZE);

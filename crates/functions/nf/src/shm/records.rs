@@ -22,7 +22,8 @@
 //! records of a burst before it reports the burst done, so the switch sees a record at the latest with its packet: effects are
 //! in order with packets, like those of a function in the worker.
 //!
-//! The switch writes *notices*, which have one size, to a second ring: the flows that are shunned no longer.
+//! The switch writes *notices* of 64 bytes to a second ring. A notice reports a flow that is no longer
+//! shunned.
 //!
 //! The switch trusts no byte of a record: a counter, kind, size or number outside of its bounds is a [`ProtocolViolation`]. It
 //! reads the head of a record once, and copies the payload.
@@ -43,7 +44,7 @@ pub(super) const RECORDS_SIZE: usize = 256 * 1024;
 pub(super) const NOTICES: usize = 1024;
 /// Bytes of a notice.
 pub(super) const NOTICE_SIZE: usize = 64;
-/// Bytes of the head of a record, and of the unit of its size.
+/// Bytes of the head of a record. A record is padded to a multiple of this size.
 const HEAD: usize = 16;
 /// Size limit of a message or report, in bytes. Longer ones are refused by the function's side.
 pub const MESSAGE_MAX: usize = RECORDS_SIZE / 4;
@@ -66,7 +67,7 @@ const SHUN: u8 = 2;
 const EXPORT: u8 = 3;
 const REPORT: u8 = 4;
 
-/// The head of a record, which the switch has checked.
+/// The head of a record, after the switch has checked it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// The content.
@@ -75,24 +76,24 @@ pub struct Record {
     pub after: u64,
     /// Bytes of the payload.
     pub size: usize,
-    /// The counter of bytes at the payload.
+    /// The position of the payload in the stream of records, in bytes.
     payload: u64,
 }
 
 impl Record {
-    /// Returns the counter of bytes behind the record.
+    /// Returns the position after the record in the stream of records, in bytes.
     fn end(&self) -> u64 {
         self.payload + self.size.next_multiple_of(HEAD) as u64
     }
 }
 
-/// Returns the offset of a byte of the ring in the window.
+/// Returns the offset in the window of a position in the stream of records.
 #[inline]
 fn offset(layout: Layout, byte: u64) -> usize {
     layout.first_record() + (byte as usize & (RECORDS_SIZE - 1))
 }
 
-/// Copies bytes into the ring, which may continue at its start.
+/// Copies bytes into the ring. Bytes beyond the end of the ring are copied to its start.
 fn put(region: &Region, layout: Layout, byte: u64, bytes: &[u8]) {
     let to_end = RECORDS_SIZE - (byte as usize & (RECORDS_SIZE - 1));
     let (first, second) = bytes.split_at(to_end.min(bytes.len()));
@@ -104,14 +105,14 @@ fn put(region: &Region, layout: Layout, byte: u64, bytes: &[u8]) {
 #[derive(Debug, Default)]
 pub(super) struct RecordWriter {
     written: u64,
-    /// The switch's counter when it was read last.
+    /// The number of bytes that the switch has read, as last read from the window.
     read: u64,
     notices_read: u64,
     refused: u64,
 }
 
 impl RecordWriter {
-    /// Continues the rings of a window.
+    /// Returns the writer with the current counters of a window.
     pub(super) fn of(region: &Region) -> RecordWriter {
         let number = |at: usize| region.number(at).load(Ordering::Acquire);
         RecordWriter {
@@ -221,14 +222,14 @@ impl RecordWriter {
 #[derive(Debug, Default)]
 pub(super) struct RecordReader {
     read: u64,
-    /// The function's counter when it was read last.
+    /// The number of bytes that the function has written, as last read from the window.
     written: u64,
     notices_written: u64,
     notices_read: u64,
 }
 
 impl RecordReader {
-    /// Reads the function's counter.
+    /// Reads and checks the number of bytes that the function has written.
     ///
     /// # Errors
     /// [`ProtocolViolation::Records`].
@@ -320,11 +321,11 @@ impl RecordReader {
             .store(self.read, Ordering::Release);
     }
 
-    /// Writes a notice. Returns false if its ring is full.
+    /// Writes a notice. Returns false if the ring of notices is full.
     pub(super) fn notify(&mut self, region: &Region, layout: Layout, ended: &ShunnedFlow) -> bool {
         let is_full = |read: u64| self.notices_written.wrapping_sub(read) >= NOTICES as u64;
         if is_full(self.notices_read) {
-            // A forged counter costs the function notices, and nothing else.
+            // A forged counter has one effect: the function loses notices.
             self.notices_read = region.number(at::NOTICES_READ).load(Ordering::Acquire);
             if self.notices_written.wrapping_sub(self.notices_read) >= NOTICES as u64 {
                 return false;

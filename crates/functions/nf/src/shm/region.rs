@@ -89,8 +89,9 @@ impl Region {
         prefetch_to_write(self.start().as_ptr().wrapping_add(at));
     }
 
-    /// Writes two adjacent numbers with one store, at an offset that is a multiple of 16 within the mapping; else nothing. One
-    /// store instead of two doubles the number of pending stores, whose lines the processor fetches in parallel.
+    /// Writes two adjacent numbers with one store. Writes nothing unless the offset is a multiple of 16
+    /// within the mapping. The processor fetches the cache lines of its pending stores in parallel. With one
+    /// store for each pair instead of two, its store buffer holds twice as many pairs.
     #[inline(always)]
     pub(crate) fn write_pair(&self, at: usize, [first, second]: [u64; 2]) {
         if !at.is_multiple_of(16) || !self.holds(at, 16) {
@@ -146,7 +147,7 @@ impl Region {
         true
     }
 
-    /// Returns bytes that this side owns by the protocol, or none if they exceed the mapping.
+    /// Returns bytes that this side owns by the protocol. The slice is empty if they exceed the mapping.
     #[inline]
     pub(crate) fn lend(&mut self, at: usize, size: usize) -> &mut [u8] {
         if !self.holds(at, size) {
@@ -159,7 +160,8 @@ impl Region {
         unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) }
     }
 
-    /// Returns bytes that this side owns by the protocol, for reading; none if they exceed the mapping.
+    /// Returns bytes that this side owns by the protocol, for reading. The slice is empty if they exceed the
+    /// mapping.
     #[inline]
     pub(crate) fn bytes(&self, at: usize, size: usize) -> &[u8] {
         if !self.holds(at, size) {
@@ -177,7 +179,8 @@ impl Region {
 #[derive(Debug, Default)]
 pub struct PacketMemory {
     parts: Vec<Mapping>,
-    /// Adjacent parts merged: hundreds of huge pages become a few areas, so that the area of a packet is found quickly.
+    /// The parts, with adjacent ones merged. Hundreds of huge pages become a few areas, so that the area of a
+    /// packet is found quickly.
     areas: Vec<Area>,
 }
 
@@ -235,8 +238,9 @@ impl PacketMemory {
         })
     }
 
-    /// Returns the bytes of packets that this side owns by the protocol, by address and size, each with its value of type
-    /// `T`; none of a packet that exceeds the memory. The packets must not overlap, which the switch ensures.
+    /// Returns the bytes of packets that this side owns by the protocol. `packets` has a value, the address
+    /// and the size of each packet; the result has the value and the bytes. The bytes are empty if a packet
+    /// exceeds the memory. The switch ensures that packets do not overlap.
     #[inline]
     pub(crate) fn lend<T>(
         &mut self,

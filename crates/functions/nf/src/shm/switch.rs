@@ -26,7 +26,7 @@ pub struct Answer {
     pub growth: i32,
     /// The new size of the first segment, in bytes.
     pub size: usize,
-    /// The offset of the bytes in the window.
+    /// The offset of the packet's bytes in the window.
     at: usize,
 }
 
@@ -43,14 +43,14 @@ pub struct PacketLocation {
     pub size: usize,
 }
 
-/// The switch's end of a window, which gives packets.
+/// The switch's end of a window: it gives packets to the function and takes them back.
 #[derive(Debug)]
 pub struct SwitchEnd {
     region: Region,
     layout: Layout,
     given: u64,
     taken: u64,
-    /// The function's counter when it was read last.
+    /// The number of packets done, as last read from the window.
     done: u64,
     records: RecordReader,
     /// The fill level of the chain's entry, as the function sees it.
@@ -192,8 +192,8 @@ impl SwitchEnd {
         true
     }
 
-    /// Describes packets in shared memory. Returns how many: it stops at the first for which no slot is free, or which is too
-    /// long.
+    /// Writes the descriptors of packets in shared memory. Returns the number of packets described. Stops
+    /// when no slot is free, or at a packet that is too long.
     #[inline]
     pub fn give_shared(
         &mut self,
@@ -216,8 +216,9 @@ impl SwitchEnd {
         described
     }
 
-    /// Describes a packet of several segments in shared memory, and copies those behind the first. Returns false if no slot is
-    /// free, there is no room for them, or the packet is too long.
+    /// Writes the descriptor of a packet of several segments in shared memory, and copies all segments but
+    /// the first to the tails. Returns false if no slot is free, the tails have no room, or the packet is too
+    /// long.
     #[cold]
     pub fn give_segmented<P: Packet>(
         &mut self,
@@ -251,8 +252,9 @@ impl SwitchEnd {
         true
     }
 
-    /// Prefetches the lines for the next `packets` packets, a burst at most. The caller does this shortly before it writes
-    /// them: the hardware prefetcher of the function's core reads ahead, and takes lines back that are prefetched earlier.
+    /// Prefetches the cache lines for the next `packets` packets, a burst at most. The caller does this
+    /// shortly before it writes the packets. The hardware prefetcher of the function's core reads ahead: it
+    /// would take back lines that are prefetched earlier.
     #[inline]
     pub fn expect(&self, packets: usize) {
         for line in self.layout.descriptor_lines(self.given, packets) {
@@ -272,7 +274,7 @@ impl SwitchEnd {
         self.region.number(at::GIVEN).store(self.given, Ordering::Release);
     }
 
-    /// Prefetches the line that [`Self::done`] reads, if it will read it.
+    /// Prefetches the cache line of the function's counter, if the next call of [`Self::done`] reads it.
     #[inline]
     pub fn expect_done(&self) {
         if self.done - self.taken < BURST as u64 {
@@ -280,7 +282,8 @@ impl SwitchEnd {
         }
     }
 
-    /// Returns the number of packets with an answer: all, or at least a burst.
+    /// Returns the number of packets with an answer. The result may leave out new answers if a burst or more
+    /// are known already.
     ///
     /// # Errors
     /// [`ProtocolViolation::Done`].
@@ -304,7 +307,8 @@ impl SwitchEnd {
         Ok((done - self.taken) as usize)
     }
 
-    /// Returns the number of packets that were taken back so far: the number of the oldest packet that was not.
+    /// Returns the number of packets that were taken back so far. It is also the number of the oldest packet
+    /// that is still in the window.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.taken
@@ -334,13 +338,15 @@ impl SwitchEnd {
         self.records.free(&self.region, record);
     }
 
-    /// Reports a flow that is shunned no longer to the function. Returns false if it has not read the last thousand reports.
+    /// Tells the function that a flow is no longer shunned. Returns false if the ring of notices is full,
+    /// because the function has not read the last 1,024 notices.
     pub fn notify(&mut self, ended: &ShunnedFlow) -> bool {
         self.records.notify(&self.region, self.layout, ended)
     }
 
-    /// Returns the numbers of the source whose value the function uses, and of the last one that its process could not compile;
-    /// 0 if there is none.
+    /// Returns two numbers of sources: the source from which the function's shared value was compiled, and
+    /// the last source that the function's process could not compile. A number is 0 if there is no such
+    /// source.
     pub fn value(&self) -> [u64; 2] {
         [at::VALUE, at::VALUE_FAILED].map(|at| self.region.number(at).load(Ordering::Acquire))
     }
@@ -359,8 +365,8 @@ impl SwitchEnd {
         }
     }
 
-    /// Returns the number of packets, from the oldest on and `most` at most, that are forwarded to the next hop with offset
-    /// and size unchanged. `most` must not exceed [`Self::done`].
+    /// Returns how many packets in a row, starting with the oldest, are forwarded to the next hop with offset
+    /// and size unchanged; `most` at most. `most` must not exceed [`Self::done`].
     #[inline]
     pub fn unchanged(&self, most: usize) -> usize {
         let numbers = self.taken..self.taken + most.min(self.in_flight()) as u64;
@@ -373,8 +379,9 @@ impl SwitchEnd {
         note.load(Ordering::Relaxed) == UNCHANGED
     }
 
-    /// Returns the answer to the packet with `behind` older ones, whose first segment had `given_size` bytes. `behind` must
-    /// be less than [`Self::done`].
+    /// Returns the answer to the packet with index `behind`, counted from the oldest packet. `given_size` is
+    /// the size in bytes of the packet's first segment when it was given. `behind` must be less than
+    /// [`Self::done`].
     ///
     /// # Errors
     /// [`ProtocolViolation::Bytes`].
@@ -383,8 +390,8 @@ impl SwitchEnd {
         self.answer_to(self.taken + behind as u64, given_size)
     }
 
-    /// Returns the verdict on the packet with `behind` older ones, whose changes are discarded. `behind` must be less than
-    /// [`Self::done`].
+    /// Returns the verdict on the packet with index `behind`, counted from the oldest packet. The function's
+    /// changes to the packet are discarded. `behind` must be less than [`Self::done`].
     ///
     /// # Errors
     /// [`ProtocolViolation::Bytes`].
@@ -409,7 +416,8 @@ impl SwitchEnd {
         let (bounds, verdict) = (number(answer), number(answer + 8));
         let (start, size) = (bounds & 0xffff_ffff, bounds >> 32);
         let (headroom, slot_size) = match self.layout.slot_size {
-            // The descriptor as it was written: functions of class `ring` are trusted not to change it.
+            // The descriptor is read from the window, because functions of class `ring` are trusted not to
+            // change it.
             0 => {
                 let given = Descriptor::from_word(number(descriptor));
                 (
@@ -426,7 +434,7 @@ impl SwitchEnd {
                 slot_size,
             });
         }
-        // The difference of two 32-bit numbers may exceed 32 bits; then it is no packet size.
+        // A difference of two 32-bit numbers that exceeds 32 bits is not a valid growth of a packet.
         let growth = i32::try_from(headroom as i64 - start as i64).map_err(|_| ProtocolViolation::Bytes {
             start,
             size,

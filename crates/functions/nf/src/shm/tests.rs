@@ -1,4 +1,4 @@
-//! A window with both ends in one process, one of which may violate the protocol.
+//! Tests of a window with both ends in one process. In some tests, one end violates the protocol.
 
 use core::sync::atomic::Ordering;
 use std::fs::File;
@@ -146,7 +146,7 @@ fn protocol_violations_are_detected() {
     number(answer_at + 8, u64::MAX);
     let answer = switch.answer(0, 60).unwrap();
     assert_eq!((answer.verdict, answer.size), (Verdict::Drop, 0));
-    // The switch reads nothing else.
+    // The switch does not read these numbers, so forged values have no effect.
     number(at::GIVEN, 77);
     number(at::SLOTS, u64::MAX);
     number(at::MAGIC, 0);
@@ -283,7 +283,7 @@ impl Function for WithEffects {
     }
 }
 
-/// Returns the records that wait, with their payloads, and frees them.
+/// Returns all records that the switch has not read, with their payloads, and frees them.
 fn records(switch: &mut SwitchEnd) -> Vec<(RecordKind, u64, Vec<u8>)> {
     let mut records = Vec::new();
     while let Some(record) = switch.record().unwrap() {
@@ -428,7 +428,7 @@ fn ended_shuns_and_the_load_reach_the_function() {
     }
     switch.publish();
     function.serve(&mut effects, Time::ZERO);
-    // Four of eight slots are in use: half, and the entry is full.
+    // The load is the mean of the window (four of eight slots in use) and of the full entry of the chain.
     assert_eq!(effects.loads, [191]);
 }
 
@@ -478,7 +478,7 @@ fn records_that_violate_the_protocol_are_detected() {
     assert_eq!(switch.done(), Ok(0));
     number(at::RECORDS_WRITTEN, 48);
     assert!(switch.done().is_err(), "the counter decreased");
-    // A forged counter of notices loses notices only.
+    // A forged counter of notices has one effect: the function loses notices.
     number(at::NOTICES_READ, u64::MAX);
     let ended = ShunnedFlow {
         flow: FlowId::default(),
@@ -510,7 +510,7 @@ fn answers_in_any_order_reach_the_switch_in_the_order_of_the_packets() {
     queue.shun(&packets[0], ShunAction::Drop, Duration::from_secs(7));
     assert!(queue.send(Some(&packets[0]), Direction::Backward, &[7; 60]));
     queue.answer(&packets[0], Verdict::Drop);
-    // A second answer to the same packet counts for nothing.
+    // A second answer to the same packet is ignored.
     queue.answer(&packets[0], Verdict::Next);
     queue.publish();
     assert_eq!(switch.done(), Ok(2));
@@ -556,7 +556,7 @@ fn a_function_reads_all_segments_of_a_packet_in_shared_memory() {
         .unwrap()
         .with_memory(packets);
     let mut seen = 0;
-    // The tails are more than their ring holds: they are freed with their packets.
+    // All rounds together need more tails than the ring holds: tails are freed with their packets.
     for round in 0..200 {
         for number in 0..8_usize {
             let last = if number % 3 == 0 { 9 } else { 1 };
@@ -585,7 +585,7 @@ fn a_function_reads_all_segments_of_a_packet_in_shared_memory() {
         switch.take(8);
     }
     assert_eq!(seen, 1600);
-    // Without room, a packet is refused, and not shown in part.
+    // A packet that exceeds the ring of tails is refused, not truncated.
     let long = Frame::segmented(&vec![1; (1 << 20) + 61], 60);
     let location = PacketLocation {
         address: base as u64,

@@ -35,12 +35,12 @@ pub struct Unordered {
     end: FunctionEnd,
     /// The number of packets received.
     received: u64,
-    /// For each slot, whether its packet is answered.
+    /// One flag for each slot: true if the packet in the slot is answered.
     answered: Box<[bool]>,
 }
 
 impl Unordered {
-    /// Uses a window that nobody has used yet.
+    /// Returns the unordered end of a window from which no packet was received yet.
     pub fn new(end: FunctionEnd) -> Unordered {
         Unordered {
             received: end.done,
@@ -49,7 +49,8 @@ impl Unordered {
         }
     }
 
-    /// Returns the window, to show counters and pass messages on.
+    /// Returns the underlying end of the window, by which the caller writes counters and passes messages to
+    /// the switch.
     pub fn end(&mut self) -> &mut FunctionEnd {
         &mut self.end
     }
@@ -95,7 +96,8 @@ impl Unordered {
         };
         self.received += 1;
         let Some(bytes) = bytes else {
-            // The switch gives no such packet. An answer keeps the answers behind it from waiting.
+            // A correct switch gives no such packet. It is answered, so that later answers need not wait for
+            // it.
             self.answer_raw(number, (start, head_size), Verdict::Drop);
             return None;
         };
@@ -129,7 +131,7 @@ impl Unordered {
         self.answered[index] = true;
     }
 
-    /// Makes the answers visible to the switch, as far as all earlier packets are answered.
+    /// Makes the answers visible to the switch, up to the first packet that is not answered.
     pub fn publish(&mut self) {
         let first = self.end.done;
         while self.end.done != self.received && self.answered[self.end.layout.index(self.end.done)] {
@@ -150,8 +152,9 @@ impl Unordered {
         self.end.records.shun(window, packet.number + 1, action, idle);
     }
 
-    /// Sends a packet once the switch has taken back `packet`, or all packets that were received. Returns false, and counts the
-    /// packet, if there is no room, or `packet` was itself sent by a function.
+    /// Sends a packet after the switch has taken back `packet`, or all received packets if `packet` is
+    /// `None`. Returns false, and counts the packet as refused, if there is no room, or if a function sent
+    /// `packet`.
     pub fn send(&mut self, packet: Option<&ReceivedPacket>, direction: Direction, frame: &[u8]) -> bool {
         if packet.is_some_and(|packet| packet.kind.is_sent) {
             self.end.records.refuse(&self.end.region, 1);
@@ -162,7 +165,7 @@ impl Unordered {
         self.end.records.send(window, direction, after, frame)
     }
 
-    /// Returns a flow that is shunned no longer.
+    /// Returns the next flow that is no longer shunned, or `None` if there is no notice.
     pub fn shun_ended(&mut self) -> Option<ShunnedFlow> {
         self.end.records.notice(&self.end.region, self.end.layout)
     }

@@ -39,13 +39,13 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// The way in which packets reach the system under test.
+/// The source of the packets for the system under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketSource {
     /// The driver `net_pcap` of DPDK replays them within the system.
     Replay,
-    /// A generator sends them over memif and counts the packets that return. For more packets than fit into the pool
-    /// of a system.
+    /// A generator sends the packets over memif and counts those that return. Used if the packets do not fit
+    /// into the pool of a system.
     Generator,
 }
 
@@ -105,7 +105,8 @@ pub(super) const fn target(baseline: Baseline, at_least: f64) -> Target {
 pub(super) const ONE_RULE: &str = "one-rule";
 
 pub(super) const ALL: &[&str] = &["testpmd-io", "millrace", "ovs-dpdk", "ovs-dpdk-tuned"];
-/// The systems without Open vSwitch as shipped, which takes minutes and shows little.
+/// The systems of cases that leave out Open vSwitch as shipped: its measurement takes minutes and shows
+/// little.
 pub(super) const BEST: &[&str] = &["testpmd-io", "millrace", "ovs-dpdk-tuned"];
 pub(super) const SWITCHES: &[&str] = &["millrace", "ovs-dpdk", "ovs-dpdk-tuned"];
 /// The systems with and without the cache of traversals.

@@ -18,8 +18,8 @@ const fn attacked(attack: Attack, flows: usize) -> Shape {
     Shape::Attack { attack, flows }
 }
 
-/// A million packets under the access list, more than the pool of Open vSwitch holds. When a packet is sent again,
-/// every cache has evicted its flow.
+/// A million packets under the access list, more than the pool of Open vSwitch holds. Before a packet is sent
+/// again, every cache has evicted its flow.
 const NEW_FLOWS: Case = Case {
     packets_min: UNCACHEABLE_FLOWS,
     systems: &["millrace"],

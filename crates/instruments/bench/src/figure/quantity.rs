@@ -8,11 +8,11 @@ use millrace_report::stats::Summary;
 /// The bound of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
-    /// The median is at most this.
+    /// The median must be at most this.
     AtMost(f64),
-    /// The median is at least this.
+    /// The median must be at least this.
     AtLeast(f64),
-    /// The value is 0 in every round: the largest value counts, not the median.
+    /// The value must be 0 in every round: the largest value is judged, not the median.
     Never,
     /// The quantity has no bound.
     None,
@@ -21,7 +21,7 @@ pub enum Bound {
 /// A figure that is not a rate of packets, with its unit and target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantity {
-    /// The name of its case.
+    /// The name of the case in which the quantity is measured.
     pub case: &'static str,
     /// The name of the quantity.
     pub name: &'static str,

@@ -1,4 +1,4 @@
-//! Rows with gates: asked, gate, target, reached, met. They are a function of the values that were recorded.
+//! Rows with gates: asked, gate, target, reached, met. Rows are computed from the recorded values alone.
 
 pub mod recorder;
 pub(crate) mod section;
@@ -17,7 +17,7 @@ pub enum Gate {
     AtMost(f64),
     /// The median of all rounds is at least this.
     AtLeast(f64),
-    /// The value of every round is this.
+    /// The value of every round equals this.
     Exactly(f64),
     /// The row has no gate: it is for comparison.
     #[default]
@@ -37,7 +37,7 @@ pub struct Value {
     /// The target beyond the gate, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
-    /// The value in this unit.
+    /// The value in the unit `unit`.
     pub value: f64,
     pub unit: String,
 }
@@ -45,7 +45,7 @@ pub struct Value {
 /// A row that could not be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Missing {
-    /// The row, as its values name it.
+    /// The row, under the same name as in its values.
     pub case: String,
     /// The setting.
     pub asked: String,
@@ -71,7 +71,8 @@ pub struct Row {
     /// The target beyond the gate in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub target: String,
-    /// The median of all rounds, or the round furthest from a value that every round must have; `None` if not measured.
+    /// The median of all rounds. With [`Gate::Exactly`], the value that differs most from the gate. `None` if
+    /// not measured.
     pub reached: Option<f64>,
     pub unit: String,
     /// True if the gate is kept; `None` without a gate or a value.
@@ -82,7 +83,7 @@ pub struct Row {
     pub reason: Option<String>,
 }
 
-/// A record of which rows are made.
+/// A record from which rows are made.
 #[derive(Debug, Clone, Copy)]
 pub enum Item<'a> {
     /// A value of a row.
@@ -135,8 +136,8 @@ pub fn rows<'a>(items: impl Iterator<Item = Item<'a>> + Clone) -> Vec<Row> {
     cases.iter().filter_map(of).collect()
 }
 
-/// Returns the row of the records of one case; `None` without records. One that could not be measured in some round is
-/// not met.
+/// Returns the row of the records of one case; `None` without records. The gate of a row is not met if the
+/// row could not be measured in some round.
 fn row<'a>(items: impl Iterator<Item = Item<'a>>) -> Option<Row> {
     let mut row: Option<Row> = None;
     let mut reason = None;
@@ -203,7 +204,7 @@ impl Gate {
         }
     }
 
-    /// Returns true if a value keeps the gate; `None` without one.
+    /// Returns true if a value keeps the gate; `None` without a gate.
     pub fn met(self, value: f64) -> Option<bool> {
         match self {
             Gate::AtMost(most) => Some(value <= most),

@@ -1,4 +1,4 @@
-//! The recording of rows with gates: each value goes to the log of the run and to the progress.
+//! Records rows with gates: writes each value to the log of the run, and prints it as progress.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub trait GatedRecord: From<Value> + From<Missing> + Into<Record> {
     fn item(record: &Record) -> Option<Item<'_>>;
 }
 
-/// A row, whose values are measured in one round or more.
+/// The definition of a row; its values are measured in one round or more.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The number of the row in the design, and the quantity.
@@ -133,7 +133,8 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
         }))
     }
 
-    /// Records that the rows so far which `is_of` accepts, by name and setting, could not be measured in some round.
+    /// Records that some rows could not be measured in some round: the rows recorded so far for which `is_of`
+    /// returns true, given name and setting.
     ///
     /// # Errors
     /// The log cannot be written.
@@ -161,7 +162,7 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
     }
 }
 
-/// Returns a row that stands for several, none of which could be measured: it has no gate of its own.
+/// Returns a row that stands for several rows that could not be measured. It has no gate.
 pub fn part(name: impl Into<String>, asked: impl Into<String>) -> Case {
     case(name, asked, Gate::None, "")
 }

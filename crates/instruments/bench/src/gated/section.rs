@@ -3,7 +3,8 @@
 use super::Row;
 use millrace_report::html::{Cell, table};
 
-/// Returns the number of gates that are met in a sentence, and that of rows that could not be measured.
+/// Returns a sentence with the number of gates that are met, and the number of rows that could not be
+/// measured.
 pub(crate) fn lead(rows: &[Row]) -> String {
     let (judged, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| !row.gate.is_empty());
     let met = judged.iter().filter(|row| row.met == Some(true)).count();

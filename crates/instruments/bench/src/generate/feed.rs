@@ -1,5 +1,5 @@
-//! A switch that a generator feeds at full rate: for workloads whose packets do not fit into the pool of a system that
-//! would replay them.
+//! A switch that a generator feeds at full rate. Used for workloads with more packets than the packet pool of
+//! a replaying system holds.
 //!
 //! A [`Feed`] is a [`Forwarding`], so that an experiment measures it like a switch that replays a file. Its rates are
 //! those of the packets that return to the generator, by sink. They are limited by what one core can send, receive and

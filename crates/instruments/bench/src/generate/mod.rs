@@ -31,7 +31,8 @@ pub use report::{Counters, End, Latency, Report};
 
 /// The time limit for the generator to read its packets, to open its devices, and for links to come up.
 const START: Duration = Duration::from_secs(60);
-/// The time limit for the report after the end of a run: for the last packets, and for a busy machine.
+/// The time limit for the report after the end of a run. It allows for the last packets and for a busy
+/// machine.
 const END: Duration = Duration::from_secs(15);
 /// The real-time priority of the generator: above normal processes, below the threads of the kernel.
 const PRIORITY: &str = "10";
@@ -45,7 +46,8 @@ const LOOP: &str = "generator";
 /// The scheduling of the generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduling {
-    /// As for the other programs of the bench: precise where nothing else needs the core.
+    /// The scheduling of the other programs of the bench. The generator is precise if no other thread needs
+    /// the core.
     Normal,
     /// SCHED_FIFO (sched(7)), with regular sleeps, whether another thread needs the core or not.
     Fifo {
@@ -207,7 +209,8 @@ impl Generator {
             }
         }
         if peer.sends_by_thread() {
-            // On two cores these are the thread that forwards, and the one that does everything else.
+            // On two cores, these are the queues of the forwarding thread and of the thread for everything
+            // else.
             command.args(["--rx-queues", "2"]);
         }
         command.arg("--packets").arg(packets);

@@ -88,7 +88,7 @@ pub struct End {
     pub counters: Counters,
     /// The latency of all packets.
     pub latency: Latency,
-    /// The latency of the packets during whose transit the generator ran without a gap.
+    /// The latency of those packets that were in transit while the generator ran without a gap.
     pub latency_attended: Latency,
     /// The histogram of `latency`: upper bound in ns, and number of packets.
     pub histogram: Vec<(u64, u64)>,
@@ -102,7 +102,7 @@ impl End {
         (self.counters.sent + self.counters.refused) as f64 / self.seconds.max(1e-9)
     }
 
-    /// Returns the share of the packets that were due and that the generator did not offer, 0 to 1.
+    /// Returns the share of the due packets that the generator did not offer, 0 to 1.
     pub fn shortfall(&self) -> f64 {
         let counters = &self.counters;
         let due = counters.sent + counters.refused + counters.missed;

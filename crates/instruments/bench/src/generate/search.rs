@@ -12,7 +12,7 @@ pub struct Trial {
     pub offered: f64,
     /// The share of the offered packets that was lost, 0 to 1.
     pub loss: f64,
-    /// The share of the packets that were due and not offered, 0 to 1.
+    /// The share of the due packets that were not offered, 0 to 1.
     pub shortfall: f64,
 }
 
@@ -36,7 +36,7 @@ impl Search {
     };
 }
 
-/// A generator with a larger shortfall has not offered the rate.
+/// The largest shortfall, 0 to 1, at which the rate counts as offered.
 const SHORTFALL_MAX: f64 = 0.05;
 
 /// The search ends below this share of the highest rate: a switch that loses packets there loses packets at any rate.

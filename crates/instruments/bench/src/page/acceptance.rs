@@ -16,7 +16,7 @@ struct TargetRow {
     target: String,
     reached: Option<f64>,
     met: Option<bool>,
-    /// The reason why the value that was reached does not count; empty if it does.
+    /// The reason why the measured value does not count; empty if it counts.
     note: String,
 }
 
@@ -75,7 +75,8 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         ));
         plots.push(plot);
     }
-    // A run of another experiment has all cases, or those that were asked for.
+    // Only for `forward` are missing cases named: runs of other experiments have all their cases, or those
+    // that were asked for.
     let is_forward = source.header().is_some_and(|head| head.experiment == "forward");
     let left_out: Vec<&str> = CASES
         .iter()

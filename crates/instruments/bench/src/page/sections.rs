@@ -1,4 +1,5 @@
-//! The sections of the page, in their order. Each shows one run, and is left out if the run has no records for it.
+//! The sections of the page, in their order. Each section shows one run. A section is left out if the run has
+//! no records for it.
 
 use millrace_report::Section;
 

@@ -70,7 +70,7 @@ pub(crate) fn read_folder(dir: &Path) -> Result<Vec<Source>, ReportError> {
     Ok(sources)
 }
 
-/// Returns the runs in the text of a file; at least one, which holds the unreadable lines.
+/// Returns the runs in the text of a file. There is at least one run, which holds the unreadable lines.
 pub(crate) fn parse(name: &str, text: &str) -> Vec<Source> {
     let mut sources: Vec<Source> = Vec::new();
     let mut problems = Vec::new();

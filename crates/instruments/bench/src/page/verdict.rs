@@ -10,8 +10,8 @@ use millrace_report::plot::number;
 /// The system that has targets.
 pub(crate) const OURS: &str = "millrace";
 
-/// Returns the verdict on the targets of a case. The outer `None` means that the case has no target, the inner that
-/// the targets could not be compared.
+/// Returns the verdict on the targets of a case. The outer `None` means that the case has no target. The
+/// inner `None` means that the targets could not be compared.
 pub(crate) fn of_case(case: &str, records: &[Record]) -> Option<Option<bool>> {
     let met: Vec<Option<bool>> = found(case, records).iter().map(Outcome::met).collect();
     if met.is_empty() {
@@ -73,7 +73,7 @@ pub(crate) fn paragraphs(missed: &[String]) -> String {
         .collect()
 }
 
-/// Returns the cell of a system in a table with verdicts; only that of Millrace has a text.
+/// Returns the cell of a system in a table with verdicts. Only the cell of Millrace has a text.
 pub(crate) fn cell(verdict: Option<Option<bool>>, system: &str) -> Option<Cell> {
     let met = verdict?;
     Some(if system == OURS {
@@ -83,7 +83,7 @@ pub(crate) fn cell(verdict: Option<Option<bool>>, system: &str) -> Option<Cell> 
     })
 }
 
-/// Returns the title of a plot with its verdict, as a plot may be used without its page.
+/// Returns the title of a plot with its verdict, because a plot may be used without its page.
 pub(crate) fn titled(title: &str, missed: &[String]) -> String {
     if missed.is_empty() {
         title.to_owned()

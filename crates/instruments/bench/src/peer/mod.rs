@@ -1,9 +1,9 @@
 //! The systems under test, behind one trait: each is started with the same rules and packets on the same core, warmed
 //! up, and its counters are read.
 //!
-//! A system runs with one forwarding thread. Packets come from a `net_pcap` device that replays a file from memory
-//! without end, and leave by `net_null` devices that discard them. These are DPDK's drivers for every system: the
-//! systems differ only in what is between.
+//! Packets come from a `net_pcap` device that replays a file from memory without end, and leave by `net_null`
+//! devices that discard them. Every system uses these drivers of DPDK, so that only the forwarding between
+//! the devices differs. A system runs with one forwarding thread for each ingress device.
 
 pub(crate) mod channel;
 pub mod millrace;

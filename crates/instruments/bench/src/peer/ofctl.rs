@@ -22,9 +22,10 @@ pub(crate) fn command(verb: &str, target: &str) -> Command {
     command
 }
 
-/// Installs the flow entries of a file and returns when the switch has them. The entries are sent in a bundle, as
-/// otherwise the tool waits for a barrier after each entry, which would measure round trips. The tool has the nice
-/// level of the switch, as otherwise the switch would preempt it at each message.
+/// Installs the flow entries of a file and returns when the switch has them. The entries are sent in a
+/// bundle: without one, the tool waits for a barrier after each entry, and the duration would be that of
+/// round trips. The tool has the nice level of the switch, so that the switch does not preempt it at each
+/// message.
 pub(crate) fn add_flows(target: &str, flows: &Path, nice: i32) -> Result<String, ProcessError> {
     let mut command = command("add-flows", target);
     command.arg(flows).arg("--bundle");

@@ -1,5 +1,5 @@
-//! Measurement of rates: counters are read twice, and the difference is divided by the time between the readings. A
-//! system is first let settle, until its rate is steady.
+//! Measures rates: reads counters twice, and divides the difference by the time between the readings. Before
+//! that, it waits until the rate of the system is steady.
 
 use std::time::{Duration, Instant};
 

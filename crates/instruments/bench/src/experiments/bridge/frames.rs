@@ -28,8 +28,8 @@ const TESTER: Mac = Mac([0x02, 0, 0, 0, 0x01, 0x01]);
 /// A MAC address at the learning port that is not one of [`ADDRESSES`].
 const NEIGHBOUR: Mac = Mac([0x02, 0, 0, 0, 0x02, 0x02]);
 
-/// Frame sizes in bytes, check sequence included: the smallest allowed size, a smaller one, and one larger than any
-/// with tags.
+/// Frame sizes in bytes, check sequence included: the smallest allowed size, a smaller size, and a size above
+/// the largest allowed size with VLAN tags.
 const SMALLEST: usize = 64;
 const RUNT: usize = 63;
 const OVERSIZED: usize = 1600;
@@ -125,15 +125,15 @@ pub(super) fn frames() -> impl Iterator<Item = Vec<u8>> {
     others.into_iter().chain(learned).chain(tested)
 }
 
-/// Returns the address with this number. No two are equal, and successive ones are not sequential: RFC 2889 leaves the
-/// choice open, and some tables are good only at sequences.
+/// Returns the address with this number. All addresses differ, and successive addresses are not sequential:
+/// RFC 2889 leaves the choice open, and some tables perform well only with sequential addresses.
 fn address(number: usize) -> Mac {
     // Multiplication by an odd number permutes the numbers of 32 bits.
     let mixed = (number as u32).wrapping_mul(0x9e37_79b1);
     Mac::from_u64(0x0210_0000_0000 | u64::from(mixed))
 }
 
-/// Returns a frame of `size` bytes, of which the device adds the check sequence.
+/// Returns a frame of `size` bytes, without the check sequence: the device adds it, and `size` includes it.
 fn frame(to: Mac, from: Mac, size: usize) -> Vec<u8> {
     let size = size - 4;
     let headers = 14 + 20 + 8;

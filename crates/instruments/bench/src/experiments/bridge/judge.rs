@@ -6,7 +6,7 @@ use crate::generate::End;
 /// The port where no frame to a learned address may leave (RFC 2889, section 5.7: Mport).
 const MONITOR: u32 = 3;
 
-/// The result of one frame to each of some addresses.
+/// The result of a run that sent one frame to each of some addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Frames that left by the learning port alone: the bridge holds their addresses.

@@ -39,14 +39,14 @@ const ROUNDS_MAX: usize = 3;
 const CAPACITY_MAX: usize = 65_536;
 /// Frames per second where the rate is not measured.
 const MODERATE_RATE: f64 = 20_000.0;
-/// The number of addresses in the measurement of the learning rate: more than queues hold, and little less than tables
-/// hold by default. A smaller table is filled.
+/// The number of addresses in the measurement of the learning rate: more than queues hold, and little less
+/// than tables hold by default. For a smaller table, its capacity is used instead.
 const LEARNED: usize = 8_000;
 /// The highest rate of new addresses that is tried, in addresses per second.
 const LEARNING_MAX: f64 = 1e6;
 /// The number of addresses that are sent while the table has its smallest size, so that they evict all others.
 const EVICTING: usize = 64;
-/// The number of retries of a trial of the capacity.
+/// The number of retries of a failed trial of the capacity.
 const RETRIES: usize = 1;
 /// The duration of a trial with broadcast frames, and of one with errored frames.
 const WINDOW: Duration = Duration::from_millis(500);

@@ -10,8 +10,8 @@ pub(super) struct SearchResult {
     pub(super) is_bound: bool,
 }
 
-/// Searches between 1 and `bound`: from `start` on in steps that double, then by bisection. A failed trial is repeated
-/// `retries` times, as a number that passes once can be reached.
+/// Searches between 1 and `bound`: from `start` on in steps that double, then by bisection. A failed trial is
+/// repeated up to `retries` times, because one passed trial shows that the system can carry the number.
 ///
 /// # Errors
 /// The error of `trial`.

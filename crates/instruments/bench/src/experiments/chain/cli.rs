@@ -45,8 +45,9 @@ pub struct ChainArgs {
     /// as possible
     #[arg(long, value_name = "RATE")]
     offer: Option<BitRate>,
-    /// Measure one TCP stream through a chain at the first of two sites, with a path with these settings between them, as in
-    /// "delay=10ms,rate=1Gbps": the words of `wan = {…}` in a lab file (E5; `--kind inline` and `--kind ring`)
+    /// Measure one TCP stream through a chain at the first of two sites. The path between the sites has these
+    /// settings, as in "delay=10ms,rate=1Gbps"; the keys are those of `wan = {…}` in a lab file (E5;
+    /// `--kind inline` and `--kind ring`)
     #[arg(long, value_name = "SETTINGS")]
     wan: Option<WanLink>,
     /// The module for `--kind wasm`; without it, the `macswap.wasm` that `cargo xtask wasm` builds

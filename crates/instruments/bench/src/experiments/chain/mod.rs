@@ -15,10 +15,11 @@
 //! Guests ([`crate::experiments::guests`]) are measured by one TCP stream through virtual machines that forward; the
 //! rate is the number of 1,518-byte frames that its data need. They are measured only on request, as they boot slowly.
 //!
-//! Functions are hops of a chain ([`test_bed`]), or processes behind virtual NICs between which flow entries steer
-//! ([`steered`]). The latter are also measured with Open vSwitch with DPDK ([`ovs`]): the same processes and entries
-//! with its vhost-user ports. Functions with our virtio driver are compared with the same functions there; all others
-//! are compared with functions that have DPDK's driver, the usual ones beside Open vSwitch.
+//! Functions are hops of a chain ([`test_bed`]), or processes behind virtual NICs; flow entries steer packets
+//! between the NICs ([`steered`]). The processes are also measured with Open vSwitch with DPDK and its
+//! vhost-user ports ([`ovs`]), with the same flow entries. Functions with Millrace's virtio driver are
+//! compared with the same functions behind Open vSwitch. All other functions are compared with functions
+//! behind Open vSwitch that use DPDK's virtio driver, which is the usual driver there.
 
 mod cli;
 mod error;

@@ -12,7 +12,7 @@ use crate::peer::ovs::{Database, PrivateOvs};
 
 pub(super) use crate::peer::ovs::DAEMON;
 
-/// The huge pages of its pool and its devices in MiB.
+/// The huge pages of Open vSwitch's pool and devices in MiB.
 const MEMORY_MIB: u64 = 1024;
 /// The huge pages of the functions in MiB.
 const FUNCTIONS_MIB: u64 = 1024;

@@ -21,7 +21,7 @@ pub(super) const FCS_SIZE: u16 = 4;
 /// The size of preamble and inter-packet gap in bytes, which a frame occupies on a wire.
 pub(super) const GAP_SIZE: u16 = 20;
 
-/// The place where functions run, with the way in which packets reach them.
+/// The location of the functions, and the interface over which packets reach them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     /// In the worker

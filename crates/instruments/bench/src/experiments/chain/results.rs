@@ -154,7 +154,7 @@ impl Results {
         Ok(())
     }
 
-    /// Ends a run, of which `outcome` is the result: prints and records the medians of the points that were not measured in
+    /// Ends a run with this outcome. Prints and records the medians of the points that were not measured in
     /// the last round.
     ///
     /// # Errors

@@ -191,7 +191,7 @@ fn failures(source: &Source) -> String {
     source.records.iter().filter_map(failure).collect()
 }
 
-/// Returns the ratio to Open vSwitch for four functions and the shortest frames.
+/// Returns a sentence with the ratios to Open vSwitch for four functions and the shortest frames.
 fn lead(points: &[&Point]) -> Option<String> {
     let of = |kind: &str| {
         let point = points

@@ -55,7 +55,7 @@ impl TestBed {
         })
     }
 
-    /// Configures the source, the ports of functions and the chains; the sink remains.
+    /// Replaces the source, the ports of functions and the chains in the configuration. Keeps the sink.
     fn configure(&self, source: Option<OfferedLoad>, chain: Json) -> Result<(), ChainBenchError> {
         let (mut config, revision) = self.client.config()?;
         let bridge = &mut config["bridge"][0];

@@ -1,8 +1,8 @@
 //! The packets per second that each system forwards, case by case.
 //!
-//! Systems are measured in turn, in rounds, so that a change of the machine over time affects all of them. A system
-//! with a long warm-up, or with which nothing is compared, is started once, in the middle of the rounds, and is
-//! measured over more windows there.
+//! Systems are measured in turn, in rounds, so that a change of the machine over time affects all of them.
+//! Two types of systems are started only once, in the middle of the rounds, and are then measured over more
+//! windows: systems with a long warm-up, and testpmd if no target of the case refers to it.
 
 pub(crate) mod section;
 

@@ -1,11 +1,12 @@
-//! The experiment `grow`: a table grows to 500,000 entries while packets pass. Flow_mods are sent over one OpenFlow
-//! connection as fast as the switch accepts them, with a barrier every 1,000. Measured are the flow_mods per second of
-//! all entries and of the last fifth, the barrier latency, and the rate of packets.
+//! The experiment `grow`: a table grows to 500,000 entries while packets pass. Flow_mods are sent over one
+//! OpenFlow connection as fast as the switch accepts them, with a barrier every 1,000. The experiment
+//! measures the flow_mods per second over all entries and over the last fifth, the barrier latency, and the
+//! rate of packets.
 //!
-//! The messages are built before, and sent without waiting for replies: only the flow control of TCP limits their
-//! rate. A flow_mod counts when the next barrier is answered. Packets of one flow are offered at full rate, so that
-//! the forwarding thread has its core to itself; the sender of flow_mods and the control plane of the switch share the
-//! other core.
+//! The messages are built in advance, and sent without waiting for replies: only the flow control of TCP
+//! limits their rate. A flow_mod counts when the next barrier is answered. Packets of one flow are offered at
+//! full rate, so that the forwarding thread uses its core all the time. The sender of flow_mods and the
+//! control plane of the switch share the other core.
 
 pub(crate) mod quantities;
 
@@ -93,7 +94,7 @@ fn grow(
         busy.push(sum(running.rate(window / 2)?));
     }
     let grown = growing.join().unwrap_or(Err(ProcessError::Interrupted))?;
-    // The last window extends beyond the end.
+    // The last window is left out: it extends beyond the end of the growth.
     busy.truncate(busy.len().saturating_sub(1).max(1));
     let busy = busy.iter().sum::<f64>() / busy.len().max(1) as f64;
     for (name, value) in [

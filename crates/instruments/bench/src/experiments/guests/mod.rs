@@ -2,10 +2,10 @@
 //! guests (E2), from a guest to a host on a link (the part of E6 in which the rate collapsed), and through other
 //! guests that forward (E4).
 //!
-//! Guests are those of the lab: Debian's cloud kernel under QEMU, with iperf3, or with the kernel's bridge in guests
-//! that forward. Flow entries connect the ports, the same for every switch. **Without KVM, guests are emulated
-//! (TCG)**: they then use most of the processors and limit the rates. Such figures show that the switches work, and
-//! the relative cost of a packet. The records name the accelerator.
+//! The guests are those of the lab: Debian's cloud kernel under QEMU. The guests at the ends run iperf3;
+//! guests that forward use the kernel's bridge. The same flow entries connect the ports of every switch.
+//! **Without KVM, guests are emulated (TCG)**: they then use most of the processors and limit the rates. Such
+//! figures show that the switches work, and the relative cost of a packet. The records name the accelerator.
 
 pub(crate) mod quantities;
 

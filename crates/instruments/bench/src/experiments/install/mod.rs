@@ -1,5 +1,6 @@
-//! The experiment `install`: a million entries. Measured are the duration of their installation by `ovs-ofctl`, their
-//! memory, the duration of their deletion, and the effect on others while all of them time out.
+//! The experiment `install`: a million entries. It measures the duration of their installation by
+//! `ovs-ofctl`, their memory, the duration of their deletion, and the effect on echo requests and packets
+//! while all entries time out.
 //!
 //! While entries time out, echo requests are sent over a connection of their own, and packets of one flow pass through
 //! the switch into a capture file in memory. The file is checked and truncated every millisecond: a pause in
@@ -52,7 +53,8 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     run.progress(&format!("{INSTALL}: 1,000,000 entries come, time out and go"));
     let files = Files::write(run)?;
     for peer in peers {
-        // Only Millrace needs a fraction of a second for a round.
+        // Only Millrace is measured in several rounds, because each of its rounds takes a fraction of a
+        // second.
         let ours = peer.name() == "millrace";
         let rounds = if ours { run.length.rounds.min(3) } else { 1 };
         let mut outcome = (0..rounds).try_for_each(|round| add_and_delete(run, peer.as_ref(), round, &files));
@@ -277,7 +279,8 @@ impl Observer {
     }
 }
 
-/// Returns the result of `wait` and those of the observers, which end with it, also if it fails.
+/// Runs `wait`, then ends the observers, even if `wait` fails. Returns the result of `wait` and the results
+/// of the observers.
 fn observed<T>(
     observers: [Observer; 2],
     wait: impl FnOnce() -> Result<T, PeerError>,
@@ -310,14 +313,15 @@ impl Capture {
     fn take(&self) -> bool {
         let written = fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() > 0);
         if written && let Ok(file) = fs::OpenOptions::new().write(true).open(&self.path) {
-            // The writer continues at its offset: the bytes before become a hole.
+            // The writer continues at its offset: the bytes before the offset become a hole.
             let _ = file.set_len(0);
         }
         written
     }
 }
 
-/// Returns the longest time for which `take` found nothing, by the clock `now`. `sleep` is called between two looks.
+/// Returns the longest time for which `take` returned false, by the clock `now`. `sleep` is called between
+/// two calls of `take`.
 fn longest_gap(
     stop: &AtomicBool,
     now: impl Fn() -> Duration,
@@ -372,7 +376,8 @@ mod tests {
         let mut file = fs::File::create(&capture.path).unwrap();
         let (stop, millis) = (AtomicBool::new(false), Cell::new(0));
         let sleep = || {
-            // The writer pauses from 12 to 212 ms. A late look, after 500 ms in which it wrote, is no pause.
+            // The writer pauses from 12 to 212 ms. A check that is 500 ms late, while the writer wrote, is
+            // not a pause.
             millis.set(millis.get() + if millis.get() == 215 { 500 } else { 1 });
             if !(13..212).contains(&millis.get()) {
                 file.write_all(b"packet").unwrap();

@@ -1,8 +1,10 @@
-//! Attacks that a function blocks: alone, beside other traffic at nearly its rate, and at twice its rate (RFC 9411, appendix A,
-//! which asks for background traffic at 95 % of the maximum).
+//! Attacks that a function blocks: alone, beside other traffic at 95 % of the function's highest rate, and
+//! beside other traffic at twice that rate. RFC 9411, appendix A, asks for background traffic at 95 % of the
+//! maximum.
 //!
-//! Attacks are HTTP requests with one of sixteen names in their path (plain or percent-encoded), User-Agent or body; a rule drops
-//! each. Rules for plain paths take turns in where they look for the path.
+//! An attack is an HTTP request with one of sixteen names in its path (plain or percent-encoded), User-Agent
+//! or body. One rule for each name drops it. The four rules for plain paths differ in the buffer that they
+//! search, or in how they search it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,13 +13,13 @@ use super::rows::{LOADS, attack_rows, attacks_under};
 use super::{Experiment, IpsBenchError, Recorder, System, number};
 use crate::file_error::file;
 
-/// The number of attacks, as in `millrace nf rate --attacks`, which has four forms in turn.
+/// The number of attacks, as in `millrace nf rate --attacks`. The four forms of attacks alternate.
 const ATTACKS: u16 = 16;
-/// The sid of the first rule, of those that are free for local rules.
+/// The sid of the first rule, from a range of sids that is free for local rules.
 const SID: u16 = 9000;
-/// Of so many connections one is an attack, beside other traffic.
+/// Beside other traffic, one of this many connections is an attack.
 const ONE_OF: u16 = 64;
-/// Packets a second without other traffic.
+/// The offered packets per second if all connections are attacks.
 const ALONE: f64 = 20_000.0;
 
 /// Returns the rules that drop the attacks.
@@ -47,7 +49,8 @@ fn rules() -> String {
 }
 
 impl Experiment {
-    /// Measures the attacks that pass a function with its own rules and those of the attacks.
+    /// Measures how many attacks pass a function that has the system's rules and the rules against the
+    /// attacks.
     pub(super) fn attacks(
         &self,
         recorder: &mut Recorder<'_>,

@@ -10,10 +10,11 @@ use crate::gated::recorder::{Output, rows_of};
 
 /// Intrusion prevention on one core, by frame size (E7): one rule that alerts on every TCP packet, and 14,000 rules.
 ///
-/// The function is driven in memory by `millrace nf rate`, with connections that are new on every pass; rows compare it
-/// with links of 2 x 1 Gbit/s, with gates for 64-byte frames, and with the function `monitor`. Further rows have HTTP
-/// connections and open connections as RFC 9411 asks for, latency at half load, twice the load, a reload of all rules under
-/// load, and lanes; and the engine alone over four mixes of connections.
+/// `millrace nf rate` runs the function in memory, with connections that are new on every pass. Rows compare
+/// the rate with links of 2 x 1 Gbit/s, with gates for 64-byte frames, and with the function `monitor`.
+/// Further rows measure HTTP connections and open connections as RFC 9411 asks for, latency at half load,
+/// twice the load, a reload of all rules under load, lanes, and the engine alone over four mixes of
+/// connections.
 #[derive(Debug, Clone, Args)]
 pub struct IpsArgs {
     /// The number of rounds, of which medians are judged

@@ -1,5 +1,5 @@
-//! The rows of `--engine`: the engine over four mixes of connections, with 14,000 rules on one core, beside Suricata where that
-//! is on PATH.
+//! The rows of `--engine`: the rate of the engine over four mixes of connections, with 14,000 rules on one
+//! core, and the rate of Suricata if it is on PATH.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! The rows beside E7: HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3), latency at half load (section
-//! 7.4), connections that are open at a time (section 7.5), twice the load, a reload of all rules under load, and lanes.
+//! The rows beside E7: HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3), latency at
+//! half load (RFC 9411, section 7.4), connections that are open at the same time (RFC 9411, section 7.5),
+//! twice the load, a reload of all rules under load, and lanes.
 
 use serde_json::Value as Json;
 
@@ -9,7 +10,7 @@ use super::rows::{
 };
 use super::{Experiment, IpsBenchError, Recorder, System, number, parsed};
 
-/// Segments with data of each of them, and all of its segments.
+/// The number of segments with data, and of all segments, of each open connection.
 const OPEN_SEGMENTS: [u32; 2] = [2, 8];
 
 impl Experiment {
@@ -38,7 +39,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Measures a function at half of its rate, and at twice of it with both profiles.
+    /// Measures a function at half of its highest rate, and with both profiles at twice that rate.
     pub(super) fn under_load(
         &self,
         recorder: &mut Recorder<'_>,
@@ -78,7 +79,8 @@ impl Experiment {
                 }
             };
             let share = number(&json, "/packets_per_second")? / full * 100.0;
-            // Closed: each packet that leaves was inspected. Open: those that were not are counted.
+            // With the profile `closed`, every packet that leaves must have been inspected. With `open`,
+            // packets that leave without inspection must have been counted.
             let (carried, inspected) = (number(&json, "/packets")?, counter(&json, "frames")?);
             let uninspected = counter(&json, "uninspected")?;
             let values = match profile {
@@ -133,7 +135,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Measures connections that are open at the same time: the share of them that is followed, and the rate.
+    /// Measures connections that are open at the same time: the share that the function tracks, and the rate.
     pub(super) fn open_connections(
         &self,
         recorder: &mut Recorder<'_>,
@@ -153,7 +155,7 @@ impl Experiment {
         recorder.value(&one_core, round, number(&json, "/packets_per_second")? / 1e6)
     }
 
-    /// Measures lanes, each on a core of its own, beside one.
+    /// Measures several lanes, each on a core of its own, relative to one lane.
     pub(super) fn lanes(
         &self,
         recorder: &mut Recorder<'_>,
@@ -174,7 +176,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Returns the rate of several lanes over that of one.
+    /// Returns the ratio of the rate of several lanes to the rate of one lane.
     fn lanes_over_one(&self, system: &System, count: usize, seconds: f64) -> Result<f64, IpsBenchError> {
         let cores = cores();
         let arguments = ["--frame".to_owned(), FRAME.to_string()];
@@ -190,7 +192,7 @@ impl Experiment {
                 .spawn()
         };
         let lanes: Vec<_> = (0..count).map(lane).collect();
-        // All lanes end, also if one of them failed: what follows is not measured beside them.
+        // All lanes are waited for, even if one failed, so that none of them disturbs the next measurement.
         let outputs: Vec<_> = lanes
             .into_iter()
             .map(|lane| lane.and_then(std::process::Child::wait_with_output))

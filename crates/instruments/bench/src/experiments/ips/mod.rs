@@ -6,11 +6,12 @@
 //!  millrace nf rate monitor, in the same round ─────────────────────────────────────▶ the ratio
 //! ```
 //!
-//! `load` has the rows beside E7: HTTP connections (RFC 9411), latency, overload, reload under load, lanes; `attacks` the attacks
-//! that are blocked under load. `engine` has those of the engine alone: four mixes of connections, with `millrace ips rate`.
+//! The module `load` has the rows beside E7: HTTP connections (RFC 9411), latency, overload, reload under
+//! load, lanes. `attacks` has the rows of attacks that are blocked under load. `engine` has the rows of the
+//! engine alone, which `millrace ips rate` measures over four mixes of connections.
 //!
-//! The published experiment (2011: Snort 2.9.1.2 inline on DPDK 1.0) offered two directions of 1 GbE. A share is the rate as a
-//! part of what such links carry.
+//! The published experiment (2011: Snort 2.9.1.2 inline on DPDK 1.0) offered both directions of 1 GbE. A
+//! share is the ratio of the measured rate to the rate that both directions of such a link carry.
 
 mod attacks;
 pub mod cli;
@@ -60,7 +61,7 @@ const UNMEASURED: [(&str, &str); 2] = [
 /// The arguments of the experiment.
 #[derive(Debug)]
 pub struct Experiment {
-    /// The command line program, whose `nf rate` measures a function.
+    /// The path of `millrace`; its command `nf rate` measures a function.
     pub program: PathBuf,
     /// The core of the function.
     pub core: usize,
@@ -203,7 +204,7 @@ impl Experiment {
         Measured::of(&self.measure(system, Some(self.core), seconds, &arguments)?)
     }
 
-    /// Runs `millrace nf rate` on a core, or on any, and returns its output.
+    /// Runs `millrace nf rate` on a core, or on any core with `None`, and returns its output.
     fn measure(
         &self,
         system: &System,

@@ -1,4 +1,4 @@
-//! The rows of the experiment with their gates, by which values and missing ones are recorded.
+//! The rows of the experiment with their gates. Values and missing values are recorded under these rows.
 
 use crate::gated::Gate;
 use crate::gated::recorder::{Case, case};
@@ -16,15 +16,15 @@ const CONNECTIONS: f64 = 100_000.0;
 pub(super) const FRAME: u16 = 512;
 /// Latencies in microseconds that the design asks for: median and 99.9th percentile.
 const LATENCY: [f64; 2] = [10.0, 200.0];
-/// Profiles at twice the load.
+/// The profiles that are measured at twice the load.
 pub(super) const PROFILES: [&str; 2] = ["closed", "open"];
-/// The part of its largest rate that a function carries at twice the load, in percent.
+/// The gate at twice the load: the share of its highest rate that a function must still carry, in percent.
 const OVERLOADED: f64 = 95.0;
-/// Seconds in which all rules are loaded.
+/// The gate of a reload of all rules, in seconds.
 const RELOAD: f64 = 30.0;
-/// The part of the largest rate that is offered during a reload.
+/// The share of the highest rate that is offered during a reload, 0 to 1.
 pub(super) const RELOAD_LOAD: f64 = 0.4;
-/// Numbers of lanes, and the rates over that of one lane that the design asks for.
+/// Numbers of lanes, and the ratios to the rate of one lane that the design asks for.
 pub(super) const LANES: [(usize, f64); 2] = [(2, 1.8), (4, 3.4)];
 /// Connections that are open at a time.
 pub(super) const OPEN: u32 = 32_768;
@@ -32,7 +32,7 @@ pub(super) const OPEN: u32 = 32_768;
 pub(super) const LOADS: [&str; 3] = ["alone", "beside 95 % of its rate", "beside twice its rate"];
 /// The mixes of `millrace ips rate`, in its order.
 const MIXES: [&str; 4] = ["web", "http", "dns", "mail"];
-/// The rate over that of Suricata that the design asks for.
+/// The ratio to the rate of Suricata that the design asks for.
 const RATIO: f64 = 1.5;
 
 /// Returns the rows of a function and a size of frames: its share of two links, its rate, and its ratio to `monitor`.
@@ -53,7 +53,7 @@ pub(super) fn frame_rows(system: &str, frame: u16) -> [Case; 3] {
     })
 }
 
-/// Returns the rows of a function beside those by size of frames and of attacks.
+/// Returns all rows of a function except the rows by frame size and the rows of attacks.
 pub(super) fn load_rows(system: &str) -> Vec<Case> {
     let http = OBJECTS.into_iter().flat_map(|kib| http_rows(system, kib));
     let twice = PROFILES
@@ -93,8 +93,8 @@ pub(super) fn half_rows(system: &str) -> [Case; 2] {
     [row("half, p50", LATENCY[0]), row("half, p99.9", LATENCY[1])]
 }
 
-/// Returns the rows of a function at twice its rate with a profile: the part that it carries, and packets that it did not
-/// inspect.
+/// Returns the rows of a function at twice its highest rate with a profile: the share of that rate that it
+/// carries, and the packets that it did not inspect.
 pub(super) fn twice_rows(system: &str, profile: &str) -> Vec<Case> {
     let row = |what: &str, gate, unit| load_row(system, &format!("twice, {profile}, {what}"), gate, unit);
     let carried = row("carried", Gate::AtLeast(OVERLOADED), "% of its rate");

@@ -31,8 +31,8 @@ pub struct LanArgs {
     /// The duration of a run
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(2..=3600))]
     seconds: Option<u16>,
-    /// Put two sites with a switch each in place of one switch, and between them a path with these settings, as in
-    /// "delay=10ms,rate=1Gbps": the words of `wan = {…}` in a lab file (E3)
+    /// Measure two sites with one switch each, instead of one switch. The path between the sites has these
+    /// settings, as in "delay=10ms,rate=1Gbps"; the keys are those of `wan = {…}` in a lab file (E3)
     #[arg(long, value_name = "SETTINGS")]
     wan: Option<WanLink>,
     /// The folder for the results: lan.jsonl, or lan-wan.jsonl with --wan

@@ -1,7 +1,7 @@
 //! Processor time of the whole machine, and of the programs of a switch.
 //!
-//! Forwarding in the kernel belongs to no program and appears only in the time of the machine, by which systems are
-//! therefore compared.
+//! The kernel's forwarding belongs to no program: its time appears only in the time of the machine. Systems
+//! are therefore compared by the time of the machine.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(super) struct CpuTimes {
     /// The time of all cores in user, nice, system and interrupt mode.
     pub(super) machine_s: f64,
-    /// Steal time: taken by the hypervisor.
+    /// Steal time: the time that the hypervisor took away.
     pub(super) steal_s: f64,
     /// The time of the given programs.
     pub(super) programs_s: f64,

@@ -1,5 +1,5 @@
-//! The experiment `lan` (E1 of the published ones): one switch between two hosts, one TCP stream by iperf3, second by
-//! second, in ten runs of a minute.
+//! The experiment `lan` (published experiment E1): one switch between two hosts, one TCP stream by iperf3,
+//! second by second, in ten runs of a minute.
 //!
 //! Hosts are network namespaces and links are veth pairs, the same for all systems and created again for each run, in
 //! turn. Offloads are off at both ends of all links: frames have 1,514 bytes at most and complete checksums, as on a

@@ -141,7 +141,7 @@ fn over_time(source: &Source, rows: &[Row]) -> millrace_report::plot::Plot {
     )
 }
 
-/// Returns a row with the seconds of each run.
+/// Returns one row for each run of each system, with the rates of its seconds.
 fn runs(source: &Source, rows: &[Row]) -> Vec<BoxRow> {
     rows.iter()
         .flat_map(|row| {

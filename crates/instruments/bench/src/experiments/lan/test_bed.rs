@@ -23,7 +23,7 @@ const SPARE_S: u64 = 20;
 const PORT: &str = ":1451";
 const LISTENS: &str = "0A";
 const RECEIVER: &str = "10.0.0.2";
-/// The role of the emulator in a lab, which is no part of a switch.
+/// The role of the emulator in a lab. The emulator is not part of a switch.
 const EMULATOR: &str = "millrace-wan";
 
 /// A lab. Dropping the value removes it.
@@ -218,7 +218,7 @@ impl TestBed {
     pub fn transfer(&self, round: usize, length: Duration) -> Result<(iperf::Report, Transfer), LanError> {
         let seconds = length.as_secs().max(1);
         let limit = (seconds + SPARE_S).to_string();
-        // Both ends run under `timeout`, as neither may wait for the other for ever.
+        // Both ends run under `timeout`, so that neither waits for the other for ever.
         let server = ["timeout", &limit, "iperf3", "--server", "--one-off", "--json"];
         let time = seconds.to_string();
         let client = [
@@ -263,7 +263,7 @@ impl TestBed {
                 Ok((report, transfer))
             };
             let result = run();
-            // A server without a client ends by its `timeout`. The error of the client says enough.
+            // A server without a client ends by its `timeout`. Only the error of the client is reported.
             if result.is_ok() {
                 drop(served.join());
             }

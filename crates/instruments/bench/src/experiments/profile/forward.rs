@@ -57,8 +57,8 @@ fn one(
     let _pages = replenish_huge_pages(&resources)?;
     let mut running = peer.start(&resources, load)?;
     settle(running.as_mut(), peer.warm_up(load))?;
-    // Reading the counters of a system takes time in which it should forward: its rate is measured before, and taken
-    // as constant.
+    // Reading the counters of a system would take time from its forwarding during the profile. The rate is
+    // therefore measured before the profile, and taken as constant.
     let rate = sample(running.as_mut(), Duration::from_secs(1), case.workers)?.total();
     let start = Instant::now();
     let packets = || Some((rate * start.elapsed().as_secs_f64()) as u64);

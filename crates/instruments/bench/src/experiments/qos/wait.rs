@@ -84,7 +84,7 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
         let end = generator.end(length)?;
         for (name, us) in percentiles(&end.latency_attended) {
             let quantity = figure::find(QOS, &format!("{phase}-{name}"));
-            // If the queue is full, it is possible that no packet returned.
+            // No figure is recorded if no packet returned, which is possible while the queue is full.
             if let Some(quantity) = quantity.filter(|_| end.latency_attended.count > 0) {
                 run.figure(Millrace::Default.name(), 0, quantity, us)?;
             }

@@ -169,8 +169,8 @@ fn rate_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plot {
     )
 }
 
-/// Returns the points by position. There is a gap before a name that is not a size, as a mix of sizes is not larger
-/// than the largest.
+/// Returns the points as pairs of position and rate. A gap in the curve comes before a mix of sizes, because
+/// a mix is not a size that follows the largest one.
 fn of_sizes<'a>(points: impl Iterator<Item = &'a Point>, position: impl Fn(&str) -> f64) -> Vec<(f64, f64)> {
     let mut out = Vec::new();
     for point in points {

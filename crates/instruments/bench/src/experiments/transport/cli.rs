@@ -11,10 +11,10 @@ use crate::gated::recorder::Output;
 
 /// Bulk transfers against the gates of their design (T1 to T15): asked, gate, target, reached.
 ///
-/// Rows T1, T2 and T4 to T9 are measured in virtual time, on one thread. Live rows send files over an emulated path between
-/// network namespaces, beside iperf3 (CUBIC and BBR), uftp, NORM, PGM, UDT, SRT, quinn, rsync and scp, where they are there
-/// (scripts/setup.sh peers); they need root. The rate of the link is calibrated: half of what plain UDP passes without
-/// loss, 1 Gbit/s at most.
+/// Rows T1, T2 and T4 to T9 are measured in virtual time, on one thread. Live rows send files over an
+/// emulated path between network namespaces, and need root. They compare with iperf3 (CUBIC and BBR), uftp,
+/// NORM, PGM, UDT, SRT, quinn, rsync and scp, as far as these are installed (scripts/setup.sh peers). The
+/// rate of the link is calibrated: half of the rate at which plain UDP passes without loss, 1 Gbit/s at most.
 #[derive(Debug, Clone, Args)]
 pub struct TransportArgs {
     /// Only this row; may be given several times

@@ -22,7 +22,7 @@ pub enum TransportBenchError {
     /// The lab file is invalid, which is a defect of this program.
     #[error("{0}")]
     LabFile(String),
-    /// A program's output has not what was expected.
+    /// The output of a program does not have the expected content.
     #[error("{program}: {problem}")]
     Output { program: String, problem: String },
     /// A file cannot be read or written.
@@ -31,14 +31,14 @@ pub enum TransportBenchError {
 }
 
 impl TransportBenchError {
-    /// Returns true if the experiment cannot go on.
+    /// Returns true if the experiment cannot continue.
     pub(super) fn ends_the_run(&self) -> bool {
         millrace_process::interrupt::requested()
             || matches!(self, TransportBenchError::Process(ProcessError::Interrupted))
     }
 }
 
-/// Returns the error of a program whose output is not what was expected.
+/// Returns the error of a program with unexpected output.
 pub(super) fn output(program: &str, problem: impl Into<String>) -> TransportBenchError {
     TransportBenchError::Output {
         program: program.to_owned(),

@@ -1,4 +1,4 @@
-//! Files to be sent, from a seed, and the comparison of what arrived.
+//! Writes the files to be sent, from a seed, and compares them with the files that arrived.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -10,7 +10,7 @@ use crate::random::Random;
 
 /// Bytes written at a time.
 const BLOCK: usize = 1 << 20;
-/// Small files of a directory.
+/// The number of small files in a directory.
 const PER_DIRECTORY: usize = 1_000;
 
 /// Writes a file of random bytes.
@@ -27,7 +27,7 @@ pub(super) fn write(path: &Path, bytes: u64, seed: u64) -> Result<(), TransportB
     Ok(())
 }
 
-/// Writes a file of `size` bytes with data of `bytes` in runs of 16 MiB, and holes between.
+/// Writes a file of `size` bytes that has `bytes` bytes of data, in runs of 16 MiB with holes between them.
 pub(super) fn write_sparse(path: &Path, size: u64, bytes: u64) -> Result<(), TransportBenchError> {
     let run = 16 << 20;
     let runs = (bytes / run).max(1);
@@ -42,7 +42,7 @@ pub(super) fn write_sparse(path: &Path, size: u64, bytes: u64) -> Result<(), Tra
     Ok(out.set_len(size).map_err(file(path))?)
 }
 
-/// Writes files of 4 KiB in directories of a thousand.
+/// Writes files of 4 KiB in directories of 1,000 files.
 pub(super) fn write_small(root: &Path, count: usize) -> Result<(), TransportBenchError> {
     let mut random = Random::new(10);
     for index in 0..count {
@@ -57,7 +57,7 @@ pub(super) fn write_small(root: &Path, count: usize) -> Result<(), TransportBenc
     Ok(())
 }
 
-/// Returns the number of bytes that differ, a difference of size included.
+/// Returns the number of bytes that differ, including a difference in size.
 pub(super) fn differences(left: &Path, right: &Path) -> Result<u64, TransportBenchError> {
     let (mut a, mut b) = (
         File::open(left).map_err(file(left))?,

@@ -1,4 +1,4 @@
-//! Other transports that are libraries, by the small programs of `contrib/peers` around them.
+//! Other transports that are libraries. Small programs in `contrib/peers` send and receive files with them.
 //!
 //! | system | library | settings |
 //! | --- | --- | --- |
@@ -7,7 +7,7 @@
 //! | UDT | UDT 4 | its congestion control; window of 100,000 packets |
 //! | quinn | quinn 0.11 (RFC 9000) | one stream, BBR, windows of 100 MB, AES-GCM; hashes nothing |
 //!
-//! Socket buffers of 8 MiB are asked for, of which the kernel grants `net.core.rmem_max`.
+//! The programs ask for socket buffers of 8 MiB; the kernel limits them to `net.core.rmem_max`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ struct Sent {
     seconds: f64,
 }
 
-/// Returns the systems; those without a program have the version "not there".
+/// Returns the systems. A system without a program has the version "not there".
 pub(super) fn systems() -> impl Iterator<Item = (String, Option<String>, String)> {
     LibraryPeer::ALL.into_iter().map(|peer| {
         let version = peer.obstacle().is_some().then(|| "not there".to_owned());
@@ -102,7 +102,8 @@ impl LibraryPeer {
         })
     }
 
-    /// Measures a file to several receivers; `rate_bps`: `None` for the system's congestion control.
+    /// Measures the transfer of a file to several receivers. Without `rate_bps`, the system's congestion
+    /// control determines the rate.
     pub(super) fn transfer(
         self,
         test_bed: &TestBed,
@@ -150,7 +151,7 @@ impl LibraryPeer {
             Some(sent.seconds),
             receivers,
         )?;
-        // A receiver that was ended has closed its file; what differs is counted behind the measurement.
+        // The receivers have ended and closed their files. The comparison is not part of the measured time.
         pause(std::time::Duration::ZERO)?;
         for place in &places {
             let different = files::differences(source, &place.join("source"))?;

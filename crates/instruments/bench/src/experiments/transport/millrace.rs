@@ -64,7 +64,7 @@ impl Receiver {
         })
     }
 
-    /// Returns the address and port, by which events name the receiver.
+    /// Returns the address and port. Events name the receiver by them.
     pub(super) fn address(&self) -> &str {
         &self.address
     }
@@ -103,7 +103,7 @@ pub(super) struct Outcome {
     pub(super) peak: [f64; 2],
     /// Bytes of frames that came back to the sender, and that left it.
     pub(super) frames: [f64; 2],
-    /// Bytes that the receivers had at first.
+    /// Bytes that the receivers had already before the transfer.
     pub(super) present: f64,
 }
 
@@ -150,11 +150,11 @@ fn text(path: &Path) -> Result<&str, TransportBenchError> {
 /// Runs every 20 ms with the seconds since the start and the receivers; the transfer ends when it returns true.
 pub(super) type Watch<'a> = &'a mut dyn FnMut(f64, &[Receiver]) -> Result<bool, TransportBenchError>;
 
-/// A transfer that is to be made.
+/// The settings of a transfer.
 pub(super) struct Transfer<'a> {
     /// A file or directory.
     pub(super) source: &'a Path,
-    /// Seconds of the ramp, which do not count in the steady rate.
+    /// The duration of the ramp in seconds; the steady rate leaves it out.
     pub(super) ramp_s: f64,
     /// Options of `millrace send`.
     pub(super) options: &'a [&'a str],
@@ -175,7 +175,8 @@ impl Transfer<'_> {
         test_bed.start("millrace send", SENDER, &argv)
     }
 
-    /// Sends to receivers, which end after it.
+    /// Sends to receivers until the sender ends or `watch` returns true. Ends the receivers after the sender,
+    /// and returns the results.
     pub(super) fn run(
         &self,
         test_bed: &TestBed,
@@ -221,7 +222,8 @@ impl Transfer<'_> {
         outcome.cpu_s[0] = after.0 - before.0;
         outcome.frames = std::array::from_fn(|index| after.1[index] - before.1[index]);
         outcome.present = events(&log).filter_map(|event| event["present"].as_f64()).sum();
-        // Once a receiver has everything, the others have more of the link: rates are compared while all of them run.
+        // After one receiver has everything, the others get more of the link. Rates are therefore compared
+        // while all receivers run.
         let common = receivers
             .iter()
             .map(|receiver| rates(&log, &receiver.address).len())
@@ -240,7 +242,8 @@ impl Transfer<'_> {
         Ok(outcome)
     }
 
-    /// Returns the result of one receiver in the sender's log; its steady rate is of the first `common` progress events.
+    /// Returns the result of one receiver from the sender's log. Its steady rate is the mean over the progress
+    /// events after the ramp, among the first `common` events.
     fn delivered(&self, log: &str, peer: &str, common: usize) -> Option<Delivered> {
         let of_peer = |event: &Value| event["peer"].as_str() == Some(peer);
         let mine: Vec<Value> = events(log).filter(of_peer).collect();
@@ -251,7 +254,7 @@ impl Transfer<'_> {
         let total = mine.iter().find_map(|event| event["bytes"].as_f64())?;
         let rates = rates(log, peer);
         let skip = (self.ramp_s / PROGRESS_S).ceil() as usize;
-        // The last interval is in part after the end.
+        // The last interval is left out, because part of it is after the end.
         let end = common.min(rates.len()).saturating_sub(1);
         let steady = rates.get(skip..end).unwrap_or_default();
         let steady_bps = match steady {

@@ -6,8 +6,8 @@
 //!                 millrace send, iperf3, uftp, …   millrace receive, iperf3 -s, uftpd, …                       (millrace, peers)
 //! ```
 //!
-//! Two cores carry few of the rows live at the rates that the gates mean: those hold in virtual time, and the live figure
-//! is beside them.
+//! With two cores, few of the live rows reach the rates to which the gates refer. The gates of the other rows
+//! apply in virtual time, and the live figure is shown beside the virtual one.
 
 mod arguments;
 mod calibrate;
@@ -109,7 +109,7 @@ mod tests {
         let rows = rows(log.records());
         assert_eq!(rows.len(), 6);
         assert!(rows.iter().all(|row| row.met == Some(true)), "{rows:#?}");
-        // The report is made of the file alone.
+        // The report is made from the file alone.
         assert_eq!(crate::record::read(&path).unwrap(), log.records());
     }
 }

@@ -1,4 +1,4 @@
-//! Other transports over the test bed, each with the settings that serve it best.
+//! Other transports over the test bed, each with the settings that are best for it.
 //!
 //! | system | program | settings |
 //! | --- | --- | --- |
@@ -63,7 +63,7 @@ pub(super) struct PeerResult {
     pub(super) frames: [f64; 2],
 }
 
-/// Takes the counters of a transfer.
+/// Measures the processor time, frames and duration of a transfer.
 pub(super) struct Meter {
     cpu_s: f64,
     frames: [f64; 2],
@@ -79,7 +79,8 @@ impl Meter {
         })
     }
 
-    /// Ends the sender's part and then the receivers'.
+    /// Returns the result of a transfer. Reads the sender's counters, ends the receivers by dropping them,
+    /// and then reads their processor time.
     pub(super) fn end<T>(
         self,
         test_bed: &TestBed,
@@ -146,13 +147,14 @@ pub(super) fn tcp(
         .map(|interval| interval.bps)
         .collect();
     if !steady.is_empty() {
-        // The first seconds have bytes that the sender's kernel took in the ramp and had not sent.
+        // The intervals of the ramp are left out: they count bytes that the sender's kernel had buffered but
+        // not sent.
         result.goodput_bps = steady.iter().sum::<f64>() / steady.len() as f64;
     }
     Ok(result)
 }
 
-/// Measures uftp to several receivers; `rate_kbps`: -1 for no limit.
+/// Measures uftp to several receivers; `rate_kbps` is -1 for no limit.
 pub(super) fn uftp(
     test_bed: &TestBed,
     source: &Path,
@@ -232,7 +234,7 @@ pub(super) fn srt(test_bed: &TestBed, source: &Path) -> Result<PeerResult, Trans
     Ok(result)
 }
 
-/// An SSH server in a receiver's host, with keys of its own.
+/// An SSH server in a receiver's host, with its own keys.
 pub(super) struct Ssh {
     _server: Running,
     directory: PathBuf,
@@ -281,7 +283,8 @@ impl Ssh {
         .into())
     }
 
-    /// Copies a file or a directory by scp or rsync. The processor time of the receiver is not known: its server goes on.
+    /// Copies a file or a directory by scp or rsync. The processor time of the receiver is not known, because
+    /// its SSH server continues to run.
     pub(super) fn copy(
         &self,
         test_bed: &TestBed,
@@ -317,7 +320,7 @@ pub(super) fn path(path: &Path) -> Result<&str, TransportBenchError> {
     path.to_str().ok_or_else(|| output("path", "a path is not UTF-8"))
 }
 
-/// Starts a stream of iperf3 that goes on beside a measurement; its report is that of the intervals meanwhile.
+/// An iperf3 stream that runs beside a measurement.
 pub(super) struct Background {
     client: Running,
     _server: Running,
@@ -356,7 +359,7 @@ impl Background {
         })
     }
 
-    /// Waits for the end; returns the rate in bit/s from one second on.
+    /// Waits for the end of the stream. Returns the mean rate in bit/s of the intervals from `second` on.
     pub(super) fn rate_from(mut self, second: f64) -> Result<f64, TransportBenchError> {
         let text = self.client.finish()?;
         let report = iperf::Report::parse(&text).map_err(|error| output("iperf3", error.to_string()))?;

@@ -11,7 +11,7 @@ use crate::record::Record;
 pub struct RunLength {
     /// The number of rounds of live rows.
     pub rounds: usize,
-    /// The time of a live transfer after its ramp, in seconds at the rate of the link.
+    /// The duration of a live transfer after its ramp, in seconds, if it runs at the rate of the link.
     pub seconds: u64,
     /// The number of small files of row T10.
     pub small_files: usize,
@@ -22,7 +22,7 @@ pub struct RunLength {
 }
 
 impl RunLength {
-    /// The run length of the gates, as far as a machine carries them live.
+    /// The run length to which the gates refer, as far as one machine can measure it live.
     pub const FULL: RunLength = RunLength {
         rounds: 5,
         seconds: 15,

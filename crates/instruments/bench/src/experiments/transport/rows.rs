@@ -19,8 +19,8 @@ pub(super) fn number(case: &str) -> u32 {
     digits[..end].parse().unwrap_or(u32::MAX)
 }
 
-/// Returns a row that stands for the cases which a failure left out. Its gate makes it count among the gates that were
-/// not measured.
+/// Returns a row that stands for the cases that a failure left out. The row has a gate, so that it counts
+/// among the gates that were not measured.
 pub(super) fn left_out(name: impl Into<String>, asked: &str) -> Case {
     case(name, asked, Gate::Exactly(0.0), "failures")
 }

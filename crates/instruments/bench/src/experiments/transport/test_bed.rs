@@ -27,16 +27,17 @@ pub(super) const SENDER: &str = "h0";
 const EMULATOR: &str = "wan.1";
 /// The programs that the test bed needs.
 const PROGRAMS: [&str; 5] = ["ip", "ethtool", "iperf3", "taskset", "ping"];
-/// TCP may have 256 MiB in flight: four times 1 Gbit/s x 400 ms.
+/// TCP buffers of up to 256 MiB: about five times the bandwidth-delay product of 1 Gbit/s x 400 ms, which is
+/// 50 MB.
 const TCP_BUFFERS: &str = "4096 131072 268435456";
 /// The time limit for hosts to reach each other.
 const REACHABLE: Duration = Duration::from_secs(15);
 
-/// The settings of the path: round-trip time, and settings of the way to the receivers.
+/// The settings of the path: the round-trip time, and further settings of the direction to the receivers.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PathSettings {
     pub(super) rtt_ms: f64,
-    /// `loss=1% jitter=5ms,normal`; empty for none.
+    /// Settings of the direction to the receivers: `loss=1% jitter=5ms,normal`; empty for none.
     pub(super) forward: String,
 }
 
@@ -113,7 +114,8 @@ impl TestBed {
             .prefix("millrace-bench.")
             .tempdir_in(&parent)
             .map_err(file(&parent))?;
-        // The lab is removed by the value of this type: nothing may fail between the two.
+        // A `TestBed` removes its lab when it is dropped. Between this line and the creation of the
+        // `TestBed`, no error may return.
         let lab = Lab::up(&topology, &UpOptions::default(), &mut |_| {})?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let others: Vec<String> = (0..cores)
@@ -163,7 +165,7 @@ impl TestBed {
         ))
     }
 
-    /// Returns a directory of its own for each call, in memory.
+    /// Creates a new directory in memory, and returns its path. Each call creates another one.
     pub(super) fn directory(&self, name: &str) -> Result<PathBuf, TransportBenchError> {
         self.next.set(self.next.get() + 1);
         let path = self.directory.path().join(format!("{name}.{}", self.next.get()));
@@ -229,7 +231,8 @@ impl TestBed {
         Ok(())
     }
 
-    /// Sets the path: its rate is that of the link, its queue the larger of 100 ms and the round-trip time.
+    /// Sets the path. Its rate is the rate of the link. Its queue is 100 ms or the round-trip time, whichever
+    /// is larger.
     pub(super) fn set_path(&self, path: &PathSettings) -> Result<(), TransportBenchError> {
         let delay = format!("{}us", (path.rtt_ms * 500.0).round());
         let queue = format!("{}ms", path.rtt_ms.max(100.0).round());

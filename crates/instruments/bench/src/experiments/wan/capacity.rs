@@ -1,4 +1,5 @@
-//! Rows W2 and W3: frames a second through both halves on one core, and resident memory.
+//! Rows W2 and W3: frames per second through sender and receiver of the emulator on one core, and resident
+//! memory.
 //!
 //! Frames are offered to the model, wait in the ring and are copied out when they are due, all on one core. Time is
 //! virtual: it passes as fast as the core takes frames.
@@ -16,16 +17,16 @@ use crate::gated::recorder::{Case, case};
 
 /// The number of frames of a burst.
 const BURST: u64 = 32;
-/// The memory that a row may have besides the frames on their way.
+/// The resident memory in bytes that a row may use in addition to the frames in flight.
 const SPARE_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
 
-/// The keys of a path and their texts.
+/// The settings of a path: keys and their values as text.
 type Settings<'a> = &'a [(&'a str, &'a str)];
 
 /// The load of a measurement.
 struct Offered<'a> {
     settings: Settings<'a>,
-    /// The memory; `None` for what rate, delay and queue need.
+    /// The setting `memory`; `None` for the size that rate, delay and queue need.
     memory: Option<&'a str>,
     /// The size of frames in bytes, without check sequence.
     frame: usize,
@@ -41,11 +42,11 @@ struct Passed {
     dropped: u64,
     /// The resident memory of this process while the path was full, in bytes.
     resident: u64,
-    /// The number of frames on their way at that time.
+    /// The number of frames in flight at that time.
     in_flight: u64,
 }
 
-/// Offers and takes frames on a core of its own.
+/// Offers and takes frames on a thread that is pinned to `core`.
 fn pass(offered: &Offered<'_>, core: u32) -> Result<Passed, WanBenchError> {
     let run = || {
         let _elsewhere = pin_current_thread(core);
@@ -187,7 +188,7 @@ fn long_fat_path(recorder: &mut Recorder<'_>, core: u32) -> Result<(), WanBenchE
     )
 }
 
-/// Measures row W3: the path is full, with its queue, and more is offered than it carries.
+/// Measures row W3. The path and its queue are full, because the offered load exceeds the rate of the path.
 pub(super) fn memory(recorder: &mut Recorder<'_>, core: u32) -> Result<(), WanBenchError> {
     let paths = [
         ("1,518 B", 1514_usize, "10Gbps", 10e9, 200, 50, 1.2),
@@ -197,7 +198,7 @@ pub(super) fn memory(recorder: &mut Recorder<'_>, core: u32) -> Result<(), WanBe
     for (name, frame, rate, bps, delay_ms, queue_ms, factor) in paths {
         let (delay, queue) = (format!("{delay_ms}ms"), format!("{queue_ms}ms"));
         let on_link = (frame + 4) as f64;
-        // A third more than the rate: the queue is full after three times its length.
+        // The load is a third above the rate, so the queue is full after three times its length in time.
         let gap = on_link * 8.0 / bps * 1e9 / (4.0 / 3.0);
         let seconds = f64::from(delay_ms + 5 * queue_ms) / 1e3 * 2.0;
         let offered = Offered {

@@ -10,7 +10,7 @@ use super::test_bed::{Captured, TestBed};
 use crate::gated::Gate;
 use crate::gated::recorder::case;
 
-/// The frames of both parts.
+/// The load of both parts of the row.
 const LOAD: Load = Load {
     run: 0,
     frame: 60,
@@ -19,9 +19,10 @@ const LOAD: Load = Load {
 };
 /// The time between two changes.
 const CHANGE_EVERY: Duration = Duration::from_millis(4);
-/// The longest delay of the changes.
+/// The longest delay that a changed setting causes.
 const LONGEST: Duration = Duration::from_millis(300);
-/// The settings of the changes, in turn: none of them drops, and in ordered mode none reorders.
+/// The settings of the changes, used in turn. None of them drops frames, and in ordered mode none reorders
+/// frames.
 const SETTINGS: [&[(&str, &str)]; 6] = [
     &[("delay", "20ms"), ("jitter", "none")],
     &[("delay", "5ms"), ("rate", "1Gbps")],
@@ -30,10 +31,11 @@ const SETTINGS: [&[(&str, &str)]; 6] = [
     &[("delay", "1ms"), ("jitter", "1ms,half-life=20ms")],
     &[("rate", "none"), ("jitter", "none"), ("delay", "10ms")],
 ];
-/// The gate of a restart in seconds.
+/// The gate of a restart: the largest time in seconds until the first frame leaves.
 const AGAIN_WITHIN_S: f64 = 1.0;
 
-/// Returns the number of frames that entered and did not leave, and of those that left after a later one.
+/// Returns the number of frames that entered and did not leave, and the number of frames that left after a
+/// later frame.
 fn lost_and_reordered(captured: &Captured) -> (usize, usize) {
     let mut left: Vec<u64> = captured.left.iter().map(|stamp| stamp.number).collect();
     let mut highest = None;
@@ -77,7 +79,7 @@ pub(super) fn under_traffic(
     };
     recorder.value(&row("lost", Gate::Exactly(0.0)), 0, lost as f64)?;
     recorder.value(&row("reordered", Gate::Exactly(0.0)), 0, reordered as f64)?;
-    // The load went on during all changes.
+    // At least half of the expected frames must pass, which shows that the load continued during all changes.
     let least = CHANGE_EVERY.as_secs_f64() * f64::from(changes) * f64::from(LOAD.pps) / 2.0;
     recorder.value(
         &row("passed", Gate::AtLeast(least)),
@@ -86,7 +88,8 @@ pub(super) fn under_traffic(
     )
 }
 
-/// Returns all that the kernel says about the two interfaces, and their queueing disciplines and filters.
+/// Returns the kernel's description of the two interfaces, of their queueing disciplines and of their
+/// filters.
 fn interfaces(test_bed: &TestBed) -> Result<String, WanBenchError> {
     let mut text = String::new();
     for name in ["eth0", "eth1"] {

@@ -10,8 +10,9 @@ use crate::gated::recorder::Output;
 
 /// The emulator of wide-area paths against the gates of its design (W1 to W6): asked, realised, met.
 ///
-/// Live rows run `millrace-wan` between veth pairs, with load and captures of packet sockets, and the kernel's tbf (and
-/// netem, where the kernel has it) in the same run; they need root. Rows W2, W3 and W5 need nothing.
+/// Live rows run `millrace-wan` between veth pairs, and need root. Packet sockets send and capture the
+/// frames. The kernel's tbf, and netem if the kernel has it, are measured in the same run. Rows W2, W3 and W5
+/// do not need root.
 #[derive(Debug, Clone, Args)]
 pub struct WanArgs {
     /// Only this row; may be given several times

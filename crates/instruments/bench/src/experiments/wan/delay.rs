@@ -21,11 +21,12 @@ use crate::gated::recorder::{case, part};
 
 /// Delays in milliseconds; 0 is the baseline of the others.
 const DELAYS_MS: [u32; 4] = [1, 10, 100, 200];
-/// Frame sizes in bytes with their lengths in the captures, which have no check sequence.
+/// Frame sizes in bytes, without the check sequence as in captures, and their names, which include it.
 const FRAMES: [(usize, &str); 2] = [(60, "64 B"), (1514, "1,514 B")];
 /// Rates in frames per second.
 const RATES: [(u32, &str); 3] = [(1_000, "1k pps"), (10_000, "10k pps"), (100_000, "100k pps")];
-/// Frames of this time at the begin of each run are not judged: a change is in force with the burst after it.
+/// The time at the start of each run in which frames are not judged: a changed setting takes effect only with
+/// the next burst.
 const WARM_UP: Duration = Duration::from_millis(100);
 /// The gates in microseconds.
 const P50_US: f64 = 20.0;
@@ -59,7 +60,7 @@ fn transits(captured: &Captured) -> Transits {
     Transits { nanos, lost }
 }
 
-/// Returns the error of a run against the median at 0 ms.
+/// Returns the errors of the delay of a run, after subtraction of the asked delay and the median at 0 ms.
 fn error(transits: &Transits, asked_ns: i64, baseline_ns: f64, record: DelayError) -> DelayError {
     let micros = |nanos: f64| nanos / 1000.0;
     let mut errors: Vec<f64> = transits
@@ -96,7 +97,7 @@ impl AdjustableDelay for Emulator {
     }
 }
 
-/// The kernel's netem behind a bridge, with a queue that is long enough.
+/// The kernel's netem behind a bridge, with a queue that does not overflow.
 struct Netem;
 
 impl AdjustableDelay for Netem {
@@ -114,7 +115,7 @@ impl AdjustableDelay for Netem {
 pub(super) struct Offer<'a> {
     pub(super) frame: (usize, &'a str),
     pub(super) rate: (u32, &'a str),
-    /// Text after the name of the system in the names of rows.
+    /// The text that follows the system's name in the names of rows.
     pub(super) remark: &'a str,
 }
 
@@ -272,8 +273,8 @@ pub(super) fn netem(recorder: &mut Recorder<'_>, test_bed: &mut TestBed) -> Resu
     test_bed.remove_qdisc()
 }
 
-/// Measures the error in virtual time: of the model, and of frames that are taken from the ring one nanosecond before and
-/// at their release.
+/// Measures the error of the delay in virtual time, of the model and of the ring. The ring must not release a
+/// frame one nanosecond before its release time, and must release it at that time.
 pub(super) fn in_virtual_time(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     for ms in DELAYS_MS {
         let mut worst = 0_u64;
@@ -303,7 +304,7 @@ pub(super) fn in_virtual_time(recorder: &mut Recorder<'_>) -> Result<(), WanBenc
                         worst = worst.max(at.abs_diff(arrival + delay));
                     }
                 }
-                // The ring, with frames that wait one by one.
+                // The ring is tested with one frame at a time.
                 for _ in 0..200 {
                     arrival += delay + 1_000;
                     sender.offer(Time::from_nanos(arrival), 0, &frame);
@@ -400,7 +401,8 @@ mod tests {
         };
         assert_eq!((baseline.early, delayed.early), (0, 0), "{errors:?}");
         assert_eq!((baseline.lost, delayed.lost), (0, 0), "{errors:?}");
-        // On busy cores; the gates are for a machine of its own.
+        // The bounds are loose, because tests run on busy cores. The gates apply to a machine without other
+        // load.
         assert!(delayed.frames > 400 && delayed.p50_us < 5_000.0, "{delayed:?}");
         assert!(baseline.baseline_us < 10_000.0, "{baseline:?}");
     }

@@ -1,4 +1,5 @@
-//! The emulated path between two sites, of experiments over a WAN (E3, E5): the words of `wan = { … }` in lab files.
+//! The emulated path between two sites, for experiments over a WAN (E3, E5). Its settings are those of
+//! `wan = { … }` in lab files.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,14 +7,14 @@ use std::str::FromStr;
 use millrace_wan_emulator::PathConfig;
 use thiserror::Error;
 
-/// The keys of a link besides those of a path; the emulator checks their values.
+/// The keys of a link that are not keys of a path. The emulator checks their values.
 const OTHERS: [&str; 4] = ["preset", "netem", "memory", "seed"];
 
 /// The settings of an emulated path: `delay=10ms rate=1Gbps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WanLink(Vec<(String, String)>);
 
-/// Text that has no settings of a path.
+/// The error of a text that does not consist of valid settings of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{0}; expected key=text with blanks or commas between, as in \"delay=10ms,jitter=1ms,normal,rate=1Gbps\""
@@ -31,7 +32,8 @@ fn is_key(word: &str) -> bool {
 impl FromStr for WanLink {
     type Err = WanLinkError;
 
-    /// Parses `key=text` pairs. Texts have commas, too: a pair begins where a known key and `=` follow a comma or a blank.
+    /// Parses `key=text` pairs. A text may contain commas: a new pair begins only where a comma or a blank is
+    /// followed by a known key and `=`.
     fn from_str(text: &str) -> Result<WanLink, WanLinkError> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {

@@ -62,7 +62,8 @@ pub enum Part {
 }
 
 impl Part {
-    /// The parts, in the order of measurement: memory first, as freed memory of other parts may stay resident.
+    /// The parts, in the order of measurement. Memory is first, because memory that other parts have freed
+    /// may stay resident.
     pub const ALL: [Part; 7] = [
         Part::W3,
         Part::W2,
@@ -73,7 +74,8 @@ impl Part {
         Part::Guest,
     ];
 
-    /// Returns the name of the part's row if it cannot be measured live.
+    /// Returns the name of the row that stands for the part if its live rows cannot be measured; `None` for a
+    /// part without live rows.
     fn live(self) -> Option<&'static str> {
         match self {
             Part::W1 => Some("W1 millrace-wan"),
@@ -160,7 +162,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Measures the rows of a part that need no network of this machine.
+    /// Measures the rows of a part that do not need network interfaces of this machine.
     fn in_memory(&self, recorder: &mut Recorder<'_>, part: Part) -> Result<(), WanBenchError> {
         let core = self.core as u32;
         match part {

@@ -24,8 +24,8 @@ use nix::sys::time::TimeSpec;
 use super::error::WanBenchError;
 use crate::file_error::file;
 
-/// The destination, the source and the EtherType of frames: addresses of no host of a lab, and IEEE Std 802, Local
-/// Experimental EtherType 1.
+/// The destination, the source and the EtherType of frames. No host of a lab has these addresses. The
+/// EtherType is Local Experimental EtherType 1 (IEEE Std 802).
 const HEADER: [u8; 14] = *b"\x02wan\x00\x02\x02wan\x00\x01\x88\xb5";
 /// The offsets of the number of the run and of the frame.
 const RUN: usize = 14;
@@ -36,9 +36,10 @@ const READ: usize = 32;
 const BATCH: usize = 64;
 /// The receive buffer of a capture, and the send buffer of a sender, in bytes.
 const BUFFER: usize = 64 << 20;
-/// The sleep of a capture that has read everything.
+/// The time for which a capture sleeps after it has read all frames.
 const READ_EVERY: Duration = Duration::from_millis(1);
-/// A sender sends at most once in this time: several frames at high rates.
+/// The approximate time between two system calls of a sender at high rates. One call sends the frames of this
+/// time.
 const QUANTUM: Duration = Duration::from_micros(100);
 
 /// An interface in a network namespace.
@@ -61,7 +62,7 @@ pub(super) struct Stamp {
 /// The frames of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
-    /// The number of the run: frames of others are not counted.
+    /// The number of the run. Frames of other runs are not counted.
     pub(super) run: u32,
     /// The size in bytes, without check sequence.
     pub(super) frame: usize,
@@ -116,7 +117,7 @@ impl NamespacedInterface {
                     address.as_link_addr().copied()
                 })
                 .ok_or_else(|| self.failed("interface")(Errno::ENODEV))?;
-            // The address has no protocol: the socket keeps its own, all.
+            // The address names no protocol, so the socket keeps the protocol with which it was created: all.
             bind(opened.as_raw_fd(), &link).map_err(self.failed("bind"))?;
             Ok(opened)
         })
@@ -154,7 +155,7 @@ impl Capture {
         }
     }
 
-    /// Appends the frames of one system call. Returns their number, with those of other runs.
+    /// Appends the frames of run `run` that one system call reads. Returns the number of all frames read.
     fn read_batch(&self, run: u32, stamps: &mut Vec<Stamp>) -> Result<usize, WanBenchError> {
         let mut bytes = [[0_u8; READ]; BATCH];
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
@@ -217,7 +218,7 @@ impl Sender {
 
     /// Sends the frames of a run, and returns their number. Ends early if `stop` is set.
     pub(super) fn send(&self, load: Load, stop: &AtomicBool) -> Result<u64, WanBenchError> {
-        // A kernel that refuses leaves the default slack of 50 us.
+        // If the kernel refuses, the timer slack keeps its default of 50 us.
         let _default = set_timerslack(1);
         let interval = Duration::from_secs(1) / load.pps;
         let burst = (QUANTUM.as_nanos() / interval.as_nanos().max(1)).clamp(1, BATCH as u128) as u64;

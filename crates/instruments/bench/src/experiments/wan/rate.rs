@@ -39,11 +39,12 @@ const FRAMES: u64 = 20_000;
 /// The largest error in percent.
 const VIRTUAL_PERCENT: f64 = 0.1;
 const LIVE_PERCENT: f64 = 1.0;
-/// The offered load in shares of the rate: the queue stays full.
+/// The offered load relative to the rate. The queue stays full.
 const OVERLOAD: f64 = 1.3;
-/// The least load in shares of the rate of which the result is judged.
+/// The smallest offered load, relative to the rate, for which the result is judged.
 const OFFERED_MIN: f64 = 1.1;
-/// The check sequence, which counts at the rate of the emulator, and not at that of tbf.
+/// The size of the check sequence in bytes. The emulator's rate includes the check sequence, the rate of tbf
+/// does not.
 const FCS: usize = 4;
 
 /// Measures rates and queue depths in virtual time.
@@ -84,9 +85,9 @@ pub(super) fn in_virtual_time(recorder: &mut Recorder<'_>) -> Result<(), WanBenc
     depths(recorder)
 }
 
-/// Counts the frames of a burst that find room: one is being sent, the others wait.
+/// Counts the frames of a burst that a path accepts: one frame is on the link, the others are in the queue.
 fn depths(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
-    // Frames of 1,000 bytes on the link at 1 Mbit/s: 8 ms each.
+    // A frame has 1,000 bytes on the link, which takes 8 ms at 1 Mbit/s.
     let asked = [
         ("1packets", 2.0),
         ("100packets", 101.0),
@@ -114,7 +115,8 @@ fn depths(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     Ok(())
 }
 
-/// Returns the rate of the frames that arrived, without the first fifth, in which a bucket may have had credit.
+/// Returns the rate of the frames that arrived. The first fifth is left out, because the token bucket may
+/// have had credit.
 fn realised(stamps: &[i64], size_on_link: usize) -> Option<f64> {
     let judged = stamps.get(stamps.len() / 5..)?;
     let (first, last) = (judged.first()?, judged.last()?);
@@ -166,7 +168,7 @@ pub(super) fn live(
     Ok(())
 }
 
-/// Returns the row of a rate over veth pairs; that of tbf is for comparison.
+/// Returns the row of a rate over veth pairs. Rows of tbf have no gate: they are for comparison.
 fn row(system: &str, text: &str) -> Case {
     let gate = match system {
         "tbf" => Gate::None,
@@ -175,7 +177,8 @@ fn row(system: &str, text: &str) -> Case {
     case(format!("W4 rate of {system}, {text}: error"), text, gate, "%")
 }
 
-/// Records the rate of the frames that left a system. A load that did not fill the queue tells nothing about the rate.
+/// Records the rate of the frames that left a system. Records the row as missing if the load did not fill the
+/// queue: it then shows nothing about the rate.
 fn record(
     recorder: &mut Recorder<'_>,
     round: usize,

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::gated::{Missing, Value};
 
-/// The error of the delay in one run over veth pairs: measured, less asked, less the median of the run at 0 ms.
+/// The error of the delay in one run over veth pairs: the measured delay minus the asked delay, minus the
+/// median of the run at 0 ms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DelayError {
     /// The system: `millrace-wan`, or `netem`.
@@ -40,9 +41,9 @@ pub struct RealisedRate {
     pub system: String,
     /// The number of the round, from 0.
     pub round: usize,
-    /// Bits per second, asked.
+    /// The asked rate in bits per second.
     pub asked_bps: f64,
-    /// Bits per second, of the frames that arrived.
+    /// The rate in bits per second of the frames that arrived.
     pub realised_bps: f64,
     /// The number of frames that arrived.
     pub frames: usize,
@@ -70,7 +71,7 @@ pub enum WanRecord {
     /// The error of the delay in one run.
     Delay(DelayError),
     Rate(RealisedRate),
-    /// Lengths of losses.
+    /// The lengths of runs of lost frames.
     Runs(LossRuns),
     /// A row that could not be measured.
     Missing(Missing),

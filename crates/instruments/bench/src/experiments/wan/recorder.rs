@@ -19,7 +19,7 @@ pub struct RunLength {
     pub frames: u64,
     /// The number of frames of a measurement of one core.
     pub core_frames: u64,
-    /// The duration of 10 Gbit/s x 200 ms, in seconds of virtual time.
+    /// The duration of the measurement at 10 Gbit/s x 200 ms, in seconds of virtual time.
     pub virtual_s: u64,
     /// The number of changes under traffic.
     pub changes: u32,

@@ -1,4 +1,5 @@
-//! The section of the experiment `wan`: the rows, the error of the delay, rates and losses asked and realised.
+//! The section of the experiment `wan`: the rows, the error of the delay, and asked and realised rates and
+//! losses.
 
 use super::record::{DelayError, LossRuns, RealisedRate, WanRecord};
 use super::rows;
@@ -59,7 +60,7 @@ fn records(source: &Source) -> impl Iterator<Item = &WanRecord> {
     })
 }
 
-/// Returns the median over the rounds of a value of runs.
+/// Returns the median of a value over runs, which are the rounds of one measurement.
 fn median<'a>(runs: impl Iterator<Item = &'a DelayError>, value: fn(&DelayError) -> f64) -> f64 {
     let values: Vec<f64> = runs.map(value).collect();
     Summary::of(&values).map_or(f64::NAN, |summary| summary.median)
@@ -233,7 +234,7 @@ fn rates(source: &Source) -> Option<(Plot, String)> {
     Some((plot, table("Rates: medians of all rounds", &headings, &cells)))
 }
 
-/// Returns the plot of lengths of losses: a panel for each model.
+/// Returns the plot of the lengths of runs of lost frames: a panel for each model.
 fn runs(source: &Source) -> Option<(Plot, String)> {
     let all: Vec<&LossRuns> = records(source)
         .filter_map(|record| match record {

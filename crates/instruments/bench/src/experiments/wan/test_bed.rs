@@ -27,9 +27,9 @@ use super::error::WanBenchError;
 use super::packets::{Capture, Load, NamespacedInterface, Sender, Stamp};
 use crate::file_error::file;
 
-/// The time limit until an emulator answers, and of its replies.
+/// The time limit for the start of an emulator, and for each of its replies.
 const READY: Duration = Duration::from_secs(10);
-/// The time after which a frame that is still missing is lost, beyond the asked delay.
+/// The time, beyond the asked delay, after which a missing frame counts as lost.
 const SPARE: Duration = Duration::from_millis(100);
 /// The namespace between the hosts.
 const MIDDLE: &str = "mid";
@@ -60,7 +60,7 @@ pub(super) struct TestBed {
     has_bridge: bool,
 }
 
-/// The frames of a run: where they entered the system, and where they left it.
+/// The frames of a run, captured where they entered the system and where they left it.
 pub(super) struct Captured {
     pub(super) sent: u64,
     pub(super) entered: Vec<Stamp>,
@@ -117,7 +117,8 @@ impl TestBed {
         Ok(text(&output.stdout))
     }
 
-    /// Replaces the system by the kernel's bridge with a queueing discipline where frames for h2 leave it.
+    /// Replaces the system by the kernel's bridge, with a queueing discipline at the interface by which
+    /// frames for h2 leave.
     pub(super) fn set_qdisc(&mut self, qdisc: &[&str]) -> Result<(), WanBenchError> {
         if !self.has_bridge {
             self.run(&["ip", "link", "add", "br0", "type", "bridge"])?;
@@ -139,7 +140,7 @@ impl TestBed {
         self.remove_bridge()
     }
 
-    /// Removes the bridge, if there is one; the queueing discipline could not be set.
+    /// Removes the bridge, if there is one. Used if the queueing discipline could not be set.
     pub(super) fn remove_bridge(&mut self) -> Result<(), WanBenchError> {
         if self.has_bridge {
             self.run(&["ip", "link", "del", "br0"])?;
@@ -158,15 +159,16 @@ impl TestBed {
         self.starter().emulator(program, core, options)
     }
 
-    /// Returns what starts emulators while the test bed is in use.
+    /// Returns a starter of emulators, which can be used while the test bed is borrowed.
     pub(super) fn starter(&self) -> Starter {
         Starter {
             namespace: format!("mr-{}-{MIDDLE}", self.lab.name()),
         }
     }
 
-    /// Sends frames from h1 to h2, and captures them on both sides of the system. `longest` is the delay within which the
-    /// last frame must arrive. `beside` runs on this thread while frames are sent; after it, sending ends.
+    /// Sends frames from h1 to h2, and captures them on both sides of the system. `longest` is the delay
+    /// within which the last frame must arrive. `beside` runs on this thread while frames are sent; sending
+    /// ends when `beside` returns.
     pub(super) fn load<T>(
         &mut self,
         load: Load,
@@ -271,7 +273,7 @@ pub(super) struct Emulator {
 }
 
 impl Emulator {
-    /// Changes settings of both directions, for frames from now on.
+    /// Changes settings of both directions. The settings apply to frames that arrive later.
     pub(super) fn set(&self, settings: &[(&str, &str)]) -> Result<(), WanBenchError> {
         ask(&self.socket, &json!({"command": "set", "both": settings})).map(drop)
     }

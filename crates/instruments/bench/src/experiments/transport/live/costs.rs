@@ -16,9 +16,10 @@ use crate::gated::Gate;
 use crate::gated::recorder::{Case, case};
 use millrace_process::is_installed;
 
-/// CPU seconds for each gigabyte at both ends that the design allows (section 4, budget: 1.9 ns a byte for one receiver).
+/// The CPU seconds per gigabyte, of both ends together, that the design allows: 1.9 ns a byte for one
+/// receiver.
 const CPU_BUDGET: f64 = 1.9;
-/// The size of the sparse file of row T15, and of its data.
+/// The size of the sparse file of row T15 in bytes, and the size of its data.
 const SPARSE: [u64; 2] = [1 << 40, 10 << 30];
 /// The same in a quick run.
 const SPARSE_QUICK: [u64; 2] = [64 << 30, 256 << 20];
@@ -26,13 +27,13 @@ const MIB: f64 = 1_048_576.0;
 /// The default size of the slab cache (`sender::CACHE_SIZE` of the transport).
 const CACHE: f64 = 256.0 * MIB;
 
-/// A ratio of row T14: memif over a way of receiving from sockets.
+/// A ratio of row T14: the figure of memif divided by the figure of a receive path over sockets.
 struct ReceivePath {
-    /// The name of the path over sockets, in the output of the example.
+    /// The name of the receive path over sockets, in the output of the example.
     path: &'static str,
-    /// The key of the figure in its output.
+    /// The key of the figure in the output of the example.
     key: &'static str,
-    /// The work on the bytes, in words.
+    /// The work that is done on the bytes, in words.
     what: &'static str,
     gate: Gate,
     target: Option<f64>,
@@ -81,7 +82,8 @@ fn receive_path_variation() -> Case {
 }
 
 impl Live {
-    /// Measures row T6: CPU seconds for each gigabyte at both ends, beside others, and frames that came back.
+    /// Measures row T6: CPU seconds per gigabyte of both ends, relative to other systems, and the frames that
+    /// came back to the sender.
     pub(super) fn costs(&self, recorder: &mut Recorder<'_>, round: usize) -> Result<(), TransportBenchError> {
         let mut ours = 0.0;
         for (loss, gate) in [(0.0, 0.1), (2.0, 0.5)] {
@@ -137,7 +139,7 @@ impl Live {
         Ok(())
     }
 
-    /// Measures quinn, which encrypts as ours does, but hashes nothing.
+    /// Measures quinn. Like Millrace, quinn encrypts; unlike Millrace, it does not hash the files.
     fn quinn_beside(
         &self,
         recorder: &mut Recorder<'_>,
@@ -160,7 +162,7 @@ impl Live {
         }
     }
 
-    /// Measures scp, whose sending end alone is known.
+    /// Measures scp. Only the processor time of its sending end is known.
     fn scp_beside(
         &self,
         recorder: &mut Recorder<'_>,
@@ -186,7 +188,8 @@ impl Live {
         }
     }
 
-    /// Measures row T14: the receive path by the courier's example, which prints a JSON object for each path.
+    /// Measures row T14: the receive path, with the example of the courier. The example prints a JSON object
+    /// for each path.
     pub(super) fn receive_path(
         &self,
         experiment: &Experiment,
@@ -223,7 +226,7 @@ impl Live {
         recorder.value(&receive_path_variation(), round, cv)
     }
 
-    /// Measures row T15: resident memory for a large sparse file at 400 ms.
+    /// Measures row T15: resident memory for a large sparse file at a round-trip time of 400 ms.
     pub(super) fn memory(
         &self,
         recorder: &mut Recorder<'_>,
@@ -249,7 +252,7 @@ impl Live {
         let outcome = transfer.run(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
         let _removed = std::fs::remove_dir_all(&directory);
         let bdp = self.test_bed.link_bps / 8.0 * 0.4;
-        // In flight: two BDP, the window of Startup.
+        // Packets in flight: two bandwidth-delay products, the window of Startup.
         let in_flight = 2.0 * bdp / 1_500.0;
         let gates = [
             (CACHE + 64.0 * MIB + 24.0 * in_flight) / MIB,

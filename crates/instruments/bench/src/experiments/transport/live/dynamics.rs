@@ -1,5 +1,5 @@
-//! Rows T5, T7, T8 and T9 of what changes in time: a receiver that joins late, the ramp, shares of several flows, policers, and a path
-//! that is cut.
+//! Rows T5, T7, T8 and T9, in which conditions change over time: a receiver that joins late, the ramp, the
+//! shares of several flows, policers, and a path that loses most of its rate.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,16 +21,17 @@ use crate::gated::recorder::case;
 
 /// The interval at which bytes that arrive are counted.
 const SAMPLE_S: f64 = 0.1;
-/// Bytes of the handshake at most; what arrives later is data.
+/// The largest number of bytes of the handshake. Later bytes are data.
 const HANDSHAKE: f64 = 16_384.0;
 /// The share of the rate at which the ramp ends.
 const RAMPED: f64 = 0.9;
 const RAMP_RTT_MS: f64 = 400.0;
-/// The reduction of the rate of a path that is cut.
+/// The factor by which the rate of the path is reduced.
 const CUT: f64 = 100.0;
 
 impl Live {
-    /// T5: two receivers beside one that joins at half of the time. Each gets a quarter of the link, so that the link is no limit.
+    /// T5: two receivers, and one that joins after half of the time. Each receiver gets a quarter of the
+    /// link's rate, so that the link does not limit them.
     pub(super) fn late_joiner(
         &self,
         recorder: &mut Recorder<'_>,
@@ -52,7 +53,7 @@ impl Live {
         mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR)
             .map_err(std::io::Error::from)
             .map_err(file(&fifo))?;
-        // Open in both directions: the sender need not wait for a writer.
+        // The FIFO is opened in both directions, so that the sender need not wait for a writer.
         let mut targets = OpenOptions::new()
             .read(true)
             .write(true)
@@ -95,7 +96,7 @@ impl Live {
         recorder.value(&row, round, last(&outcome) / baseline)
     }
 
-    /// T7: round trips until 90 % of the rate arrives, cold and told the rate.
+    /// T7: round trips until 90 % of the rate arrives, without a known rate and with `--rate`.
     pub(super) fn ramp(&self, recorder: &mut Recorder<'_>, round: usize) -> Result<(), TransportBenchError> {
         let path = PathSettings::new(RAMP_RTT_MS, 0.0);
         let link = self.test_bed.link_bps;
@@ -121,7 +122,7 @@ impl Live {
         Ok(())
     }
 
-    /// Returns the round trips from the first data that arrive until 90 % of a rate arrives.
+    /// Returns the round trips from the arrival of the first data until 90 % of a rate arrives.
     fn round_trips(
         &self,
         round: usize,
@@ -159,19 +160,19 @@ impl Live {
             Ok(end.is_some())
         })?;
         let _removed = std::fs::remove_dir_all(&directory);
-        // Data left half a round trip before they arrived.
+        // The data left the sender half a round trip before they arrived.
         let round_trips = |begin: f64, end: f64| (end - begin) / (path.rtt_ms / 1e3) + 0.5;
         Ok(begin.zip(end).map(|(begin, end)| round_trips(begin, end)))
     }
 
-    /// T8: Jain's index of several flows, each of a sender of its own.
+    /// T8: Jain's fairness index of several flows, each with a separate sender.
     pub(super) fn shares(
         &mut self,
         recorder: &mut Recorder<'_>,
         round: usize,
     ) -> Result<(), TransportBenchError> {
         let link = self.test_bed.link_bps;
-        // Sixteen processes on the cores of the hosts need more time than two.
+        // The rate is halved, because up to sixteen processes share the cores of the hosts.
         self.test_bed.link_bps = link / 2.0;
         let result = [2_usize, 4, 8].into_iter().try_for_each(|count| {
             let rates = self.flow_rates(recorder, round, count)?;
@@ -190,7 +191,7 @@ impl Live {
         result
     }
 
-    /// Returns the mean rates of flows that run at the same time, without their ramps.
+    /// Returns the mean rate of each of several concurrent flows, without its ramp.
     fn flow_rates(
         &self,
         recorder: &Recorder<'_>,
@@ -202,7 +203,7 @@ impl Live {
         let seconds = (2 * recorder.length.seconds).max(12) as f64;
         let directory = self.test_bed.directory("shares")?;
         let source = directory.join("source");
-        // More than the share of a flow, so that none ends before the others.
+        // Each file is larger than the fair share of a flow, so that no flow ends before the others.
         let bytes = self.test_bed.link_bps / 8.0 * seconds * 2.0 / count as f64;
         files::write(&source, bytes as u64, round as u64)?;
         let receivers = self.receivers(&directory, count, &[])?;
@@ -229,7 +230,8 @@ impl Live {
         Ok(found)
     }
 
-    /// T9: a queue of one packet at half of the rate, 3 % of loss, and a path that is cut.
+    /// T9: a queue of one packet at half of the rate, 3 % of loss, and a path whose rate falls to a
+    /// hundredth.
     pub(super) fn policers(
         &mut self,
         recorder: &mut Recorder<'_>,
@@ -247,7 +249,8 @@ impl Live {
         let outcome = self.transfer(recorder, round, &path, 1, &["--loss-tolerance", "5"])?;
         let after = counters()?;
         let goodput: f64 = outcome.complete().map(|each| each.steady_bps).sum();
-        // A sender that shares its core leaves in bursts, which a queue of one packet does not hold: the gates hold in virtual time.
+        // A sender that shares its core sends in bursts, which a queue of one packet cannot hold. The gates
+        // therefore apply only in virtual time.
         let asked = format!("{} / 2, RTT 50 ms; in virtual time: 0.9 and 5 %", self.link());
         let row = case(
             "T9 live: goodput / Ideal of half the rate, queue of one packet",

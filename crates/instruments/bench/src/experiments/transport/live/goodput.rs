@@ -1,4 +1,5 @@
-//! Rows T1, T2 and T8: goodput over the grid, beside other transports, and shares.
+//! Rows T1, T2 and T8: goodput over the grid of loss and round-trip time, goodput beside other transports,
+//! and harm.
 
 use super::super::error::TransportBenchError;
 use super::super::library_peers::LibraryPeer;
@@ -142,7 +143,8 @@ impl Live {
         Ok(())
     }
 
-    /// Records a peer's transfer, and the ratio of ours to it; a failure is a row without a value.
+    /// Records a peer's transfer, and the ratio of Millrace's goodput to the peer's. If the transfer failed,
+    /// records a row without a value.
     #[allow(clippy::too_many_arguments, reason = "one row, its place and its two systems")]
     pub(super) fn beside(
         &self,
@@ -175,7 +177,8 @@ impl Live {
         recorder.value(row, round, ours / result.goodput_bps.max(1.0))
     }
 
-    /// Measures row T8: harm to CUBIC beside the harm of BBR, in a buffer of twice the BDP.
+    /// Measures row T8: harm to CUBIC, relative to the harm of BBR, with a buffer of twice the
+    /// bandwidth-delay product.
     pub(super) fn fairness(
         &self,
         recorder: &mut Recorder<'_>,
@@ -210,7 +213,8 @@ impl Live {
             };
             let mut sender = transfer.start(&self.test_bed, &last)?;
             let rate = first.rate_from(from)?;
-            // A transfer of this size goes on longer than CUBIC, unless it failed or CUBIC got nothing.
+            // The transfer must still run when CUBIC has ended. It may have completed only if CUBIC got
+            // almost nothing.
             if rate > alone / 10.0 {
                 sender.check()?;
             }
@@ -223,8 +227,8 @@ impl Live {
     }
 }
 
-/// Records the harms of one round to CUBIC by BBR and by ours. The gate applies to their difference: both are of the same
-/// round, and the gate is the same in all rounds.
+/// Records the harm to CUBIC by BBR and by Millrace in one round. The gate applies to the difference of the
+/// two: both are from the same round, and the gate is the same in all rounds.
 fn record_harm(
     recorder: &mut Recorder<'_>,
     link: &str,
@@ -264,9 +268,9 @@ mod tests {
             assert_eq!((rows.len(), judged.len()), (3, 1));
             (judged[0].rounds, judged[0].met)
         };
-        // The last round has the least harm of BBR, and ours is less in each.
+        // BBR does the least harm in the last round. Millrace does less harm than BBR in each round.
         assert_eq!(met([[0.9, 0.8], [0.9, 0.8], [0.3, 0.2]]), (3, Some(true)));
-        // The last round has the most harm of BBR, and ours is more in two.
+        // BBR does the most harm in the last round. Millrace does more harm than BBR in two rounds.
         assert_eq!(met([[0.3, 0.4], [0.3, 0.4], [0.9, 0.4]]), (3, Some(false)));
     }
 }

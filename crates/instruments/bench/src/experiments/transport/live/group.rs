@@ -21,8 +21,9 @@ impl Live {
         round: usize,
     ) -> Result<(), TransportBenchError> {
         let link = self.test_bed.link_bps;
-        // Flat out the link is no limit. Otherwise each site's path has a third of it: three unicast streams fill the link, and
-        // multicast, which crosses it once, is told that third.
+        // In the first case, the link does not limit the rate. In the second case, each site gets a third of
+        // the link's rate: three unicast streams fill the link, and multicast, which crosses the link once,
+        // sends at that third.
         let lossy = PathSettings::new(100.0, 1.0);
         let cells = [
             (
@@ -109,7 +110,8 @@ impl Live {
                 continue;
             }
             let seconds = recorder.length.seconds as f64 + ramp_s(path) / 2.0;
-            // A congestion control that gets a twentieth gets a twentieth of the bytes, so that the row ends.
+            // The peer's congestion control reaches about a twentieth of the rate. It sends a twentieth of
+            // the bytes, so that the row ends in time.
             let share = if rate_bps.is_some() { 1.0 } else { 1.0 / 20.0 };
             let bytes = link / 8.0 * seconds / 3.0;
             let outcome = self.transfer_bytes(recorder, round, path, 3, &[], bytes as u64)?;
@@ -144,7 +146,7 @@ impl Live {
             "",
         );
         recorder.value(&row, round, slowest / mean)?;
-        // Bytes that were sent, so that repairs count for both.
+        // Sent bytes are counted, so that repairs count in both cases.
         let per_byte = |outcome: &super::Outcome| {
             let bytes: f64 = outcome.complete().map(|each| each.sent_bytes).sum();
             outcome.cpu_s[0] / bytes.max(1.0)

@@ -1,4 +1,5 @@
-//! Rows over the test bed. A row whose cases need one path shares it; a failure is recorded, and the others go on.
+//! Rows that are measured over the test bed. Cases of a row that need the same path share it. The failure of
+//! a row is recorded, and the other rows continue.
 
 mod costs;
 mod dynamics;
@@ -17,11 +18,11 @@ use super::rows::{left_out, number};
 use super::test_bed::{PathSettings, TestBed, obstacle};
 use super::virtual_time;
 
-/// The rate of the link is this at most.
+/// The highest rate of the link, in bit/s.
 const LINK_MAX_BPS: f64 = 1e9;
-/// Bytes of payload of a packet, and of its Ethernet frame with check sequence.
+/// The ratio of a packet's payload to its Ethernet frame with check sequence.
 const PAYLOAD_SHARE: f64 = 1_424.0 / 1_514.0;
-/// Round trips of the ramp (row T7).
+/// The number of round trips of the ramp (row T7).
 const RAMP_RTTS: f64 = 18.0;
 
 /// Measures the live rows.
@@ -47,7 +48,7 @@ pub(super) fn measure(
     };
     for row in rows.iter().copied() {
         (recorder.progress)(&format!("{row:?}, live"));
-        // Rows of many transfers, or of one bound, are measured once.
+        // Rows that consist of many transfers, or that check a fixed limit, are measured once.
         let rounds = match row {
             RowNumber::T10 | RowNumber::T11 | RowNumber::T12 | RowNumber::T13 | RowNumber::T15 => 1,
             _ => recorder.length.rounds,
@@ -67,7 +68,8 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Records that a round of a row failed: its cases so far were not measured in all rounds, and further ones may be left out.
+/// Records that a round of a row failed: the cases of the row so far were not measured in all rounds, and
+/// further cases may be left out.
 fn row_failed(recorder: &mut Recorder<'_>, row: RowNumber, reason: &str) -> Result<(), TransportBenchError> {
     let is_of_row = |case: &str, asked: &str| {
         number(case) == u32::from(row.number()) && !asked.starts_with(virtual_time::ASKED)
@@ -130,12 +132,13 @@ impl Live {
         megabits(self.test_bed.link_bps)
     }
 
-    /// Returns the payload in bit/s that the link carries at best.
+    /// Returns the highest rate of payload that the link carries at this loss, in bit/s.
     fn ideal_bps(&self, loss: f64) -> f64 {
         self.test_bed.link_bps * PAYLOAD_SHARE * (1.0 - loss)
     }
 
-    /// Sends a file to receivers over a path; the file takes the ramp and the time of the run length at the rate of the link.
+    /// Sends a file to receivers over a path. At the rate of the link, the file takes the time of the run
+    /// length, in addition to the ramp.
     fn transfer(
         &self,
         recorder: &mut Recorder<'_>,
@@ -208,12 +211,12 @@ fn megabits(bps: f64) -> String {
     format!("{:.0} Mbit/s", bps / 1e6)
 }
 
-/// Returns the seconds of the ramp.
+/// Returns the duration of the ramp in seconds.
 fn ramp_s(path: &PathSettings) -> f64 {
     1.0 + RAMP_RTTS * path.rtt_ms / 1e3
 }
 
-/// Returns the record of a transfer of ours.
+/// Returns the record of a transfer by Millrace.
 fn transferred(
     test_bed: &TestBed,
     path: &PathSettings,

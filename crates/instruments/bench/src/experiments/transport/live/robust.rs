@@ -20,13 +20,14 @@ use crate::random::Random;
 
 /// The size of the files of row T10.
 const SMALL: f64 = 4_096.0;
-/// Files that scp copies: it takes several round trips for each.
+/// The number of files that scp copies: it takes several round trips for each file.
 const SCP_FILES: usize = 40;
-/// Datagrams of row T13.
+/// The number of datagrams of row T13.
 const UNKNOWN_PEERS: u32 = 400;
-/// The size of each in bytes: QUIC answers to no shorter ones.
+/// The size of these datagrams in bytes: QUIC does not answer shorter ones.
 const DATAGRAM_SIZE: usize = 1_200;
-/// The start of a packet of QUIC with a version that nobody has, to which a server answers (RFC 9000, section 6).
+/// The start of a QUIC packet with a version that no implementation supports. A server answers it (RFC 9000,
+/// section 6).
 const UNKNOWN_VERSION: &[u8] = b"\xc0\x1a\x2a\x3a\x4a\x08abcdefgh\x08ijklmnop";
 
 impl Live {
@@ -180,7 +181,7 @@ impl Live {
         recorder.value(&row, round, different as f64)
     }
 
-    /// Measures row T13: answers to datagrams of unknown peers, and the memory that these take.
+    /// Measures row T13: the answers to datagrams of unknown peers, and the memory that such datagrams take.
     pub(super) fn unknown_peers(
         &self,
         recorder: &mut Recorder<'_>,
@@ -196,7 +197,7 @@ impl Live {
         let mut bytes = UNKNOWN_VERSION.to_vec();
         bytes.resize(DATAGRAM_SIZE, 0);
         std::fs::write(&packet, bytes).map_err(file(&packet))?;
-        // Each command writes once, which is one datagram.
+        // Each command makes one write, which is one datagram.
         let script = format!(
             "for i in $(seq {UNKNOWN_PEERS}); do\n  head -c {DATAGRAM_SIZE} /dev/urandom > /dev/udp/{to}/7800\n  \
              cat {} > /dev/udp/{to}/7800\ndone",

@@ -7,7 +7,7 @@ use super::super::statistics::losses::{geometric, run_lengths};
 use super::observed::Observed;
 use crate::gated::Gate;
 
-/// One part of a second per frame in microseconds.
+/// The time between two frames, in microseconds.
 pub(super) const INTERVAL_US: u64 = 1_000;
 /// The delay of all cases but the baseline, in milliseconds.
 const DELAY_MS: f64 = 50.0;
@@ -17,21 +17,23 @@ pub(super) const LONGEST_MS: u64 = 150;
 const JITTER_MS: f64 = 5.0;
 /// The correlation of two delays in a row.
 const CORRELATION: f64 = 0.5;
-/// Every so many delays of a correlated jitter are judged as independent ones: the correlation of these is 0.5^20.
+/// For tests that assume independent delays, every 20th delay of a correlated jitter is used: the correlation
+/// of two such delays is 0.5^20.
 const INDEPENDENT: usize = 20;
 const LOSS: f64 = 0.05;
-/// The transitions of the Gilbert-Elliott model: the begin and the end of a burst, in which all frames are lost.
+/// The transition probabilities of the Gilbert-Elliott model: the begin and the end of a burst. All frames in
+/// a burst are lost.
 const BURST_BEGIN: f64 = 0.01;
 const BURST_END: f64 = 0.1;
 
-/// The settings without delay, of which the median is the time that the test bed takes.
+/// The settings without delay. The median of this run is the delay of the test bed itself.
 pub(super) const BASELINE: &str = "delay 0ms";
 
 /// Options that netem and `millrace-wan` both get, and the figures that are compared.
 pub(super) struct Case {
     /// The options of netem (tc-netem(8)), for `tc` and for `millrace-wan --netem`.
     pub(super) netem: &'static str,
-    /// Options of `millrace-wan` that netem does not have; its row says so.
+    /// Options of `millrace-wan` that netem does not have; the name of the row includes them.
     pub(super) more: &'static [&'static str],
     pub(super) figures: &'static [Figure],
 }
@@ -51,7 +53,7 @@ pub(super) enum Figure {
     Uniform,
     /// The Kolmogorov-Smirnov test against normally distributed delays.
     Normal,
-    /// The same of every 20th delay.
+    /// The same test, with every 20th delay.
     NormalThinned,
     /// The correlation of two delays in a row.
     Correlation,
@@ -59,15 +61,16 @@ pub(super) enum Figure {
     CorrelationError,
     /// Frames that arrive after a later one.
     Reordered,
-    /// Frames that did not arrive, of a path with this loss: of none, of 5 %, of a Gilbert-Elliott model.
+    /// The frames that did not arrive. The three variants are for a path without loss, with 5 % of loss, and
+    /// with a Gilbert-Elliott model.
     LostOfNone,
     LostOfShare,
     LostOfBursts,
     /// The deviation of the share of lost frames from what was asked.
     ShareError,
-    /// The mean length of losses.
+    /// The mean length of runs of lost frames.
     Burst,
-    /// The chi-square test of the lengths of losses.
+    /// The chi-square test of the lengths of runs of lost frames.
     Bursts,
 }
 
@@ -145,7 +148,8 @@ impl Case {
 }
 
 impl Figure {
-    /// Returns the quantity, what was asked in a case with these options, the gate of the emulator, and the unit.
+    /// Returns the quantity, the asked value in a case with these options, the gate of the emulator, and the
+    /// unit.
     pub(super) fn row(self, netem: &str) -> (&'static str, String, Gate, &'static str) {
         let (ms, percent) = (
             |ms: f64| format!("{ms:.2} ms"),
@@ -207,7 +211,7 @@ impl Figure {
         }
     }
 
-    /// Returns the value of what was observed. `baseline_ms` is the median without delay.
+    /// Returns the value of the figure for an observed run. `baseline_ms` is the median without delay.
     pub(super) fn value(self, observed: &Observed, baseline_ms: f64) -> f64 {
         let delays: Vec<f64> = observed.delays_ms().map(|delay| delay - baseline_ms).collect();
         let mean = || delays.iter().sum::<f64>() / delays.len() as f64;
@@ -263,7 +267,7 @@ impl Figure {
 mod tests {
     use super::*;
 
-    /// Returns what a path with these delays in milliseconds shows; `None` is a lost frame.
+    /// Returns the observed run of a path with these delays in milliseconds; `None` is a lost frame.
     fn observed(delays: impl IntoIterator<Item = Option<f64>>) -> Observed {
         let lines: Vec<String> = delays
             .into_iter()
@@ -279,7 +283,8 @@ mod tests {
         Observed::parse(&lines.join("\n"), lines.len()).unwrap()
     }
 
-    /// Returns numbers in (0, 1) that fill it evenly and have no order (Weyl, by the golden ratio).
+    /// Returns numbers that are spread evenly over (0, 1) and are not sorted (a Weyl sequence, with the
+    /// golden ratio).
     fn fractions() -> impl Iterator<Item = f64> {
         (1..=4000).map(|i| (f64::from(i) * 0.618_033_988_749_894_9).fract())
     }
@@ -305,7 +310,7 @@ mod tests {
         assert!((Figure::LostOfShare.value(&path, 0.0) - 5.0).abs() < 1e-9);
         assert!(Figure::ShareError.value(&path, 0.0) < 1e-9);
         assert!((Figure::Burst.value(&path, 0.0) - 2.0).abs() < 1e-9);
-        // All losses have two frames: no geometric distribution of mean ten.
+        // All runs of lost frames have two frames, which is not a geometric distribution with mean 10.
         assert!(Figure::Bursts.value(&path, 0.0) > 1.0);
     }
 

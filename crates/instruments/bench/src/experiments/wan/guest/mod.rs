@@ -44,9 +44,10 @@ const MODULES: [&str; 5] = [
 const MEMORY_MIB: u32 = 1024;
 /// The time limit of the guest; it needs some minutes on a busy machine.
 const WITHIN: Duration = Duration::from_secs(1800);
-/// The nice level of the guest: its clock does not need the processor at a certain time.
+/// The nice level of the guest. Its clock counts instructions, so waiting for the processor does not disturb
+/// it.
 const NICE: i32 = 10;
-/// The limit of netem in packets, unless a case is about it.
+/// The queue limit of netem in packets, unless a case sets another limit.
 const LIMIT: &str = "limit 100000";
 /// The programs that the measurement needs, and their packages.
 const PROGRAMS: [&str; 5] = ["qemu-system-x86_64", "busybox", "ip", "tc", "cc"];
@@ -117,7 +118,7 @@ fn installed(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Returns the file of a distribution that `tc` reads.
+/// Returns the path of the table file of a delay distribution, which `tc` reads.
 fn table(distribution: &str) -> Option<PathBuf> {
     let folders = ["/usr/lib/tc", "/usr/lib/x86_64-linux-gnu/tc", "/usr/share/tc"].map(Path::new);
     let name = format!("{distribution}.dist");
@@ -203,7 +204,8 @@ fn script(frames: usize, program: &Path) -> String {
     text + "echo RUN end\n"
 }
 
-/// Returns what was observed in each run, by its number and system, or the reason why it was not.
+/// Returns the result of each run by its number and system: the observed frames, or the reason why they
+/// cannot be read.
 fn runs(output: &str, frames: usize) -> HashMap<(usize, &str), Result<Observed, String>> {
     let sections = output.split("RUN ").skip(1);
     sections
@@ -215,7 +217,7 @@ fn runs(output: &str, frames: usize) -> HashMap<(usize, &str), Result<Observed, 
         .collect()
 }
 
-/// Returns the row of a figure; that of netem is for comparison.
+/// Returns the row of a figure. Rows of netem have no gate: they are for comparison.
 fn row(system: &str, of: &cases::Case, figure: Figure) -> Case {
     let (quantity, asked, gate, unit) = figure.row(of.netem);
     let gate = if system == SYSTEMS[1] { gate } else { Gate::None };

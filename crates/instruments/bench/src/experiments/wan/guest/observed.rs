@@ -1,14 +1,15 @@
-//! The stamps of a run in the guest.
+//! The time stamps of the frames of a run in the guest.
 
 /// The frames of a run in the order of sending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Observed {
-    /// The stamps of entry and of exit in nanoseconds; a lost frame has none of exit.
+    /// The time stamps of entry and of exit in nanoseconds; `None` for the exit of a lost frame.
     frames: Vec<(i64, Option<i64>)>,
 }
 
 impl Observed {
-    /// Returns the stamps of a run of `frames` frames, as `load.c` prints them, or the reason why they are none.
+    /// Parses the time stamps of a run of `frames` frames, as `load.c` prints them. Returns the reason if the
+    /// text has another form.
     pub(super) fn parse(text: &str, frames: usize) -> Result<Observed, String> {
         let line = |line: &str| {
             let (entered, left) = line.split_once(' ')?;
@@ -19,7 +20,7 @@ impl Observed {
             Some((entered.parse().ok()?, left))
         };
         let mut found = Vec::with_capacity(frames);
-        // The serial line ends lines with a carriage return as well.
+        // The serial console adds a carriage return to each line.
         for text in text.lines().map(str::trim_end).filter(|text| !text.is_empty()) {
             found.push(line(text).ok_or_else(|| {
                 format!("the guest printed `{text}`: expected the stamps of a frame at entry and exit")

@@ -1,4 +1,4 @@
-//! The outcome of a frame is independent of how bursts were cut and when the receiver polled.
+//! Checks that the outcome of a frame does not depend on the division into bursts, nor on the times of polls.
 
 use millrace_types::Time;
 use millrace_wan_emulator::{
@@ -12,12 +12,12 @@ use crate::gated::Gate;
 use crate::gated::recorder::case;
 use crate::random::Random;
 
-/// Bursts have 1 to this many frames.
+/// The largest number of frames of a burst; the smallest is 1.
 const BURST_MAX: usize = 8;
-/// The seed of the path, and of the cuts.
+/// The seed of the path, and of the division into bursts.
 const SEED: u64 = 21;
 
-/// The path: every stage draws.
+/// The settings of the path. Every stage of it draws random numbers.
 const SETTINGS: [(&str, &str); 8] = [
     ("delay", "5ms"),
     ("jitter", "1ms,normal"),
@@ -29,8 +29,8 @@ const SETTINGS: [(&str, &str); 8] = [
     ("reorder", "1%,extra=2ms"),
 ];
 
-/// Returns the time between a frame and the next in nanoseconds: by turns above and below the rate, so that the queue fills
-/// and empties.
+/// Returns the time between a frame and the next in nanoseconds. The load alternates between above and below
+/// the rate, so that the queue fills and empties.
 fn gap(number: u64) -> u64 {
     if (number / 4_000).is_multiple_of(2) {
         700
@@ -39,8 +39,8 @@ fn gap(number: u64) -> u64 {
     }
 }
 
-/// Offers the same frames to the model alone, and to both halves in bursts that are cut at random, with polls at random
-/// times; and compares what is released, in order.
+/// Offers the same frames to the model alone, and to the emulator's sender in bursts of random size. The
+/// receiver polls at random times. Compares the released frames in order.
 pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     let cuts = recorder.length.frames;
     let direction = DirectionConfig {
@@ -86,7 +86,7 @@ pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     while let Some(frame) = receiver.take(Time::from_nanos(u64::MAX / 2)) {
         taken.push((frame.release().nanos(), read(&frame, &mut bytes)));
     }
-    // Frames of one time are taken in the order in which they were offered.
+    // Frames with the same release time are taken in the order in which they were offered.
     expected.sort_by_key(|(at, _)| *at);
     let different = expected.iter().zip(&taken).filter(|(a, b)| a != b).count()
         + expected.len().abs_diff(taken.len())

@@ -1,4 +1,4 @@
-//! Distributions of the delay, their memory and their independence.
+//! Tests of the distributions of the delay, and of the correlation or independence of successive delays.
 
 use millrace_types::Time;
 use millrace_wan_emulator::{NoSources, Outcome, Path, Seed, Sources};
@@ -18,7 +18,7 @@ const SPREAD: f64 = 5e6;
 const DELAY: (&str, &str) = ("delay", "100ms");
 /// The time between two frames in nanoseconds.
 const GAP: u64 = 1_000_000;
-/// A file of netem's tables for the test: eight quantiles, equally probable.
+/// A table file of netem for the test: eight values of equal probability.
 const TABLE: &str = "-16384 -8192 -4096 -1024 1024 4096 8192 16384";
 
 /// Returns the delay of each frame, in units of the standard deviation around the mean.
@@ -44,14 +44,14 @@ fn pareto(x: f64) -> f64 {
     if value <= 1.0 { 0.0 } else { 1.0 - value.powi(-3) }
 }
 
-/// Returns the distribution function of netem's Pareto-normal table: the quantiles are a quarter of the normal and three
-/// quarters of the Pareto ones.
+/// Returns the distribution function of netem's Pareto-normal table. A quantile of it is a quarter of the
+/// normal quantile plus three quarters of the Pareto quantile.
 fn pareto_normal(x: f64) -> f64 {
     let quantile = |p: f64| 0.25 * inverse(normal, p, -9.0, 9.0) + 0.75 * inverse(pareto, p, -0.6, 4000.0);
     inverse(quantile, x, 1e-12, 1.0 - 1e-12)
 }
 
-/// Returns the argument between two bounds at which a growing function has a value, by bisection.
+/// Returns the argument between two bounds at which an increasing function has this value, by bisection.
 fn inverse(function: impl Fn(f64) -> f64, value: f64, low: f64, high: f64) -> f64 {
     let (mut low, mut high) = (low, high);
     for _ in 0..60 {
@@ -79,12 +79,13 @@ pub(super) fn distributions(recorder: &mut Recorder<'_>) -> Result<(), WanBenchE
         ("5ms,pareto-normal", pareto_normal),
     ];
     for ((jitter, distribution), seed) in expected.into_iter().zip(1..) {
-        // The function of netem's table is inverted twice; a fiftieth of the frames keeps that short.
+        // The Pareto-normal function needs nested bisections, so only a fiftieth of the frames is judged.
         let frames = match jitter {
             "5ms,pareto-normal" => recorder.length.frames / 50,
             _ => recorder.length.frames,
         };
-        // With memory, every twentieth frame: the correlation halves each frame.
+        // Of a correlated jitter, every twentieth frame is judged, because the correlation halves with each
+        // frame.
         let every = if jitter.contains("half-life") { 20 } else { 1 };
         let mut values: Vec<f64> = delays(jitter, seed, frames, &NoSources)?
             .into_iter()
@@ -166,7 +167,7 @@ pub(super) fn correlation(recorder: &mut Recorder<'_>) -> Result<(), WanBenchErr
     Ok(())
 }
 
-/// Judges that delays without memory are independent.
+/// Judges whether the delays of a jitter without correlation are independent.
 pub(super) fn independence(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     for (jitter, seed) in [("5ms,normal", 13), ("5ms,uniform", 14)] {
         let values = delays(jitter, seed, recorder.length.frames, &NoSources)?;
@@ -188,7 +189,7 @@ mod tests {
     #[test]
     fn distribution_functions_have_mean_0_and_deviation_1() {
         for distribution in [normal, pareto] {
-            // By the quantiles, as the judge does not have densities.
+            // Mean and deviation are computed from quantiles, because the judge has no density functions.
             let n = 20_000;
             let quantiles: Vec<f64> = (0..n)
                 .map(|i| inverse(distribution, (f64::from(i) + 0.5) / f64::from(n), -9.0, 4000.0))

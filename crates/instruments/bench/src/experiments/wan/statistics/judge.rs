@@ -5,7 +5,7 @@ const Z_ONE_SIDED: f64 = 3.0902;
 pub(in super::super) const Z_TWO_SIDED: f64 = 3.2905;
 /// The critical value of √n D of the Kolmogorov-Smirnov test at 0.001: the Kolmogorov distribution, one sample.
 pub(in super::super) const KS_CRITICAL: f64 = 1.9495;
-/// A cell of a chi-square test has at least this many expected observations.
+/// The smallest number of expected observations of a cell in a chi-square test.
 const EXPECTED_MIN: f64 = 10.0;
 
 /// Returns √n D of the Kolmogorov-Smirnov test of values against a distribution function. Sorts the values.
@@ -29,8 +29,9 @@ pub(in super::super) fn chi_square_critical(freedom: usize) -> f64 {
     freedom * (1.0 - spread + Z_ONE_SIDED * spread.sqrt()).powi(3)
 }
 
-/// Returns chi-square as a share of its critical value. `shares` are the expected shares of the first counts; the rest has
-/// what remains. Neighbours are one cell until enough observations are expected in it.
+/// Returns chi-square divided by its critical value. `shares` are the expected shares of the first counts;
+/// the other counts together have the remaining share. Adjacent counts are merged into a cell until enough
+/// observations are expected in it.
 pub(in super::super) fn chi_square(counts: &[u64], shares: &[f64]) -> f64 {
     let n = counts.iter().sum::<u64>() as f64;
     let (mut cells, mut statistic) = (0, 0.0);
@@ -65,7 +66,7 @@ pub(in super::super) fn autocorrelation(values: &[f64], lag: usize) -> f64 {
     products.map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>() / variance
 }
 
-/// Returns the statistic of Ljung and Box (1978) over these lags as a share of its critical value.
+/// Returns the statistic of Ljung and Box (1978) over these lags, divided by its critical value.
 pub(in super::super) fn ljung_box(values: &[f64], lags: usize) -> f64 {
     let n = values.len() as f64;
     let sum: f64 = (1..=lags)
@@ -74,8 +75,8 @@ pub(in super::super) fn ljung_box(values: &[f64], lags: usize) -> f64 {
     n * (n + 2.0) * sum / chi_square_critical(lags)
 }
 
-/// Returns the distribution function of the standard normal distribution: by the series of the error function near 0, by its
-/// continued fraction elsewhere. Both are exact to 1e-12.
+/// Returns the distribution function of the standard normal distribution. Near 0, it uses the series of the
+/// error function, elsewhere its continued fraction. Both are exact to 1e-12.
 pub(in super::super) fn normal(z: f64) -> f64 {
     let x = z.abs() / std::f64::consts::SQRT_2;
     let upper = if x < 3.0 {

@@ -1,4 +1,4 @@
-//! Models of loss: lengths of runs, shares, and exact schedules.
+//! Tests of the models of loss: lengths of runs, shares, and exact schedules.
 
 use millrace_types::Time;
 use millrace_wan_emulator::{NoSources, Outcome, Path, Seed, Sources};
@@ -11,7 +11,7 @@ use super::judge::{KS_CRITICAL, Z_TWO_SIDED, binomial_z, chi_square, erlang, kol
 use crate::gated::Gate;
 use crate::gated::recorder::case;
 
-/// The number of lengths of runs that are counted one by one.
+/// The number of different run lengths that are counted.
 const LENGTHS: usize = 10_000;
 /// The time between two frames in nanoseconds.
 const GAP: u64 = 100_000;
@@ -33,7 +33,8 @@ fn losses(
     Ok((0..frames).map(lost).collect())
 }
 
-/// Returns how many runs of `lost` frames have 1, 2, 3, … frames. The first and the last run are cut, and not counted.
+/// Returns the number of runs with 1, 2, 3, … frames: runs of lost frames if `lost` is true, else runs of
+/// frames that arrived. The first and the last run may be incomplete, and are not counted.
 pub(in super::super) fn run_lengths(frames: &[bool], lost: bool) -> Vec<u64> {
     let mut counts = vec![0; LENGTHS];
     let runs: Vec<&[bool]> = frames.chunk_by(|a, b| a == b).collect();
@@ -44,25 +45,28 @@ pub(in super::super) fn run_lengths(frames: &[bool], lost: bool) -> Vec<u64> {
     counts
 }
 
-/// Returns the shares of a geometric distribution that ends with probability `end` after each frame.
+/// Returns the shares of run lengths 1, 2, 3, … if a run ends with probability `end` after each frame
+/// (geometric distribution).
 pub(in super::super) fn geometric(end: f64) -> Vec<f64> {
     (0..LENGTHS as i32 - 1)
         .map(|k| end * (1.0 - end).powi(k))
         .collect()
 }
 
-/// A model whose runs have lengths that its transitions determine.
+/// A model of loss, with the distribution of run lengths that follows from its transitions.
 struct Model {
     loss: &'static str,
-    /// The shares of lengths of losses, and of gaps if they are geometric.
+    /// The shares of the lengths of runs of lost frames, and (`gaps`) of the gaps between them if these are
+    /// geometric.
     losses: Vec<f64>,
     gaps: Option<Vec<f64>>,
 }
 
 fn models() -> Vec<Model> {
     let burst = 1.0 / 8.0;
-    // Four states with p13 = 2 %, p31 = 20 %, p32 = 10 %, p23 = 30 %, p14 = 1 %. A run of losses begins by 1 → 4, by
-    // 1 → 3 or by 2 → 3, at rates in proportion to the time in 1 and 2: from balance of 3, and of 2.
+    // The 4-state model has p13 = 2 %, p31 = 20 %, p32 = 10 %, p23 = 30 %, p14 = 1 %. A run of losses begins
+    // with a transition 1 → 4, 1 → 3 or 2 → 3. The frequency of each is in proportion to the time in states 1
+    // and 2. The times in states 3 and 2, relative to state 1, follow from the balance of the transitions.
     let (p13, p31, p32, p23, p14) = (0.02, 0.2, 0.1, 0.3, 0.01);
     let three = p13 / p31;
     let two = three * p32 / p23;
@@ -97,7 +101,7 @@ fn models() -> Vec<Model> {
     ]
 }
 
-/// Judges the lengths of losses and of gaps by chi-square.
+/// Judges the lengths of runs of lost frames, and of the gaps between them, by chi-square.
 pub(super) fn runs(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     for Model {
         loss,
@@ -135,7 +139,7 @@ pub(super) fn runs(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     Ok(())
 }
 
-/// Compares models that leave nothing to chance, frame by frame.
+/// Compares deterministic models of loss with their definition, frame by frame.
 pub(super) fn exact(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     let frames = recorder.length.frames.min(200_000);
     let trace = "0010000000111000";
@@ -173,7 +177,8 @@ pub(super) fn exact(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
 pub(super) fn shares(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     let frames = recorder.length.frames;
     let ge_mixed = {
-        // Bad 30 % of losses, good 1 %; in the bad state p/(p + r) of the time. Frames are correlated: every hundredth.
+        // The loss is 30 % in the bad state and 1 % in the good state. The share of time in the bad state is
+        // p/(p + r). Frames are correlated, so only every hundredth frame is judged.
         let bad = 0.1 / (0.1 + 0.4);
         bad * 0.3 + (1.0 - bad) * 0.01
     };
@@ -237,14 +242,14 @@ fn damage(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     Ok(())
 }
 
-/// Judges the lengths of random outages: exponential with the asked mean.
+/// Judges whether the lengths of random outages are exponentially distributed with the asked mean.
 pub(super) fn outages(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     let loss = "outage:up=200ms,down=50ms";
     let frames = losses(&[("loss", loss)], recorder.length.frames * 4, 60, &NoSources)?;
     let runs: Vec<&[bool]> = frames.chunk_by(|a, b| a == b).collect();
     let inner = runs.get(1..runs.len().saturating_sub(1)).unwrap_or_default();
     for (lost, what, mean_ms) in [(true, "outages", 50.0), (false, "periods without", 200.0)] {
-        // A period shorter than the time between two frames is not seen: lengths are judged from there on.
+        // An outage shorter than the time between two frames may not be seen. Only longer outages are judged.
         let gap_ms = GAP as f64 / 1e6;
         let mut lengths: Vec<f64> = inner
             .iter()

@@ -1,8 +1,8 @@
-//! Row W5: the statistics of every distribution and loss model in virtual time, each judged by a test of its own against
-//! formulas of the literature, and the outcomes of frames in random bursts.
+//! Row W5, in virtual time: the statistics of every distribution and loss model, and the outcomes of frames
+//! in random bursts. A separate test judges each distribution and model against formulas of the literature.
 //!
-//! Seeds are fixed: a run is repeated exactly. The significance level is 0.001 everywhere. `tests/interop` has a second
-//! judge, in Python.
+//! Seeds are fixed, so that every run gives the same result. The significance level is 0.001 everywhere.
+//! `tests/interop` has a second judge, in Python.
 
 mod cuts;
 mod delays;
