@@ -25,8 +25,8 @@ section! {
             pub name: BridgeName,
         }
         optional {
-            /// The datapath id, unique in the switch and among all switches of a controller. Unset, it is derived from
-            /// the name alone, so set it if one controller controls several machines.
+            /// The datapath id, unique in the switch and among all switches of a controller. Unset, the id is
+            /// derived from the name alone, so set it if one controller controls several machines.
             pub dpid: Option<Dpid> = None,
             /// The behaviour while no controller is connected.
             pub fail_mode: FailMode = FailMode::Secure,
@@ -44,7 +44,7 @@ section! {
             pub match_extensions: bool = true,
             /// The type of the LOCAL port.
             pub local: LocalPort = LocalPort::Off,
-            /// The largest layer-3 packet of the LOCAL port.
+            /// The largest layer-3 packet of the LOCAL port, in bytes.
             pub local_mtu: Mtu = Mtu::ETHERNET,
             /// The number of flow tables.
             pub tables: TableCount = TableCount::DEFAULT,
@@ -70,7 +70,8 @@ section! {
             /// The number of bytes of a packet that a packet-in carries until the controller changes it; 65535 is the
             /// whole packet.
             pub miss_send_len: MissSendLen = MissSendLen::DEFAULT,
-            /// sFlow: samples of packets and counters of ports for collectors. Unset, none.
+            /// sFlow: samples of packets and counters of ports for collectors. Unset, the bridge has no
+            /// sFlow.
             pub sflow: Option<Sflow> = None,
             /// The ports.
             pub ports as "port": Vec<Port> = Vec::new(),
@@ -176,7 +177,8 @@ section! {
             pub manufacturer: DescriptionText<255> = DescriptionText::fixed("Millrace"),
             /// The hardware.
             pub hardware: DescriptionText<255> = DescriptionText::fixed("x86-64 server"),
-            /// The software; unset, `Millrace` and its version. The name of a version of Millrace is the same as unset.
+            /// The software; unset, `Millrace` and its version. A text such as `Millrace 1.2.3` is treated as
+            /// unset.
             pub software: SoftwareText = SoftwareText::Release,
             /// The serial number.
             pub serial: DescriptionText<31> = DescriptionText::fixed("None"),

@@ -21,14 +21,14 @@ section! {
             pub number: PortNo,
         }
         optional {
-            /// The OpenFlow port number of the far end, which is named `CHAIN.far`. Unset, the chain has one end, at
-            /// which packets that have traversed it are received.
+            /// The OpenFlow port number of the far end, which is named `CHAIN.far`. Unset, the chain has one
+            /// end: packets output to `number` are received at `number` after the last hop.
             pub far: Option<PortNo> = None,
             /// The number of workers that run the chain, each with its own instances of the functions. All packets of
             /// a flow, in both directions, use the same worker.
             pub lanes: LaneCount = LaneCount::ONE,
-            /// The packets that use the same worker and the same instance. Unset, it is `addresses` if a function
-            /// reassembles packets (`ips`, `ids`), else `flow`.
+            /// The packets that use the same worker and the same instance. Unset, `addresses` applies if a
+            /// function reassembles packets (`ips`, `ids`), else `flow`.
             pub spread: Option<ChainSpread> = None,
             /// If true, consecutive hops receive packets at the same time when their functions run in processes and
             /// only read packets (`millrace nf functions` shows which functions only read). The outcome for a packet
@@ -57,8 +57,8 @@ section! {
             pub class: HopClass = HopClass::Inline,
             /// The settings of the function, each `"key=value"`.
             pub settings: Vec<Setting> = Vec::new(),
-            /// The memory limit of the function, in MiB. Unset, a WebAssembly module has 64 MiB, and a process has no
-            /// limit of its own.
+            /// The memory limit of the function, in MiB. Unset, a WebAssembly module has 64 MiB, and a
+            /// process has no separate limit.
             pub memory_mib: Option<FunctionMemoryMib> = None,
             /// The number of instructions that a WebAssembly module may execute for one burst; unset, 1,000,000.
             pub fuel: Option<Fuel> = None,
@@ -86,7 +86,7 @@ section! {
 deserialize!(Chain, Hop);
 
 impl Chain {
-    /// Returns the number of the end at which packets sent to the near end are received.
+    /// Returns the port number at which packets sent to the near end are received.
     pub fn far_end(&self) -> PortNo {
         self.far.unwrap_or(self.number)
     }
@@ -96,7 +96,8 @@ impl Chain {
         format!("{}.far", self.name)
     }
 
-    /// Returns the number and name of each logical port of the chain's ends.
+    /// Returns the number and name of each logical port of the chain: its ends, and the hops that have a
+    /// number.
     pub fn ports(&self) -> impl Iterator<Item = (PortNo, String)> + '_ {
         let far = self.far.map(|far| (far, self.far_name()));
         let hops = self

@@ -48,7 +48,7 @@ choice! {
     ChainSpread {
         /// Packets of a flow, in both directions. Fragments of a flow, which have no ports, may use another instance.
         Flow = "flow",
-        /// Packets between two IP addresses, the outermost ones: also fragments and packets in tunnels.
+        /// Packets between the same two outermost IP addresses, including fragments and packets in tunnels.
         Addresses = "addresses",
     }
     /// The use of huge pages for DPDK's memory.
@@ -62,14 +62,15 @@ choice! {
     }
     /// The behaviour of a worker without work.
     Idle {
-        /// Sleep, for longer the longer no packet arrives, up to a limit.
+        /// Sleep while no packet arrives; the sleep grows with the idle time, up to a limit.
         Adaptive = "adaptive",
-        /// Poll without sleep: lowest latency, a whole core.
+        /// Poll without sleep: lowest latency, at the cost of a full core.
         Busy = "busy",
     }
-    /// The isolation class of a network function: the trust in it decides where it runs.
+    /// The isolation class of a network function: the more the function is trusted, the closer it runs to the
+    /// switch.
     HopClass {
-        /// In the worker: trusted as the switch is, and the fastest.
+        /// In the worker: fastest; the function is trusted like the switch.
         Inline = "inline",
         /// In a process that shares packet memory: trusted with other packets, but not with the switch.
         Ring = "ring",
@@ -85,7 +86,7 @@ choice! {
         /// Packets leave the chain by its end.
         Bypass = "bypass",
     }
-    /// Frames that pass an emulated path at once.
+    /// The frames that bypass an emulated path: they are forwarded at once and unchanged.
     WanBypass {
         /// ARP and neighbour discovery.
         ArpNd = "arp-nd",
@@ -103,12 +104,12 @@ choice! {
     }
     /// The use of the cache of traversals of a bridge. It affects the forwarding rate only.
     FlowCache {
-        /// While the cache saves time.
+        /// Use the cache while it saves time.
         Auto = "auto",
         /// Never.
         Off = "off",
     }
-    /// The LOCAL port of a bridge, by which the machine itself is connected to the network of the bridge.
+    /// The LOCAL port of a bridge, which connects the machine to the network of the bridge.
     LocalPort {
         /// No LOCAL port: packets sent to LOCAL are dropped.
         Off = "off",
@@ -119,9 +120,9 @@ choice! {
     WhenFull {
         /// Reject the entry with OFPFMFC_TABLE_FULL.
         Refuse = "refuse",
-        /// Evict an entry: of the entries with a timeout, the one that would expire first, with a flow_removed (reason
-        /// OFPRR_DELETE) if it asked for one. If all are constantly in use, the first among 64. A table without
-        /// entries that have a timeout rejects the new one.
+        /// Evict the entry with a timeout that would expire first. If all are constantly in use, the choice
+        /// is among 64 entries. The eviction sends a flow_removed (reason OFPRR_DELETE) if the entry asked
+        /// for one. A table without entries that have a timeout rejects the new entry.
         Evict = "evict",
     }
     /// The transport of auxiliary connections.
@@ -157,8 +158,8 @@ choice! {
         /// Packets are dropped.
         Drop = "drop",
     }
-    /// The fields that a select group can hash: named as in OpenFlow, except for ports, which are those of TCP, UDP
-    /// and SCTP, and the type and code of ICMP.
+    /// The fields that a select group can hash. Names are those of OpenFlow, except `tp_src` and `tp_dst`:
+    /// the ports of TCP, UDP and SCTP, or the type and code of ICMP.
     SelectField {
         /// Ingress port.
         InPort = "in_port",

@@ -72,9 +72,9 @@ section! {
             pub tls_cert: Option<PathBuf> = None,
             /// The private key of the certificate, PEM.
             pub tls_key: Option<PathBuf> = None,
-            /// A file whose first line is the bearer token. Unset, the daemon generates a token in `api-token` in its
-            /// state directory (mode 0600), and keeps it until the file is removed. The file must be of root or the
-            /// daemon's user, with mode 0600 or 0640.
+            /// A file whose first line is the bearer token. Unset, the daemon generates a token in
+            /// `api-token` in its state directory (mode 0600), and keeps the token until that file is
+            /// removed. The file must belong to root or the daemon's user, with mode 0600 or 0640.
             pub token_file: Option<PathBuf> = None,
         }
     }

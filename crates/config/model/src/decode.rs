@@ -1,6 +1,6 @@
-//! Decoder from tree to types, which collects every error. [`Field`] is the interface of a type that can be the value
-//! of a key; sections implement it by the [`section!`](crate::section) macro, leaves by the macros at the end of this
-//! file.
+//! The decoder from the syntax tree to typed values, which collects every error. [`Field`] is the interface
+//! of a type that can be the value of a key; sections implement it by the [`section!`](crate::section) macro,
+//! leaves by the macros at the end of this file.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::error::{Path, Problem};
 use crate::node::{Node, Table, Value, shorten};
 use crate::schema::{Shape, TakesEffect};
 
-/// The amount of a configuration to write.
+/// The keys of a configuration that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Every key that has a value.
@@ -19,7 +19,8 @@ pub(crate) enum Detail {
     Sparse,
 }
 
-/// The number of errors up to which names that may be meant are searched: a file of another kind has an error on each line.
+/// The number of errors up to which the decoder searches for suggestions ("did you mean"). A file that is not
+/// a configuration has an error on each line.
 const SUGGESTED_LEN: usize = 100;
 
 /// An error before its location in the text is known.
@@ -121,7 +122,7 @@ pub(crate) trait Field: Sized + PartialEq {
         None
     }
 
-    /// Returns true if the order of these values in a list is a part of the list.
+    /// Returns true if the order of such values in a list matters, so that another order is a change.
     fn is_ordered() -> bool {
         false
     }
@@ -203,8 +204,9 @@ impl<T: Field> Field for Vec<T> {
         Some(Value::List(self.iter().filter_map(|value| value.encode(detail)).collect()).into())
     }
 
-    /// Matches items by identity; a list of plain values changes as a whole. If the order of the items is a part of the
-    /// list, another order of the items that both lists have is a change of the list, from names to names.
+    /// Matches items by identity; a list of plain values changes as a whole. If the order of items matters,
+    /// another order of the items that are in both lists is one change, from the old to the new order of
+    /// names.
     fn diff(&self, old: &Vec<T>, path: &str, applies: TakesEffect, out: &mut Vec<Change>) {
         let json = |value: &T| value.encode(Detail::Sparse).map(|node| node.to_json());
         let named = |items: &[T]| -> Option<Vec<String>> { items.iter().map(T::identity).collect() };
@@ -269,7 +271,7 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
-/// Returns the candidate of which `text` is probably a misspelling.
+/// Returns the candidate that `text` probably misspells; `None` if none is similar enough.
 pub(crate) fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let text: String = text.chars().take(64).collect::<String>().to_lowercase();
     let allowed = (text.chars().count() / 3).clamp(1, 3);

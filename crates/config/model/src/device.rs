@@ -60,14 +60,14 @@ pub enum Device {
     Link(LinkName),
     /// One end of an emulated path.
     Wan(WanEnd),
-    /// A tap device: the kernel receives the packets that the switch sends, and the switch those that the kernel
-    /// sends.
+    /// A tap device: the kernel receives the packets that the switch sends, and sends the packets that the
+    /// switch receives.
     Tap(InterfaceName),
-    /// An existing interface of the kernel, by packet sockets.
+    /// An existing interface of the kernel, through packet sockets.
     Kernel(InterfaceName),
-    /// No device: a logical port of a tunnel, whose packets use another port.
+    /// No device: a logical port of a tunnel. Another port carries the packets.
     Tunnel(Box<Tunnel>),
-    /// No device: a logical port of service paths, whose packets use another port.
+    /// No device: a logical port of service paths. Another port carries the packets.
     Nsh(Box<Nsh>),
     /// A virtual NIC, reached by a Unix socket.
     Vnic(Box<Vnic>),

@@ -1,6 +1,7 @@
-//! Difference between two configurations. Bridges and ports are matched by name and not by list index, so that a
-//! reordered file is no change and a removed port is one. Hops of a chain and classes of a path are matched by name as well,
-//! but their order decides on packets, so that another order is a change.
+//! Difference between two configurations. Bridges and ports are matched by name and not by list index, so a
+//! reordered file is not a change, and a removed port is exactly one change. Hops of a chain and classes of
+//! an emulated path are matched by name as well, but their order affects packets, so another order is a
+//! change.
 
 use crate::change::Change;
 use crate::config::Config;

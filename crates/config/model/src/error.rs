@@ -130,21 +130,21 @@ pub enum Problem {
     /// A value that must be unique and occurs twice.
     #[error("{what} {value} is already used by {first}")]
     Duplicate {
-        /// The name of the unique thing: "bridge name", "port number", "device".
+        /// The kind of the value that must be unique: "bridge name", "port number", "device".
         what: &'static str,
         /// The value that occurs twice.
         value: String,
         /// The path of the first use.
         first: Path,
     },
-    /// Two values that exclude each other, or a value without a second one that it needs.
+    /// Two values that exclude each other, or a value that requires another, missing value.
     #[error("{message}")]
     Conflict {
         /// The conflict and the expected values.
         message: String,
     },
-    /// A resource that this machine does not have. The caller, who has access to the machine, reports it; this crate
-    /// does not.
+    /// A resource that this machine does not have. Callers with access to the machine report this error; this
+    /// crate does not.
     #[error("{message}")]
     Unavailable {
         /// The missing resource and the expected one.
@@ -303,7 +303,8 @@ impl ConfigErrors {
     }
 }
 
-/// Errors that are printed in full: a file of another kind has one on each of its lines.
+/// The number of errors that are printed in full. A file that is not a configuration has an error on each
+/// line.
 const SHOWN_LEN: usize = 20;
 
 impl fmt::Display for ConfigErrors {

@@ -186,11 +186,11 @@ text_field!(DescriptionText<255>, "text of at most 255 bytes", "Rack 4, lab 2");
 text_field!(DescriptionText<22>, "text of at most 22 bytes", "ovs");
 text_field!(DescriptionText<31>, "text of at most 31 bytes", "any text");
 
-/// This release, as `OFPMP_DESC` names it.
+/// The name of this release in `OFPMP_DESC`.
 const RELEASE: &str = concat!("Millrace ", env!("CARGO_PKG_VERSION"));
 
-/// The description of the software. A release of Millrace is never a part of a configuration: an upgrade would change
-/// the configuration otherwise. Earlier versions stored their own name, which therefore reads as
+/// The description of the software. A configuration never contains a release of Millrace, because an upgrade
+/// would then change the configuration. Earlier versions stored their release; such a text is read as
 /// [`SoftwareText::Release`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum SoftwareText {

@@ -1,5 +1,5 @@
-//! Logical ports of service paths (RFC 8300): the packets that are received at one, and the header of packets sent to
-//! it.
+//! Logical ports of service function paths (RFC 8300): the path of received packets, and the header of sent
+//! packets.
 //!
 //! `nsh:remote=02:00:00:00:00:02,underlay=p1,out=42/255,in=43/254`: one line of text, as for other devices.
 
@@ -10,10 +10,10 @@ use millrace_types::{Mac, ServicePath};
 use crate::name::PortName;
 use crate::node::shorten;
 
-/// A service path identifier and index, or any.
+/// The service path of packets at a port: a fixed one, or any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NshPath {
-    /// This path identifier and index.
+    /// A fixed path identifier and index.
     Fixed(ServicePath),
     /// Any path; path identifier, index and time to live are in `tunnel_id`.
     Flow,
@@ -47,17 +47,17 @@ impl Nsh {
         &self.underlay
     }
 
-    /// Returns the path of the packets that are received here.
+    /// Returns the path of the packets that the port receives; `None` if it receives none.
     pub fn takes(&self) -> Option<NshPath> {
         self.takes
     }
 
-    /// Returns the path in the header of packets sent here.
+    /// Returns the path in the header of sent packets; `None` if the port sends none.
     pub fn sends(&self) -> Option<NshPath> {
         self.sends
     }
 
-    /// Returns the time to live of packets without one of their own.
+    /// Returns the time to live of sent packets, unless `tunnel_id` contains one: 1 to 63.
     pub fn ttl(&self) -> u8 {
         self.ttl
     }

@@ -1,4 +1,4 @@
-//! Numbers of the configuration. Each is a type of its own whose values are always in range.
+//! Numbers of the configuration. Each has a separate type; its values are always in range.
 
 use millrace_types::{PortNo, Vid};
 use thiserror::Error;
@@ -104,23 +104,24 @@ bounded! {
     EchoInterval(u16) in 0..=3600, " seconds";
     /// The number of auxiliary connections to a controller.
     AuxiliaryCount(u8) in 0..=16, "";
-    /// The number of receive queues of a port, and of its transmit queues.
+    /// The number of receive queues of a port; the number of transmit queues is the same.
     QueueCount(u16) in 1..=64, "";
     /// An interval of BFD packets, in milliseconds.
     BfdInterval(u16) in 50..=1000, " ms";
-    /// The number of BFD packets whose absence ends a session.
+    /// The number of missing BFD packets in a row that ends a session (RFC 5880, detection multiplier).
     BfdMultiplier(u8) in 1..=50, "";
     /// The number of a maintenance end point (IEEE 802.1ag-2007, section 19.2.1).
     MepNumber(u16) in 1..=8191, "";
     /// The level of a maintenance domain.
     MaintenanceLevel(u8) in 0..=7, "";
-    /// The time that a path works before it is used again, in seconds.
+    /// The wait-to-restore time: the time for which a port must work after a failure before it is live, in
+    /// seconds.
     RestoreTime(u16) in 0..=3600, " seconds";
-    /// The number of times that a link goes down until it is damped.
+    /// The number of times that a link goes down before it is damped.
     FlapCount(u16) in 1..=100, "";
-    /// The mean number of packets for each sFlow sample; 0 takes no samples.
+    /// The mean number of packets for each sFlow sample; 0 for no samples.
     SamplingRate(u32) in 0..=16_777_215, "";
-    /// The number of bytes that an sFlow sample has of its packet.
+    /// The number of bytes of a packet that its sFlow sample contains.
     SampledHeaderSize(u16) in 64..=256, " bytes";
     /// The interval of sFlow counter samples, in seconds.
     PollingInterval(u16) in 0..=3600, " seconds";
@@ -185,8 +186,8 @@ impl WanSeed {
 }
 
 impl FunctionUid {
-    /// The default. It lies in 60578 to 61183, a range that systemd leaves unused, and below 65,536, so that a
-    /// container with a mapping of 65,536 ids has it.
+    /// The default. It lies in 60578 to 61183, a range that systemd leaves unused. It is below 65,536, so it
+    /// exists in a container with a mapping of 65,536 ids.
     pub const DEFAULT: FunctionUid = FunctionUid(60_800);
 }
 impl InstanceCount {

@@ -10,11 +10,11 @@ use crate::name::DescriptionText;
 use crate::number::{BfdInterval, BfdMultiplier, DampingTime, FlapCount, MaintenanceLevel, MepNumber};
 use crate::section::{deserialize, section};
 
-/// The default source address of BFD, which Open vSwitch has, too.
+/// The default source address of BFD, the same as in Open vSwitch.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 0));
-/// The default destination address of BFD, which Open vSwitch has, too.
+/// The default destination address of BFD, the same as in Open vSwitch.
 const REMOTE: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1));
-/// The default destination MAC address of BFD, which Open vSwitch has, too.
+/// The default destination MAC address of BFD, the same as in Open vSwitch.
 const REMOTE_MAC: Mac = Mac([0x00, 0x23, 0x20, 0x00, 0x00, 0x01]);
 
 text_field!(Mac, "a MAC address", "00:23:20:00:00:01");
@@ -25,11 +25,13 @@ section! {
     pub struct Bfd (live) {
         required {}
         optional {
-            /// The interval in which the port sends packets while the session is up.
+            /// The minimum interval between packets that the port sends while the session is up (RFC 5880,
+            /// Desired Min TX Interval).
             pub min_tx_ms: BfdInterval = BfdInterval::DEFAULT,
-            /// The least interval in which the port receives packets.
+            /// The minimum interval between packets that the port can receive (RFC 5880, Required Min RX
+            /// Interval).
             pub min_rx_ms: BfdInterval = BfdInterval::DEFAULT,
-            /// The number of packets whose absence ends the session.
+            /// The number of missing packets in a row that ends the session (RFC 5880, Detect Mult).
             pub multiplier: BfdMultiplier = BfdMultiplier::DEFAULT,
             /// The source address. Packets to this address and to `remote` belong to the session.
             pub local: IpAddr = LOCAL,
@@ -50,7 +52,7 @@ section! {
             pub mep: MepNumber,
         }
         optional {
-            /// The number of the other end. Unset, any number but the own one.
+            /// The number of the other end. Unset, any number except `mep`.
             pub remote_mep: Option<MepNumber> = None,
             /// The level of the maintenance domain. Messages of other levels pass through the port.
             pub level: MaintenanceLevel = MaintenanceLevel::LINK,
@@ -69,11 +71,11 @@ section! {
     pub struct FlapDamping (live) {
         required {}
         optional {
-            /// The number of times that the link goes down until it is damped.
+            /// The number of times that the link goes down before it is damped.
             pub flaps: FlapCount = FlapCount::DEFAULT,
-            /// The time in which they are counted.
+            /// The time in which `flaps` are counted.
             pub window_s: DampingTime = DampingTime::WINDOW,
-            /// The time for which a damped link counts as down. A flap meanwhile begins it again.
+            /// The time for which a damped link counts as down. Another flap restarts this time.
             pub hold_down_s: DampingTime = DampingTime::HOLD_DOWN,
         }
     }

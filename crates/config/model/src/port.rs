@@ -32,7 +32,8 @@ section! {
             /// The number of receive queues, and of transmit queues. Unset, the number of workers if the device
             /// distributes flows over its queues (RSS, or the kernel for `kernel:INTERFACE`), otherwise one.
             pub queues: Option<QueueCount> = None,
-            /// The largest layer-3 packet; frames are up to 22 bytes longer (Ethernet, two VLAN tags).
+            /// The largest layer-3 packet, in bytes; frames are up to 22 bytes longer (Ethernet, two VLAN
+            /// tags).
             pub mtu: Mtu = Mtu::ETHERNET,
             /// NORMAL: the VLAN of untagged frames. Without `trunks` this makes an access port.
             pub vlan: Option<Vid> = None,
@@ -51,8 +52,9 @@ section! {
             pub no_flood: bool = false,
             /// The maximum rate of the port, for all its queues together. Unset, the device sets the rate.
             pub rate: Option<Rate> = None,
-            /// The number of bytes that `rate` and the rates of queues count for each frame besides those from its
-            /// Ethernet header on; 24 are frame check sequence, preamble and inter-frame gap.
+            /// The number of bytes that `rate` and the rates of queues add to the size of each frame (without
+            /// it, a frame counts from its Ethernet header on); 24 covers frame check sequence, preamble and
+            /// inter-frame gap.
             pub frame_overhead: FrameOverhead = FrameOverhead::NONE,
             /// The egress queues of the port.
             pub egress_queues as "queue": Vec<Queue> = Vec::new(),
@@ -66,12 +68,13 @@ section! {
             pub wait_to_restore_s: RestoreTime = RestoreTime::DEFAULT,
             /// Flap damping of the link.
             pub damping: Option<FlapDamping> = None,
-            /// The mean number of packets for each sFlow sample at this port; 0 takes no samples. Unset, that of the
-            /// `sflow` of the bridge, without which there are none.
+            /// The mean number of packets for each sFlow sample at this port; 0 takes no samples. Unset, the
+            /// rate in `sflow` of the bridge applies; a bridge without `sflow` takes no samples.
             pub sampling_rate: Option<SamplingRate> = None,
-            /// If true, packets stay in the device while the output port of the last ones has no room, so that they
-            /// wait at their sender and are not dropped here. All packets of the port wait, whatever their output
-            /// port: for ports whose packets go to one port, such as the ports of functions in a chain.
+            /// If true, packets stay in the device while the output port of the previous packets has no room,
+            /// so they wait at the sender and are not dropped. All packets of the port wait, whatever their
+            /// output port. Use it for ports whose packets all go to one port, such as the ports of functions
+            /// in a chain.
             pub backpressure: bool = false,
         }
     }

@@ -132,19 +132,19 @@ section! {
             /// The committed burst size. Unset, 20 ms at `cir`, at least 9,600 bytes. Packets larger than this are
             /// never green.
             pub cbs: Option<BurstSize> = None,
-            /// The excess burst size (`srtcm`, `trtcm-4115`). With `srtcm`, the unused part of `cir` fills it. Unset,
-            /// computed as `cbs`, at the excess rate if there is one.
+            /// The excess burst size (`srtcm`, `trtcm-4115`). With `srtcm`, the unused part of `cir` fills
+            /// it. Unset, computed like `cbs`, from the excess rate if there is one.
             pub ebs: Option<BurstSize> = None,
             /// The peak information rate (`trtcm`): packets above it are red. It is required with `trtcm`, and at
             /// least `cir`.
             pub pir: Option<Rate> = None,
-            /// The peak burst size (`trtcm`). Unset, computed as `cbs`, at the peak rate.
+            /// The peak burst size (`trtcm`). Unset, computed like `cbs`, from the peak rate.
             pub pbs: Option<BurstSize> = None,
             /// The excess information rate (`trtcm-4115`): packets above `cir` and within `eir` are yellow. It is
             /// required with `trtcm-4115`.
             pub eir: Option<Rate> = None,
-            /// If true, packets arrive precolored: yellow if their DSCP is of assured forwarding with medium drop
-            /// precedence (RFC 2597), red with high. They keep that color or get a worse one.
+            /// If true, packets arrive precolored: yellow if the DSCP is assured forwarding with medium drop
+            /// precedence (RFC 2597), red with high drop precedence. They keep that color or get a worse one.
             pub color_aware: bool = false,
             /// The action for packets within the committed rate. Unset, `"pass"`.
             pub green: ColorAction = ColorAction::new(ColorVerdict::Pass),

@@ -27,7 +27,7 @@ pub enum Shape {
     Choice(&'static [Choice]),
     /// A list of any length of the inner shape.
     List(Box<Shape>),
-    /// A table with keys of its own.
+    /// A nested table.
     Table(fn() -> Section),
 }
 
@@ -91,7 +91,7 @@ pub struct Key {
     pub shape: Shape,
     /// True if the key is required.
     pub required: bool,
-    /// The default; `None` if there is none, or if the default is to be unset.
+    /// The default; `None` if there is none, or if the key is unset by default.
     pub default: Option<serde_json::Value>,
 }
 

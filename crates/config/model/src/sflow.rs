@@ -19,8 +19,8 @@ section! {
     /// datagrams to collectors. See docs/sflow.md.
     pub struct Sflow (live) {
         required {
-            /// The IP address by which collectors identify the switch. No datagram is sent from or to this address unless
-            /// `source` or a collector has it, too.
+            /// The IP address by which collectors identify the switch. Datagrams are not sent from or to this
+            /// address, unless `source` or a collector is set to the same address.
             pub agent: IpAddr,
             /// The collectors, 1 to 8, each `IP` or `IP:PORT`; an IPv6 address with a port is in brackets. The default
             /// port is 6343. Each gets all datagrams.
@@ -29,17 +29,18 @@ section! {
         optional {
             /// The number by which collectors distinguish bridges that have the same agent address.
             pub sub_agent: SubAgent = SubAgent::ZERO,
-            /// The mean number of packets for each sample, at ports without a `sampling_rate` of their own; 0 takes no
+            /// The mean number of packets for each sample, at ports without a `sampling_rate`; 0 for no
             /// samples.
             pub sampling_rate: SamplingRate = SamplingRate::DEFAULT,
-            /// The number of bytes that a sample has of its packet, from the Ethernet header on.
+            /// The number of bytes of a packet that its sample contains, from the Ethernet header on.
             pub header_size: SampledHeaderSize = SampledHeaderSize::DEFAULT,
             /// The interval at which the counters of each port are sent; 0 sends none.
             pub polling_interval_s: PollingInterval = PollingInterval::DEFAULT,
             /// The maximum number of notifications of dropped packets per second (sFlow.org, "sFlow Dropped Packet
             /// Notification Structures", October 2020); 0 sends none. Samples report dropped packets in any case.
             pub discard_limit: DiscardLimit = DiscardLimit::NONE,
-            /// The largest datagram, in bytes of UDP payload. Larger ones than 1,400 may be fragmented on their way.
+            /// The largest datagram, in bytes of UDP payload. Datagrams of more than 1,400 bytes may be
+            /// fragmented.
             pub datagram_size: DatagramSize = DatagramSize::DEFAULT,
             /// The source address of datagrams. Unset, the system chooses one for each collector.
             pub source: Option<IpAddr> = None,

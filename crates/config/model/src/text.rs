@@ -46,7 +46,8 @@ impl Config {
         let lines = Lines::new(file, text);
         let root = Node::from_toml(&document);
         let (config, issues) = decode_root(&root);
-        // After a syntax error, the parser's recovery of the rest is a guess; only its own messages are reported.
+        // After a syntax error, the parser guesses the rest of the file, so only the parser's messages are
+        // reported.
         if !syntax.is_empty() {
             let error = |error: toml::de::Error| {
                 let span = error.span().unwrap_or_default();
@@ -78,7 +79,7 @@ impl Config {
         finish(config, without_location(issues))
     }
 
-    /// Checks the constraints between values, each of which is valid by its type.
+    /// Checks the constraints between values. Each single value is already valid by its type.
     ///
     /// # Errors
     /// [`ConfigErrors`] with every violation.
@@ -109,8 +110,8 @@ impl Config {
 }
 
 impl ConfigErrors {
-    /// Returns the same errors with their lines and columns in `text`, the file that the configuration was read from.
-    /// It serves errors that are found after the file was read.
+    /// Returns the same errors with their lines and columns in `text`, the file that the configuration was
+    /// read from. Use it for errors that are found after the file was read.
     #[must_use]
     pub fn with_locations(self, file: &str, text: &str) -> ConfigErrors {
         let (document, _) = DeTable::parse_recoverable(text);
@@ -183,15 +184,15 @@ fn finish<T>(value: Option<T>, errors: Vec<ConfigError>) -> Result<T, ConfigErro
     }
 }
 
-/// The spans of keys and values. A file of another kind has an error on each of its lines, so keys of large tables are
-/// found in an index.
+/// The spans of keys and values. A file that is not a configuration has an error on each line, so large
+/// tables get an index of their keys.
 struct Spans<'a> {
     root: &'a Node,
     /// The keys of the large tables that were searched, by the address of the table.
     indices: HashMap<*const Table, HashMap<&'a str, &'a Entry>>,
 }
 
-/// The number of keys from which on a table gets an index.
+/// The smallest number of keys of a table that gets an index.
 const INDEXED_LEN: usize = 64;
 
 impl<'a> Spans<'a> {
@@ -266,7 +267,7 @@ impl<'a> Lines<'a> {
         };
         let mut chars = self.text.char_indices().peekable();
         let located = errors.into_iter().map(|(offset, path, problem)| {
-            // A character that contains the offset is not passed.
+            // The loop stops before a character that contains the offset.
             while let Some((_, char)) = chars.next_if(|(at, char)| at + char.len_utf8() <= offset) {
                 match char {
                     '\n' => (here.line, here.column) = (here.line + 1, 1),

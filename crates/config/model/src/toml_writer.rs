@@ -29,7 +29,7 @@ pub(crate) fn inline_json(json: &Json) -> String {
     inline(&Node::from_json(json))
 }
 
-/// Returns a whole document.
+/// Returns a complete TOML document.
 pub(crate) fn document(root: &Node) -> String {
     let mut out = String::new();
     if let Value::Table(table) = &root.value {

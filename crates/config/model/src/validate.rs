@@ -28,9 +28,9 @@ use walk::{all_ports, bridges, ports};
 /// The limit of controllers of a bridge.
 const CONTROLLERS_MAX: usize = 8;
 
-/// Returns the violations of constraints between values. `decoded` are the errors of single values, and `dropped` the
-/// paths of list items that are absent because of them; a violation that may only follow from one of those is not
-/// reported.
+/// Returns the violations of constraints between values. `decoded` are the errors of single values, and
+/// `dropped` the paths of list items that are absent because of these errors. A violation that may be a mere
+/// consequence of them is not reported.
 pub(crate) fn cross_check(
     config: &Config,
     decoded: &[UnlocatedError],

@@ -78,8 +78,8 @@ impl VnicRole {
     }
 }
 
-/// The virtqueue layout where this switch is the driver (virtio 1.1, sections 2.6 and 2.7). Where the peer is the
-/// driver, it selects the layout.
+/// The virtqueue layout of a port at which this switch is the driver (virtio 1.1, sections 2.6 and 2.7). If
+/// the peer is the driver, the peer selects the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VirtioRings {
     /// Split virtqueue: descriptor table, available ring and used ring.
@@ -162,7 +162,8 @@ impl Vnic {
         self.group.as_deref()
     }
 
-    /// Returns the permissions of the socket file that the switch creates; others than owner and group have none.
+    /// Returns the permissions of the socket file that the switch creates; users other than owner and group
+    /// have no permission.
     pub fn mode(&self) -> u16 {
         self.mode.unwrap_or(match self.group {
             Some(_) => MODE_GROUP,
@@ -170,8 +171,8 @@ impl Vnic {
         })
     }
 
-    /// Returns true if TCP segmentation offload is negotiated with a vhost peer: the peer may send GSO packets, and
-    /// receives those of others unsegmented.
+    /// Returns true if TCP segmentation offload is negotiated with a vhost peer: the peer may send GSO
+    /// packets, and GSO packets to the peer are not segmented.
     pub fn tso(&self) -> bool {
         self.tso
     }

@@ -117,7 +117,7 @@ impl fmt::Display for WanMemory {
 
 text_field!(WanMemory, "a size in bytes", "1GiB");
 
-/// The frames of a class: a match as of flow entries.
+/// The match of a class of frames, in the syntax of flow entries.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WanMatch(String);
 
@@ -140,20 +140,21 @@ impl fmt::Display for WanMatch {
 text_field!(WanMatch, "a match as of flow entries", "udp,tp_dst=5004");
 
 section! {
-    /// Settings of an emulated path, the same as the options of `millrace wan between`; docs/wan.md describes each text.
-    /// `none` unsets a key that a preset or both directions have.
+    /// Settings of an emulated path, the same as the options of `millrace wan between`; docs/wan.md describes
+    /// each text. `none` unsets a key that the preset or the settings of both directions set.
     pub struct WanPath (live) {
         required {}
         optional {
-            /// The network that the other keys change: `"geo"`, `"leo"`, `"transatlantic"`, `"lte"` and others.
+            /// The settings of a known network: `"geo"`, `"leo"`, `"transatlantic"`, `"lte"` and others. The
+            /// other keys modify these settings.
             pub preset: Option<WanPreset> = None,
-            /// Options of tc-netem(8), which the other keys change.
+            /// Options of tc-netem(8). The other keys modify these settings.
             pub netem: Option<WanNetem> = None,
             /// The delay: `"100ms"`, at most 10 s, or `"trace:FILE"`.
             pub delay: Option<WanDelay> = None,
-            /// The variation of the delay: `"5ms"` (uniform), `"5ms,normal,half-life=50ms"`; also `exponential`, `gamma`,
-            /// `pareto`, `pareto-normal` and `table:FILE`. The half-life is the time after which half of the correlation is
-            /// left.
+            /// The variation of the delay: `"5ms"` (uniform), `"5ms,normal,half-life=50ms"`; also
+            /// `exponential`, `gamma`, `pareto`, `pareto-normal` and `table:FILE`. The half-life is the time
+            /// in which the correlation halves.
             pub jitter: Option<WanJitter> = None,
             /// `"ordered"` (default): no frame leaves before an earlier one; `"reordering"`: each frame has its own delay.
             pub order: Option<WanOrder> = None,
@@ -185,25 +186,26 @@ section! {
 }
 
 section! {
-    /// Frames that have a path of their own.
+    /// A class of frames with separate path settings.
     pub struct WanClass (live, by name in order) {
         required {
             /// The name of the class.
             pub name: HopName,
-            /// The frames of the class, as of flow entries; the first class that matches a frame decides.
+            /// The match of the class, in the syntax of flow entries. A frame belongs to the first class that
+            /// matches it.
             pub matching as "match": WanMatch,
         }
         optional {
-            /// The settings of the path of these frames.
+            /// The path settings of the frames of the class.
             pub path: WanPath = WanPath::new(),
         }
     }
 }
 
 section! {
-    /// An emulated wide-area path between two ports, whose devices are `wan:NAME,a` and `wan:NAME,b`. Changes are for frames
-    /// from then on; frames on their way arrive as they would have. `seed`, `memory` and the classes change when the two
-    /// ports are added again.
+    /// An emulated wide-area path between two ports, whose devices are `wan:NAME,a` and `wan:NAME,b`. Changes
+    /// apply to frames that arrive later; frames already on the path are not affected. Changes of `seed`,
+    /// `memory` and the classes take effect when the two ports are removed and added again.
     pub struct Wan (live, by name) {
         required {
             /// The name of the path, unique in the switch.
@@ -218,13 +220,14 @@ section! {
             pub b_to_a: WanPath = WanPath::new(),
             /// The seed of all random draws: the same frames at the same times have the same outcome.
             pub seed: WanSeed = WanSeed::DEFAULT,
-            /// The memory of each direction for frames on their way. Unset, what rate, delay and queue need.
+            /// The memory of each direction for frames on the path. Unset, the amount that rate, delay and
+            /// queue need.
             pub memory: Option<WanMemory> = None,
-            /// Frames that pass at once.
+            /// Frames that bypass the path: they are forwarded at once and unchanged.
             pub bypass: Vec<WanBypass> = Vec::new(),
-            /// A file with changes after a time, one a line: `at 10s loss 1%`.
+            /// A file with timed changes, one on each line: `at 10s loss 1%`.
             pub scenario: Option<PathBuf> = None,
-            /// Frames with a path of their own.
+            /// Classes of frames with separate path settings.
             pub classes as "class": Vec<WanClass> = Vec::new(),
         }
     }

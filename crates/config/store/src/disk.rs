@@ -165,8 +165,9 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Creates a complete store under a name of this process and call, then links it to its own name. If two processes do so at
-    /// the same time, one link succeeds; the other finds the name taken and the store in use.
+    /// Creates a complete store under a temporary name that is unique to this process and call, then links it
+    /// to `path`. If two processes do so at the same time, one link succeeds; the other process finds the
+    /// name taken and the store in use.
     fn make(path: &Path, retention: Retention, now: UnixTime) -> Result<(), OpenError> {
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
@@ -244,7 +245,7 @@ impl Disk {
     /// once: after a failed write, redb refuses all operations of an open database, also when a full disk has room
     /// again. An operation that writes has the same effect when it is repeated.
     fn with<T>(&self, operation: impl Fn(&Database) -> Result<T, StorageError>) -> Result<T, StorageError> {
-        // A panic leaves either a database or `None`.
+        // A poisoned lock is valid: after a panic the value is either a database or `None`.
         if let Some(database) = &*self.database.read().unwrap_or_else(PoisonError::into_inner) {
             match operation(database) {
                 Err(error) if error.is_of_medium => tracing::warn!(%error, "the store is opened again"),

@@ -1,5 +1,5 @@
-//! Simulation of power cuts, which lose more than `kill -9`: any subset of the writes since the last sync may be lost.
-//! The simulated medium decides at random for each of these writes, and fails at any operation.
+//! Simulation of power cuts. A power cut loses more than `kill -9`: any subset of the writes since the last
+//! sync. The simulated medium decides at random for each of these writes, and fails at any operation.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -142,7 +142,8 @@ fn a_store_whose_medium_failed_for_a_while_goes_on() {
         config: content(number),
         note: Note::default(),
     };
-    // The write of the rollback fails at each of its operations, and then for longer.
+    // In each round, the medium fails from the next operation of the rollback until the end of the tick. A
+    // later tick rolls back.
     for works in 0.. {
         let disk = medium(u64::MAX);
         let store = Store::start(

@@ -88,12 +88,12 @@ pub enum Origin {
     },
     /// Automatic rollback of a revision that was not confirmed before its deadline.
     Expired {
-        /// The revision with the same content: the one before the unconfirmed revision.
+        /// The revision with the same content: the predecessor of the unconfirmed revision.
         to: RevisionNo,
     },
     /// Cancellation of an unconfirmed revision before its deadline.
     Cancelled {
-        /// The revision with the same content: the one before the unconfirmed revision.
+        /// The revision with the same content: the predecessor of the unconfirmed revision.
         to: RevisionNo,
     },
 }

@@ -14,8 +14,8 @@ use crate::revision::{Note, Origin, Pending, Revision, RevisionNo, Snapshot, Uni
 /// The file name of the store in its directory.
 pub const FILE_NAME: &str = "store.redb";
 
-/// The time in seconds by which `now` may be before the time of a pending revision without a clock that was set back: a
-/// caller takes the time before it waits for other writers.
+/// The tolerance, in seconds, for a `now` before the time of a pending revision. Within it, the clock does
+/// not count as set back: a caller reads the clock before it waits for other writers.
 const CLOCK_TOLERANCE_S: u64 = 5;
 
 /// A proposed change.
@@ -33,7 +33,7 @@ pub struct Proposal {
 /// The result of the import of the configuration file at the start of the daemon.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FileImport {
-    /// The file equals its last imported version: the head, which may contain later changes, stays.
+    /// The file equals its last imported version. The head stays; it may contain later changes.
     Unchanged(Revision),
     /// The file is new or has changed: its content is the new head.
     Committed(Revision),
@@ -129,8 +129,8 @@ impl Store {
         self.inner.head.subscribe()
     }
 
-    /// Makes the proposed configuration the head. It is on the medium when this returns. A configuration equal to the
-    /// head makes no new revision.
+    /// Makes the proposed configuration the head. When the call returns, the revision is on the medium. A
+    /// configuration equal to the head makes no new revision.
     ///
     /// # Errors
     /// [`CommitError`]; the store is unchanged then.
@@ -142,9 +142,10 @@ impl Store {
         self.advance(&writer, proposal.config, proposal.note, Origin::Commit, None, now)
     }
 
-    /// Commits as [`Store::commit`], but unless [`Store::confirm`] is called before `deadline`, the content of the
-    /// previous revision is restored as a new revision, even if the process ends in between. If a revision is already
-    /// pending, this one replaces it with the same fallback; if both are equal, only the deadline changes.
+    /// Commits as [`Store::commit`], but unless [`Store::confirm`] is called before `deadline`, the content
+    /// of the previous revision is restored as a new revision, even if the process ends in between. If a
+    /// revision is already pending, the new one replaces it and keeps the same fallback; if both
+    /// configurations are equal, only the deadline changes.
     ///
     /// # Errors
     /// [`CommitError`]; the store is unchanged then.
@@ -187,9 +188,10 @@ impl Store {
         )
     }
 
-    /// Returns the changes that a commit of the proposal at `now` would make; empty if it is equal to the head. If
-    /// `to_confirm` is true, the commit is one that must be confirmed, which a pending revision does not prevent. As in
-    /// a commit, an unconfirmed revision whose deadline has passed is rolled back first.
+    /// Returns the changes that a commit of the proposal at `now` would make; empty if the proposal is equal
+    /// to the head. If `to_confirm` is true, the commit is a [`Store::commit_confirm`], which a pending
+    /// revision does not prevent. As in a commit, an unconfirmed revision whose deadline has passed is rolled
+    /// back first.
     ///
     /// # Errors
     /// [`CommitError`], as the commit itself would return.
@@ -241,8 +243,8 @@ impl Store {
         )?)
     }
 
-    /// Rolls an unconfirmed revision back if its deadline has passed, and returns the new head then. To be called
-    /// about once per second while a revision is pending.
+    /// Rolls an unconfirmed revision back if its deadline has passed, and returns the new head then. The
+    /// daemon calls this about once per second while a revision is pending.
     ///
     /// # Errors
     /// [`StorageError`] if the store failed; the revision is still pending then.

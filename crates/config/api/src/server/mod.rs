@@ -5,12 +5,13 @@
 //! bound.run(shutdown).await;
 //! ```
 //!
-//! The files are layers; each uses only files of its own layer and of those below, and no circle exists.
+//! Each entry of the following list is a layer of files. A file uses only files of the same layer and of lower
+//! layers, without cycles.
 //!
 //! ```text
 //! bound                                    the server from bind to shutdown, and its housekeeping
 //! accept, slots, write_timeout             connections: their number, and their time limits
-//! router, overload                         the whole service, and the one for connections without a slot
+//! router, overload                         the router of all resources, and the one without a slot
 //! routes/*                                 handlers, one file for each resource
 //! guard, extract, condition, authorship,   parts of handlers: access, parameters, If-Match, authors,
 //! port_names, pcapng, exposition           port names, capture files, metrics

@@ -1,4 +1,5 @@
-//! The service for connections without a slot: `/health` and `/ready`, and an error for everything else.
+//! The router for connections above the connection limit, which have no slot: `/health` and `/ready`, and an
+//! error for everything else.
 
 use axum::Router;
 use axum::extract::Request;
@@ -14,7 +15,7 @@ use super::limits::Limits;
 use super::routes::switch;
 use crate::view::{Problem, ProblemKind};
 
-/// Returns the service. A connection is closed after one response.
+/// Returns the router. The server closes each connection after one response.
 pub(super) fn router(app: App) -> Router {
     let (router, _) = OpenApiRouter::new()
         .routes(routes!(switch::health))

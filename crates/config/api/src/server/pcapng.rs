@@ -1,5 +1,5 @@
-//! The parts of the pcapng capture file format (draft-ietf-opsawg-pcapng) that a capture needs: one section, an
-//! interface for each port, enhanced packets with nanoseconds, direction and losses.
+//! The parts of the pcapng capture file format (draft-ietf-opsawg-pcapng) that a capture needs: one section,
+//! an interface for each port, and enhanced packet blocks with nanosecond times, directions and drop counts.
 
 use millrace_types::PortNo;
 
@@ -28,7 +28,7 @@ mod option {
     pub(super) const DROP_COUNT: u16 = 4;
 }
 
-/// Encodes the blocks of one capture. Each block is sent as it is returned.
+/// The encoder of one capture. The caller sends the blocks in the order in which methods return them.
 #[derive(Debug)]
 pub(super) struct Writer {
     snap_size: u32,

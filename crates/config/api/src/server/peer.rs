@@ -9,9 +9,10 @@ use axum::http::request::Parts;
 /// The client at the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
-    /// A user of the Unix socket (`SO_PEERCRED`, unix(7)), whom the mode of the socket has admitted.
+    /// A user of the Unix socket, by user id (`SO_PEERCRED`, unix(7)). The mode of the socket file admitted
+    /// the user.
     User(u32),
-    /// An address that connected over TCP, whose requests must carry the token.
+    /// An address that connected over TCP. Each request must carry the token.
     Address(IpAddr),
     /// No client: a handler was called without a connection, as fuzzers do.
     Unknown,
@@ -32,8 +33,9 @@ impl Peer {
         }
     }
 
-    /// Returns the author of a revision. For a user of the Unix socket it is the name that the system knows, followed
-    /// by the name that the request claims: `root (alice)`. Over TCP it is the claimed name alone.
+    /// Returns the author of a revision. For a user of the Unix socket the author is the system's user name,
+    /// followed by the name that the request claims: `root (alice)`. Over TCP the author is the claimed name
+    /// alone.
     pub(super) fn author(self, claimed: Option<&str>) -> String {
         let claimed = claimed.unwrap_or("").trim();
         match self {

@@ -9,9 +9,9 @@ use super::socket;
 use super::tls::{Tls, TlsError};
 use super::token::Token;
 
-/// Returns the errors of `api` on this machine: files that cannot be read or do not fit each other, a socket or an
-/// address that cannot be served. The socket and the address of `running`, the daemon's own configuration, may be in
-/// use.
+/// Returns the errors of the configuration `api` on this machine: unreadable files, a key that does not
+/// belong to its certificate, or a socket or address that cannot be served. `running` is the configuration of
+/// the running daemon; the socket and address in it may be in use.
 pub fn probe(api: &Api, running: Option<&Api>) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     if !api.enabled {

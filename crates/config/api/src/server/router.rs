@@ -20,7 +20,7 @@ use super::routes::{
 use super::small_body::read_small_body;
 use crate::view::{Problem, ProblemKind};
 
-/// The longest time until the response to a request begins. Waits for live packets have a limit of their own.
+/// The longest time until the response to a request begins. Waits for live packets have a separate limit.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
 #[derive(OpenApi)]
 #[openapi(info(
@@ -37,7 +37,7 @@ pub(super) fn document() -> utoipa::openapi::OpenApi {
     routes().into_openapi()
 }
 
-/// Returns all resources with their descriptions.
+/// Returns the router of all resources, with their OpenAPI descriptions.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(config::read, config::replace, config::patch))
@@ -86,7 +86,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(docs::problem))
 }
 
-/// Returns the whole service.
+/// Returns the router of all resources, with limits, access checks and errors.
 pub(super) fn router(app: App) -> Router {
     let (router, _) = routes().split_for_parts();
     router

@@ -13,7 +13,7 @@ use super::token::{self, Token, TokenError};
 pub struct Settings {
     /// The path of the Unix socket.
     pub socket: PathBuf,
-    /// The TCP address, if one is served, too.
+    /// The TCP address; `None` if the server has only the Unix socket.
     pub tcp: Option<Tcp>,
     /// The limits for clients.
     pub limits: Limits,

@@ -1,12 +1,12 @@
 //! Slots for connections: a limit in total, a limit for each client, and a few slots for probes.
 //!
 //! ```text
-//! accept ── a slot is free, and the client is below its limit ──> the whole service
+//! accept ── a slot is free, and the client is below its limit ──> all resources
 //!        └─ otherwise ──> a probe slot: /health and /ready, one response; the oldest probe is closed for it
 //! ```
 //!
-//! Probe slots keep health checks working while clients hold all other slots: a connection that stays silent is the
-//! first to be closed for a new one, and a probe ends with its response.
+//! Probe slots keep health checks working while clients hold all other slots. A new probe closes the oldest
+//! one, so silent connections cannot hold probe slots, and each probe ends with its response.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,8 @@
 //! Reading of small bodies before their requests are served.
 //!
-//! Some handlers need no body, and some requests are refused before their body is read. hyper then closes the connection, and
-//! an unread body makes the kernel reset it: a client that sends head and body in two writes loses the response.
+//! Some handlers need no body, and some requests are refused before their body is read. hyper then closes the
+//! connection, and the kernel resets a connection with an unread body: a client that sends head and body in
+//! two writes loses the response.
 
 use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::Request;

@@ -54,7 +54,7 @@ pub enum SocketError {
     Io(#[from] io::Error),
 }
 
-/// A served socket. Drop removes the file if it is still the one that `bind` created.
+/// A served socket. Drop removes the socket file, unless another file has replaced it since `bind`.
 #[derive(Debug)]
 pub(super) struct Listener {
     listener: UnixListener,
@@ -64,8 +64,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Serves `path` with mode 0600. Creates its folder with mode 0755 if that is missing, and replaces a stale
-    /// socket.
+    /// Serves `path` with mode 0600. Creates a missing folder with mode 0755, and replaces a stale socket.
     ///
     /// # Errors
     /// [`SocketError`].
@@ -116,7 +115,7 @@ impl Drop for Listener {
 }
 
 /// Checks that `path` could be served: its folder is safe or can be created, and no other process serves it.
-/// `is_taken_by_us` says that this process does.
+/// `is_taken_by_us` is true if this process serves `path`.
 ///
 /// # Errors
 /// [`SocketError`].
@@ -156,7 +155,7 @@ fn state(path: &Path) -> Result<State, SocketError> {
     match StdUnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(State::Stale),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(State::Free),
-        // A full backlog, or a socket of another type, belongs to a process, too.
+        // A socket with a full backlog, or of another type, also belongs to a running process.
         _ => Err(SocketError::Served),
     }
 }

@@ -49,7 +49,8 @@ pub struct ChainHop {
     /// The limits of each instance, and the mechanisms that enforce them.
     #[serde(default)]
     pub limits: Vec<FunctionLimit>,
-    /// The state of what the functions share, such as their rules; `null` for functions that share nothing.
+    /// The state of the value that the functions share, such as compiled rules; `null` without a shared
+    /// value.
     #[serde(default)]
     pub shared: Option<SharedState>,
     /// The number of packets that the hop received.
@@ -103,12 +104,12 @@ pub struct ChainHop {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct SharedState {
-    /// `loading`, `loaded`, or `failed` if files could not be loaded; what was loaded before stays in use.
+    /// `loading`, `loaded`, or `failed` if files could not be loaded; the previous value stays in use.
     pub state: String,
-    /// A description of what is in use; empty if nothing is.
+    /// A description of the value in use; empty if there is none.
     #[serde(default)]
     pub summary: String,
-    /// The reason why files could not be loaded; empty if they could.
+    /// The reason why files could not be loaded; empty after a successful load.
     #[serde(default)]
     pub failure: String,
     /// The number of times that files were loaded.

@@ -17,12 +17,12 @@ pub enum Origin {
         /// The revision with the same configuration.
         to: u64,
     },
-    /// The revision before was not confirmed in time.
+    /// A rollback, because the previous revision was not confirmed in time.
     Expired {
         /// The revision with the same configuration.
         to: u64,
     },
-    /// The revision before was rolled back instead of confirmed.
+    /// A rollback of the previous revision on request, instead of a confirmation.
     Cancelled {
         /// The revision with the same configuration.
         to: u64,
@@ -51,7 +51,7 @@ pub struct Revision {
 pub struct ConfirmPending {
     /// The revision that waits for a confirmation.
     pub revision: u64,
-    /// The revision to whose configuration the switch returns otherwise.
+    /// The revision with the configuration that a rollback restores.
     pub fallback: u64,
     /// The time of the rollback, in seconds since 1970-01-01 UTC.
     pub deadline: u64,
@@ -105,7 +105,7 @@ pub enum ChangeKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Change {
-    /// The changed value, by names: `/bridge/br0/port/p1/mtu`.
+    /// The path of the changed value, by names: `/bridge/br0/port/p1/mtu`.
     pub path: String,
     /// The kind of the difference.
     pub kind: ChangeKind,
@@ -139,7 +139,7 @@ pub struct Diff {
 pub struct Committed {
     /// True if nothing was committed because the request asked for a dry run.
     pub dry_run: bool,
-    /// The newest revision; in a dry run the one before the change.
+    /// The newest revision; in a dry run, the revision before the change.
     pub revision: Revision,
     /// The differences that the change makes, or would make.
     pub changes: Vec<Change>,

@@ -165,7 +165,7 @@ pub struct Flow {
 pub struct FlowCursor {
     /// The number of the table.
     pub table: u8,
-    /// The position in the table after which the next page begins, in the table's own order. Entries that are neither
+    /// The position in the order of the table after which the next page begins. Entries that are neither
     /// added nor removed meanwhile appear exactly once.
     pub position: u64,
 }
@@ -200,7 +200,7 @@ impl FromStr for FlowCursor {
 pub struct FlowPage {
     /// The entries.
     pub flows: Vec<Flow>,
-    /// The cursor to request the next page with, as `after`; `null` on the last page.
+    /// The cursor of the next page, for the parameter `after`; `null` on the last page.
     #[serde(default)]
     pub next: Option<String>,
 }

@@ -116,7 +116,8 @@ pub struct Port {
 pub struct Oam {
     /// True if BFD and continuity checks let the port be live for fast-failover groups.
     pub live: bool,
-    /// The time in seconds until a port that failed and works again is live; `null` if it does not wait.
+    /// The remaining wait-to-restore time in seconds, until a recovered port is live; `null` if the port does
+    /// not wait.
     #[serde(default)]
     pub restores_in_s: Option<f64>,
     /// The BFD session; `null` without one.
@@ -186,7 +187,7 @@ pub struct ContinuityCheck {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Damping {
-    /// The time in seconds for which the port counts as down; `null` if it is not damped.
+    /// The remaining time in seconds for which the port counts as down; `null` if the port is not damped.
     #[serde(default)]
     pub remaining_s: Option<f64>,
     /// The number of times that the port was damped.

@@ -16,7 +16,8 @@ pub struct Sflow {
     pub ports: Vec<SflowPort>,
     /// The number of notifications of dropped packets.
     pub discards: u64,
-    /// The number of notifications that were left out, to the limit of their rate or because the switch was late.
+    /// The number of notifications that were not sent, because of the rate limit or because the switch was
+    /// late.
     pub discards_lost: u64,
 }
 
@@ -30,7 +31,7 @@ pub struct SflowCollector {
     pub datagrams: u64,
     /// The number of datagrams that the kernel did not send.
     pub errors: u64,
-    /// The last error; `null` after a datagram that was sent.
+    /// The last error; `null` after a datagram was sent.
     #[serde(default)]
     pub last_error: Option<String>,
 }
@@ -43,11 +44,11 @@ pub struct SflowPort {
     pub port: String,
     /// The number of the port as an interface of sFlow.
     pub number: u32,
-    /// The mean number of packets for each sample; 0 takes none.
+    /// The mean number of packets for each sample; 0 for no samples.
     pub rate: u32,
     /// The number of packet samples.
     pub samples: u64,
-    /// The number of packets from which they were taken.
+    /// The number of packets from which the samples were chosen (sample pool).
     pub pool: u64,
     /// The number of samples that were lost because the switch was late.
     pub lost: u64,

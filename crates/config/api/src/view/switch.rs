@@ -21,9 +21,9 @@ pub struct Version {
 pub struct Dpdk {
     /// The release that the library reports: `22.11`.
     pub version: String,
-    /// True if the switch uses it; false with `--no-dpdk`.
+    /// True if the switch uses the library; false with `--no-dpdk`.
     pub used: bool,
-    /// True if its memory is in huge pages.
+    /// True if DPDK's memory is in huge pages.
     pub huge_pages: bool,
 }
 

@@ -18,11 +18,12 @@ const PORT_NAME_MAX: usize = 15;
 /// The function that keeps state per translated flow and therefore cannot have several instances.
 const SINGLE_INSTANCE: &str = "nat44";
 
-/// The functions that reassemble packets, and the setting by which they drop fragments of TCP instead.
+/// The functions that reassemble packets.
 const REASSEMBLING: [&str; 2] = ["ips", "ids"];
+/// The setting with which these functions drop fragments of TCP packets instead of reassembling them.
 const DROPS_FRAGMENTS: (&str, &str) = ("tcp_fragments", "drop");
 
-/// Checks that all packets of a flow reach the same instance of a function that reassembles them.
+/// Checks that all fragments of a flow reach the same instance of a function that reassembles packets.
 fn check_spread(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
     let is_reassembling = hop
         .function

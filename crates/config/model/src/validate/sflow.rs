@@ -10,8 +10,8 @@ use crate::sflow::Sflow;
 /// The limit of collectors of a bridge.
 const COLLECTORS_MAX: usize = 8;
 
-/// The largest number of an interface as a data source, which has 24 bits; the last two are reserved for LOCAL and for
-/// "unknown".
+/// The largest interface number of a data source. The field has 24 bits; its last two values are reserved for
+/// LOCAL and for "unknown".
 const INTERFACE_MAX: u32 = 0x00ff_fffd;
 
 impl Checks {

@@ -1,4 +1,5 @@
-//! Emulated paths: unique names, settings that agree, and two ends for each path that has one.
+//! Constraints on emulated paths: unique names, consistent settings, and two ports for each path that has a
+//! port.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +68,8 @@ impl Checks {
             .enumerate()
         {
             let problem = match Plan::new(config, Seed::new(0), toward, &NoSources) {
-                // Settings were checked; a file that one of them names is read when the path is made.
+                // The settings are already checked. A file that a setting names is read only when the path is
+                // created.
                 Ok(_) | Err(PlanError::Config(_)) => continue,
                 Err(problem) => problem,
             };

@@ -1,8 +1,9 @@
 //! Flow updates (ONF extension 187): every change of the entries that flow monitors select.
 //!
-//! Changes by a request are sent right after it, and changes by time-outs before they are published. A controller that
-//! does not keep up gets `OFPFMC_PAUSED`. Changes are then recorded by entry, so that memory is bounded by the number
-//! of entries, and are sent with `OFPFMC_RESUMED` when its outbox has drained.
+//! Changes by a request are sent directly after the request; changes by time-outs are sent before they are
+//! published. A controller that does not keep up gets `OFPFMC_PAUSED`. Later changes are recorded by entry,
+//! so that memory is bounded by the number of entries. They are sent with `OFPFMC_RESUMED` when the outbox of
+//! the controller has drained.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ fn event(kind: ChangeKind) -> FlowUpdateEvent {
     }
 }
 
-/// Returns the update that reports an entry under monitors with these flags.
+/// Returns the update that reports an entry to monitors with these flags.
 pub(crate) fn flow_update(
     entry: &FlowEntry,
     event: FlowUpdateEvent,
@@ -45,8 +46,8 @@ pub(crate) fn flow_update(
     })
 }
 
-/// Encodes the updates of one connection. If the connection itself caused the changes, by the request `own`, they are
-/// abbreviated to its xid unless a monitor has the flag `OWN`.
+/// Encodes the updates of one connection. If a request of the same connection caused the changes (`own`), the
+/// update contains only the xid of the request, unless a monitor has the flag `OWN`.
 fn encode_updates(set: &MonitorSet, changes: &[EntryChange], own: Option<Xid>, out: &mut Vec<u8>) {
     let mut writer = None;
     let mut is_abbreviated = false;
@@ -127,7 +128,8 @@ pub(crate) fn resume_flow_updates(controllers: &mut Controllers, tables: &Contro
                 let kind = match (now, missed.was_added) {
                     (Some(_), true) => ChangeKind::Added,
                     (Some(_), false) => ChangeKind::Modified,
-                    // Also of an entry that was added: the add replaced another one, or there would be no record.
+                    // This includes an entry that was added: the add replaced an entry that the connection
+                    // knew. A new entry would have no record after its removal.
                     (None, _) => ChangeKind::Removed(RemovedReason::Delete),
                 };
                 let entry = Arc::clone(now.unwrap_or(&missed.entry));

@@ -1,7 +1,7 @@
 //! Asynchronous messages (OpenFlow 1.3.5, section 6.1.2): messages that a bridge sends to its controllers without a
 //! request: packet_in, flow_removed, port_status, and the updates of flow monitors.
 //!
-//! This layer knows the controllers and the tables, and no bridge.
+//! This layer depends on the controllers and the tables, but not on the bridge.
 
 mod flow_removed;
 mod flow_updates;

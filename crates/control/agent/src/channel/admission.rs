@@ -1,20 +1,20 @@
-//! Limits of the connections of a listener: of controllers, and of pending connections.
+//! Limits of the connections of a listener: the number of controllers, and the number of pending connections.
 //!
-//! Any host that reaches the listener can open a connection and stay silent. A connection is *pending* until the TLS
-//! handshake, if there is one, and the HELLO exchange are complete (OpenFlow 1.3.5, section 6.3.1). Pending connections
-//! have limits of their own, so that they take no place from controllers:
+//! Any host that reaches the listener can open a connection and stay silent. A connection is *pending* until
+//! the TLS handshake, if there is one, and the HELLO exchange are complete (OpenFlow 1.3.5, section 6.3.1).
+//! Pending connections have separate limits, so that they do not count toward the limit of controllers:
 //!
 //! ```text
 //!             accept                 HELLO exchanged
 //!  (nothing) --------> pending ---------------------> controller
 //!                      at most 16 of one address,     at most 64
 //!                      128 in all: beyond that, the
-//!                      oldest of the address is closed,
-//!                      or of the address with the most
+//!                      oldest of this address, or of the
+//!                      address with the most, is closed
 //! ```
 //!
-//! A new connection is never refused while it is pending: a controller needs only a few round trips to exchange HELLO,
-//! and a connection that is still silent after 127 newer ones is closed.
+//! Every new connection is accepted as pending. A controller needs only a few round trips to exchange HELLO,
+//! whereas a connection that is still silent after 127 newer ones is closed.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,14 +23,14 @@ use millrace_types::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Limits of one listener.
+/// The limits of one listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Connected controllers.
+    /// The maximum number of connected controllers.
     controllers: usize,
-    /// Pending connections.
+    /// The maximum number of pending connections.
     pending: usize,
-    /// Pending connections of one address.
+    /// The maximum number of pending connections of one address.
     pending_of_address: usize,
 }
 
@@ -46,7 +46,7 @@ impl Limits {
 /// Minimum time between two log lines about closed connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The listener has as many controllers as it serves.
+/// The error for a new controller while the listener serves the maximum number of controllers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{limit} controllers are connected to this listener, which is its limit: disconnect one of them first"
@@ -94,14 +94,14 @@ struct PendingEntry {
     close: oneshot::Sender<()>,
 }
 
-/// A pending connection. Dropping it ends its count.
+/// A pending connection. Dropping it decrements the count of pending connections.
 #[derive(Debug)]
 pub(super) struct Pending {
     id: u64,
     admission: Admission,
 }
 
-/// A connected controller. Dropping it ends its count.
+/// A connected controller. Dropping it decrements the count of controllers.
 #[derive(Debug)]
 pub(super) struct ControllerPermit(Admission);
 
@@ -123,14 +123,14 @@ impl Admission {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new connection as pending. If its address, or the listener, has as many pending connections as it may, one
-    /// of these is closed.
+    /// Counts a new connection as pending. If the address or the listener is at its limit of pending
+    /// connections, closes one of them.
     pub(super) fn begin(&self, address: Option<SocketAddr>) -> (Pending, Eviction) {
         let source = source(address);
         let mut state = self.state();
         if let Some(at) = state.to_be_closed(source, self.limits) {
             let entry = state.pending.remove(at);
-            // The connection may have ended.
+            // The send fails if the connection has ended.
             let _ended = entry.close.send(());
             state.closed += 1;
             state.log(&self.listener, address, self.limits);
@@ -182,10 +182,10 @@ impl State {
 }
 
 impl Pending {
-    /// Counts the connection as a controller instead.
+    /// Counts the connection as a controller, and no longer as pending.
     ///
     /// # Errors
-    /// [`TooManyControllers`] if the listener has as many as it serves.
+    /// [`TooManyControllers`] if the listener serves the maximum number of controllers.
     pub(super) fn establish(self) -> Result<ControllerPermit, TooManyControllers> {
         let admission = self.admission.clone();
         let limit = admission.limits.controllers;
@@ -213,7 +213,7 @@ impl Drop for ControllerPermit {
 }
 
 impl Eviction {
-    /// Returns when the connection is to be closed; never, once it is no longer pending.
+    /// Returns when the connection must be closed. Never returns once the connection is no longer pending.
     pub(super) async fn evicted(self) {
         if self.0.await.is_err() {
             core::future::pending::<()>().await;

@@ -1,8 +1,9 @@
 //! Auxiliary connections (OpenFlow 1.3.5, section 6.3.5): further connections to a controller while its main connection
 //! is up.
 //!
-//! They share the role and the settings of the main connection; a request is answered on the connection that it came on.
-//! The future that keeps them is dropped when the main connection ends, and closes them.
+//! Auxiliary connections share the role and the settings of the main connection; a request is answered on the
+//! connection that carried it. When the main connection ends, the future that keeps the auxiliary connections
+//! is dropped, which closes them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,17 +31,17 @@ pub(super) struct AuxiliaryContext<'a> {
     pub(super) tls: &'a Arc<TlsFiles>,
     pub(super) config: SessionConfig,
     pub(super) main: ConnectionId,
-    /// The addresses of the main connection: the switch's and the controller's.
+    /// The addresses of the main connection: first the switch's, then the controller's.
     pub(super) ends: (SocketAddr, SocketAddr),
 }
 
-/// Keeps the configured number of auxiliary connections. Never returns if it is at least one.
+/// Keeps the configured number of auxiliary connections. Returns at once if the number is zero, else never.
 pub(super) async fn keep_auxiliaries<B: Backend>(
     context: AuxiliaryContext<'_>,
     bridge: &BridgeHandle<B>,
     channel_table: &Arc<ChannelTable>,
 ) {
-    // The set is dropped with this future, and aborts its tasks.
+    // The set is dropped with this future. The drop aborts the tasks.
     let mut kept = JoinSet::new();
     for number in 1..=context.wanted.auxiliary.get() {
         let is_udp = context.wanted.auxiliary_transport == AuxiliaryTransport::Udp;

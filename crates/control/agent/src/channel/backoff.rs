@@ -21,7 +21,7 @@ impl Backoff {
         }
     }
 
-    /// Returns the next pause: three quarters to all of the due time, chosen by `random`.
+    /// Returns the next pause: the due time, shortened by up to a quarter according to `random`.
     pub(crate) fn pause(&mut self, random: u64) -> Duration {
         let due = self.next;
         self.next = (due * 2).min(self.max);

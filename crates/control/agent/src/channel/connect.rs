@@ -10,7 +10,7 @@ use tokio::net::{TcpStream, lookup_host};
 
 use super::tls::TlsProblem;
 
-/// Duration of one attempt at most.
+/// The maximum duration of one attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Waits for an attempt, for ten seconds at most.
@@ -20,7 +20,7 @@ pub(super) async fn in_time<T>(attempt: impl Future<Output = io::Result<T>>) -> 
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Connects to the first address of a host that answers. Each address has ten seconds of its own.
+/// Connects to the first address of `host` that accepts the connection. Each address gets ten seconds.
 pub(super) async fn connect_to(host: &Host, port: u16) -> io::Result<TcpStream> {
     let name = match host {
         Host::Ip(ip) => return in_time(TcpStream::connect((*ip, port))).await,

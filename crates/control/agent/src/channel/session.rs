@@ -1,8 +1,9 @@
 //! One connection with a controller: a task around a socket.
 //!
-//! The task reads, decodes, and gives requests to the control thread, one batch at a time; it decodes the next batch
-//! meanwhile. Replies and asynchronous messages come back through the outbox. While the controller does not read, no more
-//! of its requests are taken; the control thread never waits for it.
+//! The task reads and decodes requests, and gives them to the control thread one batch at a time. It decodes
+//! the next batch while the control thread executes the previous one. Replies and asynchronous messages come
+//! back through the outbox. While the controller does not read its replies, the task takes no more requests;
+//! the control thread never waits for the controller.
 
 use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
@@ -25,9 +26,9 @@ use crate::control::{BridgeHandle, TaskError};
 use crate::controllers::{AuxiliaryOf, ConnectionId, NewConnection, OutboxReader, PacketInLimit, outbox};
 use crate::handlers::{self, PendingRequests};
 
-/// Requests that are decoded ahead of the control thread.
+/// The maximum number of requests that are decoded ahead of the control thread.
 const BACKLOG_LEN: usize = 4096;
-/// Size of the requests that are decoded ahead of the control thread, in bytes.
+/// The maximum size of the requests that are decoded ahead of the control thread, in bytes.
 const BACKLOG_SIZE: usize = 4 << 20;
 /// Size of the read buffer, in bytes.
 const READ_SIZE: usize = 64 * 1024;
@@ -59,16 +60,16 @@ pub(super) fn settings(echo_interval: model::EchoInterval) -> Settings {
 /// The reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionEnd {
-    /// The protocol ended it.
+    /// The protocol ended the connection.
     #[error(transparent)]
     Closed(#[from] CloseReason),
-    /// The controller closed it.
+    /// The controller closed the connection.
     #[error("the controller closed the connection")]
     Eof,
-    /// The network ended it.
+    /// An error of the network ended the connection.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is auxiliary to a main connection that is closed.
+    /// The connection is auxiliary, and its main connection is closed.
     #[error("the main connection is closed")]
     NoMain,
     /// The listener serves no more controllers.
@@ -95,7 +96,7 @@ struct Registration<B: Backend> {
 impl<B: Backend> Drop for Registration<B> {
     fn drop(&mut self) {
         let (bridge, id) = (self.bridge.clone(), self.id);
-        // Without a runtime the process is ending, and the bridge with it.
+        // Without a runtime, the process is ending and the bridge with it, so there is nothing to remove.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 // The bridge may have been removed.
@@ -151,7 +152,8 @@ struct Session<'a, B: Backend> {
     registration: Option<Registration<B>>,
     /// `None` until the controller is connected, and for auxiliary connections.
     log: Option<ConnectionLog>,
-    /// For a connection that a listener accepted: its count among the pending ones, and then among controllers.
+    /// The count of an accepted connection: first as pending, then as a controller. `None` if the switch
+    /// opened the connection.
     pending: Option<Pending>,
     _established: Option<ControllerPermit>,
     /// The reason of the end, and the deadline for the last messages.
@@ -224,7 +226,7 @@ impl<B: Backend> Session<'_, B> {
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Serves the connection. Returns only its end.
+    /// Serves the connection until it ends. Returns the reason of the end.
     async fn run(&mut self, id: ConnectionId) -> Result<core::convert::Infallible, SessionEnd> {
         let mut remaining: Option<PendingRequests> = None;
         let mut running = None;
@@ -249,8 +251,9 @@ impl<B: Backend> Session<'_, B> {
             }
             let deadline = match &self.closed {
                 Some((_, end)) => Some(*end),
-                // While the backlog is full, the socket is not read: the controller must not count as silent. A controller that
-                // does not read its replies is the cause of that itself.
+                // While the backlog is full, the socket is not read, so the controller must not count as
+                // silent. If the controller does not read its replies, it has caused the full backlog, and
+                // does count as silent.
                 None if !self.has_room() && !self.connection.is_congested() => None,
                 None => self
                     .connection
@@ -283,7 +286,8 @@ impl<B: Backend> Session<'_, B> {
                     }
                 }
                 () = sleep_until(deadline) => {
-                    // This task may be late: bytes that wait in the socket arrived in time.
+                    // This task may be late, although bytes that wait in the socket arrived in time: read
+                    // them before the timers run.
                     if self.closed.is_none() && self.connection.wants_input() && self.has_room() {
                         self.read()?;
                     }
@@ -318,7 +322,7 @@ impl<B: Backend> Session<'_, B> {
 
     /// Handles the events of the protocol: requests go to the backlog while it has room.
     async fn take_events(&mut self) -> Result<(), SessionEnd> {
-        // The end of the connection takes no room.
+        // The end of the connection needs no room in the backlog.
         while (self.has_room() || self.connection.is_closed())
             && let Some(event) = self.connection.poll()
         {
@@ -382,7 +386,8 @@ impl<B: Backend> Session<'_, B> {
         Ok(())
     }
 
-    /// Logs a request that cannot be decoded: one that would change the switch at WARN, as often as the limit admits.
+    /// Logs a request that cannot be decoded. A request that would change the switch is logged at WARN,
+    /// within the rate limit.
     fn log_rejected(&self, header: Header, error: &DecodeError) {
         let (bridge, controller, xid) = (self.line.bridge(), &self.address, header.xid.0);
         let code = error.error_code();
@@ -458,7 +463,7 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-/// Returns the number of messages in these bytes, which are whole messages.
+/// Returns the number of OpenFlow messages in `bytes`, which contain only complete messages.
 fn count_messages(mut bytes: &[u8]) -> u64 {
     let mut count = 0;
     while let Some(header) = Header::parse(bytes) {

@@ -47,7 +47,7 @@ pub struct ChannelStatus {
     pub number: u64,
     /// The configured target: `tcp:127.0.0.1:6653`.
     pub target: String,
-    /// The side that opened it.
+    /// The side that opened the channel.
     pub kind: ChannelKind,
     pub state: ChannelState,
     /// Time in this state.
@@ -164,8 +164,8 @@ impl ChannelEntry {
         &self.channel_table.bridge
     }
 
-    /// Returns the number of lines suppressed since the last admitted one if a line that a peer causes may be logged now, and
-    /// `None` if it may not.
+    /// Returns `None` if a log line that a peer causes must be suppressed now. Otherwise returns the number
+    /// of lines suppressed since the last written line.
     pub(super) fn admits_log(&self) -> Option<u64> {
         let now = Time::ZERO + self.channel_table.began.elapsed();
         let limit = self.channel_table.refusals.lock();

@@ -66,7 +66,7 @@ impl Stream {
         self.tcp()?.local_addr().ok()
     }
 
-    /// Returns true if bytes that [`Stream::try_write`] took wait for [`Stream::flush`].
+    /// Returns true if [`Stream::try_write`] accepted bytes that [`Stream::flush`] still has to send.
     pub(super) fn wants_write(&self) -> bool {
         match self {
             Stream::Tls(stream) => stream.wants_write(),
@@ -106,7 +106,7 @@ impl Stream {
         }
     }
 
-    /// Sends waiting bytes, as far as the socket takes them.
+    /// Sends buffered bytes until the socket accepts no more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Tls(stream) => stream.flush(),
@@ -156,7 +156,7 @@ impl Listener {
                 remove_stale(path)?;
                 let listener = StdUnix::bind(path)?;
                 let file = SocketFile::of(path)?;
-                // A process that can connect controls the bridge.
+                // A process that can connect can control the bridge, so only the owner gets permission.
                 fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
                 listener.set_nonblocking(true)?;
                 Ok(Listener::Unix {
@@ -183,8 +183,8 @@ impl Listener {
     }
 }
 
-/// Removes a socket file on which no process listens: a killed process leaves it. Any other file stays, and the bind
-/// fails.
+/// Removes a socket file on which no process listens, such as the file of a killed process. Any other file
+/// stays, and the bind fails.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let is_refused =
@@ -195,8 +195,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The file of a bound socket. Dropping it removes the file, unless another file has the name by then, on which another
-/// process may listen.
+/// The file of a bound socket. Dropping it removes the file, unless another file has the name by then:
+/// another process may listen on that file.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
@@ -240,7 +240,7 @@ mod tests {
     async fn a_socket_file_is_private_is_removed_with_its_listener_and_is_replaced_if_stale() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("br0.mgmt");
-        // The standard library leaves the file.
+        // The standard library does not remove the file.
         drop(StdUnix::bind(&path).unwrap());
         let listener = Listener::bind(&target(&path)).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -13,7 +13,7 @@ use super::bridge::BridgeControl;
 use super::chains::{RunningChain, explain, is_of, plan_of, zero_unix_millis};
 
 impl<B: Backend> BridgeControl<B> {
-    /// Removes chains that are not configured, or that cannot be edited into their configuration.
+    /// Removes chains that are not configured, and chains that no edit can bring to their configuration.
     pub(crate) fn remove_chains(&mut self, wanted: &[model::Chain]) {
         let stays = |name: &str, running: &RunningChain<B>| {
             let wanted = wanted.iter().find(|chain| chain.name.as_str() == name);
@@ -40,7 +40,8 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    /// Adds and edits chains until they equal the configuration. Returns the chains that do not, with the reasons.
+    /// Adds and edits chains until they equal the configuration. Returns the chains that still differ, with
+    /// the reasons.
     pub(crate) fn apply_chains(&mut self, wanted: &[model::Chain]) -> Vec<(String, String)> {
         let mut problems = BTreeMap::new();
         for chain in wanted {
@@ -69,7 +70,7 @@ impl<B: Backend> BridgeControl<B> {
             };
             let (mut chain, lanes) = Chain::new(&plan, environment);
             let changes = chain.edit(&plan, now).map_err(|error| explain(&error))?;
-            // Chains begin at different workers, so that chains of one lane are spread over all workers.
+            // Chains start at different workers, so that chains with one lane are spread over all workers.
             let first = self.chains.added;
             self.chains.added += 1;
             let mut services = Vec::new();
@@ -116,7 +117,7 @@ impl<B: Backend> BridgeControl<B> {
                 .parse()
                 .map_err(|error: model::NameError| error.to_string())?;
             let mut port = model::Port::new(name, number, model::Device::Chain(wanted.name.clone()));
-            // A packet that is flooded into one end would come out of the other, and be flooded again.
+            // A packet flooded into one end would leave by the other end, and be flooded again.
             port.no_flood = true;
             self.attach_port(&port, opened)
                 .map_err(|problem| problem.to_string())?;
@@ -160,10 +161,10 @@ impl<B: Backend> BridgeControl<B> {
         running.is_some_and(|running| running.chain.reload(hop))
     }
 
-    /// Makes the functions of a hop again. Returns true if the bridge has such a hop.
+    /// Re-creates the functions of a hop. Returns true if the bridge has such a hop.
     ///
     /// # Errors
-    /// [`ChainError`]; the functions stay.
+    /// [`ChainError`]; the existing functions stay.
     pub fn restart_hop(&mut self, chain: &str, hop: &str) -> Result<bool, ChainError> {
         let now = self.datapath.now();
         match self.chains.running.get_mut(chain) {

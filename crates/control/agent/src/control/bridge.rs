@@ -27,12 +27,13 @@ pub(super) struct Baseline {
     pub(super) device: DeviceStats,
 }
 
-/// One bridge. Its control thread owns it; tasks get it exclusively.
+/// One bridge, owned by its control thread. Each task gets exclusive access to it.
 ///
-/// Code outside this crate reads it with the methods below, and changes it only with operations that keep tables,
-/// devices and controllers consistent.
+/// Code outside this crate reads the bridge with the methods below, and changes it only with operations that
+/// keep tables, devices and controllers consistent.
 pub struct BridgeControl<B: Backend> {
-    /// The configuration that was applied last. Its ports and controllers are desired, and may be missing.
+    /// The configuration that was applied last. It lists the desired ports and controllers, some of which may
+    /// not run.
     pub(crate) config: model::Bridge,
     /// Flow tables, groups, meters, MAC table. Their changes for workers go to `ops`.
     pub(crate) tables: Control,
@@ -56,7 +57,7 @@ pub struct BridgeControl<B: Backend> {
     pub(super) baselines: BTreeMap<PortNo, Baseline>,
     /// The workers' counters of logical ports.
     pub(super) tunnel_counts: BTreeMap<PortNo, Arc<TunnelCounts>>,
-    /// The neighbours on the links under tunnels.
+    /// The neighbours on the underlay links of tunnels.
     pub(super) neighbours: Neighbours,
     /// BFD, continuity checks and flap damping of the ports.
     pub(super) oam: Oam,
@@ -161,7 +162,8 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    /// Applies the settings that may change while the bridge runs. Ports, chains and controllers are applied apart.
+    /// Applies the settings that may change while the bridge runs. Ports, chains and controllers are applied
+    /// separately.
     pub(crate) fn configure(&mut self, config: model::Bridge) {
         self.tables.set_fdb_config(fdb_config(&config), &mut self.ops);
         self.tables.set_flow_cache(flow_cache(&config), &mut self.ops);
@@ -177,7 +179,7 @@ impl<B: Backend> BridgeControl<B> {
         self.configure_sflow();
     }
 
-    /// Returns the name of a table, from a controller or else from the configuration.
+    /// Returns the name of a table: the name that a controller set, or else the configured name.
     pub(crate) fn table_name(&self, table: TableId) -> Option<String> {
         let written = self.table_names.get(&table).cloned();
         written.or_else(|| {

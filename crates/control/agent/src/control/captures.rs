@@ -71,7 +71,7 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    /// Delivers a copied packet to captures or to its live trace.
+    /// Delivers a packet that a worker copied, to captures or to the live trace that requested it.
     pub(super) fn deliver_captured(&mut self, captured: &CapturedPacket<B::Packet>) {
         match captured.direction {
             Direction::Traced(id) => self.finish_trace(id, captured),

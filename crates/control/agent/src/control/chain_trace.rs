@@ -29,20 +29,20 @@ pub struct TracedHop {
 /// The end of a packet's path through a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainTraceEnd {
-    /// The bridge receives it at this port.
+    /// The bridge receives the packet at this port.
     Received {
         /// The logical port: an end of the chain, or the port of a hop with `steer`.
         port: PortNo,
         /// The bytes of the packet.
         frame: Vec<u8>,
     },
-    /// A function sends it out of this port.
+    /// A function sends the packet out of this port.
     Sent {
         port: PortNo,
         /// The bytes of the packet.
         frame: Vec<u8>,
     },
-    /// This hop drops it.
+    /// This hop drops the packet.
     Dropped {
         /// The name of the hop.
         hop: String,
@@ -54,7 +54,7 @@ pub enum ChainTraceEnd {
 pub struct ChainTrace {
     /// The name of the chain.
     pub chain: String,
-    /// The hops on its path, in order.
+    /// The hops on the path, in order.
     pub hops: Vec<TracedHop>,
     /// The end of the path.
     pub end: ChainTraceEnd,
@@ -159,7 +159,7 @@ fn trace(
     }
 }
 
-/// Returns the outcome of a hop, also in words. The function may change the packet.
+/// Returns the outcome of a hop, and the same outcome in words. The function may change the packet.
 fn judge(hop: &HopPlan, state: HopState, packet: &mut Frame, context: Context) -> (Outcome, String) {
     let next = || Outcome::Verdict(Verdict::Next);
     match state {

@@ -24,7 +24,7 @@ pub(super) struct Chains<B: Backend> {
     pub(super) problems: BTreeMap<String, String>,
     /// Keys the hash tables of functions.
     pub(super) seed: u64,
-    /// Chains that were ever added; chooses the first worker of the next one.
+    /// The number of chains added so far; it selects the first worker of the next chain.
     pub(super) added: usize,
     /// True if the hop board may hold hops of a chain.
     pub(super) had_any: bool,
@@ -50,7 +50,7 @@ impl<B: Backend> Chains<B> {
     }
 }
 
-/// Returns the text of an error, with the next step where waiting does not help.
+/// Returns the text of an error, with the next step if waiting does not help.
 pub(super) fn explain(error: &ChainError) -> String {
     let next_step = match error {
         ChainError::Class { .. } => return error.to_string(),

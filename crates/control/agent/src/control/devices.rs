@@ -25,7 +25,8 @@ pub(super) fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
         model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
         model::Device::Kernel(name) => DeviceSpec::Kernel(name.to_string()),
         model::Device::Vnic(vnic) => DeviceSpec::Vnic(vnic_spec(vnic)),
-        // Tunnels and NSH ports have no device, and the chain supplies the devices of its ports: none is opened.
+        // Tunnels and NSH ports have no device, and a chain supplies the devices of its ports, so no device
+        // is opened.
         model::Device::Memory
         | model::Device::Tunnel(_)
         | model::Device::Nsh(_)

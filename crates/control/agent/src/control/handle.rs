@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::bridge::BridgeControl;
 use super::hops::{HopProblem, HopProblems};
 
-/// Tasks that may be queued for a control thread.
+/// The maximum number of queued tasks of a control thread.
 pub(super) const TASKS_LEN: usize = 4096;
 
 /// A task for a control thread.
@@ -100,7 +100,7 @@ impl<B: Backend> BridgeHandle<B> {
         result.recv().map_err(|_| TaskError::Removed)
     }
 
-    /// Queues a task, or gives it back.
+    /// Queues a task. Returns the task with the error if it cannot be queued.
     fn post(&self, task: Task<B>) -> Result<(), (TaskError, Task<B>)> {
         match self.tasks.try_send(task) {
             Ok(()) => {

@@ -1,4 +1,4 @@
-//! Hops of chains that do not work, for readers that do not wait for the control thread: it may be opening devices.
+//! Hops of chains that do not work. Readers do not wait for the control thread, which may be opening devices.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +22,7 @@ impl HopProblems {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the problems by those of these chains, which are all chains of the bridge.
+    /// Replaces the problems with those of `chains`, which must be all chains of the bridge.
     pub(super) fn write(&self, chains: &[ChainStats]) {
         let hops = chains.iter().flat_map(|chain| {
             let hops = chain.hops.iter();

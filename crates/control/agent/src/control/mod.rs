@@ -14,11 +14,10 @@
 //! Between tasks the thread publishes changes, expires flow entries, learns addresses and delivers packet-ins. It
 //! sleeps when there is nothing to do, and workers wake it.
 //!
-//! Files import each other in one direction only, from the bottom of this list to its top:
+//! A file imports only files of the same or a lower number in this list, without cycles:
 //!
-//! 1. `settings`, `devices`, `qos`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`, `oam_status`, `sflow_records`,
-//!    `sflow_agent`: data, and conversions
-//!    of the configuration
+//! 1. `settings`, `devices`, `qos`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`,
+//!    `oam_status`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
 //! 3. `tunnels`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millrace_oam::{Damping, WaitToRestore, bfd, ccm};
 use millrace_types::{PortNo, Time};
 
-/// The sessions of a port, and what follows from them.
+/// The OAM sessions of a port, with the wait-to-restore time and flap damping.
 pub(super) struct Monitor {
     pub(super) bfd: Option<bfd::Session>,
     pub(super) ccm: Option<ccm::Mep>,
@@ -30,7 +30,7 @@ impl Monitor {
         self.bfd.as_ref().is_none_or(is_bfd_up) && self.ccm.as_ref().is_none_or(|mep| mep.is_up(now))
     }
 
-    /// Returns the time at which the port is due.
+    /// Returns the earliest time at which a session, the wait-to-restore time or the damping time is due.
     pub(super) fn deadline(&self) -> Option<Time> {
         let bfd = self.bfd.as_ref().and_then(bfd::Session::deadline);
         let ccm = self.ccm.as_ref().map(ccm::Mep::deadline);
@@ -41,7 +41,7 @@ impl Monitor {
     }
 }
 
-/// The OAM of a bridge.
+/// The OAM state of all ports of a bridge.
 pub(super) struct Oam {
     /// The state of the generator of discriminators and jitter.
     pub(super) seed: u64,
@@ -51,7 +51,7 @@ pub(super) struct Oam {
 }
 
 impl Oam {
-    /// Returns the OAM of a bridge without ports. `seed` gives discriminators and jitter.
+    /// Returns the OAM state of a bridge without ports. `seed` is the seed of discriminators and jitter.
     pub(super) fn new(seed: u64) -> Oam {
         Oam {
             seed,

@@ -1,4 +1,5 @@
-//! Frames of ARP (RFC 826) and of neighbour discovery (RFC 4861): requests, answers, and what a received frame says.
+//! Frames of ARP (RFC 826) and of neighbour discovery (RFC 4861): construction of requests and answers, and
+//! parsing of received frames.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -15,7 +16,7 @@ const SOLICITED_OVERRIDE: u32 = 0x6000_0000;
 pub(super) struct NeighbourMessage {
     /// True for a request, false for an answer.
     pub(super) is_request: bool,
-    /// The address of the switch: requested, or the destination of the answer.
+    /// The address of the switch: the target of a request, or the destination of an answer.
     pub(super) local: IpAddr,
     /// The address of the neighbour.
     pub(super) remote: IpAddr,
@@ -67,7 +68,7 @@ pub(super) fn request(mac: Mac, local: IpAddr, target: IpAddr) -> Option<Vec<u8>
     }
 }
 
-/// Returns the answer of the switch, whose MAC address is `mac`, to a request.
+/// Returns the answer of the switch to a request; `mac` is the MAC address of the switch.
 pub(super) fn answer(mac: Mac, request: &NeighbourMessage) -> Option<Vec<u8>> {
     match (request.local, request.remote) {
         (IpAddr::V4(local), IpAddr::V4(remote)) => {
@@ -106,9 +107,10 @@ fn discovery(dst_mac: Mac, src_mac: Mac, src: Ipv6Addr, dst: Ipv6Addr, message: 
         dscp: Dscp::default(),
         ecn: Ecn::default(),
         flow_label: FlowLabel::default(),
-        // A packet that was forwarded has less than 255, and is discarded (RFC 4861, section 7.1).
+        // Receivers discard a packet with less than 255, because a router has forwarded it (RFC 4861, section
+        // 7.1).
         hop_limit: 255,
-        // The builder sets it.
+        // The builder sets the payload size.
         payload_size: 0,
     };
     Builder::ethernet(dst_mac, src_mac)
@@ -142,7 +144,7 @@ pub(super) fn parse(frame: &[u8]) -> Option<NeighbourMessage> {
     let message = NdRepr::parse(&icmp.neighbor().ok().filter(|_| is_valid)?);
     let is_request = message.kind == NEIGHBOR_SOLICIT;
     let [.., s0, s1, s2, s3, s4, s5, _, _] = *header;
-    // A sender that checks an address for duplicates does not have it yet (RFC 4862, section 5.4.2).
+    // A sender that checks an address for duplicates does not own the address yet (RFC 4862, section 5.4.2).
     let sender = Some(ip.src()).filter(|src| !src.is_unspecified());
     Some(NeighbourMessage {
         is_request,

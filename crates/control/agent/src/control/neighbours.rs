@@ -1,8 +1,9 @@
-//! Neighbours on the links under tunnels: IP addresses, and the MAC addresses that ARP and neighbour discovery found.
+//! Neighbours on the underlay links of tunnels: IP addresses, and the MAC addresses that ARP and neighbour
+//! discovery found.
 //!
-//! Without IO and clock. A wanted address that is unknown is requested once a second. A known one is requested again
-//! after [`REACHABLE_TIME`], and forgotten when [`MAX_REQUESTS`] requests had no answer. Only wanted addresses are
-//! learned, so that a neighbour cannot fill memory.
+//! This module has no IO and no clock. A wanted address without a known MAC address is requested once a
+//! second. A known address is requested again after [`REACHABLE_TIME`], and forgotten after [`MAX_REQUESTS`]
+//! requests without an answer. Only wanted addresses are learned, so that a neighbour cannot fill memory.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,7 +21,7 @@ const MAX_REQUESTS: u32 = 3;
 pub(super) type LinkAddress = (PortNo, IpAddr);
 
 struct Neighbour {
-    /// The switch's address on the link, which requests come from.
+    /// The switch's address on the link, the source of requests.
     local: IpAddr,
     mac: Option<Mac>,
     confirmed: Time,
@@ -35,7 +36,8 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    /// Sets the wanted addresses, each with the switch's address on the same link. Others are forgotten.
+    /// Sets the wanted addresses, each with the switch's address on the same link. Forgets all other
+    /// addresses.
     pub(super) fn set_wanted(&mut self, addresses: &BTreeMap<LinkAddress, IpAddr>) {
         self.wanted.retain(|address, _| addresses.contains_key(address));
         for (address, local) in addresses {

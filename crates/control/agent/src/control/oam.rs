@@ -1,7 +1,8 @@
-//! OAM of ports: BFD and continuity checks decide about the live bit, flap damping about the link.
+//! OAM of ports: BFD and continuity checks determine the live bit, and flap damping the link state.
 //!
-//! Workers queue received frames with the time of their arrival. The control thread first handles these, then the time:
-//! so a thread that was late does not take a peer for silent whose packets wait in the queue.
+//! Workers queue received frames with the time of their arrival. The control thread handles these frames
+//! before it evaluates timers. So a late control thread does not declare a peer silent while packets of this
+//! peer wait in the queue.
 
 use millrace_datapath::io::{Backend, DeviceInfo};
 use millrace_model as model;
@@ -89,7 +90,8 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    /// Sends the frames that are due, and gives the ports the live bits that follow from their sessions.
+    /// Sends the frames that are due, and updates the live bits of the ports from the states of their
+    /// sessions.
     pub(super) fn run_oam(&mut self) {
         let now = self.datapath.now();
         let has_received = core::mem::take(&mut self.oam.has_received);
@@ -105,7 +107,7 @@ impl<B: Backend> BridgeControl<B> {
             let mac = status.info.mac;
             if let (Some(session), Some(wanted)) = (&mut monitor.bfd, &status.model.bfd) {
                 let addresses = addresses(wanted, mac);
-                // One packet, and the answer to a poll.
+                // At most two packets are due: a periodic one, and the answer to a poll.
                 for _ in 0..2 {
                     let packet = session.poll(now);
                     let port = SOURCE_PORT | (number.raw() & 0x3fff) as u16;
@@ -135,7 +137,7 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    /// Returns the state of a port whose device reports this.
+    /// Returns the state of a port whose device reports `info`.
     pub(super) fn state_of(&mut self, number: PortNo, port: &model::Port, info: &DeviceInfo) -> PortState {
         let now = self.datapath.now();
         let Some(monitor) = self.oam.monitors.get_mut(&number) else {
@@ -182,7 +184,7 @@ impl<B: Backend> BridgeControl<B> {
     }
 }
 
-/// Returns the state of a port without a monitor, whose link is up or not.
+/// Returns the state of a port without a monitor; `is_up` is the state of the link.
 pub(super) fn link_state(is_up: bool) -> PortState {
     if is_up {
         PortState::LIVE

@@ -8,7 +8,7 @@ use millrace_types::{Duration, Time};
 pub struct OamStatus {
     /// True if BFD and continuity checks, as far as configured, let the port be live.
     pub is_live: bool,
-    /// The time until a port that failed and works again is live; `None` if it does not wait.
+    /// The remaining wait-to-restore time, until a recovered port is live; `None` if the port does not wait.
     pub restores_in: Option<Duration>,
     pub bfd: Option<BfdStatus>,
     /// Continuity checks.
@@ -56,7 +56,7 @@ pub struct CcmStatus {
     pub is_up: bool,
     /// True if the other end reports a defect.
     pub has_rdi: bool,
-    /// The number of the other end, as it sent it last.
+    /// The number of the other end in its last message.
     pub remote_mep: Option<u16>,
     pub counters: ccm::Counters,
 }
@@ -75,7 +75,7 @@ impl CcmStatus {
 /// The state of flap damping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DampingStatus {
-    /// The time for which the link counts as down; `None` if it is not damped.
+    /// The remaining time for which the link counts as down; `None` if the link is not damped.
     pub left: Option<Duration>,
     /// The number of times that the link was damped.
     pub damped: u64,

@@ -11,7 +11,7 @@ use millrace_types::PortNo;
 
 use super::bridge::{Baseline, BridgeControl};
 
-/// The flow_mod of a list that was refused.
+/// The refused flow_mod of a list.
 #[derive(Debug)]
 pub struct RefusedFlowMod {
     /// Index in the list.

@@ -1,4 +1,4 @@
-//! The ports of a bridge: they are opened, changed, closed, and their links are polled.
+//! Operations on the ports of a bridge: open, change, close, and poll the links.
 
 use millrace_datapath::AddPortError;
 use millrace_datapath::io::{Backend, DeviceOptions, Opened};
@@ -76,7 +76,7 @@ impl<B: Backend> BridgeControl<B> {
         Ok(())
     }
 
-    /// Adds a port of a chain, whose device is open, and reports it to the controllers.
+    /// Adds a port of a chain, and reports it to the controllers. The device of the port is already open.
     ///
     /// # Errors
     /// [`PortProblem`].
@@ -148,7 +148,8 @@ impl<B: Backend> BridgeControl<B> {
         let Some(status) = self.ports.get_mut(&number) else {
             return;
         };
-        // Bits that the configuration changes get its value; the others stay as a controller set them by port_mod.
+        // Bits that the new configuration changes get the configured value. The other bits keep the values
+        // that a controller set by port_mod.
         let old = config_of(&status.model);
         let changed = old ^ config_of(wanted);
         let config = (status.config | changed) ^ (old & changed);
@@ -204,7 +205,8 @@ impl<B: Backend> BridgeControl<B> {
             let Some(info) = self.info_of(&status.model) else {
                 continue;
             };
-            // A monitored port changes its state without a change of its device, and once more when its monitor ends.
+            // OAM changes the state of a monitored port without a change of its device, and the end of
+            // monitoring changes it once more.
             let is_as_device = status.state == link_state(info.link_up);
             if status.info == info && is_as_device && !self.oam.monitors(number) {
                 continue;

@@ -1,4 +1,5 @@
-//! sFlow of a bridge: the plan of the workers follows the configuration, and samples go to the agent.
+//! sFlow of a bridge: gives the workers the sampling plan of the configuration, and their samples to the
+//! agent.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ use millrace_types::split_mix;
 use super::bridge::BridgeControl;
 use super::sflow_agent::{SflowAgent, SflowStatus};
 
-/// Samples, and dropped packets, that one round handles at most.
+/// The maximum number of samples, and of dropped packets, that one round handles.
 const SAMPLES_BATCH: usize = 4096;
 
 impl<B: Backend> BridgeControl<B> {
-    /// Makes the agent and the samplers those of the configuration, and of the running ports. No packet is lost meanwhile, and
-    /// none is counted twice.
+    /// Updates the agent and the workers' samplers for the configuration and the running ports. During the
+    /// change, every packet is counted once.
     pub(super) fn configure_sflow(&mut self) {
         let now = self.datapath.now();
         let wanted = self.config.sflow.clone();
@@ -63,13 +64,13 @@ impl<B: Backend> BridgeControl<B> {
             }
             return;
         }
-        // Each plan has random numbers of its own.
+        // Each plan gets a new random seed.
         let plan = plan.map(|plan| SamplingPlan {
             seed: split_mix::next(&mut self.sflow_seed),
             ..plan
         });
         let remainders = self.datapath.set_sampling(plan.as_ref());
-        // Samples of the former plan come first.
+        // Samples of the former plan reach the agent before its ports change.
         self.take_samples();
         if let Some(agent) = &mut self.sflow.agent {
             remainders
@@ -86,7 +87,7 @@ impl<B: Backend> BridgeControl<B> {
         self.sflow.plan = plan;
     }
 
-    /// Hands queued samples to the agent. Returns true if there were as many as a round handles.
+    /// Hands queued samples to the agent. Returns true if the limit of one round was reached.
     fn take_samples(&mut self) -> bool {
         let Some(agent) = &mut self.sflow.agent else {
             return false;
@@ -109,8 +110,8 @@ impl<B: Backend> BridgeControl<B> {
         len.max(discards) == SAMPLES_BATCH
     }
 
-    /// Hands queued samples and the counters that are due to the agent, and sends datagrams. Returns true if there is more to
-    /// do at once.
+    /// Hands queued samples and the counters that are due to the agent, and sends datagrams. Returns true if
+    /// more samples may be queued.
     pub(super) fn run_sflow(&mut self) -> bool {
         let is_busy = self.take_samples();
         let now = self.datapath.now();
@@ -130,7 +131,8 @@ impl<B: Backend> BridgeControl<B> {
         is_busy
     }
 
-    /// Returns the counters of a port. Resets of counters by an operator do not show: collectors compute differences.
+    /// Returns the counters of a port. Resets of counters by an operator have no effect here, because
+    /// collectors compute differences.
     fn sflow_counters(&self, number: PortNo) -> Option<CounterSample> {
         let status = self.ports.get(&number)?;
         let counted = self.counted(number);

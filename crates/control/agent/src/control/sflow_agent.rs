@@ -1,7 +1,7 @@
 //! The sFlow agent of a bridge: sequence numbers, datagrams, and the sockets to the collectors.
 //!
-//! Samples wait in a datagram until it is full or [`DELAY_MAX`] old. The sockets never block: a datagram that the kernel does
-//! not take is counted as an error of its collector.
+//! Samples wait in a datagram until it is full or [`DELAY_MAX`] old. The sockets never block: a datagram that
+//! the kernel does not accept is counted as an error of its collector.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -43,11 +43,11 @@ pub struct CollectorStatus {
 /// The sampling rate of a port and the numbers of its samples, as `show sflow` prints them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortSamples {
-    /// The mean number of packets for each sample; 0 takes none.
+    /// The mean number of packets for each sample; 0 for no samples.
     pub rate: u32,
     /// The number of packet samples.
     pub samples: u64,
-    /// The number of packets from which they were taken.
+    /// The number of packets from which the samples were chosen (sample pool).
     pub pool: u64,
     /// The number of samples that were lost in the switch.
     pub lost: u64,
@@ -64,7 +64,7 @@ pub struct SflowStatus {
     pub ports: BTreeMap<PortNo, PortSamples>,
     /// The number of notifications of dropped packets.
     pub discards: u64,
-    /// The number of notifications that were lost, to the limit of their rate or in the switch.
+    /// The number of notifications that were lost, because of the rate limit or in the switch.
     pub discards_lost: u64,
 }
 
@@ -83,15 +83,15 @@ pub(super) struct SflowAgent {
     config: model::Sflow,
     collectors: Vec<(Result<UdpSocket, String>, CollectorStatus)>,
     sources: BTreeMap<PortNo, Source>,
-    /// The number of the last datagram.
+    /// The sequence number of the last datagram.
     sequence: u32,
-    /// The number of the last notification of each source, by the number of its interface.
+    /// The sequence number of the last notification of each source, by interface number.
     discard_sequences: BTreeMap<u32, u32>,
     discards: u64,
     discards_lost: u64,
     waiting: Vec<Sample>,
     waiting_size: usize,
-    /// The time at which the first waiting sample came.
+    /// The time at which the first waiting sample was added.
     waiting_since: Time,
 }
 
@@ -118,9 +118,10 @@ impl SflowAgent {
         &self.config
     }
 
-    /// Changes the configuration. Collectors that stay keep their sockets and counters, unless the source address changes.
-    /// For collectors, another agent address or sub-agent number is another agent, so its datagrams and notifications are
-    /// numbered from one; the numbers of samples and all other counters go on.
+    /// Changes the configuration. Collectors that stay keep their sockets and counters, unless the source
+    /// address changes. For collectors, a new agent address or sub-agent number is a new agent, so its
+    /// datagrams and notifications are numbered from one. The sequence numbers of samples and all other
+    /// counters continue.
     pub(super) fn configure(&mut self, config: model::Sflow, now: Time) {
         self.flush(now);
         if (config.agent, config.sub_agent) != (self.config.agent, self.config.sub_agent) {
@@ -175,14 +176,14 @@ impl SflowAgent {
         }
     }
 
-    /// Counts packets that were counted and not sampled when the plan changed.
+    /// Adds the packets of the former plan that no sample has reported.
     pub(super) fn count_remainder(&mut self, remainder: &SampleRemainder) {
         if let Some(source) = self.sources.get_mut(&remainder.port) {
             source.count(remainder.pool, remainder.lost);
         }
     }
 
-    /// Takes a sampled packet.
+    /// Adds the sample of a packet.
     pub(super) fn take_sample(&mut self, sample: &SampledPacket, now: Time) {
         let Some(source) = self.sources.get_mut(&sample.port) else {
             return;
@@ -194,7 +195,7 @@ impl SflowAgent {
         self.push(Sample::Flow(sample), now);
     }
 
-    /// Takes a dropped packet.
+    /// Adds the notification of a dropped packet.
     pub(super) fn take_discard(&mut self, packet: &DiscardedPacket, now: Time) {
         self.discards += 1;
         self.discards_lost += packet.lost;
@@ -215,7 +216,7 @@ impl SflowAgent {
         let len = self.sources.len().max(1) as u64;
         let mut due = Vec::new();
         for (index, (port, source)) in (0..).zip(&mut self.sources) {
-            // The first poll of a port is one share of the interval behind that of the port before.
+            // The first polls of the ports are spread evenly over the interval.
             let offset = Duration::from_nanos(interval.as_nanos() as u64 / len * index);
             let next = source.next_poll.get_or_insert(now + offset);
             // A shorter interval applies at once.
@@ -228,7 +229,7 @@ impl SflowAgent {
         due
     }
 
-    /// Takes the counters of a port; their sequence number is set here.
+    /// Adds the counters of a port. This method sets their sequence number and source.
     pub(super) fn take_counters(&mut self, port: PortNo, mut sample: CounterSample, now: Time) {
         let Some(source) = self.sources.get_mut(&port) else {
             return;
@@ -318,7 +319,7 @@ impl Source {
     fn count(&mut self, pool: u64, lost: u64) {
         self.totals.pool += pool;
         self.totals.lost += lost;
-        // A datagram has the lower 32 bits of both.
+        // A datagram carries only the lower 32 bits of both counters.
         self.numbers.pool = self.totals.pool as u32;
         self.numbers.drops = self.totals.lost as u32;
     }

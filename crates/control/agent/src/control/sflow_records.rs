@@ -1,4 +1,4 @@
-//! Samples of the data plane as samples of sFlow: numbers of interfaces, drop codes, VLANs.
+//! Conversion of the data plane's samples to sFlow samples: interface numbers, drop codes, VLANs.
 
 use millrace_datapath::{DiscardedPacket, SampleOutcome, SampledPacket};
 use millrace_pipeline::DropReason;
@@ -6,10 +6,10 @@ use millrace_sflow as sflow;
 use millrace_sflow::{DropCode, INTERNAL_INTERFACE, MillraceRecord, Output, SwitchRecord, UNKNOWN};
 use millrace_types::{PortNo, Vid};
 
-/// The number of LOCAL as an interface: numbers of data sources have 24 bits.
+/// The interface number of LOCAL: the numbers of data sources have 24 bits.
 const LOCAL_INTERFACE: u32 = 0x00ff_fffe;
 
-/// Returns the number of a port as an interface: its OpenFlow number.
+/// Returns the interface number of a port: its OpenFlow number.
 pub(super) fn interface(port: PortNo) -> u32 {
     match port {
         PortNo::LOCAL => LOCAL_INTERFACE,
@@ -62,7 +62,7 @@ pub(super) fn drop_code(reason: DropReason) -> DropCode {
     }
 }
 
-/// The numbers of a sample among those of its source.
+/// The sequence number and totals that a sample of a source carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct SourceNumbers {
     /// The number of the last sample.
@@ -115,8 +115,8 @@ fn vlan(tci: Option<u16>) -> (u32, u32) {
     })
 }
 
-/// Returns a notification of sFlow, whose sequence number the agent sets. Its source is the port where the packet came in, or
-/// else the port on its way out.
+/// Returns the sFlow notification of a dropped packet; the agent sets the sequence number. The source is the
+/// ingress port, or else the egress port.
 pub(super) fn discarded(packet: &DiscardedPacket, drops: u32) -> sflow::DiscardedPacket {
     let input = packet.in_port.map_or(0, interface);
     let output = packet.out_port.map_or(0, interface);

@@ -10,17 +10,17 @@ use tokio::sync::oneshot;
 /// A captured packet.
 #[derive(Debug)]
 pub struct Captured {
-    /// The time at which the switch saw it.
+    /// The time at which the switch received or sent the packet.
     pub time: Time,
-    /// The port that received or sent it.
+    /// The port that received or sent the packet.
     pub port: PortNo,
-    /// True if the port received it, false if the port sent it.
+    /// True if the port received the packet, false if the port sent it.
     pub received: bool,
     /// Size of the packet in bytes, without FCS.
     pub size: usize,
     /// First bytes of the packet, up to the snap size.
     pub bytes: Vec<u8>,
-    /// Packets that the workers could not copy for this capture since the packet before.
+    /// The number of packets that the workers could not copy for this capture since the previous packet.
     pub lost_before: u64,
 }
 
@@ -40,7 +40,7 @@ pub trait CaptureSink: Send {
     /// Takes a packet. Must not block.
     fn take(&mut self, packet: Captured);
 
-    /// Returns true if the capture is to end.
+    /// Returns true if the capture must end.
     fn is_over(&self) -> bool;
 }
 
@@ -48,7 +48,7 @@ pub trait CaptureSink: Send {
 pub struct CaptureRequest {
     /// Selects packets.
     pub filter: CaptureFilter,
-    /// Captured size of each packet at most, in bytes.
+    /// The maximum captured size of each packet, in bytes.
     pub snap_size: usize,
     /// Receives the packets.
     pub sink: Box<dyn CaptureSink>,

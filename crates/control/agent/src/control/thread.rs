@@ -1,4 +1,5 @@
-//! The control thread of a bridge: runs tasks, handles workers' events, expires, publishes, and sleeps.
+//! The control thread of a bridge: runs tasks, handles workers' events, expires entries, publishes changes,
+//! and sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -16,15 +17,17 @@ use super::handle::{BridgeHandle, TASKS_LEN, Task};
 use super::hops::HopProblems;
 use crate::asynchronous::{packet_in, resume_flow_updates};
 
-/// Tasks that run before workers' events are polled again.
+/// The maximum number of tasks that run before workers' events are polled again.
 const TASKS_BATCH: usize = 256;
-/// Time for the tasks of one batch: BFD and CCM frames are sent between batches.
+/// The time after which a batch of tasks ends. BFD and CCM frames are sent between batches.
 const TASKS_TIME_MAX: Duration = Duration::from_millis(5);
-/// Changes that are published even if no barrier asks for it.
+/// The number of changes above which a batch of tasks publishes them, even without a barrier.
 const CHANGES_BATCH: usize = 65_536;
-/// Flow entries, and MAC addresses, that one round checks for time-outs: some hundred microseconds of work.
+/// The number of flow entries, and of MAC addresses, that one round checks for time-outs: some hundred
+/// microseconds of work.
 const EXPIRE_BUDGET: usize = 4096;
-/// Events of each type that one round handles, so that a flood of one type delays the others by one batch only.
+/// The maximum number of events of each type that one round handles. A flood of one type delays the others by
+/// one batch only.
 const PACKET_INS_BATCH: usize = 256;
 const LEARNS_BATCH: usize = 1024;
 const NEIGHBOURS_BATCH: usize = 64;
@@ -129,7 +132,7 @@ impl<B: Backend> RunningBridge<B> {
         })
     }
 
-    /// Returns a handle, by which others send tasks.
+    /// Returns a handle that sends tasks to the bridge.
     pub fn handle(&self) -> &BridgeHandle<B> {
         &self.handle
     }
@@ -181,7 +184,7 @@ fn run_tasks<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<T
     for task in tasks.try_iter().take(TASKS_BATCH) {
         task(bridge);
         busy = true;
-        // OAM frames are due in the meantime.
+        // OAM frames may have become due meanwhile.
         if bridge.datapath.now() >= until {
             break;
         }

@@ -1,5 +1,5 @@
-//! Logical ports of a bridge: tunnels and NSH ports. Their table for the workers, and the search for the MAC addresses
-//! of tunnels' next hops.
+//! Logical ports of a bridge: tunnels and NSH ports. This module builds the workers' table of logical ports,
+//! and resolves the MAC addresses of tunnels' next hops.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ fn tunnel_of(port: &model::Port) -> Option<&model::Tunnel> {
     }
 }
 
-/// Returns true if a port has no device of its own, and its packets are sent by another port, its underlay.
+/// Returns true if a port has no device, and another port, the underlay, sends its packets.
 pub(super) fn is_logical(port: &model::Port) -> bool {
     port.device.underlay().is_some()
 }
@@ -171,7 +171,7 @@ impl<B: Backend> BridgeControl<B> {
     }
 }
 
-/// Returns a tunnel as workers need it.
+/// Returns a tunnel in the form that workers use.
 fn tunnel_port(port: PortNo, tunnel: &model::Tunnel, underlay: &PortStatus, next_hop: Option<Mac>) -> Tunnel {
     Tunnel {
         port,
@@ -194,7 +194,7 @@ fn tunnel_port(port: PortNo, tunnel: &model::Tunnel, underlay: &PortStatus, next
     }
 }
 
-/// Returns a port of service function paths (RFC 8300) as workers need it.
+/// Returns a port of service function paths (RFC 8300) in the form that workers use.
 fn nsh_port(port: PortNo, nsh: &model::Nsh, underlay: &PortStatus) -> NshPort {
     let path = |path: Option<model::NshPath>| match path {
         None => NshPath::None,

@@ -10,8 +10,8 @@ use super::bridge::BridgeControl;
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<B: Backend> BridgeControl<B> {
-    /// Opens the devices again whose link is down and whose driver connects once: the link of such a port comes up when
-    /// its peer is back. Flow entries, queues and counters of the port stay.
+    /// Opens devices again if their link is down and their driver connects only once. The link of such a port
+    /// comes up when its peer is back. Flow entries, queues and counters of the port stay.
     pub(super) fn reconnect_vnics(&mut self, now: Time) {
         if self.next_vnic_reconnect.is_some_and(|next| now < next) {
             return;

@@ -1,5 +1,5 @@
-//! Packet-in buffers (OpenFlow 1.3.5, sections 6.1.2 and 7.4.1): a controller that asks for the first bytes of packets
-//! only gets a buffer number with them, by which a packet_out or flow_mod can name the packet.
+//! Packet-in buffers (OpenFlow 1.3.5, sections 6.1.2 and 7.4.1): a controller that asks for only the first
+//! bytes of packets also gets a buffer number. A packet_out or flow_mod can name the packet by this number.
 //!
 //! There are [`BUFFERS_LEN`] buffers, and a new packet takes the buffer of the oldest: a controller that never names a
 //! buffer costs a fixed number of packets.
@@ -8,7 +8,7 @@ use millrace_openflow::ErrorCode;
 use millrace_pipeline::Origin;
 use millrace_types::BufferId;
 
-/// Packets that are buffered at most.
+/// The maximum number of buffered packets.
 pub(crate) const BUFFERS_LEN: u32 = 256;
 
 /// A packet that a packet_out can name by its buffer id.

@@ -6,16 +6,16 @@ use millrace_openflow::{BundleFlags, ErrorCode, PortMod};
 use millrace_pipeline as pipeline;
 use millrace_types::{BufferId, Xid};
 
-/// Bundles that a connection may have at a time.
+/// The maximum number of bundles of a connection.
 const BUNDLES_LEN: usize = 64;
-/// Messages in all bundles of a connection.
+/// The maximum number of messages in all bundles of a connection.
 const MESSAGES_LEN: usize = 2 * 1024 * 1024;
-/// Size of the messages in all bundles of a connection, in bytes as received. Decoded messages take two to four times
-/// as much.
+/// Maximum size of the messages in all bundles of a connection, in bytes as received. Decoded messages take
+/// two to four times as much.
 const SIZE_MAX: usize = 256 << 20;
-/// Size of the messages in all bundles of all connections of a bridge, in bytes as received.
+/// Maximum size of the messages in all bundles of all connections of a bridge, in bytes as received.
 const TOTAL_SIZE_MAX: usize = 512 << 20;
-/// Messages in a part of a queue.
+/// The number of messages in one part of a bundle's queue.
 const PART_LEN: usize = 4096;
 
 /// A message that waits for the commit.
@@ -36,8 +36,8 @@ pub(crate) enum Change {
     Meter(Box<pipeline::MeterMod>),
 }
 
-/// The messages of a bundle, in order. A million messages are split into parts, which the commit frees one by one, so
-/// that the tables can grow into that memory.
+/// The messages of a bundle, in order. The messages are split into parts. A commit frees the parts one by
+/// one, so that the tables can reuse the memory.
 #[derive(Debug, Default)]
 pub(crate) struct StagedQueue {
     parts: Vec<Vec<Staged>>,

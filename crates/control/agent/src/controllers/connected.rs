@@ -16,7 +16,7 @@ use super::token_bucket::TokenBucket;
 pub(crate) struct PacketInLimit {
     /// Packet-ins per second; 0 is no limit.
     pub(crate) rate: u32,
-    /// Packet-ins at once.
+    /// The burst size, in packet-ins.
     pub(crate) burst: u32,
 }
 

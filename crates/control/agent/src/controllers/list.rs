@@ -1,4 +1,4 @@
-//! All connected controllers of a bridge, and what they share.
+//! All connected controllers of a bridge, and the state that they share.
 
 use millrace_model as model;
 use millrace_openflow::roles::RoleArbiter;

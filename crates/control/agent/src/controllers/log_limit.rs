@@ -17,8 +17,8 @@ pub(crate) struct LogLimit {
 }
 
 impl LogLimit {
-    /// Returns the number of lines suppressed since the last admitted one if a line may be written at `now`, and `None`
-    /// if it may not.
+    /// Returns `None` if a line must be suppressed at `now`. Otherwise returns the number of lines suppressed
+    /// since the last admitted line.
     pub(crate) fn admit(&mut self, now: Time) -> Option<u64> {
         if self.bucket.take(now, RATE, BURST) {
             return Some(core::mem::take(&mut self.suppressed));

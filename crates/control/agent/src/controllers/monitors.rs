@@ -72,8 +72,9 @@ impl MonitorSet {
         self.missed.is_some()
     }
 
-    /// Pauses updates, if they are not paused, and records changes of selected entries for later. An entry that was added
-    /// and removed meanwhile leaves no record, so that there are no more records than entries now and at the beginning.
+    /// Pauses updates, if they are not paused, and records changes of selected entries for later. An entry
+    /// that was both added and removed meanwhile leaves no record, so the number of records is at most the
+    /// number of entries at the beginning of the pause and now together.
     pub(crate) fn record_missed(&mut self, changes: &[EntryChange]) {
         let missed = self.missed.get_or_insert_default();
         for change in changes {
@@ -221,7 +222,7 @@ mod tests {
                 change(ChangeKind::Added, true, priority, 2),
                 change(ChangeKind::Modified, false, priority, 2),
                 change(REMOVED, false, priority, 2),
-                // Another one with the same match; no monitor selects odd cookies.
+                // Another entry with the same match, and an odd cookie: no monitor selects odd cookies.
                 change(ChangeKind::Added, true, priority, 3),
             ]);
         }

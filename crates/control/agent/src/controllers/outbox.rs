@@ -1,14 +1,14 @@
 //! The queue of encoded messages from the control thread to the task of a connection.
 //!
-//! The control thread never waits. Replies are always queued: the requests that a connection hands over bound them,
-//! and the connection hands over none while its socket is slow. Asynchronous messages are refused beyond a limit.
+//! The control thread never waits. Replies are always queued. Submitted requests bound their number, and a
+//! connection submits no requests while its socket is slow. Asynchronous messages are refused beyond a limit.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-/// The most bytes in the queue, in front of an asynchronous message, for which the message is still queued.
+/// The maximum sizes of the queue, in bytes, at which an asynchronous message is still accepted.
 pub(crate) mod outbox_limit {
     /// For a packet-in.
     pub(crate) const PACKET_IN: usize = 1 << 20;
@@ -55,7 +55,8 @@ impl Outbox {
         let _closed = self.queue.send(bytes);
     }
 
-    /// Queues an asynchronous message unless more than `limit` bytes are queued. Returns false if they are.
+    /// Queues an asynchronous message unless more than `limit` bytes are queued. Returns true if the message
+    /// was queued.
     pub(crate) fn offer(&self, bytes: Vec<u8>, limit: usize) -> bool {
         let has_room = self.has_room(limit);
         if has_room {

@@ -101,7 +101,7 @@ fn commit<B: Backend>(
     replies: &mut Replies,
 ) -> Result<(), ErrorCode> {
     let now = bridge.datapath.now();
-    // The last port_mod of a port says what its device gets.
+    // The device of a port gets the settings of the last port_mod of this port.
     let mut ports: BTreeMap<PortNo, pipeline::PortConfig> = BTreeMap::new();
     let flows = bundle.staged.iter().filter_map(|staged| match &staged.change {
         Change::Flow(prepared) => Some(prepared),

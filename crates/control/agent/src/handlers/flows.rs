@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 use super::replies::{error_code, segments};
 use crate::control::BridgeControl;
 
-/// Entries that one step of a listing visits: a few milliseconds.
+/// The maximum number of entries that one step of a listing visits: a few milliseconds of work.
 const STEP_LEN: usize = 16_384;
 
 /// Executes a flow_mod. Its match and instructions move to the entry.

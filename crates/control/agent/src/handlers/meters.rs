@@ -28,7 +28,7 @@ pub(super) fn apply<B: Backend>(
     Ok(())
 }
 
-/// Returns a meter_mod as the pipeline's.
+/// Converts a meter_mod to the pipeline's type.
 pub(super) fn request(asked: &openflow::MeterMod) -> pipeline::MeterMod {
     let band = |band: &MeterBand| pipeline::Band {
         rate: band.rate,
@@ -50,7 +50,8 @@ pub(super) fn request(asked: &openflow::MeterMod) -> pipeline::MeterMod {
     }
 }
 
-/// Returns the OpenFlow message of a meter_mod of the pipeline. A delete has no flags and bands: they have no meaning.
+/// Returns the OpenFlow message of a meter_mod of the pipeline. A delete has no flags and no bands, because
+/// they would have no meaning.
 pub(super) fn message(asked: &pipeline::MeterMod) -> openflow::Message {
     let (command, config) = match asked {
         pipeline::MeterMod::Add(meter) => (MeterModCommand::Add, describe(meter)),

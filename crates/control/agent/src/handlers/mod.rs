@@ -1,8 +1,9 @@
 //! Execution of OpenFlow requests on a bridge. All of it runs on the control thread.
 //!
-//! The requests of a connection arrive as [`PendingRequests`] and are executed in order. Work with long replies is interrupted and
-//! given back, and the connection submits it again when the replies so far are written: a controller that lists a
-//! million flow entries neither delays others nor fills memory.
+//! The requests of a connection arrive as [`PendingRequests`] and are executed in order. Work with long
+//! replies is interrupted and returned to the connection, which submits the remaining work again when the
+//! replies so far are written. So a controller that lists a million flow entries neither delays others nor
+//! fills memory.
 
 mod bundles;
 mod execute;

@@ -14,7 +14,7 @@ use crate::asynchronous::{flow_update, send_flow_updates};
 use crate::control::BridgeControl;
 use crate::controllers::{ConnectionId, Monitor};
 
-/// Monitors that a connection may have.
+/// The maximum number of monitors of a connection.
 const MONITORS_LEN: usize = 64;
 
 /// The filters of new monitors that ask for updates of existing entries (`OFPFMF_INITIAL`), with their flags.
@@ -33,7 +33,8 @@ impl InitialUpdates {
     }
 }
 
-/// Begins the monitors of a request, all or none. Returns those that ask for updates of existing entries.
+/// Adds the monitors of a request, all or none. Returns the monitors that ask for updates of existing
+/// entries.
 ///
 /// # Errors
 /// The code of a request that is malformed, names a table or a match field that the bridge does not have, uses a number
@@ -50,7 +51,7 @@ pub(super) fn begin<B: Backend>(
         .iter()
         .enumerate()
         .any(|(at, one)| asked[..at].iter().any(|before| before.id == one.id));
-    // The extension names no error for these.
+    // The extension defines no error for these cases.
     if has_duplicate || asked.iter().any(is_taken) || existing.len() + asked.len() > MONITORS_LEN {
         return Err(ErrorCode::OFPBRC_EPERM);
     }

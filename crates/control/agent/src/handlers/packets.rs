@@ -10,7 +10,7 @@ use super::replies::error_code;
 use crate::control::BridgeControl;
 use crate::controllers::BufferedPacket;
 
-/// Size of an Ethernet header in bytes, and so of the shortest packet.
+/// Size of the shortest packet, an Ethernet header, in bytes.
 const MIN_PACKET_SIZE: usize = 14;
 
 /// Executes a packet_out.
@@ -36,7 +36,8 @@ pub(super) fn packet_out<B: Backend>(
     if bytes.len() < MIN_PACKET_SIZE {
         return Err(ErrorCode::OFPBRC_BAD_PACKET);
     }
-    // A message may name another ingress port than that of the buffered packet, which is in no tunnel then.
+    // A message may name another ingress port than the port of the buffered packet. The packet then has no
+    // tunnel.
     let origin = if origin.in_port == asked.in_port {
         origin
     } else {
@@ -68,7 +69,7 @@ fn send<B: Backend>(bridge: &mut BridgeControl<B>, origin: Origin, actions: &[Ac
         _ => false,
     };
     if actions.iter().any(needs_tables) {
-        // The packet meets the entries and groups that were added before it.
+        // Publish first, so that the packet is processed with all entries and groups added before it.
         bridge.publish();
     }
     if bridge.datapath.packet_out(origin, actions, bytes).is_none() {

@@ -156,7 +156,7 @@ pub(crate) async fn macs(
     Ok(Json(app.with_live(move |live| live.macs(&bridge)).await??))
 }
 
-/// Return the collectors and samples of sFlow of a bridge, or `null` without sFlow
+/// Read the sFlow collectors and samples of a bridge; `null` without sFlow
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/sflow", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Option<Sflow>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn sflow(

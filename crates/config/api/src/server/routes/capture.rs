@@ -97,7 +97,7 @@ pub(crate) async fn capture(
     let (mut writer, header) = Writer::new(&interfaces, snap_size);
     let limit = usize::try_from(params.count.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let blocks = ReceiverStream::new(packets).take(limit).map(move |packet| {
-        // The stream owns the permit: it is released when the capture ends.
+        // The stream owns the permit, so the permit is released when the capture ends.
         let _permit = &permit;
         writer.packet(&packet)
     });

@@ -4,10 +4,10 @@ use crate::server::exposition::Family;
 use crate::server::live::Live;
 use crate::view::{Bridge, Chain, ChainHop};
 
-/// Reads a number of a hop.
+/// Reads one counter of a hop.
 type HopNumber = fn(&ChainHop) -> u64;
 
-/// Reads a sampled number of a hop, in nanoseconds.
+/// Reads one sampled duration of a hop, in nanoseconds; `None` before the first sample.
 type HopNanos = fn(&ChainHop) -> Option<f64>;
 
 /// The verdicts of a hop.

@@ -19,7 +19,7 @@ pub(crate) async fn chains(
 
 /// Re-create the functions of a hop
 ///
-/// Their state is lost. Packets wait at the entry of the chain meanwhile.
+/// The state of the functions is lost. Packets wait at the entry of the chain meanwhile.
 #[utoipa::path(post, path = "/api/v1/bridges/{bridge}/chains/{chain}/hops/{hop}/restart", tag = "bridges",
     params(("bridge" = String, Path, description = "Name of the bridge"), ("chain" = String, Path, description = "Name of the chain"),
         ("hop" = String, Path, description = "Name of the hop")),
@@ -39,7 +39,8 @@ pub(crate) async fn restart(
 
 /// Load the files of a hop again, such as its rules
 ///
-/// The functions keep their state, and what they have, until everything is loaded; `shared` of the hop shows the state.
+/// The functions keep their state. They use the old files until all new files are loaded; `shared` of the hop
+/// shows the progress.
 #[utoipa::path(post, path = "/api/v1/bridges/{bridge}/chains/{chain}/hops/{hop}/reload", tag = "bridges",
     params(("bridge" = String, Path, description = "Name of the bridge"), ("chain" = String, Path, description = "Name of the chain"),
         ("hop" = String, Path, description = "Name of the hop")),

@@ -31,8 +31,8 @@ const CONFIRM_WITHIN_MAX: u64 = 86_400;
 pub(crate) struct ChangeParams {
     /// Only check the change, and return the differences.
     dry_run: Option<bool>,
-    /// Roll the change back after this number of seconds (1 to 86400) unless it is confirmed. Such a change is accepted
-    /// while another one waits for its confirmation.
+    /// Roll the change back after this number of seconds (1 to 86400) unless it is confirmed. Such a change
+    /// is accepted even while another change waits for confirmation.
     confirm_within: Option<u64>,
     /// The author of the change.
     author: Option<String>,
@@ -40,16 +40,16 @@ pub(crate) struct ChangeParams {
     comment: Option<String>,
 }
 
-/// The options of a confirmation or its cancellation.
+/// The options of a confirmation, or of a rollback instead of a confirmation.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConfirmParams {
-    /// The revision that is meant; the default is the pending one.
+    /// The revision to confirm or to roll back; the default is the pending revision.
     revision: Option<u64>,
-    /// The author of the cancellation.
+    /// The author of the rollback.
     author: Option<String>,
-    /// The reason for the cancellation.
+    /// The reason for the rollback.
     comment: Option<String>,
 }
 
@@ -107,7 +107,8 @@ pub(super) async fn change(
         };
         match commit(app, params, &head, proposal).await? {
             Ok(done) => return Ok(with_etag(done.revision.number, Json(done))),
-            // Without a condition, or with `*`, the change applies to any revision: it is repeated on the new one.
+            // Without a condition, or with `*`, the change applies to any revision, so it is repeated on the
+            // new revision.
             Err(CommitError::Conflict { .. }) if !is_of_revisions && attempt < ATTEMPTS => attempt += 1,
             Err(CommitError::Conflict { .. }) if is_of_revisions => return Err(stale(&app.store.head())),
             Err(error) => return Err(error.into()),
@@ -253,7 +254,8 @@ fn remove_named(owner: &mut Value, key: &str, name: &str) -> bool {
     list.len() < before
 }
 
-/// Returns a body that describes the object `name`. A `name` in the body must be the same.
+/// Returns the members of a body that describes the object `name`. A member `name` in the body must be equal
+/// to `name`.
 fn body_of(name: &str, body: Value) -> Result<Map<String, Value>, Problem> {
     let Value::Object(mut body) = body else {
         return Err(Problem::new(
@@ -293,7 +295,7 @@ fn no_port(bridge: &str, name: &str) -> Problem {
     )
 }
 
-/// Returns the configuration after `edit` of one bridge, which it gets as JSON.
+/// Returns the configuration in which `edit` has changed one bridge. `edit` gets the bridge as JSON.
 fn with_bridge(
     config: &Config,
     name: &str,

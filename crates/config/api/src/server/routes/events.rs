@@ -18,16 +18,16 @@ use tokio::sync::watch;
 use crate::server::app::App;
 use crate::view::{ConfirmPending, Confirmation, Problem, ProblemKind, Revision};
 
-/// The interval of comments on an idle stream, by which dead connections are noticed.
+/// The interval of keep-alive comments on an idle stream. Failed writes of comments reveal dead connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Stream every change of the configuration
 ///
-/// Server-sent events. `revision` carries a revision and has its number as id: after a broken connection,
-/// `Last-Event-ID` resumes without a gap. `confirmation` carries the revision that waits for a confirmation, or null; a
-/// stream that resumes sends it behind the revisions, as it may have been missed.
-/// `gap` reports revisions that were missed and are no longer stored. The stream begins with the newest revision, or
-/// with the one after `Last-Event-ID`.
+/// Server-sent events. The event `revision` carries a revision and has the number of the revision as id.
+/// After a broken connection, `Last-Event-ID` resumes the stream without a gap. The event `confirmation`
+/// carries the revision that waits for a confirmation, or null; a resumed stream repeats it after the missed
+/// revisions. The event `gap` reports missed revisions that are no longer stored. The stream begins with the
+/// newest revision, or with the one after `Last-Event-ID`.
 #[utoipa::path(get, path = "/api/v1/events", tag = "history",
     params(("last-event-id" = Option<u64>, Header, description = "The number of the last revision that the client has seen")),
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -47,7 +47,7 @@ pub(crate) async fn events(State(app): State<App>, headers: HeaderMap) -> Result
     let permit = app.long_request()?;
     let closing = app.closing();
     let stream = changes(app, seen).take_until(closing).map(move |event| {
-        // The stream owns the permit: it is released when the stream ends.
+        // The stream owns the permit, so the permit is released when the stream ends.
         let _permit = &permit;
         Ok::<_, Infallible>(event)
     });
@@ -71,7 +71,7 @@ fn changes(app: App, seen: Option<u64>) -> impl Stream<Item = Event> {
     let head = Arc::clone(&snapshots.borrow_and_update());
     let newest = head.revision.number.0;
     let mut ready = VecDeque::new();
-    // A number above the newest revision is of another store.
+    // A number above the newest revision belongs to another store.
     let last = seen.filter(|seen| *seen <= newest);
     let resumes = last.is_some();
     if !resumes {
@@ -103,7 +103,7 @@ fn changes(app: App, seen: Option<u64>) -> impl Stream<Item = Event> {
 }
 
 impl Watcher {
-    /// Queues events for everything since the last one. Returns `None` if the store failed.
+    /// Queues events for all changes since the last event. Returns `None` if the store failed.
     async fn catch_up(&mut self) -> Option<()> {
         let last = RevisionNo(self.last);
         let (head, revisions) = {
@@ -116,7 +116,8 @@ impl Watcher {
                 .ok()?;
             (head, revisions)
         };
-        // Revisions after the snapshot belong to the next one, so that confirmations keep their order.
+        // Revisions after the snapshot are sent with the next snapshot, so that confirmations keep their
+        // order.
         let known = revisions
             .iter()
             .filter(|revision| revision.number <= head.revision.number);

@@ -17,9 +17,10 @@ use crate::view::{
     ResetPortCounters,
 };
 
-/// The largest number of flow_mods in one request: the control thread of the bridge does nothing else meanwhile.
+/// The largest number of flow_mods in one request. The control thread of the bridge is busy until all are
+/// applied.
 const FLOWS_LEN_MAX: usize = 10_000;
-/// The largest length, in characters, of a claimed author in the log.
+/// The largest length, in characters, of a request's author in the log.
 const AUTHOR_LEN_MAX: usize = 64;
 
 /// Add, change or remove flow entries, all or none; the response comes when every worker sees the change

@@ -72,8 +72,8 @@ fn invalid(detail: String) -> Problem {
     Problem::new(ProblemKind::Invalid, detail)
 }
 
-/// Returns the described packet. Without an ingress port it is the first port of the bridge, and a note says so. A
-/// given port must exist.
+/// Returns the described packet. If the request has no ingress port, the packet gets the first port of the
+/// bridge, and the returned note says so. A given port must exist.
 fn packet(request: &TraceRequest, ports: &[Port]) -> Result<(TracePacket, Option<String>), Problem> {
     let text = with_port_numbers(request.packet.as_deref().unwrap_or(""), ports);
     let described: PacketText = text

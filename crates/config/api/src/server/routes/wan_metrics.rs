@@ -4,7 +4,7 @@ use crate::server::exposition::Family;
 use crate::server::live::Live;
 use crate::view::{WanDirection, WanPath};
 
-/// One number of a direction.
+/// Reads one counter of a direction.
 type Number = fn(&WanDirection) -> u64;
 
 const COUNTERS: [(&str, &str, Number); 9] = [

@@ -14,14 +14,14 @@ use crate::server::live::Live;
 use crate::server::peer::Peer;
 use crate::view::{Committed, Problem, ProblemKind, WanPath};
 
-/// Returns the emulated paths with their counters
+/// List the emulated paths with their counters
 #[utoipa::path(get, path = "/api/v1/wans", tag = "wans",
     responses((status = 200, body = Vec<WanPath>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn wans(State(app): State<App>) -> Result<Json<Vec<WanPath>>, Problem> {
     Ok(Json(app.with_live(<dyn Live>::wans).await?))
 }
 
-/// Returns an emulated path with its counters
+/// Read an emulated path with its counters
 #[utoipa::path(get, path = "/api/v1/wans/{wan}", tag = "wans", params(("wan" = String, Path, description = "Name of the path")),
     responses((status = 200, body = WanPath), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn wan(State(app): State<App>, Path(name): Path<String>) -> Result<Json<WanPath>, Problem> {
@@ -32,7 +32,7 @@ pub(crate) async fn wan(State(app): State<App>, Path(name): Path<String>) -> Res
     }
 }
 
-/// Returns an emulated path as it is configured
+/// Read the configuration of an emulated path
 #[utoipa::path(get, path = "/api/v1/config/wans/{wan}", tag = "configuration", params(("wan" = String, Path, description = "Name of the path")),
     responses((status = 200, body = millrace_model::Wan), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn configured(
@@ -50,7 +50,7 @@ pub(crate) async fn configured(
 
 /// Change an emulated path (JSON merge patch, RFC 7396)
 ///
-/// New settings are those of frames from then on; frames on their way arrive as they would have.
+/// New settings apply to frames that arrive later. Frames already on the path are not affected.
 #[utoipa::path(patch, path = "/api/v1/config/wans/{wan}", tag = "configuration",
     request_body(content = Object, content_type = "application/merge-patch+json"),
     params(("wan" = String, Path, description = "Name of the path"), ChangeParams),

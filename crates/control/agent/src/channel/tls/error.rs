@@ -92,7 +92,8 @@ pub(in crate::channel) fn explain(error: io::Error, files: &model::Tls) -> io::E
     text.map_or(error, |text| io::Error::new(kind, TlsProblem(text)))
 }
 
-/// Returns the meaning of an error of TLS for these files; `None` if it is not about them.
+/// Returns an explanation of a TLS error that names the file to correct; `None` if the error concerns none of
+/// `files`.
 fn explanation(error: &Error, files: &model::Tls) -> Option<String> {
     let authorities = files.ca_certificate.display();
     let certificate = files.certificate.display();

@@ -1,9 +1,9 @@
-//! TLS with controllers (OpenFlow 1.3.5, section 6.3.3): each side presents a certificate that an authority trusted by
-//! the other side signed.
+//! TLS with controllers (OpenFlow 1.3.5, section 6.3.3): each side presents a certificate signed by an
+//! authority that the other side trusts.
 //!
-//! Each new connection checks whether the files changed, and reads them again if so: certificates are renewed by
-//! replacing files. Established connections are not affected. While new files cannot be used, new connections use the
-//! former contents, and the log has the reason.
+//! Each new connection reads the files again if they changed, so certificates are renewed by replacing files.
+//! Established connections are not affected. While new files cannot be used, new connections use the former
+//! contents, and the log has the reason.
 
 mod error;
 mod name;
@@ -30,7 +30,7 @@ use error::{TlsFilesError, explain};
 use name::AnyName;
 pub(in crate::channel) use stream::TlsStream;
 
-/// Duration of a handshake at most.
+/// The maximum duration of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The TLS files of a bridge, and their latest usable contents.
@@ -69,7 +69,7 @@ impl TlsFiles {
     /// Sets the files for new connections, and reads them if they changed.
     ///
     /// # Errors
-    /// [`TlsFilesError`]; if the files are the same ones, their former contents stay in use.
+    /// [`TlsFilesError`]; if `wanted` is unchanged, the former contents of the files stay in use.
     pub(in crate::channel) fn set(&self, wanted: Option<&model::Tls>) -> Result<(), TlsFilesError> {
         let mut state = self.state();
         if state.wanted.as_deref() != wanted {

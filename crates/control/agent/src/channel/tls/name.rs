@@ -7,8 +7,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// A verifier that accepts any host name, and otherwise requires what the inner verifier requires. The inner verifier
-/// checks the name last, so that an error about the name means that everything else is valid.
+/// A verifier that accepts any host name, and applies all other checks of the inner verifier. The inner
+/// verifier checks the name last, so an error about the name means that everything else is valid.
 #[derive(Debug)]
 pub(in crate::channel) struct AnyName(Arc<WebPkiServerVerifier>);
 

@@ -43,7 +43,7 @@ impl TlsStream {
         self.has_plaintext
     }
 
-    /// Returns true if bytes that [`TlsStream::try_write`] took wait for the socket.
+    /// Returns true if [`TlsStream::try_write`] accepted bytes that are not sent to the socket yet.
     pub(in crate::channel) fn wants_write(&self) -> bool {
         self.tls.wants_write()
     }
@@ -86,7 +86,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends waiting bytes, as far as the socket takes them.
+    /// Sends buffered bytes until the socket accepts no more.
     pub(in crate::channel) fn flush(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Socket(&self.tcp)) {
@@ -98,7 +98,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Sends close_notify, if the socket takes it now.
+    /// Sends close_notify, if the socket accepts it now.
     pub(in crate::channel) fn close_notify(&mut self) {
         self.tls.send_close_notify();
         let _unsent = self.flush();
