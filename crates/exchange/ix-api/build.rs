@@ -14,8 +14,8 @@ fn main() -> io::Result<()> {
         PathBuf::from,
     );
     let mut files = Vec::new();
-    // cargo would run this script at every build if the path did not exist. `make portal` touches this file
-    // instead.
+    // cargo would run this script at every build if a watched folder did not exist. A missing folder is
+    // therefore not watched, and `make portal` touches this file instead.
     println!("cargo::rerun-if-changed=build.rs");
     if folder.is_dir() {
         println!("cargo::rerun-if-changed={}", folder.display());

@@ -137,7 +137,7 @@ fn kind(kind: RuleType) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// Returns the pattern of the prefilter and the buffer in which it is searched.
+/// Returns the pattern of the prefilter, and the buffer that is searched for the pattern.
 fn prefilter(rule: &Rule) -> String {
     let Some(pattern) = &rule.fast_pattern else {
         return "no pattern: the rule is evaluated wherever its header holds".to_owned();

@@ -151,8 +151,8 @@ pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), Fault> {
 
 impl Collected {
     /// Returns AS_PATH with the four-octet AS numbers of AS4_PATH. A speaker that has aggregated the route
-    /// without knowledge of AS4_PATH writes its own AS number into AGGREGATOR. AS_PATH is then newer than
-    /// AS4_PATH and AS4_AGGREGATOR, and both are ignored (RFC 6793, section 4.2.3).
+    /// without knowledge of AS4_PATH writes its own AS number into AGGREGATOR. AS4_PATH and AS4_AGGREGATOR
+    /// are then older than AS_PATH, and are ignored (RFC 6793, section 4.2.3).
     pub(crate) fn take_path(&mut self) -> AsPath {
         let path = core::mem::take(&mut self.attributes.as_path);
         let is_outdated = self.has_as4_aggregator

@@ -66,7 +66,7 @@ pub enum State {
 pub enum Event {
     /// The session is established.
     Established {
-        /// The properties that both sides support.
+        /// The properties of the session.
         negotiated: Negotiated,
         /// The graceful restart of the peer.
         graceful_restart: Option<GracefulRestart>,

@@ -16,7 +16,7 @@ use crate::nlri::{Nlri, read_all, write};
 use crate::notification::Notification;
 use crate::reader::Reader;
 
-/// The session properties that both sides support.
+/// The properties of an established session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Negotiated {
     pub families: FamilySet,

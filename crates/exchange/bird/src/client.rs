@@ -1,4 +1,4 @@
-//! The client of one control socket. In each round, it reads all sessions and rejected routes.
+//! The client of one control socket. In each round, it reads the sessions and the rejected routes.
 //!
 //! ```text
 //!   connected ─► Greeting ─► Restrict ─► Sessions ─► Tagged ─► Filtered ─► Report

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! BIRD documents the protocol in `doc/reply_codes` and in `nest/cli.c` of its source. The client first sends
-//! `restrict`. After it, BIRD accepts only commands that show something on the connection.
+//! `restrict`. On this connection, BIRD then accepts only commands that show something.
 //!
 //! A route server stores rejected routes in one of two forms, and the client asks for both:
 //!

@@ -25,7 +25,7 @@ use crate::route_servers::{RouteServer, RouteServerStatus};
 /// The state of a switch relative to the plan, as the fabric page shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchState {
-    /// The switch has exactly the entries of the plan.
+    /// The switch has the entries of the plan. Foreign entries that the engine keeps do not count.
     InSync,
     /// Changes are being sent to the switch.
     Syncing,

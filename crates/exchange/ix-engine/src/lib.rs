@@ -9,8 +9,8 @@
 //!
 //! **Whole states.** For each switch the engine holds the content that the switch should have now: the plan,
 //! with the phases of changes in progress applied. It also holds the entries at which the switch is known to
-//! differ. Changes and reconciliation modify only these two; a commit always makes the differing entries
-//! equal. There is no list of operations to undo or replay.
+//! differ. Changes and reconciliation modify only these two. A commit always makes differing entries equal
+//! to the content that the switch should have. There is no list of operations to undo or replay.
 //!
 //! **Phases.** On trunks, the wire id identifies the version of a service's entries. A change passes through
 //! these phases:

@@ -73,8 +73,8 @@ pub fn prefixes(text: &str) -> impl Iterator<Item = Prefix> + '_ {
     text.split_whitespace().filter_map(|word| word.parse().ok())
 }
 
-/// Returns true if the name of an AS-SET may be sent in a query: it has only letters, digits, hyphens, colons
-/// and underscores. A source in front, as in `RIPE::AS-FOO`, is permitted.
+/// Returns true if the name of an AS-SET may be sent in a query: it has at most 100 letters, digits, hyphens,
+/// colons and underscores, and contains "AS". A source in front, as in `RIPE::AS-FOO`, is permitted.
 pub fn is_as_set(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | ':');
     let bare = name.rsplit("::").next().unwrap_or(name);

@@ -125,7 +125,8 @@ impl Service {
     }
 
     /// Returns true if the contracted rates of the ends are reserved on trunks. This holds for a circuit that
-    /// switches carry. A peering LAN has no contract between two of its members.
+    /// switches carry and that the invited account has not refused. A peering LAN has no contract between two
+    /// of its members.
     fn has_contracts(&self) -> bool {
         let is_refused = matches!(self.consent, Consent::Refused { .. });
         self.kind != ServiceKind::ExchangeLan && self.state.is_carried() && !is_refused

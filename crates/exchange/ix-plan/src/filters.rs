@@ -42,7 +42,7 @@ struct Placed(BTreeMap<Prefix, Vec<(Vec<Matching>, u16)>>);
 
 impl Placed {
     /// Returns the level of a filter, 0 for the highest priority: the first level below all earlier filters
-    /// that it overlaps. Filters for other destinations do not change the level.
+    /// that it overlaps. Filters with destinations that do not overlap `destination` do not change the level.
     fn level(&self, destination: Prefix, matchings: &[Matching]) -> u16 {
         let wider = (0..destination.len()).filter_map(|len| self.0.get(&destination.truncated(len)));
         let within = self

@@ -40,14 +40,14 @@ impl Phases {
     }
 }
 
-/// Returns the phases from one exchange to another at the same time. It plans only services and filters that
-/// differ.
+/// Returns the phases from one exchange to another at the same time. Only services and filters that differ
+/// are planned.
 pub fn phases(old: &Exchange, new: &Exchange, settings: &Settings) -> Phases {
     phases_between((old, settings), (new, settings))
 }
 
-/// Returns the phases from one exchange to another at a later time. It plans only services and filters that
-/// differ, or whose validity begins or ends between the two times.
+/// Returns the phases from one exchange to another at a later time. A service or filter is planned only if it
+/// differs, or if a validity in it begins or ends between the two times.
 pub fn phases_between((old, then): (&Exchange, &Settings), (new, now): (&Exchange, &Settings)) -> Phases {
     let mut services = changed_services(old, new);
     if then.now != now.now {

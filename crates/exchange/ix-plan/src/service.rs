@@ -16,7 +16,7 @@ use crate::layout::{CookieFields, CookieKind, Metadata};
 /// The inputs of a plan in addition to the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
-    /// The time for which it is decided which MAC addresses are valid.
+    /// The time at which the plan applies. It decides which MAC addresses and filters are valid.
     pub now: Timestamp,
     /// True if every switch has the match extensions of Open vSwitch: masks on ports, TCP flags, fragments.
     pub extensions: bool,

@@ -97,9 +97,9 @@ pub(crate) fn plan_ingress(
     }
 }
 
-/// Adds the entries that admit an end's frames and pop all of their tags, so that table 2 can detect a tag
-/// too many. The priority is kept in the metadata, in the field where a later table writes the end by which
-/// the frame leaves. Table 3 pushes the inside tag.
+/// Adds the entries that admit an end's frames and pop the tags of the end, so that table 2 can detect a
+/// further tag. The priority is kept in the metadata, in the field where a later table writes the end by
+/// which the frame leaves. Table 3 pushes the inside tag.
 pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
     let cookie = end.cookie(CookieKind::End);
     let with_pcp = |pcp: u8| Metadata {

@@ -25,7 +25,7 @@ const BEFORE_ENDS_MAX: usize = 256;
 const IDLE_MS: u64 = 600_000;
 /// The age at which an observation counts as traffic before an attack, in milliseconds.
 const BEFORE_AGE_MS: u64 = 120_000;
-/// The window in which an attack is searched, in milliseconds.
+/// The window in which the collector searches for an attack, in milliseconds.
 const ATTACK_MS: u64 = 30_000;
 /// The number of counters of the sketch of flows.
 const FLOWS_MAX: usize = 8_192;
@@ -304,7 +304,7 @@ impl Collector {
             .filter(|history| history.seconds() > 0.0)
     }
 
-    /// Returns the duration in seconds and the observations of the window in which an attack is searched. At
+    /// Returns the duration in seconds and the observations of the window for the search for an attack. At
     /// high rates the ring may hold less than the window.
     fn attack_window(&self, now: Timestamp) -> (f64, impl Iterator<Item = &Observation>) {
         let age = move |observation: &Observation| now.millis().saturating_sub(observation.at.millis());

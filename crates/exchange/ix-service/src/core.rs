@@ -121,8 +121,8 @@ impl Now {
 
 impl Core {
     /// Reads the database. `extensions` is true if every switch has the match extensions of Open vSwitch. A
-    /// change that was under way starts again if its flip had not begun; otherwise it continues with its next
-    /// phase.
+    /// change that was under way starts again if its flip had not begun; otherwise it continues forward from
+    /// the phase in the journal.
     ///
     /// # Errors
     /// [`StartError`] if the database cannot be read.

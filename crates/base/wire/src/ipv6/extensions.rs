@@ -274,8 +274,8 @@ impl FragmentHeader {
         self.offset == 0 && !self.more_fragments
     }
 
-    /// Returns the first fragment header at the front of `payload`. `first` is the type of the first header
-    /// there.
+    /// Returns the first fragment header in the chain of headers at the front of `payload`. `first` is the
+    /// type of the first header of the chain.
     pub fn find(first: IpProto, payload: &[u8]) -> Option<FragmentHeader> {
         let (mut proto, mut at, mut named_at) = (first, 0, None);
         loop {

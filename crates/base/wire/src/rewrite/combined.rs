@@ -314,7 +314,7 @@ impl HeaderRewrite {
                 window[TRANSPORT..TRANSPORT + 4].copy_from_slice(&new.to_ne_bytes());
                 change += u64::from(!old & self.ports_mask) + u64::from(self.ports);
             }
-            // TCP and UDP packets alternate, so the code has no branch on the protocol.
+            // Traffic mixes TCP and UDP packets, so a branch on the protocol would often be mispredicted.
             let is_udp = window[IP + ipv4::offset::PROTO] == IpProto::UDP.0;
             let at = if is_udp {
                 TRANSPORT + udp::offset::CHECKSUM

@@ -5,8 +5,9 @@
 //!   component   type, two hexadecimal digits
 //!   prefix      offset (two digits), one digit 0 or 1 for each compared bit, then 2, so that the longer of two
 //!               overlapping prefixes sorts first
-//!   operators   their bytes in hexadecimal, then z, so that a list sorts before a list that it extends
-//!   rule        z at the end, so that a rule sorts before a rule that it extends with a component
+//!   operators   their bytes in hexadecimal, then z, so that the longer of two lists with a common beginning
+//!               sorts first
+//!   rule        z at the end, so that a rule with a further component sorts first
 //! ```
 
 use core::net::IpAddr;

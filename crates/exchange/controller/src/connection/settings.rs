@@ -7,8 +7,8 @@ use millrace_types::Duration;
 pub struct Settings {
     /// The time for HELLO and FEATURES_REPLY, from the start of the connection.
     pub handshake_timeout: Duration,
-    /// The time without received bytes after which an ECHO_REQUEST is sent; the switch has the same time to
-    /// answer. `None` sends no ECHO_REQUEST.
+    /// The time after which an ECHO_REQUEST is sent if the switch neither sends bytes nor reads waiting
+    /// output. The switch has the same time to answer. `None` sends no ECHO_REQUEST.
     pub echo_interval: Option<Duration>,
     /// The number of ECHO_REQUESTs that may stay unanswered.
     pub echo_misses: u32,

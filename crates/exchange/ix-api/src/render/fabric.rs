@@ -212,8 +212,8 @@ impl Scope<'_> {
         rates[0].max(rates[1]).try_into().unwrap_or(u32::MAX)
     }
 
-    /// Returns the circuits with a path between two adjacent switches, and other services with ends at both
-    /// switches.
+    /// Returns the circuits whose path crosses from one of two adjacent switches to the other, and other
+    /// services with ends at both switches.
     fn services_on(&self, a: SwitchId, b: SwitchId) -> Vec<ServiceId> {
         let exchange = &self.snapshot.exchange;
         let switches_of = |ends: &[ConfigId]| -> BTreeSet<SwitchId> {

@@ -406,7 +406,7 @@ pub(crate) async fn attack(
     }))
 }
 
-/// Check the filters of an account again: queries routes, route objects and ROAs
+/// Check the filters of an account again, after a new query for its routes and route objects
 #[utoipa::path(post, path = "/api/v1/accounts/{id}/recheck", tag = "filters", params(("id" = String, Path, description = "The account")),
     responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn recheck(

@@ -21,7 +21,7 @@ pub enum KeyScope {
 /// A key as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKeyRecord {
-    /// The user as which the key acts.
+    /// The user that the key acts as.
     pub user: UserId,
     /// The name by which the owner recognizes where the key is used.
     pub name: String,

@@ -17,8 +17,8 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::request::{Body, Conditions};
 
-/// An account. Only identifier, name and presence are shown of a discoverable account that is not the
-/// caller's.
+/// An account. Only identifier, name and presence are shown of a discoverable account that the caller may
+/// not read.
 #[derive(Serialize, ToSchema)]
 #[schema(as = IxAccount)]
 pub(crate) struct Account {

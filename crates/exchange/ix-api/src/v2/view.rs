@@ -106,7 +106,7 @@ impl Status {
 pub(crate) struct Stateful {
     /// The state.
     pub(crate) state: State,
-    /// The facts that explain the state; empty for a service in production without faults.
+    /// The facts that explain the state; empty for an object in production without faults.
     pub(crate) status: Vec<Status>,
 }
 

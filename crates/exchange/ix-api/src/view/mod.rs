@@ -79,7 +79,7 @@ pub enum Severity {
     Info,
 }
 
-/// One fact about an object's state: a fault, or a step that is missing.
+/// One fact about an object's state, such as a fault or a missing step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Status {
     /// The severity.
@@ -562,7 +562,7 @@ pub struct ApiKey {
     pub name: String,
     /// The requests that it may send.
     pub scope: crate::session::KeyScope,
-    /// The user as which the key acts.
+    /// The user that the key acts as.
     pub user: String,
     /// The time of its creation.
     pub created: String,

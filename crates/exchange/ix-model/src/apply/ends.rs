@@ -257,7 +257,8 @@ impl Order<'_> {
         })
     }
 
-    /// Refuses an end of an account that may not have another end in the service.
+    /// Refuses an end that the service cannot take: the service has ended, is full, or was refused by the
+    /// invited account, or the account may not have an end, or another end, in it.
     fn check_place(&self, id: ServiceId, service: &Service, account: AccountId, by_key: bool) -> Outcome {
         if !service.state.is_carried() {
             return Err(Refusal::conflict(reason::service_ends(id)).object(id));
