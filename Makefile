@@ -93,7 +93,7 @@ bench-transport: build-switch ## measure bulk transfers against their gates, bes
 simulate: setup ## run a thousand random sessions of the transport in virtual time (minutes)
 	cargo test --release --locked -p millrace-transport-simulator --test it -- --ignored --nocapture
 
-kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the tree must be complete, and little be sent again
+kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the tree must be complete, and few bytes may be sent again
 	MILLRACE_KILLS=200 MILLRACE_KILL_BYTES=536870912 cargo test --locked -p millrace --test it kill:: -- --nocapture
 
 exchange-check: setup ## run the long forms of the exchange's tests (docs/exchange-acceptance.md): kills, tenants under change, 100,000 entries, 24 real routers, 100 orders beside Faucet

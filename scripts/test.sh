@@ -81,14 +81,14 @@ rust)
     ;;
 python) python 2>&1 | tee "$times/python.log" || status=1 ;;
 all)
-    # Programs in Rust run one by one beside the tests in Python, and three at once behind them: most wait.
+    # Programs in Rust run one by one beside the tests in Python, and three at once after them: most wait.
     tokens=3
     start_compiler 10
     printf ' ' >&8
     {
         code=0
         python >"$times/python.log" 2>&1 || code=$?
-        # The compiler need not stand back any longer.
+        # The compiler gets its normal priority again.
         renice --priority 0 --pgrp "$compiler" >/dev/null 2>&1 || true
         printf '  ' >&8
         exit $code

@@ -4,7 +4,7 @@
 --
 -- DATA, FEEDBACK and REPORT packets are dissected; QUIC packets of the same port go to Wireshark's own dissector. With a key log
 -- (`millrace send --key-log FILE`, preference "millrace.key_log"), the address and the first bytes of AES-128-GCM packets are
--- decrypted; the same file, as "tls.keylog_file", opens the control channel. Another port is a preference (`-o millrace.port:PORT`)
+-- decrypted; the same file, as "tls.keylog_file", decrypts the control channel. Another port is a preference (`-o millrace.port:PORT`)
 -- or "Decode as" (`-d udp.port==PORT,millrace`); captures without the handshake are found by the connections in the key log.
 
 local millrace = Proto("millrace", "Millrace transport")
@@ -221,7 +221,7 @@ local function open_start(session, counter, ciphertext)
 end
 
 ---------------------------------------------------------------------------------------------------------------------- dissection
--- Reads a variable-length integer (RFC 9000, section 16); returns its range, its value and what follows.
+-- Reads a variable-length integer (RFC 9000, section 16); returns its range, its value and the rest.
 local function varint(buffer, at)
     if at >= buffer:len() then error("truncated") end
     local size = 2 ^ math.floor(buffer(at, 1):uint() / 64)
@@ -321,7 +321,7 @@ function millrace.dissector(buffer, pinfo, root)
     if first >= 64 then
         local quic = Dissector.get("quic")
         local size = quic and quic:call(buffer, pinfo, root) or 0
-        -- The dissector of QUIC takes the conversation for itself.
+        -- The QUIC dissector has claimed the conversation: claim it back.
         pinfo.conversation = millrace
         return size
     end

@@ -1,6 +1,7 @@
 // Filters an attack on the page, as Aoba does in Chromium:
 //   node attack.mjs URL FOLDER
-// Waits for a line on standard input before the last press, so that the demo can start the attack. Prints the time of the press.
+// Waits for a line on standard input before it presses the last button, so that the demo can start the attack. Prints the time
+// of that press.
 import { once } from "node:events";
 import { open, signIn, startBrowser } from "../../portal/tests/journeys/support.mjs";
 

@@ -44,7 +44,7 @@ BOLD, DIM, OFF = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else (
 
 
 class Failed(Exception):
-    """An act that does not hold."""
+    """An act failed one of its checks."""
 
 
 def act(title):
@@ -69,7 +69,7 @@ def hold(condition, text):
 
 
 def without_counters(site):
-    """Returns the entries and groups of a switch without what changes by itself."""
+    """Returns the entries and groups of a switch, without counters and times."""
     entries = {re.sub(r"(duration|n_packets|n_bytes|idle_age|hard_age)=[^,]*, ?", "", entry["text"])
                for entry in site.entries() if "table=7" not in entry["text"]}
     return entries | set(site.ofctl("dump-groups").splitlines()[1:])
@@ -77,7 +77,7 @@ def without_counters(site):
 
 @dataclasses.dataclass
 class Demo:
-    """The exchange of the demo, and what an act needs of an earlier one."""
+    """The exchange of the demo, and results of acts that later acts need."""
 
     folder: pathlib.Path
     pictures: pathlib.Path
@@ -161,7 +161,7 @@ class Demo:
         say("every ARP request reached one router only, as unicast; no member received a broadcast, a multicast or another's frame")
 
     def pass_quarantine(self, castor):
-        """Waits for the fault of one router, mends it, and waits until all routers have passed the quarantine."""
+        """Waits for the fault of one router, repairs it, and waits until all routers have passed the quarantine."""
         wait_for("the fault of Castor's router is found", lambda: any(
             finding["check"] == "mac" for end in self.exchange.ask("quarantine") for finding in end["findings"]))
         say(f"{DIM}$ millrace-ix quarantine{OFF}")
@@ -342,7 +342,7 @@ class Demo:
         wait_for("the engine has Aoba's routes and objects", sessions)
 
     def attack_once(self, name, drop, release):
-        """Attacks under other traffic; drops the attack, accounts for its frames, and lets its like pass again."""
+        """Attacks under other traffic; drops the attack, accounts for its frames, and lets such frames pass again."""
         aoba, baikal, castor, danube = self.sites.members
 
         def attacker(member, stream):

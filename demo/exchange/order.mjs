@@ -7,7 +7,7 @@ import { open, signIn, startBrowser } from "../../portal/tests/journeys/support.
 const [url, folder] = process.argv.slice(2);
 mkdirSync(folder, { recursive: true });
 const browser = await startBrowser();
-/** Keeps a picture of the whole page, in a window as high as it. */
+/** Keeps a picture of the whole page, in a window of the same height. */
 const picture = async (page, name) => {
   const height = await page.evaluate(() => document.documentElement.scrollHeight);
   await page.setViewportSize({ width: 1440, height: Math.max(900, height) });
@@ -44,7 +44,7 @@ try {
   await dialog.getByRole("button", { name: "Accept" }).click();
   await danube.getByText("In service").first().waitFor();
   say({ event: "danube sees it in service" });
-  // Aoba's page follows by the event stream, without a reload.
+  // The event stream updates Aoba's page, without a reload.
   await aoba.getByText("In service").first().waitFor();
   say({ event: "aoba sees it in service" });
   await picture(aoba, "in-service");

@@ -110,7 +110,7 @@ class Transfer:
             raise TransferError(text, status)
 
     def cancel(self):
-        """Ends the transfer; what is there is kept, and the same call goes on with it."""
+        """Ends the transfer. Received data are kept, and the same call resumes the transfer."""
         library.millrace_cancel(self._live())
 
     def close(self):
@@ -161,7 +161,7 @@ def receive(directory, **options):
 
 
 def fetch(url, directory, **options):
-    """Starts to fetch what is at a path of a daemon; returns the transfer."""
+    """Starts to fetch a file or directory of a daemon; returns the transfer."""
     options = _options(**options)
     return Transfer(library.millrace_fetch(os.fsencode(url), os.fsencode(directory), ctypes.byref(options)))
 

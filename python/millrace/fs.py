@@ -4,8 +4,8 @@
     fs.ls("/out");  fs.get("/out/run7/a.h5", "a.h5");  fs.put("b.h5", "/in/b.h5")
     fs.open("/out/run7/a.h5").read()
 
-The daemon has four verbs, create, replace, read and list, and whole files move: `open` fetches a file, or writes it on close.
-Whatever removes, renames or appends is refused by name. A symlink is followed at the daemon, within its grant, and never here.
+The daemon has four verbs, create, replace, read and list, for whole files: `open` fetches a file, or writes it on close.
+Calls that remove, rename or append are refused by name. A symlink is followed at the daemon, within its grant, and never here.
 """
 
 import errno
@@ -62,7 +62,7 @@ class MillraceFileSystem(AbstractFileSystem):
             raise _os_error(error, path) from error
         is_file = len(entries) == 1 and entries[0].type != "directory" and entries[0].name == path.rpartition("/")[2]
         if is_file:
-            # A directory may hold one entry with its own name; its parent says which it is.
+            # A directory may hold one entry with the directory's name: the parent tells a file from a directory.
             parent = millrace.listdir(self._url(path.rpartition("/")[0]), **self.options)
             is_file = any(entry.name == entries[0].name and entry.type != "directory" for entry in parent)
         base = path.rpartition("/")[0] if is_file else path
@@ -203,7 +203,7 @@ def _follow(path, target):
     at, names = path.strip("/").split("/")[:-1], [name for name in target.split("/") if name not in ("", ".")]
     while names[:1] == [".."]:
         at, names = at[:-1], names[1:]
-    # No directory of the path is a symlink: the daemon follows none. Those of the target may be some, before a `..`.
+    # No directory of the path is a symlink: the daemon follows none. Directories of the target before a `..` may be symlinks.
     if target.startswith("/") or not at or ".." in names:
         raise PermissionError(f"{path} is a symlink to {target}; expected a target within its grant")
     return "/" + "/".join(at + names)
@@ -222,7 +222,7 @@ def _finish(transfer, callback, path):
 
 
 def _os_error(error, path):
-    """Returns the exception of Python that says the same as an error of the library."""
+    """Returns the Python exception that corresponds to an error of the library."""
     text = str(error)
     if "has no grant" in text or "does not allow" in text or "name one" in text:
         return PermissionError(f"{path}: {text}")

@@ -23,7 +23,7 @@ def message(kind, body=b""):
 
 
 def nlri(prefix):
-    """Returns a prefix as it stands in a message."""
+    """Returns the encoding of a prefix."""
     network = ipaddress.ip_network(prefix)
     return bytes([network.prefixlen]) + network.network_address.packed[: (network.prefixlen + 7) // 8]
 

@@ -307,7 +307,7 @@ def prove_the_way(hosts):
     """Waits until frames pass both ways: links come up when the switch has detected them."""
     for host in hosts:
         other = hosts[2 - host.number]
-        # It names its receiver as the sender, so that one that comes late is not counted.
+        # The frame has its receiver as the sender, so that a late frame is not counted.
         head = bytes([2, 0, 0, 0, 0, other.number, 2, 0, 0, 0, 0, host.number]) + ETHERTYPE.to_bytes(2, "big")
         probe = head + bytes([other.number]) + bytes(59)
 

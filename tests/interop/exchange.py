@@ -136,11 +136,11 @@ socket = "{self.socket}"
         return {one["id"]: one for one in self.ask("objects", prefix)}
 
     def switch(self, number):
-        """Returns the state of a switch by its place in the list."""
+        """Returns the state of a switch by its index in the list."""
         return self.ask("status")["switches"][number]
 
     def wait_in_sync(self, bound=60):
-        """Waits until all switches equal the plan and no change is under way."""
+        """Waits until all switches equal the plan and no change is in progress."""
         def is_in_sync():
             status = self.ask("status")
             return not status["changes"] and all(switch["state"] == "in_sync" for switch in status["switches"])

@@ -14,7 +14,7 @@ def switch_config(dpid, ports, bfd=True):
 
 
 def trunk_ports(end, trunk="north", number=1):
-    """Returns the ports of a trunk at one of its ends: that of its tunnel is 100 and its number."""
+    """Returns the ports of a trunk at one of its ends. The port of its tunnel is 100 plus the trunk's number."""
     own, other = (1, 2) if end == "a" else (2, 1)
     return {50 + number: (f"{trunk}-{end}", f"kernel:{trunk}-{end}"),
             100 + number: (trunk, f"vxlan:remote=10.0.{number}.{other},local=10.0.{number}.{own},underlay={trunk}-{end},key=flow")}

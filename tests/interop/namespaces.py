@@ -12,7 +12,7 @@ ETH_P_ALL = 3
 PACKET_OUTGOING = 4
 CLONE_NEWNET = 0x40000000
 SO_RCVBUFFORCE = 33
-# The time in s for which frames are read behind a bound: frames that never end do not make a test endless.
+# The time in s for which frames are read after a bound, so that endless frames do not make a test endless.
 LAST_LOOK_MAX_S = 30
 
 
@@ -71,7 +71,7 @@ def packet_socket(namespace, interface):
 def received(opened, bound):
     """Yields the frames that arrive within a bound in seconds, without frames sent from here, each with its control messages.
 
-    Frames that wait in the socket behind the bound are read, too: this process may not have run for a while."""
+    Frames that wait in the socket after the bound are read, too: this process may not have run for a while."""
     deadline = time.monotonic() + bound
     while (left := deadline - time.monotonic()) > -LAST_LOOK_MAX_S:
         if not select.select([opened], [], [], max(0, left))[0]:

@@ -25,7 +25,7 @@ ENGINE_MAC = bytes.fromhex("024d49580001")
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
 SO_RCVBUFFORCE = 33
-# The longest time in ns for which a sender that did not run sends what it owes: a longer burst would measure the machine.
+# The time in ns whose frames a sender catches up after a pause, at most: a longer burst would measure the machine.
 CATCH_UP_MAX_NS = 20_000_000
 # The time in s in which frames that were sent arrive.
 ARRIVAL_MAX_S = 20
@@ -71,7 +71,7 @@ def send(options):
         if now - due > CATCH_UP_MAX_NS:
             start += now - due - CATCH_UP_MAX_NS
         if due > now:
-            # Standard input is looked at while there is time.
+            # Standard input is checked while there is time.
             if is_over((due - now) / 1e9):
                 break
             continue

@@ -17,8 +17,8 @@ STOP_BOUND = 60
 
 
 def wait_for(what, condition, bound=60.0):
-    """Returns the first true value of `condition`, polled for at most `bound` seconds. The last poll begins behind the bound: a
-    single one may take as long on a busy machine."""
+    """Returns the first true value of `condition`, polled for at most `bound` seconds. The last poll begins after the bound,
+    because a single poll may take as long on a busy machine."""
     deadline = time.monotonic() + bound
     while True:
         is_last = time.monotonic() >= deadline

@@ -19,7 +19,7 @@ MAGIC = b"MR-TENNT"
 # Tenant, lane, number.
 STAMP = struct.Struct("!IIQ")
 ETHERTYPE = b"\x88\xb5"
-# The time in s behind its end for which a receiver waits for frames that are missing.
+# The time in s for which a receiver waits for missing frames after its end.
 ARRIVAL_MAX_S = 20
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION, PACKET_IGNORE_OUTGOING = 263, 5, 6, 10, 23
@@ -50,7 +50,7 @@ def send(order):
     print("ready", flush=True)
     while not is_over():
         due = int((time.monotonic() - start) * order["rate"])
-        # A process that did not run for a while does not send all that it owes at once.
+        # A process that did not run for a while does not send all overdue frames at once.
         if due - number > order["rate"] / 50:
             start += (due - number) / order["rate"]
             due = number + order["rate"] // 50

@@ -200,7 +200,7 @@ def test_a_rate_limit_lets_its_rate_through(tmp_path):
             for _ in range(200):
                 lab.left.send(sent)
             wait_for("the hop has them all", lambda before=before: lab.hop("fn")["packets"] == before + 200)
-            # A packet of a source with a limit of its own is behind all that passed.
+            # A packet of a source with a limit of its own arrives after all packets that passed.
             behind = bytes(marked(Ether(**MACS), IP(src=other, dst="10.0.0.2"), UDP(sport=1, dport=2)))
             lab.left.send(behind)
             passed = 0

@@ -1,4 +1,4 @@
-"""An exchange with real switches: circuits that pass frames, survive the engine, and are mended. The tests with interfaces need
+"""An exchange with real switches: circuits that pass frames, survive the engine, and are repaired. The tests with interfaces need
 root."""
 
 import os
@@ -98,7 +98,7 @@ def test_a_circuit_passes_frames_within_a_second_and_outlives_its_engine(tmp_pat
             switch.ofctl("add-flow", "table=5,priority=7777,actions=drop")
             wait_for("the foreign entry is removed", lambda: "priority=7777" not in switch.ofctl("dump-flows"))
 
-            # The end of the circuit is the end of its frames, and of its entries.
+            # After the deletion of the circuit, no frames pass, and its entries are gone.
             exchange.command("delete", service["id"])
             exchange.wait_in_sync()
             assert passes(a, b, frame("too late", 100), "too late", 1) is None

@@ -138,7 +138,7 @@ def test_pyixapi_takes_members_from_nothing_to_production_and_reads_every_collec
                 session_mode="public", bgp_session_type="passive", ip=ip)
         api.exchange.order({"operation": "waive_quarantine", "config": config.id, "reason": "test"})
         wait_for("the end is in production", lambda: client.network_service_configs.get(config.id).state == "production")
-        # Changes go by PATCH, and only with what changed.
+        # Changes are sent by PATCH, with the changed fields only.
         # pyixapi 0.3.2 cannot save a record that has a status: the one from before has the quarantine's.
         config = client.network_service_configs.get(config.id)
         assert config.update({"capacity": 500}) and client.network_service_configs.get(config.id).capacity == 500
@@ -152,7 +152,7 @@ def test_pyixapi_takes_members_from_nothing_to_production_and_reads_every_collec
         assert records or name in ("availability_zones", "routing_functions", "member_joining_rules"), name
     assert client.implementation()["schema_version"] == "2.1.0" and client.health()["status"] == "pass"
     assert len(client.extensions()) >= 3
-    # Tokens rotate; a service and its ends go.
+    # Tokens rotate; a service and its ends are deleted.
     client.refresh_authentication()
     assert circuit.delete()
     wait_for("the circuit is gone", lambda: client.network_services.get(circuit.id) is None)

@@ -1,5 +1,5 @@
-"""Filters that members order by BGP: RTBH and Flowspec from real routers become entries in the switches of both sites, owned by
-those who may, and go with their routes. The tests with interfaces need root."""
+"""Filters that members order by BGP: RTBH and Flowspec from real routers become entries in the switches of both sites, if
+the member may filter, and are removed with their routes. The tests with interfaces need root."""
 
 import ipaddress
 import json

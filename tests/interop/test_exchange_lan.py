@@ -166,7 +166,7 @@ def test_quarantine_finds_each_wrong_set_up_and_passes_a_right_one(tmp_path):
             sockets[1].send(bytes(answer))
             wait_for("proxy ARP is found", lambda: "proxy_arp" in lan.found(1), bound=60)
             slowest["proxy_arp", 1] = time.monotonic() - started
-            # Nothing of all this has reached the other member.
+            # None of these frames has reached the other member.
             assert not namespaces.receive(sockets[2], lambda frame: frame[6:12] == bytes.fromhex(mac(1).replace(":", "")), bound=0.3)
             print(f"{len(slowest)} wrong set-ups found, the slowest after {max(slowest.values()):.2f} s")
             # Now both routers are right. Each passes after five clean seconds, and reaches the other.
@@ -306,7 +306,7 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
                         wanted = bytes.fromhex(mac(target).replace(":", ""))
                         frame = namespaces.receive(sockets[target], lambda frame: frame[:6] == wanted)
                         assert frame and frame[6:12] == bytes.fromhex(mac(number).replace(":", "")), (number, target, question)
-            # Nobody has received a question for somebody else.
+            # Nobody has received a request for the address of somebody else.
             assert [received_by(opened) for opened in sockets.values()] == [[], [], []]
 
             # Hostile frames: none passes, and the counters say that the switch has seen them.
@@ -329,7 +329,7 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
                 assert frame, "the frame behind the hostile ones arrives"
                 received.append(frame)
             passed[1], passed[3] = received[:-1], received_by(sockets[3])
-            # An IPv4 frame without a packet in it is IPv4 by its type, and hurts nobody.
+            # An IPv4 frame without a packet in it is IPv4 by its type, and harms nobody.
             harmless = [frame for frame in passed[1] if len(frame.rstrip(b"\0")) <= 14]
             assert [frame.hex() for frame in passed[1] if frame not in harmless] + [frame.hex() for frame in passed[3]] == []
             assert len(kinds) >= 60, len(kinds)
@@ -369,7 +369,7 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
                 text = b"from " + source.encode()
                 sockets[3].send(tag(3, ether(3, mac(1), src=source) / scapy.IP(src=v4(3), dst=v4(1)) / scapy.UDP(sport=1, dport=2) / text))
                 assert namespaces.receive(sockets[1], lambda frame, text=text: text in frame), source
-            # A question for the address leads to the new router.
+            # A request for the address reaches the new router.
             sockets[1].send(tag(1, arp_request(1, v4(3))))
             assert namespaces.receive(sockets[3], lambda frame: frame[:6] == bytes.fromhex(new.replace(":", "")))
             exchange.order({"operation": "set_mac_end", "mac": held, "valid_until": in_seconds(1)})

@@ -91,7 +91,7 @@ def test_open_vswitch_sends_the_frames_that_our_pipeline_sends(tmp_path):
                 wait_for("all frames left", lambda: not wanted - seen(), bound=60)
             except AssertionError:
                 pass
-            # A frame that must not leave would have left by now: those before it and behind it have.
+            # A frame that must not leave would have left by now: the frames before it and after it have left.
             time.sleep(0.05)
             missing, added = wanted - seen(), seen() - wanted
             report = [(port, len(frame) // 2, frame[:80]) for port, frame in list(missing)[:3] + list(added)[:3]]

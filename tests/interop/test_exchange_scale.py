@@ -201,7 +201,7 @@ def test_a_switch_that_comes_back_in_any_state_is_in_sync_and_right_entries_keep
         one, proxy = world.switches[0], world.proxies[0]
         member = socket_on("sc-a")
 
-        # With old entries: circuits are deleted while the switch is away. What is right is not touched.
+        # With old entries: circuits are deleted while the switch is away. Correct entries are not touched.
         plan = world.contents(one)
         send(member, 2, 50)
         wait_for("the frames are counted", lambda: 50 in world.contents(one).values())

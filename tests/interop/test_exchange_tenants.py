@@ -31,10 +31,10 @@ TENANTS, CHANGING = (200, 50) if LONG else (24, 6)
 RATE = int(os.environ.get("MILLRACE_TENANT_PPS", "50000" if LONG else "500"))
 SECONDS = float(os.environ.get("MILLRACE_TENANT_SECONDS", "600" if LONG else "5"))
 CHANGES_PER_SECOND = 20 if LONG else 5
-# Orders are sent side by side, each of tenants of its own.
+# The threads that send orders in parallel, each for different tenants.
 CHANGERS = 4 if LONG else 1
 KILLS = 10 if LONG else 1
-# A tenant that changes has so many VLANs of its own at each end, of which one is in use.
+# The number of VLANs that a changing tenant has at each end. One of them is in use.
 VLANS = 3
 # The connections of both sites, by interface of the members.
 PORTS = {"one": {1: "tn-a", 2: "tn-b"}, "two": {1: "tn-c", 2: "tn-d"}}
@@ -52,7 +52,7 @@ class Tenant:
         self.vlans = [number * VLANS + 2 + at for at in range(count)]
 
     def lanes(self):
-        """Returns the places at which its frames enter and arrive."""
+        """Returns the lanes at which its frames enter and arrive."""
         return [(end, vlan, self.number) for end in self.ends for vlan in self.vlans]
 
 

@@ -260,7 +260,7 @@ def test_packets_over_the_mtu_are_answered_by_icmp_and_hosts_learn_the_path_mtu(
         wait_for("the bytes are counted", lambda: emulator.direction()["released_bytes"] > 2 << 20)
         assert emulator.direction()["icmp_errors_sent"] >= 1
         assert "mtu 1300" in namespaces.inside(HOSTS[0], "ip", "route", "get", "10.0.0.2")
-        # Linux refuses what it knows to be too long before it is sent.
+        # Linux refuses a packet before it sends it, if it knows that the packet is too long.
         assert "mtu=1300" in pings("10.0.0.2")
         said = pings("fd00::2")
         assert "1300" in said and " 0 received" in said, said

@@ -135,7 +135,7 @@ def test_the_correlation_halves_in_the_half_life_at_every_frame_rate(name, inter
         # The deviation of an autocorrelation of AR(1) is below sqrt(2 × half-lives of time / time): Bartlett's formula.
         deviation = (2 / numpy.log(2) * 50 / (interval * frames)) ** 0.5
         assert abs(measured - expected) < 4 * deviation, (time, measured, expected)
-    # Frames of ten half-lives distance are as good as independent; the distribution is the asked one.
+    # Frames of ten half-lives distance are as good as independent; the distribution is the requested one.
     apart = standard[:: 500 // interval]
     assert stats.kstest(apart, DISTRIBUTIONS[name]).pvalue > ALPHA
 

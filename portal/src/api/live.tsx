@@ -47,8 +47,8 @@ function collectionsOf(event: StreamEvent): Set<string> {
   return collections;
 }
 
-/** Has queries read again. A read under way goes on, because a list of many pages would never end under a stream of events;
- * it may have begun before the event, so that another one follows it. */
+/** Makes queries read again. A read in progress continues, because a list of many pages would otherwise never end under a stream
+ * of events. That read may have begun before the event, so another one follows it. */
 function readAgain(queries: QueryClient, filters: InvalidateQueryFilters) {
   const busy = queries.getQueryCache().findAll({ ...filters, fetchStatus: "fetching" });
   void queries.invalidateQueries(filters, { cancelRefetch: false });
@@ -72,7 +72,7 @@ export class Refresh {
     this.later();
   }
 
-  /** Events were missed. */
+  /** Marks everything as out of date, because events were missed. */
   reset() {
     this.everything = true;
     this.later();
@@ -99,8 +99,8 @@ export class Refresh {
   }
 }
 
-/** Connects the page of a person to the stream and keeps what it shows up to date. The session can become another person's, who
- * signed in in another tab: `onOther` is called then. */
+/** Connects the page of a person to the stream and keeps what it shows up to date. If another person
+ * signs in in another tab, the session becomes that person's, and `onOther` is called. */
 export function LiveUpdates({ user, onOther, children }: { user: string; onOther: () => void; children: ReactNode }) {
   const queries = useQueryClient();
   const [own] = useState(user);
@@ -137,7 +137,7 @@ export function LiveUpdates({ user, onOther, children }: { user: string; onOther
         refresh.stop();
       };
     }
-    // The stream of another person, whose tab is still open, is not this one's.
+    // Each person has a worker: the stream of another person, who may still have a tab open, is not used here.
     const worker = new SharedWorker(new URL("./stream.worker.ts", import.meta.url), { type: "module", name: `stream ${own}` });
     worker.port.onmessage = (message: MessageEvent<StreamMessage>) => receive(message.data);
     worker.port.start();

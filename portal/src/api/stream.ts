@@ -16,14 +16,14 @@ export type StreamMessage =
 /** The silence in ms after which a stream counts as broken: three beats, of which the engine sends one every 4 s. */
 export const SILENCE = 13_000;
 
-/** Opens one stream and passes on what it brings. The browser reconnects by itself, with `Last-Event-ID`. */
+/** Opens one stream and passes its events on. The browser reconnects by itself, with `Last-Event-ID`. */
 export function openStream(url: string, send: (message: StreamMessage) => void): () => void {
   let closed = false;
   let source: EventSource | undefined;
   let retry: ReturnType<typeof setTimeout> | undefined;
   let silence: ReturnType<typeof setTimeout> | undefined;
   let last = "";
-  /** A browser does not notice a connection that broke without a word, such as one through a proxy that was replaced. */
+  /** A browser does not notice a connection that broke silently, such as one through a proxy that was replaced. */
   let since = Date.now();
   const arm = () => {
     clearTimeout(silence);
@@ -61,7 +61,7 @@ export function openStream(url: string, send: (message: StreamMessage) => void):
       }
     };
     on("begin", (message) => {
-      // Without the place of an event before, nothing is known of those between the page's reads and this stream.
+      // Without the id of an earlier event, events between the page's reads and this stream may be missing.
       const isResumed = last !== "";
       if (message.lastEventId !== "") last = message.lastEventId;
       send({ type: "begin", user: (JSON.parse(message.data) as { user: string }).user });

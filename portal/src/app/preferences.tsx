@@ -6,7 +6,7 @@ import { Check } from "../ui/icons";
 import { Button } from "../ui/parts";
 import { setTheme, THEMES, useTheme, type Theme } from "./theme";
 
-/** The menu of languages and colour schemes; with a session also the way out. */
+/** The menu of languages and colour schemes; with a session also the sign-out. */
 export function Preferences({ onSignOut, label }: { onSignOut?: () => void; label?: string }) {
   const t = useText();
   const { language, choose } = useLanguage();

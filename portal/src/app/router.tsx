@@ -31,7 +31,7 @@ function Missing() {
   );
 }
 
-/** A mistake of the page itself. */
+/** The screen for an error of the page itself. */
 function Broken({ error }: { error: unknown }) {
   const t = useText();
   return (

@@ -142,7 +142,7 @@ export function Shell() {
   return path === CALLBACK ? <SignInReturn /> : <SignedIn />;
 }
 
-/** Everything that the page has read is another person's. */
+/** Loads the page again, because all data that it has read belong to another person. */
 const reload = () => location.reload();
 
 function SignedIn() {
@@ -184,7 +184,7 @@ function Frame({ me }: { me: Whoami }) {
   const signOut = () => {
     setError(undefined);
     const leave = () => {
-      // The browser may be one that others use.
+      // Other people may use this browser.
       forgetDrafts("order ");
       queries.clear();
       location.assign("/");

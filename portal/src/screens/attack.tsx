@@ -28,7 +28,7 @@ const BY: Record<string, MessageId> = {
   size: "attack.bySize",
 };
 
-/** Makes a filter; the key names the order when it is sent again. */
+/** Makes a filter. The key identifies the order when it is sent again. */
 type Make = (body: NewFilter, key: string) => Promise<unknown>;
 
 type Act = (sentence: string, undo: () => Promise<unknown>) => void;
@@ -44,7 +44,7 @@ function useMakeFilter(done: Act) {
     });
 }
 
-/** Removes a filter at whatever revision it is now. */
+/** Removes a filter, whatever its current revision is. */
 async function removeNewest(filter: string): Promise<unknown> {
   const read = await result(client.GET("/api/v1/filters/{id}", { params: { path: { id: filter } } }));
   return filterOrder.remove(filter, read.revision);
@@ -60,7 +60,7 @@ function again(filter: Filter): (() => Promise<unknown>) | undefined {
   return () => filterOrder.create({ ...order, minutes }, key);
 }
 
-/** Returns one act for several. Those that succeeded are not done again. */
+/** Returns one act that does several. When it is repeated, it skips those that succeeded. */
 function inTurn(acts: (() => Promise<unknown>)[]): () => Promise<unknown> {
   const rest = [...acts];
   return async () => {

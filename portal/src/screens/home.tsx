@@ -39,7 +39,7 @@ function taskAddress(task: Task): string {
   return "/connections";
 }
 
-/** What waits for somebody of this account, the most severe first. */
+/** The tasks that wait for people of this account, the most severe first. */
 export function Tasks({ tasks }: { tasks: Task[] }) {
   const t = useText();
   if (tasks.length === 0) {
@@ -149,7 +149,7 @@ function FirstSteps({ connections, services }: { connections: Connection[]; serv
   );
 }
 
-/** The member's first screen: what needs me, my connections, my services. */
+/** The member's first screen: tasks, connections, services. */
 export function Home() {
   const t = useText();
   const me = useMe();

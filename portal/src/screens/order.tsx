@@ -61,7 +61,7 @@ export function problemsOf(t: Translate, error: unknown): FieldProblem[] {
   });
 }
 
-/** Orders a path: to whom, my end, the name. The right side shows what comes of it. */
+/** Orders a path: to whom, my end, the name. The right side shows the effect of the order. */
 export function OrderPath() {
   const t = useText();
   const me = useMe();

@@ -4,7 +4,7 @@ export type Column = (typeof COLUMNS)[number];
 
 export type ServicesSearch = { q: string; state: string; hide?: Column[] };
 
-/** Returns the search of the address; what is no text is ignored. */
+/** Returns the search of the address; values that are not text are ignored. */
 export function parseServicesSearch(search: Record<string, unknown>): ServicesSearch {
   const text = (value: unknown) => (typeof value === "string" || typeof value === "number" ? String(value) : "");
   const hidden = text(search["hide"]) === "" && Array.isArray(search["hide"]) ? search["hide"] : [];

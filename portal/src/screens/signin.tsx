@@ -12,7 +12,7 @@ import { Button, Notice, Skeleton } from "../ui/parts";
 
 /** The path to which the provider returns. */
 export const CALLBACK = "/sign-in/callback";
-/** The place of the address that was open when the sign-in by the provider began. */
+/** The storage key of the address that was open when the sign-in by the provider began. */
 const RETURN_TO = "millrace.return-to";
 
 /** Returns an address of this page, or that of its first screen. A link to `https://ix.example//other.example/` has the path

@@ -30,7 +30,7 @@ export function forgetDrafts(prefix: string) {
 function read<T extends object>(key: string, empty: T, stored: (draft: T) => object): T {
   try {
     const found: unknown = JSON.parse(localStorage.getItem(key) ?? "null");
-    // Fields that an older page did not have take their empty value, and those that it should not have kept are left.
+    // Fields that an older page did not have take their empty value, and those that it should not have kept are left out.
     return typeof found === "object" && found !== null ? { ...empty, ...stored({ ...empty, ...found }) } : empty;
   } catch {
     return empty;

@@ -1,5 +1,5 @@
-// The configuration of a member's router for one end, in three dialects. People paste this text into routers, so that nothing of it
-// comes from another account but what is reduced to plain characters.
+// The configuration of a member's router for one end, in three dialects. People paste this text into routers, so texts of
+// other accounts are reduced to plain characters.
 
 import type { RegisteredIp, Vlan } from "../api/types";
 
@@ -13,22 +13,22 @@ export const DIALECTS: { id: Dialect; name: string; port: string }[] = [
 
 export type RouterEnd = {
   vlan: Vlan;
-  /** Words that say what the interface leads to. */
+  /** A description of the interface's destination. */
   about: string;
   /** The contracted rate, to which the router limits what it sends; null for the speed of the port. */
   rateMbps: number | null;
   /** Addresses with the length of their network, of an end of a peering LAN. */
   addresses: string[];
-  /** True for a peering LAN, in which a router must not be heard with more than IPv4, ARP and IPv6. */
+  /** True for a peering LAN, in which a router may send only IPv4, ARP and IPv6. */
   lan: boolean;
 };
 
-/** Returns a text as plain characters: no quote, no line, no character that a shell or a router understands. */
+/** Returns a text as plain characters: no quote, no line break, no character that a shell or a router interprets. */
 export function plain(text: string): string {
   return text.replace(/[^A-Za-z0-9 ._-]/g, "").replace(/\s+/g, " ").trim().slice(0, 60);
 }
 
-/** Returns the addresses with the length of the network that they lie in. One without a network is none of the LAN. */
+/** Returns the addresses with the length of the network that they lie in. An address without a network does not belong to the LAN. */
 export function withLengths(ips: readonly RegisteredIp[]): string[] {
   return ips.flatMap(({ address, length }) => (length === null ? [] : [`${address}/${length}`]));
 }

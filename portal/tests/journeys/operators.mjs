@@ -96,7 +96,7 @@ export const journeys = [
       await pro.page.getByRole("button", { name: pro.t("approval.approve"), exact: true }).click();
       await dialogOf(pro.page).getByRole("button", { name: pro.t("approval.approve"), exact: true }).click();
       await pro.page.getByText(pro.t("approval.none")).waitFor();
-      // The page of the first person follows.
+      // The stream updates the page of the first person.
       await ops.page.getByText(ops.t("approval.none")).waitFor();
     },
   },

@@ -38,7 +38,7 @@ export const journeys = [
       await chooseConnection(bob, dialogOf(bob.page), "baikal-makuhari");
       await dialogOf(bob.page).getByRole("button", { name: bob.t("service.accept"), exact: true }).click();
       await bob.page.getByText(bob.t("state.production")).first().waitFor();
-      // The other page follows by the stream, without a reload.
+      // The stream updates the other page, without a reload.
       await page.getByText(t("state.production")).first().waitFor();
       await page.getByText("Baikal Telecom").first().waitFor();
     },

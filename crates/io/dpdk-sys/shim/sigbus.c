@@ -124,7 +124,7 @@ static enum kind find(uintptr_t address, uintptr_t *found)
 	return kind;
 }
 
-/* Returns 1 unless an access to the address fails, as that to private memory does if it cannot be read from swap. */
+/* Returns 1 if an access to the address succeeds. It fails for private memory that cannot be read from swap. */
 static int is_readable(const void *address)
 {
 	char byte;
@@ -170,7 +170,7 @@ static void on_bus_error(int signal, siginfo_t *info, void *context)
 		errno = kept;
 		return;
 	}
-	/* Another thread, which accessed the same memory, has replaced it meanwhile: the access is repeated. */
+	/* Another thread has replaced the same memory: the access is repeated. */
 	if ((kind == REPLACED || kind == NONE) && is_readable(info->si_addr)) {
 		errno = kept;
 		return;

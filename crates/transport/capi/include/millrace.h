@@ -23,19 +23,19 @@ extern "C" {
 /* How a transfer ended, as the exit status of `millrace send`. */
 enum millrace_status {
     MILLRACE_DELIVERED = 0,   /* all receivers have everything, verified and in place */
-    MILLRACE_FAILED = 1,      /* it could not go on for any receiver */
+    MILLRACE_FAILED = 1,      /* the transfer failed for all receivers */
     MILLRACE_PARTIAL = 3,     /* some receivers have everything */
-    MILLRACE_REFUSED = 4,     /* the receiver did not want it */
+    MILLRACE_REFUSED = 4,     /* the receiver refused the transfer */
     MILLRACE_INTEGRITY = 5,   /* a file changed while it was sent, or a receipt is wrong */
-    MILLRACE_RESUMABLE = 6    /* interrupted; the same call goes on */
+    MILLRACE_RESUMABLE = 6    /* interrupted; the same call resumes it */
 };
 
 enum millrace_flags {
-    MILLRACE_DELTA = 1,            /* files that exist are read, and only what differs is sent */
+    MILLRACE_DELTA = 1,            /* existing files are read, and only differences are sent */
     MILLRACE_ALL_AT_ONCE = 2,      /* no file gets its name before all are verified */
     MILLRACE_KEEP_EXISTING = 4,    /* receive: a transfer that would replace a file is refused */
     MILLRACE_MODES_AND_TIMES = 8,  /* receive: permission bits and modification times are those of the source */
-    MILLRACE_WITHDRAW_CHANGED = 16 /* send: a file that changes meanwhile is left out, instead of ending the transfer */
+    MILLRACE_WITHDRAW_CHANGED = 16 /* send: a file that changes while it is sent is left out, instead of ending the transfer */
 };
 
 /* Options; zero or NULL stands for the default. Set `size` to sizeof(millrace_options): later versions add fields at the end. */
@@ -43,7 +43,7 @@ typedef struct millrace_options {
     size_t size;
     const char *identity;   /* file of this user's key [~/.config/millrace/identity]; created if it does not exist */
     const char *listen;     /* receive: address and UDP port [0.0.0.0:7800] */
-    uint64_t rate_bps;      /* send: most that all receivers together get, in bits a second [no limit] */
+    uint64_t rate_bps;      /* send: limit for all receivers together, in bits a second [no limit] */
     uint64_t silence_ms;    /* silence after which a peer counts as lost [20000] */
     uint64_t patience_ms;   /* the time that a lost peer has to come back [600000] */
     uint32_t flags;         /* millrace_flags */
@@ -88,11 +88,12 @@ millrace_transfer *millrace_send(const char *const *sources, const char *const *
 /* Receives from one sender into a directory; the first event, listening, has the ticket as its text. NULL on failure. */
 millrace_transfer *millrace_receive(const char *directory, const millrace_options *options);
 
-/* Fetches what is at a path of a daemon into a directory; with a trailing slash, the contents of a directory. NULL on failure. */
+/* Fetches a file or directory of a daemon into a directory; a trailing slash selects the contents of a directory. Returns NULL
+ * on failure. */
 millrace_transfer *millrace_fetch(const char *url, const char *directory, const millrace_options *options);
 
-/* Gets the next event, and waits for it for so many milliseconds at most (-1: without end). Returns 1 for an event, 0 if there was
- * none in time, -1 if the transfer has ended. */
+/* Gets the next event, and waits for it for at most `timeout_ms` milliseconds (-1: without a limit). Returns 1 for an event, 0 if
+ * there was none in time, -1 if the transfer has ended. */
 int millrace_next(millrace_transfer *transfer, int timeout_ms, millrace_event *event);
 
 /* Returns a descriptor that is readable while events wait, and after the end; it closes with the transfer. -1 after the end. */
@@ -102,7 +103,7 @@ int millrace_descriptor(millrace_transfer *transfer);
  * is not MILLRACE_DELIVERED, millrace_error has the reason. The function must not call millrace_next or millrace_wait. */
 int millrace_wait(millrace_transfer *transfer, millrace_on_event on_event, void *user);
 
-/* Ends a transfer; what is there is kept, and the same call goes on with it. */
+/* Ends a transfer. Received data are kept, and the same call resumes the transfer. */
 void millrace_cancel(millrace_transfer *transfer);
 
 /* Ends a transfer if it has not ended, and frees it. NULL is ignored. No other call for it may run. */

@@ -32,7 +32,7 @@ static void *wait_for(void *transfer) {
 }
 
 static int transfer(const char *file, uint64_t rate_bps, int cancel_at) {
-    /* As a program that knows no later field. */
+    /* The size is that of a program that does not know later fields. */
     size_t size = offsetof(millrace_options, name);
     millrace_options options = {.size = size, .identity = "receiver.key", .listen = "127.0.0.1:0"};
     millrace_transfer *receiver = millrace_receive("in", &options);

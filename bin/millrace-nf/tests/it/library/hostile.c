@@ -70,7 +70,7 @@ static void process(void *function, const millrace_nf_context *context, millrace
     uint64_t *counters = function;
     (void)context; (void)burst; (void)verdicts;
     counters[PACKETS] += len;
-    /* It behaves correctly at first, so that packets are in flight. */
+    /* The function behaves correctly at first, so that packets are in flight. */
     if (counters[PACKETS] < 200) return;
     if (!strcmp(mode, "hang")) for (;;) __asm__ volatile("");
     /* A function of class ring is trusted with all packets, which are shared with it. */

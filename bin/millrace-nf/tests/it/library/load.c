@@ -1,5 +1,5 @@
 /* A function that uses resources: `spin` microseconds of the core for each packet, `eat` MiB of memory for each burst. That memory
- * is shared, so that no limit of the process itself counts it. */
+ * is shared, and limits of the process itself do not count it. */
 #define _GNU_SOURCE
 #include <millrace_nf.h>
 #include <stdlib.h>

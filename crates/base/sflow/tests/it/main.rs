@@ -1,4 +1,4 @@
-//! Datagrams there and back, and tshark as their judge, in one program.
+//! Tests of sFlow datagrams: encoding, parsing, and decoding by tshark.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

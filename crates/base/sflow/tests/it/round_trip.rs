@@ -1,4 +1,4 @@
-//! Datagrams that are emitted are parsed back, and other bytes are refused.
+//! Emitted datagrams parse to the same values, and invalid bytes are refused.
 
 use millrace_sflow::*;
 use proptest::collection::vec;

@@ -1,11 +1,12 @@
-//! tshark decodes what is emitted, without a complaint. The test is skipped, with one line, where it is not installed.
+//! tshark decodes emitted datagrams without a warning. Without tshark, the test prints one line and is
+//! skipped.
 
 use std::fs;
 use std::process::Command;
 
 use millrace_sflow::*;
 
-/// Returns a capture file with one UDP packet to the port of collectors.
+/// Returns a capture file with one UDP packet to the sFlow port, 6343.
 fn capture(payload: &[u8]) -> Vec<u8> {
     let udp_size = (payload.len() + 8) as u16;
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::recipe::{self, InnerPacket, Ip4, Recipe, Transport};
 
-/// Words for which one's complement arithmetic has two zeros, and other words.
+/// Returns any word, but often 0 or 0xffff, the two zeros of one's complement arithmetic.
 fn word() -> impl Strategy<Value = u16> {
     prop_oneof![Just(0_u16), Just(0xffff), any::<u16>()]
 }
@@ -43,12 +43,13 @@ fn field(l4: L4) -> impl Strategy<Value = HeaderField> {
     ]
 }
 
-/// Returns the protocol of the ports, and fields in some order.
+/// Returns fields to set, in any order. All port fields are of one protocol, TCP or UDP.
 fn fields() -> impl Strategy<Value = Vec<HeaderField>> {
     prop::sample::select(vec![L4::Tcp, L4::Udp]).prop_flat_map(|l4| prop::collection::vec(field(l4), 0..8))
 }
 
-/// Sets one field after the other, as the oracle. Returns false if a TTL ran out, which ends a list of actions.
+/// Sets one field after the other; this is the oracle. Returns false if a TTL expires, which ends a list of
+/// actions.
 fn one_by_one(fields: &[HeaderField], head: &mut [u8], layers: &Layers) -> bool {
     for field in fields {
         match *field {
@@ -77,7 +78,7 @@ fn compiled(fields: &[HeaderField]) -> Option<HeaderRewrite> {
     fields.iter().all(|field| all.set(*field)).then_some(all)
 }
 
-/// Returns true if a packet has the layout in the documentation.
+/// Returns true if a compiled rewrite supports the layout of a packet.
 fn is_of_layout(layers: &Layers, head: &[u8]) -> bool {
     let one_tag = layers.vlan_count() == 1 && head[12..14] == EtherType::VLAN.0.to_be_bytes();
     (layers.vlan_count() == 0 || one_tag)
@@ -88,7 +89,7 @@ fn is_of_layout(layers: &Layers, head: &[u8]) -> bool {
         && head.len() >= layers.l4_offset() + tcp::MIN_SIZE
 }
 
-/// Returns the parts of a packet that NAT changes: tag, addresses, ports and TTL.
+/// Returns an IPv4 packet without options, with TCP or UDP and at most one tag.
 fn plain() -> impl Strategy<Value = Recipe> {
     let tags = prop_oneof![
         Just(vec![]),
@@ -162,7 +163,7 @@ proptest! {
     fn fields_set_at_once_are_fields_set_one_by_one(
         recipe in plain(),
         fields in fields(),
-        // The checksums are correct, or have a value that damage left.
+        // Each checksum is correct, or is replaced by any value.
         checksums in (prop::option::of(word()), prop::option::of(word())),
         head_size in prop_oneof![5 => Just(1500_usize), 1 => 0..80_usize],
     ) {
@@ -233,7 +234,7 @@ fn an_absent_udp_checksum_stays_absent_and_no_other_becomes_zero() {
     frame[40..42].fill(0);
     assert!(compiled(&nat(L4::Udp)).unwrap().apply(&mut frame, 1500));
     assert_eq!(frame[40..42], [0, 0]);
-    // A source port that makes the sum of all words 0xffff.
+    // One of these source ports makes the sum of all words 0xffff.
     let frame = packet(IpProto::UDP);
     let is_never_zero = (0..=u16::MAX).all(|port| {
         let mut frame = frame.clone();

@@ -246,7 +246,8 @@ fn oracle_ipv6(frame: &[u8], payload: &[u8], found: &mut Found) {
 }
 
 fn oracle_transport(proto: IpProto, payload: &[u8], fragment: Fragment) -> L4 {
-    // A first fragment has the UDP length of the whole datagram: parse it as if it were just long enough.
+    // The UDP length of a first fragment is that of the whole datagram, so the oracle extends the data to the
+    // maximum length.
     let mut datagram = payload.to_vec();
     if fragment == Fragment::First && payload.len() >= 8 {
         datagram.resize(usize::from(u16::MAX), 0);
@@ -259,7 +260,7 @@ fn oracle_transport(proto: IpProto, payload: &[u8], fragment: Fragment) -> L4 {
     }
 }
 
-/// Generates any bytes, mostly with an EtherType that is parsed further.
+/// Generates any bytes, mostly with an EtherType that the parser knows.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     let ether_type = prop_oneof![
         Just([0x08, 0x00]),
@@ -325,7 +326,7 @@ proptest! {
         let head_size = at.index(frame.len() + 1);
         let part = Layers::of(&Frame::segmented(&frame, head_size), Depth::All);
         prop_assert!(part.end() <= head_size);
-        // Every header that the parser reports is in the frame.
+        // Every header that the parser finds in the head is a header of the whole frame.
         if part.l3() != L3::None {
             prop_assert_eq!((part.l3(), part.l3_offset()), (whole.l3(), whole.l3_offset()));
         }
@@ -333,7 +334,7 @@ proptest! {
             prop_assert_eq!((part.l4(), part.l4_offset()), (whole.l4(), whole.l4_offset()));
             prop_assert_eq!(part.l4_size(), whole.l4_size());
         }
-        // Every header of the frame is reported: with 60 bytes, even the largest header is in the head.
+        // The parser finds a transport header if 60 bytes of it are in the head: no header is longer.
         if whole.l4() != L4::None && whole.l4_offset() + 60 <= head_size {
             prop_assert_eq!(part.l4(), whole.l4());
         }
@@ -352,7 +353,7 @@ fn a_packet_that_claims_more_bytes_than_the_frame_has_is_no_ip_packet() {
         (cut.ether_type(), cut.l3(), cut.l4()),
         (EtherType::IPV4, L3::None, L4::None)
     );
-    // The same first bytes are valid if the rest is in another segment.
+    // The same bytes are valid if the last byte is in another segment.
     let segmented = Layers::of(&Frame::segmented(&frame, frame.len() - 1), Depth::All);
     assert_eq!((segmented.l3(), segmented.l4()), (L3::Ipv4, L4::Udp));
 }

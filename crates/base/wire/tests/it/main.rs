@@ -1,4 +1,4 @@
-//! Header views, rewrites and checksums against scapy's frames, recipes and slow oracles.
+//! Tests of header views, rewrites and checksums against frames of scapy, generated frames and slow oracles.
 
 #![allow(
     clippy::unwrap_used,

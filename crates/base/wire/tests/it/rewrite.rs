@@ -1,5 +1,5 @@
-//! Rewriting a field of a frame gives the bytes of a frame that was built with that value: the field is set, every
-//! checksum is as recomputed, and nothing else changes.
+//! Rewriting a field of a frame gives the same bytes as building the frame with the new value: only the field
+//! and the checksums change.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -201,8 +201,8 @@ impl Edit {
     }
 }
 
-/// Returns true if the frame's transport is the one of its recipe: not hidden in a later fragment, and not a payload
-/// that only resembles one.
+/// Returns true if the parser finds the transport header of the recipe. A later fragment hides it, and a
+/// payload can resemble another transport header.
 fn transport_is_known(recipe: &Recipe, layers: &Layers) -> bool {
     match &recipe.inside {
         InnerPacket::Ipv4(Ip4 { transport, .. }) | InnerPacket::Ipv6(Ip6 { transport, .. }) => {
@@ -244,8 +244,9 @@ proptest! {
         } else if !is_set {
             prop_assert_eq!(frame, original);
         } else {
-            // The recipe does not know the meaning of the bytes with the field: a payload that happens to be a header,
-            // an ICMPv6 message that happens to be neighbour discovery, or the type of one that was built as such.
+            // The parser finds a field that the recipe does not describe: bytes of a payload that form a
+            // valid header, an ICMPv6 message that forms neighbour discovery, or the type of a neighbour
+            // discovery message.
             let is_payload = matches!(recipe.inside, InnerPacket::Other(..));
             prop_assert!(is_payload || layers.l4() == L4::Icmpv6 && edit.is_of_transport());
         }
@@ -274,7 +275,7 @@ proptest! {
         let mut frame = recipe.build();
         let layers = Layers::parse(&frame, Depth::All);
         let proto = IpProto(proto);
-        // The walk under the new protocol is not compared.
+        // Extension headers are left out: the parser would continue with the payload.
         let is_extension = matches!(proto.0, 0 | 43 | 44 | 50 | 51 | 59 | 60);
         prop_assume!(layers.is_ip() && !is_extension);
         prop_assert!(rewrite::ip_proto(&mut frame, &layers, proto));

@@ -261,7 +261,7 @@ fn a_source_route_is_not_cut_as_its_checksum_is_for_another_address() {
     let size = NonZeroU16::new(1448).unwrap();
     let mut bytes = long.packet().bytes().to_vec();
     for (option, cuts) in [(131, false), (137, false), (7, true), (0, true)] {
-        // An option without effect precedes it.
+        // A no-operation option precedes this option.
         bytes[35..38].copy_from_slice(&[option, 7, 4]);
         assert_eq!(
             GsoLayout::of(&Frame::new(&bytes).to_gso(size)).is_some(),

@@ -1,4 +1,4 @@
-//! Added outer headers are parsed again; invalid ones are rejected, and no others.
+//! Outer headers that encapsulation adds are parsed again. Only invalid outer headers are rejected.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -198,7 +198,7 @@ fn an_outer_udp_datagram_ends_where_its_length_says() {
         for is_v6 in [false, true] {
             let mut frame = enclosed(&ends(kind, is_v6, true, true), 7, 0);
             let end = frame.len();
-            // Eight more bytes in the IP packet.
+            // The IP packet has eight more bytes than the UDP datagram.
             frame.extend([0xee; 8]);
             let (at, before_ip) = if is_v6 { (18, 54) } else { (16, 14) };
             let size = (frame.len() - before_ip) as u16;

@@ -24,7 +24,8 @@ fn every_operation_of_the_document_is_served_and_every_route_is_in_the_document(
         for method in METHODS {
             let described = item.get(method).is_some();
             operations += usize::from(described);
-            // A handler with a body rejects this one for its media type; streams are not requested.
+            // Streams are not requested. A handler that expects a body rejects the media type of this
+            // request.
             if given.ends_with("/events") || given.ends_with("/capture") {
                 continue;
             }
@@ -44,7 +45,7 @@ fn every_operation_of_the_document_is_served_and_every_route_is_in_the_document(
             assert!(!answer.text().contains("no resource at"), "{method} {path}");
         }
     }
-    // The router consists of the lists in `routes!(…)` alone.
+    // All routes of the router are in the lists of `routes!(…)`.
     let source = include_str!("../../src/server/router.rs");
     let handlers: usize = source
         .split("routes!(")

@@ -1,5 +1,5 @@
-//! Tests of clients that hold connections: silent ones, slow ones, and ones that read nothing, by the hundred and on
-//! real sockets. The limits are short here, so that the tests are; the defaults are in `Limits`.
+//! Tests of hundreds of clients that hold connections on real sockets: silent ones, slow ones, and ones that
+//! read nothing. The time limits are short, so that the tests are short; `Limits` has the defaults.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use millrace_api::server::{Limits, Tcp, Token};
 const TOKEN: &str = "0123456789abcdef0123";
 /// The number of connections of a hostile client.
 const CONNECTIONS: usize = 300;
-/// The longest wait for something that the server does at once, on a busy machine.
+/// The longest time that an immediate action of the server may take on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Returns the default number of slots, and time limits of a second.
@@ -75,7 +75,7 @@ fn probes_answer_while_silent_connections_hold_every_place_for_good() {
     for server in [FakeServer::start_with(None, long()).unwrap(), over_tcp(long())] {
         let silent: Vec<Box<dyn Stream>> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
         probes_answer(&server);
-        // Other requests get an error with the limits.
+        // Other requests get an error that names the limit on connections.
         let (status, text) = match server.address() {
             None => {
                 let answer = ask(&server, "GET", "/api/v1/version");
@@ -188,7 +188,8 @@ fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
             status => assert_eq!(status, 429),
         }
     }
-    // Those that time out before the last of them connects make room for it.
+    // A connection that times out early makes room for another one, so more of them than the limit can time
+    // out.
     assert!(timed_out >= Limits::default().connections_per_peer, "{timed_out}");
     assert_eq!(ask(&server, "GET", "/api/v1/version").status, 200);
 }
@@ -203,7 +204,7 @@ fn a_response_reaches_a_client_whose_unneeded_body_comes_late() {
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
-        // The server has time to respond before the body, which closes the connection.
+        // The server has time to respond before the body arrives.
         std::thread::sleep(Duration::from_millis(100));
         stream.write_all(b"{}").unwrap();
         let mut said = [0; 8];

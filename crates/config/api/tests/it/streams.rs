@@ -95,7 +95,7 @@ fn a_client_that_resumes_is_told_of_a_confirmation_that_ended_meanwhile() {
         (name.as_str(), data.as_str()),
         ("confirmation", r#"{"pending":null}"#)
     );
-    // A pending confirmation comes behind the revisions that were missed.
+    // A pending confirmation is sent after the revisions that the client missed.
     patch(&server, 601, "?confirm_within=600");
     let mut stream = resume("1");
     let events: Vec<_> = (0..3).map(|_| event(&mut stream)).collect();

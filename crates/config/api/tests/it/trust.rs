@@ -1,4 +1,4 @@
-//! Tests of access control: tokens, TLS, foreign pages; and of hostile clients.
+//! Tests of access control (tokens, TLS, requests from foreign web pages) and of hostile clients.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
@@ -52,7 +52,7 @@ fn with_a_token_only_those_who_know_it_and_probes_may_ask() {
     );
     assert_eq!(ask(&server, "GET", "/health").status, 200);
     assert_eq!(ask(&server, "GET", "/metrics").status, 401);
-    // On the Unix socket, the mode of the file decides.
+    // The mode of the socket file controls the access to the Unix socket.
     let socket = format!("unix:{}", server.socket().display());
     assert!(Client::new(&socket, None, None).unwrap().version().is_ok());
     let client = |token: &str| Client::new(&server.url(), Some(token.to_owned()), None).unwrap();

@@ -174,7 +174,7 @@ fn settings_that_a_function_refuses_are_refused_each_at_its_place() {
         text.contains("hop[0]") && text.contains("ratelimit: `rate` is missing: expected a bit rate"),
         "{text}"
     );
-    // The setting that could not be decoded may be the missing one.
+    // The setting that is not decoded may be the missing one, so only one of the two errors is reported.
     let text = of_hop("function = \"ratelimit\"\nsettings = [\"rate\"]");
     assert!(
         text.contains("`rate` is not a setting") && !text.contains("missing"),

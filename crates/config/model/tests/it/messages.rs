@@ -519,8 +519,8 @@ fn processor_time() -> std::time::Duration {
     std::time::Duration::from_nanos(nanoseconds)
 }
 
-/// A file of another kind has an error on each of its lines. The time for all of them grows with their number and not with
-/// its square, which would be minutes here.
+/// A file in another format has an error on each of its lines. The time for all errors grows linearly with
+/// their number; quadratic growth would take minutes here.
 #[test]
 fn eighty_thousand_mistakes_are_placed_in_a_moment() {
     let lines: String = (0..80_000).map(|number| format!("k{number} = 1\n")).collect();

@@ -2,7 +2,7 @@
 
 use millrace_model::Config;
 
-/// Returns the configuration of a bridge with this `sflow`, and a port with these settings.
+/// Returns the configuration of a bridge with this setting `sflow`, and a port with these settings.
 fn bridge(name: &str, sflow: &str, port: &str) -> String {
     format!(
         "[[bridge]]\nname = \"{name}\"\n{sflow}\n[[bridge.port]]\nname = \"p1\"\nnumber = 1\ndevice = \"memory\"\n{port}\n"

@@ -102,7 +102,8 @@ fn a_killed_process_loses_no_acknowledged_revision_and_shows_no_half_of_one() {
             }
             acknowledged
         });
-        // The moment of the kill varies from before the store is open to many commits later, on machines of any speed.
+        // The time of the kill varies on machines of any speed: from before the store is open to many commits
+        // later.
         for _ in 0..random % 8 {
             told.recv_timeout(PATIENCE).expect("the child commits");
         }

@@ -1,4 +1,4 @@
-//! Opening of a store: again, after a deadline, in a wrong directory, or damaged.
+//! Opening of a store: a second time, after a deadline, in an unsuitable directory, and with damaged files.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -216,7 +216,7 @@ fn a_damaged_store_is_refused_or_read_but_never_a_panic() {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            // The start of the file, which holds the data; the rest is reserved space.
+            // The damage is at the start of the file, which holds the data. The rest is reserved space.
             let at = random as usize % damaged.len().min(200_000);
             damaged[at] ^= (random >> 32) as u8 | 1;
         }
@@ -253,7 +253,7 @@ fn the_store_is_for_its_owner_alone_and_not_in_a_directory_that_others_write_to(
         .collect();
     assert_eq!((files.len(), mode(&directory)), (1, 0o700));
     assert_eq!(mode(&files[0]), 0o600);
-    // The mode that an earlier version left.
+    // An earlier version created the directory and the file with these modes.
     chmod(&directory, 0o755);
     chmod(&files[0], 0o644);
     drop(Store::open(&directory, UnixTime(2)).unwrap());

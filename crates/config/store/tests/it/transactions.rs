@@ -187,7 +187,7 @@ fn a_clock_that_is_set_back_meanwhile_does_not_lengthen_the_time_to_confirm() {
     store
         .commit_confirm(proposal(None, &["br0"]), NOW.plus(60), NOW)
         .unwrap();
-    // A caller that waited for the lock of the commit.
+    // This caller read the clock before the commit, and then waited for its lock.
     assert_eq!(store.tick(UnixTime(NOW.0 - 1)).unwrap(), None);
     assert_eq!(store.head().pending.unwrap().deadline, NOW.plus(60));
     let earlier = UnixTime(NOW.0 - 500);
@@ -296,7 +296,7 @@ fn a_dry_run_accepts_what_a_commit_at_the_same_moment_accepts() {
     let next = proposal(None, &["br0", "br2"]);
     let before = store.dry_run(&next, false, NOW.plus(59)).unwrap_err();
     assert!(matches!(before, CommitError::Unconfirmed { .. }), "{before}");
-    // `tick` has not been called: br1 is still the head.
+    // `tick` has not been called, so the revision with br1 is still the head.
     let changes = store.dry_run(&next, false, deadline).unwrap();
     assert_eq!(changes.len(), 1, "br0 came back, so only br2 is new: {changes:?}");
     store.commit(next, deadline).unwrap();

@@ -1,4 +1,4 @@
-//! Connections without HELLO: they take no place from controllers, and have limits of their own.
+//! Connections without HELLO have limits of their own, and take no slots from controllers.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -44,16 +44,17 @@ fn a_controller_is_admitted_at_once_beside_hundreds_of_silent_connections() {
         .collect();
     let mut controller = switch.controller();
     controller.barrier();
-    // The switch closes a connection without HELLO after ten seconds, and then the places of all others are free.
+    // The switch closes a connection without HELLO after ten seconds. If all are closed, the controller
+    // waited for them.
     assert!(
         closed(&mut silent) < silent.len(),
         "the controller waited for all others"
     );
-    // With the controller's own, there are 301 connections; 128 may be pending.
+    // At most 128 connections may be pending, so the switch closes 172 of the 300.
     wait_for("all but 128 to be closed", || {
         (closed(&mut silent) >= 172).then_some(())
     });
-    // The remaining connections do not take places of controllers, either.
+    // The remaining pending connections take no slots from controllers, either.
     let mut controllers: Vec<Controller> = (0..20).map(|_| switch.controller()).collect();
     controllers.iter_mut().for_each(Controller::barrier);
     controller.barrier();
@@ -65,7 +66,7 @@ fn silent_connections_of_one_address_make_room_for_each_other_and_for_no_other()
     let address = switch.address();
     let mut others: Vec<TcpStream> = (2..10).map(|host| silent_from(&switch, host, address)).collect();
     let mut many: Vec<TcpStream> = (0..100).map(|_| silent_from(&switch, 1, address)).collect();
-    // All connections come from one address.
+    // The controller and the 100 connections have the same source address.
     let mut controller = switch.controller();
     controller.barrier();
     wait_for("all but 16 to be closed", || {
@@ -87,7 +88,7 @@ fn a_listener_serves_64_controllers_and_the_next_when_one_disconnects() {
         let mut next = Controller::silent(TcpStream::connect(switch.address()).unwrap());
         next.send(&millrace_openflow::Message::Hello(millrace_openflow::Hello::OURS));
         next.send(&millrace_openflow::Message::BarrierRequest);
-        // The switch sends HELLO, and then the reply if the place is free.
+        // The switch sends HELLO. It sends the reply, too, if a slot is free.
         if next.receive_bytes().is_some() && next.receive_bytes().is_some() {
             break;
         }

@@ -34,7 +34,7 @@ fn auxiliary_id(controller: &mut Controller) -> u8 {
     }
 }
 
-/// Returns a packet of one of many flows.
+/// Returns a packet of the flow with this number.
 fn packet_of(flow: u16) -> Vec<u8> {
     Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2])

@@ -359,7 +359,7 @@ fn a_controller_that_does_not_read_loses_packet_ins_and_nobody_else_does() {
         }
         sent
     };
-    // 1 MiB in the outbox, 1 MiB in the connection, and the socket buffers, of 4 MiB by default for the sender.
+    // The outbox takes 1 MiB, the connection 1 MiB, and the socket of the sender 4 MiB by default.
     while dropped().is_empty() {
         assert!(exchange(100) < 100_000, "no packet-in is dropped");
     }
@@ -519,7 +519,7 @@ fn a_listener_that_cannot_be_bound_is_a_problem_with_its_next_step_and_is_tried_
     drop(taken);
     assert_eq!(switch.apply(&with(port)).problems, []);
     switch.controller().barrier();
-    // The same address with other settings: the former listener releases it.
+    // The new listener has the same address and other settings. The old listener releases the address.
     let changed = with(port).replace(
         &format!("listen = [\"ptcp:{port}\"]"),
         &format!("listen = [{{ target = \"ptcp:{port}\", echo_interval_s = 1 }}]"),
@@ -532,7 +532,8 @@ fn a_listener_that_cannot_be_bound_is_a_problem_with_its_next_step_and_is_tried_
 fn a_silent_controller_is_disconnected_and_one_that_answers_is_kept() {
     let text = config(1, "").replace("\"ptcp:0\"", "{ target = \"ptcp:0\", echo_interval_s = 1 }");
     let switch = TestSwitch::start(&text);
-    // On a busy machine, the answering controller may itself be silent for too long: then its end counts for nothing.
+    // On a busy machine, the answering controller may itself be silent for too long. The test then tries
+    // again.
     let is_kept = (0..5).any(|_| {
         let start = std::time::Instant::now();
         let (mut silent, mut answering) = (switch.controller(), switch.controller());

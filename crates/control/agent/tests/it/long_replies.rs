@@ -52,7 +52,8 @@ fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_without_a_re
             begin.elapsed()
         })
         .collect();
-    // The median: a busy machine delays single replies, a control thread that waits for the reader delays all of them.
+    // The test compares the median: a busy machine delays single replies, but a control thread that waits for
+    // the reader delays all of them.
     waits.sort();
     assert!(waits[10] < Duration::from_secs(1), "others waited for {waits:?}");
     let grown = resident_kib().saturating_sub(before);

@@ -1,5 +1,6 @@
-//! Flow monitors: updates of own changes and of others', full and abbreviated, and the pause of a controller that does not
-//! read. `tests/interop/test_monitor.py` compares the updates with those of Open vSwitch.
+//! Flow monitors: updates about a controller's own changes and about those of others, in full and abbreviated
+//! form, and the pause for a controller that does not read. `tests/interop/test_monitor.py` compares the
+//! updates with those of Open vSwitch.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

@@ -4,7 +4,8 @@
 
 use crate::harness::TestSwitch;
 
-/// Returns a configuration of two bridges; the port of the link's second end is on `br<owner>`.
+/// Returns a configuration of two bridges with a link. The port at the second end of the link is on
+/// `br<owner>`.
 fn config(owner: usize) -> String {
     let mut text = String::new();
     for bridge in 0..2 {

@@ -7,8 +7,8 @@ use millrace_types::{GroupId, PortNo};
 
 use crate::harness::{Controller, PATIENCE, TestSwitch, flow, packet, wait_for};
 
-/// Returns two bridges whose ports 1 are the ends of a link, with these settings. Port 2 of `br0` is its backup, port 3 has
-/// its traffic.
+/// Returns two bridges whose ports 1 have these settings and are the ends of a link. On `br0`, port 2 is the
+/// backup of port 1, and the traffic arrives at port 3.
 fn config(settings: [&str; 2]) -> String {
     let mut text = String::new();
     for (bridge, settings) in ["br0", "br1"].into_iter().zip(settings) {
@@ -80,7 +80,8 @@ fn silence(switch: &mut TestSwitch, settings: &str, is_silent: bool) {
     assert_eq!(status.problems, []);
 }
 
-/// `settings` returns those of a port with this wait-to-restore time in seconds.
+/// Checks that traffic moves to the backup on a failure, and back afterwards. `settings` returns the settings
+/// of a port with this wait-to-restore time in seconds.
 fn fails_over_and_back(settings: impl Fn(u32) -> String, is_up: impl Fn(&OamStatus) -> bool) {
     let (short, long) = (&*settings(1), &*settings(3600));
     let mut switch = TestSwitch::start(&config([short, short]));
@@ -94,7 +95,7 @@ fn fails_over_and_back(settings: impl Fn(u32) -> String, is_up: impl Fn(&OamStat
     });
     let mut controller = switch.controller();
     protect(&mut controller);
-    // On a busy machine, the session may end for a moment: a packet of that time may use the backup.
+    // On a busy machine, the session may be down for a moment, and a packet may then use the backup.
     let liveness = || {
         let oam = oam(&switch, "br0");
         (oam.is_live, oam.bfd.map(|bfd| bfd.counters.flaps))
@@ -162,7 +163,7 @@ fn continuity_checks_move_fast_failover_groups_on_a_loss_one_way_and_back() {
     let settings = "wait_to_restore_s = 1\nccm = { mep = 1, interval = \"100ms\" }";
     let other = "wait_to_restore_s = 1\nccm = { mep = 2, interval = \"100ms\" }";
     let switch = TestSwitch::start(&config([settings, settings]));
-    // Both ends have the same number, which is a defect.
+    // Both ends have the same MEP identifier, which is a defect.
     wait_for("a defect", || {
         (oam(&switch, "br0").ccm?.counters.defects > 0).then_some(())
     });
@@ -175,7 +176,8 @@ fn continuity_checks_move_fast_failover_groups_on_a_loss_one_way_and_back() {
     let silent = format!("{other}\nno_fwd = true");
     switch.apply(&config([settings, &silent]));
     wait_for("the loss", || (!oam(&switch, "br0").is_live).then_some(()));
-    // The far end still receives our messages, which report that its own do not arrive.
+    // The far end still receives messages of the near end. They report that the messages of the far end do
+    // not arrive.
     wait_for("the remote defect", || {
         oam(&switch, "br1").ccm?.has_rdi.then_some(())
     });
@@ -214,7 +216,8 @@ fn a_link_that_flaps_three_times_is_held_down_and_says_so() {
     assert_eq!((damping.damped, damping.left), (1, None));
 }
 
-/// Returns a switch whose link went down three times and is up, with this time in seconds for which it counts as down.
+/// Returns a switch whose link went down three times and is up again. The switch treats the link as down for
+/// `hold_down` seconds.
 fn flaps_three_times(hold_down: u32) -> (TestSwitch, Controller) {
     let switch = TestSwitch::start(&damped(hold_down));
     let mut controller = switch.controller();
@@ -231,7 +234,7 @@ fn flaps_three_times(hold_down: u32) -> (TestSwitch, Controller) {
     (switch, controller)
 }
 
-/// Returns a bridge with a port that is damped for this time in seconds.
+/// Returns a bridge with a port whose flap damping has this hold-down time in seconds.
 fn damped(hold_down: u32) -> String {
     format!(
         "[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0\"]\n[[bridge.port]]\nname = \"p1\"\nnumber = 1\n\

@@ -24,7 +24,7 @@ fn a_port_that_a_controller_set_down_stays_down_when_the_configuration_is_applie
         assert!(is_down(&switch));
     }
     let down = no_flood.clone() + "down = true\n";
-    // A setting that changes decides, whatever a controller did before.
+    // A setting takes effect when it changes, whatever a controller has set before.
     for (text, expected) in [(&down, true), (&no_flood, false)] {
         switch.apply(text);
         assert_eq!(is_down(&switch), expected);

@@ -22,7 +22,7 @@ impl Collector {
         }
     }
 
-    /// Returns the configuration of a bridge with two ports that sends to this collector.
+    /// Returns the configuration of a bridge that has two ports and sends sFlow to this collector.
     fn config(&self, settings: &str) -> String {
         let address = self.socket.local_addr().unwrap();
         crate::harness::config(
@@ -158,7 +158,7 @@ fn rates_change_under_traffic_without_a_lost_packet_and_each_packet_is_in_one_po
         before = flow.sequence;
     }
     assert!(flows.iter().any(|flow| flow.rate == 3 && flow.header.len() == 64));
-    // Without sFlow, nothing comes.
+    // Without sFlow, the collector receives nothing.
     assert_eq!(switch.apply(&crate::harness::config(2, "")).problems, []);
     pass(&switch, 10);
     let status = switch.switch.bridge("br0").unwrap();

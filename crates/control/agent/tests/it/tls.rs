@@ -266,7 +266,7 @@ fn a_controller_is_admitted_at_once_beside_hundreds_of_handshakes_that_never_beg
         .collect();
     let good = files.theirs.identity("controller.example", 2);
     greet(&mut connect(address, files.client(Some(&good)))).unwrap();
-    // A handshake ends after ten seconds at most, and then the places of all others are free.
+    // A handshake ends after ten seconds at most. If all of them have ended, the controller waited for them.
     assert!(
         closed(&mut silent) < silent.len(),
         "the controller waited for all others"
@@ -330,7 +330,7 @@ fn a_controller_is_called_over_tls_and_its_certificate_must_be_for_its_host() {
     switch.apply(&config);
     let mut stream = accept(&listener, &here).unwrap();
 
-    // Any name that the authority signed is accepted, as Open vSwitch does.
+    // As in Open vSwitch, a certificate with any name is accepted if the authority signed it.
     switch.apply(&format!("{config}check_names = false\n"));
     assert_answers(&mut stream);
     drop(stream);
@@ -370,7 +370,7 @@ fn new_connections_use_new_files_and_those_that_are_up_stay() {
     assert_ne!(shown(&first), shown(&second));
     assert_answers(&mut first);
 
-    // Files that cannot be used are not used.
+    // Invalid files do not replace the certificate in use.
     fs::write(files.path().join("cert.pem"), "half a").unwrap();
     let mut third = client();
     greet(&mut third).unwrap();

@@ -222,8 +222,8 @@ fn ovs_understands_our_statistics() {
     );
 }
 
-/// Messages that ovs-ofctl must print without complaint. What Open vSwitch does not implement (PBB,
-/// extension headers, tunnel and metadata actions outside of its own rules) is left out.
+/// ovs-ofctl must print random messages without an error. Messages that Open vSwitch does not implement are
+/// left out: PBB, extension headers, and tunnel and metadata actions that it forbids.
 #[test]
 fn ovs_reads_two_hundred_random_messages() {
     if !is_installed() {

@@ -77,7 +77,7 @@ proptest! {
                     prop_assert!(!connection.wants_input());
                 }
             }
-            // Whatever was said is whole messages.
+            // The output consists of complete messages.
             let mut rest = connection.output();
             while !rest.is_empty() {
                 let size = usize::from(Header::parse(rest).unwrap().length);
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// Messages whose parts are all padded to 8 bytes.
+/// Returns true for messages whose parts are all padded to 8 bytes.
 fn is_padded(message: &Message) -> bool {
     matches!(
         message,

@@ -28,7 +28,7 @@ impl Random {
         (0..len).map(|_| self.below(256) as u8).collect()
     }
 
-    /// Returns routes of IPv4 or IPv6 as they stand in a message, with bits behind the length that are 0.
+    /// Returns the encoding of some IPv4 or IPv6 routes. The bits after the prefix length are 0.
     fn routes(&mut self, bits: u64) -> Vec<u8> {
         let mut routes = Vec::new();
         for _ in 0..self.below(4) {
@@ -141,7 +141,7 @@ impl Random {
     }
 }
 
-/// The meaning of an UPDATE, in a form that belongs to neither decoder.
+/// The content of an UPDATE, in a form that does not depend on either decoder.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Meaning {
     withdrawn: BTreeSet<String>,
@@ -250,7 +250,8 @@ fn theirs(update: &BgpUpdateMessage) -> Meaning {
     meaning
 }
 
-/// Returns the known reason why bgpkit-parser reads a message differently that this decoder accepts without a problem.
+/// Returns the known reason why bgpkit-parser decodes a message differently. This decoder has accepted the
+/// message without a problem.
 fn known_difference(ours: &Meaning) -> Option<&'static str> {
     let has_default = |routes: &BTreeSet<String>| routes.contains("::/0") || routes.contains("0.0.0.0/0");
     (has_default(&ours.withdrawn) || has_default(&ours.announced))
@@ -285,7 +286,8 @@ fn an_update_means_the_same_to_bgpkit_parser() {
         }
         let taken = match Update::decode(&body, &session) {
             Ok(update) if update.problems.is_empty() && update.end_of_rib.is_none() => ours(&update),
-            // RFC 7606 decides what is left of such a message; bgpkit-parser keeps more of it, because it reads archives.
+            // RFC 7606 decides which parts of such a message are used. bgpkit-parser keeps more parts,
+            // because it reads archives.
             _ => {
                 refused += 1;
                 continue;

@@ -1,4 +1,4 @@
-//! Scenarios of the receiver.
+//! Tests of the BGP receiver: peers, malformed messages, memory, and a comparison with bgpkit-parser.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

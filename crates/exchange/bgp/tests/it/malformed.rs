@@ -1,4 +1,4 @@
-//! Malformed messages: each row says what RFC 7606 prescribes, and the session does that.
+//! Malformed messages: each test compares the reaction of a session with the one that RFC 7606 prescribes.
 
 use millrace_types::Time;
 
@@ -7,9 +7,9 @@ use crate::speaker::{ATTRIBUTES, established, messages, update};
 /// The consequence of a malformed UPDATE.
 #[derive(PartialEq, Debug)]
 pub(crate) enum Consequence {
-    /// The route is there: at most an attribute was discarded.
+    /// The route is kept. An attribute may be discarded.
     Kept,
-    /// The route, which was announced before, is gone; the session goes on.
+    /// The route, which was announced before, is withdrawn. The session continues.
     Withdrawn,
     /// The session ended with this code and subcode.
     Ended(u8, u8),
@@ -38,13 +38,13 @@ pub(crate) fn consequence(bytes: &[u8]) -> Consequence {
     }
 }
 
-/// Returns the consequence of an attribute beside ORIGIN, AS_PATH and NEXT_HOP.
+/// Returns the consequence of an attribute in addition to ORIGIN, AS_PATH and NEXT_HOP.
 fn with(attribute: &[u8]) -> Consequence {
     let attributes = [ATTRIBUTES, attribute].concat();
     consequence(&update(&[], &attributes, ROUTE))
 }
 
-/// Returns the consequence of attributes alone.
+/// Returns the consequence of an UPDATE with these attributes only.
 fn only(attributes: &[u8]) -> Consequence {
     consequence(&update(&[], attributes, ROUTE))
 }
@@ -59,7 +59,7 @@ fn well_formed_attributes_are_taken() {
     assert_eq!(with(&[0x80, 4, 4, 0, 0, 0, 1]), Kept);
     assert_eq!(with(&[0xc0, 8, 4, 0xff, 0xff, 2, 0x9a]), Kept);
     assert_eq!(with(&[0xc0, 99, 3, 1, 2, 3]), Kept);
-    // The partial bit and an unused length byte are no errors.
+    // The partial bit and an unused length byte are not errors.
     assert_eq!(with(&[0xf0, 8, 0, 4, 0xff, 0xff, 2, 0x9a]), Kept);
 }
 
@@ -144,7 +144,7 @@ fn sections_7_4_to_7_15_lengths_of_other_attributes() {
 
 #[test]
 fn section_3_flags_duplicates_and_missing_attributes() {
-    // Flags that do not suit.
+    // The flags do not match the type of the attribute.
     assert_eq!(only(&[&[0x80, 1, 1, 0], AS_PATH, NEXT_HOP].concat()), Withdrawn);
     assert_eq!(
         only(&[ORIGIN, &[0xc0, 2, 6, 2, 1, 0, 0, 0xfb, 0xf5], NEXT_HOP].concat()),
@@ -156,17 +156,17 @@ fn section_3_flags_duplicates_and_missing_attributes() {
     assert_eq!(with(&[0x40, 1, 1, 9]), Kept);
     let reach = [0x80, 14, 5, 0, 1, 133, 0, 0];
     assert_eq!(with(&[reach, reach].concat()), Ended(3, 1));
-    // Missing.
+    // A mandatory attribute is missing.
     for attributes in [[AS_PATH, NEXT_HOP], [ORIGIN, NEXT_HOP], [ORIGIN, AS_PATH]] {
         assert_eq!(only(&attributes.concat()), Withdrawn, "{attributes:?}");
     }
-    // RFC 4271, section 6.3: a well-known attribute that is not known.
+    // An attribute of an unknown type is marked as well-known (RFC 4271, section 6.3).
     assert_eq!(with(&[0x40, 99, 0]), Ended(3, 2));
 }
 
 #[test]
 fn section_4_lengths_of_the_list() {
-    // An attribute that is longer than the list: the routes behind the list are still found.
+    // An attribute is longer than the list of attributes. The routes after the list are still found.
     assert_eq!(with(&[0xc0, 8, 9, 0, 0, 0, 1]), Withdrawn);
     assert_eq!(with(&[0xc0, 8]), Withdrawn);
     assert_eq!(with(&[0xc0]), Withdrawn);
@@ -216,7 +216,7 @@ fn a_malformed_flow_specification_costs_no_other() {
     };
     let now = Time::ZERO;
     let mut peer = established(now, &[]);
-    // An unknown component, then a rule that is right.
+    // A rule with an unknown component precedes a valid rule.
     let rules = [2, 14, 1, 8, 1, 24, 203, 0, 113, 3, 0x81, 17];
     peer.receive(&update(&[], &reach(&rules), &[]), now);
     assert!(peer.is_open());

@@ -7,14 +7,15 @@ use crate::malformed::{Consequence, ROUTE, consequence};
 use crate::speaker::{ATTRIBUTES, established, message, messages, update};
 use Consequence::{Ended, Kept, Withdrawn};
 
-/// How an attribute is read in a session with another AS and numbers of four octets.
+/// The rules for an attribute in an external session with four-octet AS numbers.
 struct Row {
     name: &'static str,
     kind: u8,
     flags: u8,
     /// A well-formed value.
     value: &'static [u8],
-    /// The permitted length, or for `is_list` the positive multiples of it; `None` if such a session ignores the attribute.
+    /// The permitted length in bytes; with `is_list`, any positive multiple of it. `None` if such a session
+    /// ignores the attribute.
     unit: Option<usize>,
     is_list: bool,
     /// The consequence of a wrong length.
@@ -39,7 +40,7 @@ const fn row(
     }
 }
 
-/// RFC 7606, section 7; RFC 8092, section 6; RFC 6793, section 6.
+/// The attributes and their rules: RFC 7606, section 7; RFC 8092, section 6; RFC 6793, section 6.
 const ROWS: &[Row] = &[
     row("ORIGIN", (1, 0x40), &[0], (Some(1), false), Withdrawn),
     row(
@@ -127,7 +128,7 @@ impl Row {
         bytes
     }
 
-    /// Returns attributes in which this one stands in its place, or behind the mandatory ones.
+    /// Returns the mandatory attributes with this one: in place of the one of its type, or at the end.
     fn among(&self, attribute: &[u8]) -> Vec<u8> {
         match self.kind {
             1 => [attribute, AS_PATH, NEXT_HOP].concat(),
@@ -145,7 +146,7 @@ impl Row {
     }
 }
 
-/// The number of cases so far; a case that does not hold fails the test.
+/// The number of checked cases. A case with the wrong consequence fails the test.
 #[derive(Default)]
 struct Cases(usize);
 
@@ -156,7 +157,7 @@ impl Cases {
     }
 }
 
-/// Each attribute in each length up to 24, with a length of one and of two bytes.
+/// Checks each attribute in each length up to 24, with a length field of one and of two bytes.
 fn lengths(cases: &mut Cases) {
     for row in ROWS {
         for extended in [0, 0x10] {
@@ -171,7 +172,7 @@ fn lengths(cases: &mut Cases) {
     }
 }
 
-/// Each attribute with each pair of the optional and the transitive bit (section 3, (c)).
+/// Checks each attribute with each pair of the optional and the transitive bit (RFC 7606, section 3, (c)).
 fn flags(cases: &mut Cases) {
     for row in ROWS {
         for two in [0x00, 0x40, 0x80, 0xc0] {
@@ -185,7 +186,8 @@ fn flags(cases: &mut Cases) {
     }
 }
 
-/// Each attribute twice: the first counts (section 3, (g)). And each type that nobody knows as a well-known attribute.
+/// Checks each attribute twice in a message: the first one counts (RFC 7606, section 3, (g)). Also checks
+/// each unknown type as a well-known attribute.
 fn occurrences(cases: &mut Cases) {
     for row in ROWS {
         let attribute = row.bytes(row.flags, row.value);
@@ -204,7 +206,8 @@ fn occurrences(cases: &mut Cases) {
     }
 }
 
-/// Each list of attributes cut at each byte, with the length field of the cut list (section 4): the routes behind it are found.
+/// Checks each list of attributes cut at each byte, with a length field that fits: the routes after the list
+/// are found (RFC 7606, section 4).
 fn cuts(cases: &mut Cases) {
     for row in ROWS.iter().filter(|row| !matches!(row.kind, 1 | 3)) {
         let attribute = row.bytes(row.flags, row.value);
@@ -218,7 +221,7 @@ fn cuts(cases: &mut Cases) {
     }
 }
 
-/// Each prefix length that IPv4 does not have, among the announced and among the withdrawn routes (section 5.3).
+/// Checks each prefix length above 32, in announced and in withdrawn routes (RFC 7606, section 5.3).
 fn prefixes(cases: &mut Cases) {
     for len in 33..=255_u8 {
         let route: Vec<u8> = core::iter::once(len).chain([1; 32]).collect();
@@ -228,7 +231,7 @@ fn prefixes(cases: &mut Cases) {
     }
 }
 
-/// Each length of the two lists that is beyond the message (section 4).
+/// Checks each length of the two lists that exceeds the message (RFC 7606, section 4).
 fn lists(cases: &mut Cases) {
     let whole = update(&[], ATTRIBUTES, ROUTE);
     let behind = whole.len() - 23;
@@ -246,7 +249,7 @@ fn lists(cases: &mut Cases) {
     }
 }
 
-/// Headers (RFC 4271, section 6.1): each byte of the marker, lengths, and types.
+/// Checks headers (RFC 4271, section 6.1): each byte of the marker, lengths, and types.
 fn headers(cases: &mut Cases) {
     let mut check = |bytes: &[u8], subcode: u8| {
         let mut peer = established(Time::ZERO, &[]);

@@ -5,7 +5,8 @@ use millrace_types::Time;
 
 use crate::speaker::{connect, settings, update};
 
-/// The routes that share their attributes. A full table has about a million prefixes and 200,000 different attributes.
+/// The number of routes that share one set of attributes. A full table has about a million prefixes and
+/// 200,000 different sets.
 const SHARED: usize = 5;
 
 /// Returns the resident memory of this process in bytes.
@@ -44,7 +45,7 @@ fn attributes(group: u32) -> Vec<u8> {
 
 #[test]
 fn a_full_table_of_unicast_routes_fits_into_300_bytes_a_route() {
-    // The memory is that of the whole process.
+    // The test measures the memory of the whole process.
     millrace_testing::own_process!();
     let count = if std::env::var_os("MILLRACE_EXCHANGE_LONG").is_some() {
         1_000_000

@@ -16,7 +16,7 @@ fn a_session_is_established_by_open_and_keepalive_and_announces_nothing_but_end_
     let sent = messages(&peer.take_output());
     assert_eq!((sent.len(), sent[0].0), (1, 1));
     assert_eq!(sent[0].1[..9], [4, 0xfb, 0xf4, 0, 90, 192, 0, 2, 1]);
-    // Byte by byte.
+    // The OPEN arrives byte by byte.
     for byte in open(&[]) {
         peer.receive(&[byte], secs(1));
     }
@@ -87,7 +87,7 @@ fn a_second_connection_is_refused_while_the_first_is_established() {
     let farewell = peer.accept(secs(1)).unwrap_err();
     assert_eq!(messages(&farewell), [(3, vec![6, 7])]);
     assert_eq!(peer.state().session, "established");
-    // With graceful restart the second one is that of a peer that restarted.
+    // With graceful restart, a second connection means that the peer has restarted.
     let mut peer = established(secs(0), RESTART);
     peer.receive(&update(&[], ATTRIBUTES, &[24, 203, 0, 113]), secs(0));
     peer.take_changes();
@@ -139,7 +139,7 @@ fn routes_outlive_a_restart_and_go_if_they_are_not_announced_again() {
         "{changes:?}"
     );
     assert_eq!(peer.rib().counts(), (1, 0));
-    // The peer does not come back.
+    // The peer does not connect again.
     peer.connection_lost(secs(30));
     peer.poll(secs(89));
     assert_eq!(peer.rib().counts(), (1, 0));

@@ -1,11 +1,11 @@
-//! A peer for tests, which speaks by bytes that are written here and not by the crate's encoder.
+//! A BGP peer for tests. Its messages are written as bytes, without the encoder of the crate.
 
 use millrace_bgp::{FamilySet, Limits, Peer, PeerSettings, SessionSettings};
 use millrace_types::Time;
 
 pub(crate) const MARKER: [u8; 16] = [0xff; 16];
 
-/// Returns a message.
+/// Returns a message with its header.
 pub(crate) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = MARKER.to_vec();
     bytes.extend((19 + body.len() as u16).to_be_bytes());
@@ -61,7 +61,7 @@ pub(crate) fn settings() -> PeerSettings {
     }
 }
 
-/// Returns a peer whose session is established, with its output taken.
+/// Returns a peer with an established session and an empty output.
 pub(crate) fn established(now: Time, more: &[u8]) -> Peer {
     let mut peer = Peer::new(settings(), now);
     connect(&mut peer, now, more);
@@ -77,7 +77,7 @@ pub(crate) fn connect(peer: &mut Peer, now: Time, more: &[u8]) {
     peer.take_output();
 }
 
-/// Returns types and bodies of messages.
+/// Returns the type and the body of each message.
 pub(crate) fn messages(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut found = Vec::new();
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! Rounds with the answers of BIRD 2.0.12 in `tests/transcripts`.
+//! Rounds of queries, with the replies of BIRD 2.0.12 in `tests/transcripts`.
 
 use millrace_bird::{Cause, Client, Error, Report, Route, SessionState, Settings};
 use millrace_types::{Duration, Time};
@@ -19,7 +19,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// Returns a client that is connected, and has sent what follows the greeting.
+/// Returns a client that is connected and waits for the greeting.
 pub(crate) fn connected() -> Client {
     let mut client = Client::new(settings());
     client.connected(Time::ZERO);
@@ -129,7 +129,7 @@ fn a_round_reads_the_sessions_and_the_rejected_routes_of_both_forms() {
             "2001:db8:dead:1::/64 2001:db8::10 [64500] 64999:1101:13",
         ]
     );
-    // The pipe shows both routes in a second table, too.
+    // Behind a pipe, BIRD lists both routes again in a second table.
     assert_eq!(
         rejected(&report, "AS64501_1"),
         [

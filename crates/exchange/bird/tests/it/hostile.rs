@@ -1,4 +1,4 @@
-//! Answers that no BIRD would send, and more routes than a route server may show.
+//! Replies that BIRD never sends, and more routes than the limits permit.
 
 use std::fmt::Write as _;
 

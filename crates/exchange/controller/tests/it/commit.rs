@@ -13,7 +13,7 @@ fn control(message: &Message) -> BundleControl {
     }
 }
 
-/// Answers the only message that was sent, a bundle_control with this command.
+/// Replies to the only message that was sent, which must be a bundle_control with this command.
 fn answer(script: &mut Script, command: BundleCommand, reply: BundleCommand) {
     assert_eq!(script.progress(), []);
     let (xid, asked) = script.sent().remove(0);
@@ -149,7 +149,7 @@ fn a_switch_without_bundles_gets_the_messages_in_order_and_is_not_asked_again() 
         script.say(sent[3].0, &Message::BarrierReply);
         assert_eq!(outcome(&mut script), Ok(()));
     }
-    // Without a bundle, a refused message leaves the others.
+    // Without a bundle, the switch executes the other messages although it refuses one.
     script.connection.commit(messages).unwrap();
     assert_eq!(script.progress(), []);
     let sent = script.sent();

@@ -1,4 +1,4 @@
-//! Switches that do not speak the protocol, speak too much, or not at all.
+//! Switches that violate the protocol, send too much, or send nothing.
 
 use millrace_controller::{CloseReason, Connection, Event, Progress, Settings};
 use millrace_openflow::*;
@@ -60,7 +60,7 @@ fn the_handshake_ends_with_a_reason() {
     script.say(xid, &Message::FeaturesReply(auxiliary));
     assert_eq!(closed(&mut script), CloseReason::Auxiliary { id: 2 });
 
-    // HELLO alone is no handshake, however often it is sent.
+    // Repeated HELLO messages alone do not complete the handshake.
     let mut script = fresh();
     for second in 0..10 {
         script.now = Time::from_secs(second);

@@ -1,4 +1,4 @@
-//! Listings: all parts or an error, however the bytes arrive.
+//! A listing is complete or ends with an error, however its bytes arrive.
 
 use millrace_controller::assembly::{Assembly, AssemblyError};
 use millrace_controller::{DumpError, DumpFilter, Event, Outcome, Progress, Settings, SubmitError};
@@ -132,7 +132,7 @@ fn an_unknown_xid_a_changed_type_too_many_bytes_and_undecodable_items_are_named(
     let (mut script, xid) = begin(Settings::default());
     let mut bytes = Vec::new();
     encode(&Message::MultipartReply(part(false, 0..1)), xid, &mut bytes).unwrap();
-    // The length of the entry is that of half a header.
+    // The length field of the entry is less than the size of the entry's header.
     bytes[17] = 4;
     script.connection.receive(&bytes, script.now);
     assert!(matches!(

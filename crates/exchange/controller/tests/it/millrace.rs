@@ -1,4 +1,4 @@
-//! The driver against a whole Millrace switch in this process.
+//! Tests of the driver against a Millrace switch in this process.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use millrace_types::*;
 
 use crate::script::{add, added, meter};
 
-/// Bound of every wait for an event.
+/// The longest wait for an event.
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// A switch with a bridge `br0`, two ports and a listener. Dropping it removes the bridge.

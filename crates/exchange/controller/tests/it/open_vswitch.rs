@@ -1,5 +1,5 @@
-//! The driver against Open vSwitch, as a process of its own with a datapath in user space. The tests are skipped, with one
-//! line, where it is not installed.
+//! Tests of the driver against Open vSwitch, which runs in a process of its own with a datapath in user
+//! space. Without Open vSwitch, the tests print one line and are skipped.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -36,8 +36,9 @@ struct OpenVswitch {
 }
 
 impl OpenVswitch {
-    /// Starts a bridge `br0` with ports `p1` and `p2`, all of whose files are in this folder. It connects to the controller
-    /// at `br0.controller` there; Open vSwitch connects to no other Unix socket.
+    /// Starts Open vSwitch with a bridge `br0` and ports `p1` and `p2`. All its files are in this folder. It
+    /// connects to the controller at the socket `br0.controller` there; Open vSwitch permits no other Unix
+    /// socket.
     fn start(folder: tempfile::TempDir) -> Option<OpenVswitch> {
         if !Path::new(SCHEMA).exists() || Command::new("ovs-vswitchd").arg("--version").output().is_err() {
             eprintln!("skipped: Open vSwitch is not installed (apt-get install openvswitch-switch)");
@@ -82,7 +83,7 @@ impl OpenVswitch {
     }
 }
 
-/// Returns a tool whose files are all in `folder`.
+/// Returns a command of Open vSwitch that keeps all its files in `folder`.
 fn tool(folder: &Path, name: &str) -> Command {
     let mut command = Command::new(name);
     for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
@@ -145,7 +146,8 @@ async fn commits_listings_errors_and_events_work_with_open_vswitch() {
         handle, mut events, ..
     } = session;
     handle.set_role(RequestedRole::Master, 3).await.unwrap();
-    // Meters are refused in bundles; the commit works nevertheless, here and when that is known.
+    // Open vSwitch refuses meters in bundles. The commit succeeds nevertheless, also after the driver has
+    // noticed this.
     let mut messages: Vec<_> = (0..2000).map(add).collect();
     messages.push(meter(4, MeterModCommand::Add));
     messages.push(group(9, 1));

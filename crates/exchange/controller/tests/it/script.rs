@@ -31,7 +31,7 @@ impl Script {
         script
     }
 
-    /// Returns the messages that the connection sent since.
+    /// Returns the messages that the connection has sent since the last call.
     pub(crate) fn sent(&mut self) -> Vec<(Xid, Message)> {
         let mut messages = Vec::new();
         loop {
@@ -46,7 +46,7 @@ impl Script {
                 bytes = rest;
             }
             self.connection.wrote(size, self.now);
-            // An operation may go on, now that there is room.
+            // The output is empty now, so an operation may continue.
             assert_eq!(self.progress(), []);
         }
     }
@@ -74,7 +74,7 @@ impl Script {
         all
     }
 
-    /// Returns the only progress, which is the outcome of an operation; `None` if there is none.
+    /// Returns the outcome of an operation, which must be the only progress; `None` if there is none.
     pub(crate) fn outcome(&mut self) -> Option<Outcome> {
         let mut progress = self.progress();
         match progress.pop() {
@@ -87,7 +87,7 @@ impl Script {
         }
     }
 
-    /// Answers the only request that was sent, a multipart request of this type, with these messages.
+    /// Replies to the only request that was sent, which must be a multipart request of this type.
     pub(crate) fn reply(&mut self, type_: MultipartType, replies: Vec<MultipartReply>) -> Xid {
         let xid = self.asked(type_);
         for reply in replies {
@@ -96,7 +96,7 @@ impl Script {
         xid
     }
 
-    /// Returns the xid of the only request that was sent, a multipart request of this type.
+    /// Returns the xid of the only request that was sent, which must be a multipart request of this type.
     pub(crate) fn asked(&mut self, type_: MultipartType) -> Xid {
         assert_eq!(self.progress(), []);
         let mut sent = self.sent();
@@ -110,7 +110,8 @@ impl Script {
         }
     }
 
-    /// Answers the listings before that of flow entries, with nothing.
+    /// Replies to the listings before that of flow entries with empty lists. Returns the xid of the request
+    /// for flow entries.
     pub(crate) fn reply_until_flows(&mut self) -> Xid {
         self.reply(
             MultipartType::PortDesc,

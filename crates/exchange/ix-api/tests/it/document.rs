@@ -1,4 +1,4 @@
-//! The OpenAPI document, from which the types of the page are made.
+//! The OpenAPI document. The types of the web page are generated from it.
 
 use std::path::Path;
 

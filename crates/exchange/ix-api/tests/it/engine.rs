@@ -15,7 +15,8 @@ use tokio::sync::broadcast;
 
 const SESSION: u64 = 1;
 
-/// A running engine with an end of a peering LAN in quarantine, whose switch is connected and answers nothing.
+/// A running engine and an end of a peering LAN in quarantine. The switch of the end is connected and answers
+/// nothing.
 struct World {
     handle: Handle,
     engine: Arc<Engine>,

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::Api;
 
-/// Reads one event of a stream, beats left out: its id, name and data.
+/// Returns the id, name and data of the next event of a stream other than `beat`.
 pub(crate) async fn next(stream: &mut axum::body::BodyDataStream) -> (String, String, String) {
     loop {
         let event = next_of_any_kind(stream).await;
@@ -38,7 +38,7 @@ async fn next_of_any_kind(stream: &mut axum::body::BodyDataStream) -> (String, S
     (field("id"), field("event"), field("data"))
 }
 
-/// Waits for the end of a stream, before which only beats come.
+/// Waits for the end of a stream. Only `beat` events may precede it.
 async fn ends(stream: &mut axum::body::BodyDataStream) {
     let end = async {
         while let Some(chunk) = stream.next().await {
@@ -111,7 +111,7 @@ async fn a_stream_goes_on_after_the_last_event_that_was_seen() {
         let (_, _, data) = next(&mut stream).await;
         assert!(data.contains(&object), "{data}");
     }
-    // An id of an engine that was started before asks to read everything again.
+    // The id is from an earlier start of the engine, so the stream tells the client to read everything again.
     let mut stream = api.stream(&ann, Some("0-7")).await;
     assert_eq!(next(&mut stream).await.1, "reset");
 }
@@ -131,7 +131,8 @@ async fn a_stream_that_has_brought_no_event_goes_on_after_its_begin() {
     assert_eq!((again, name.as_str()), (id, "begin"));
     let (_, _, data) = next(&mut stream).await;
     assert!(data.contains(&missed), "{data}");
-    // The begin of a stream that cannot resume has no id: with one, a client would not notice that events are missing.
+    // The event `begin` has no id if the stream cannot resume: with one, a client would not notice that
+    // events are missing.
     let mut stream = api.whole_stream(&ann, Some("0-7")).await;
     assert_eq!(next(&mut stream).await.0, "");
     assert_eq!(next(&mut stream).await.1, "reset");
@@ -181,7 +182,8 @@ async fn a_stream_ends_with_the_access_token_that_opened_it() {
     let ann = api.key("ann");
     let made = api.made_key("ann", "monitor", "write").await;
     let quarter = std::time::Duration::from_secs(15 * 60);
-    // The token is made a quarter of an hour ago: it is over when the clock is right again.
+    // The clock is a quarter of an hour slow when the token is made, so the token has expired when the clock
+    // is right again.
     api.service.set_clock_behind(quarter);
     let body = json!({ "api_key": made["key"]["id"], "api_secret": made["secret"] });
     let pair = api
@@ -219,7 +221,7 @@ async fn a_person_hears_nothing_of_objects_that_the_roles_do_not_read() {
     while !heard.contains(&last) {
         heard += &next(&mut of_bil).await.2;
     }
-    // Billing reads services and no service keys.
+    // The billing role may read services, but not service keys.
     assert!(!heard.contains("sk-"), "{heard}");
     let mut heard = String::new();
     while !heard.contains(&last) {

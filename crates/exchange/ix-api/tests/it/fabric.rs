@@ -38,8 +38,8 @@ fn end(service: ServiceId, connection: ConnectionId, vid: u16, mbps: u32) -> Ope
     }
 }
 
-/// Returns the exchange of the demonstrations with a third switch, which only a trunk from the second one reaches, and a circuit
-/// of 5 Gbit/s between the first switch and the third one.
+/// Returns the exchange of the demonstrations with a third switch and a circuit of 5 Gbit/s between the first
+/// and the third switch. Only a trunk from the second switch reaches the third one.
 fn with_transit() -> Exchange {
     let mut exchange = demo().unwrap();
     let second = *exchange.switches.keys().nth(1).unwrap();
@@ -137,7 +137,7 @@ async fn a_circuit_in_transit_belongs_to_each_trunk_of_its_path() {
     ];
     assert_eq!(moved, all);
     assert_eq!(trunk["services"], 5);
-    // 2,300 Mbit/s of the circuits between both switches, and 5,000 of the one in transit.
+    // The circuits between both switches have 2,300 Mbit/s, and the circuit in transit has 5,000 Mbit/s.
     assert_eq!(
         (&impact["contracted_mbps"], &trunk["contracted_mbps"]),
         (&7_300.into(), &7_300.into())

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Api};
 
-/// Creating POSTs with the sender, a body, and the change that makes another request of it.
+/// A POST that creates an object: path, sender, body, and a body that makes it another request.
 struct Case {
     path: String,
     sender: &'static str,
@@ -52,7 +52,7 @@ async fn created(api: &Api, sender: &str, path: &str, body: &Value) -> String {
     id.unwrap_or_else(|| panic!("{made}")).to_owned()
 }
 
-/// Returns the number of objects of the collection of a POST, for those who see all of them.
+/// Returns the number of objects in the collection of a POST. The readers together see all of them.
 async fn count(api: &Api, path: &str, session: &str) -> usize {
     let mut total = 0;
     for reader in ["ann", "pro"] {
@@ -270,7 +270,7 @@ async fn cases(api: &Api) -> Vec<Case> {
     ]
 }
 
-/// Returns the POSTs of a description that answer with 201, with whether they have the parameter.
+/// Returns the POSTs of an OpenAPI document that answer with 201, and true for those that have the parameter.
 fn creating_posts(document: &str) -> BTreeSet<(String, bool)> {
     let document: Value = serde_json::from_str(document).unwrap();
     let posts = document["paths"].as_object().unwrap().iter().filter(|(_, item)| {
@@ -330,7 +330,7 @@ async fn every_creating_post_of_both_apis_is_executed_once_for_a_key() {
             "{path}: {}",
             other.text()
         );
-        // The key of another user is another key.
+        // The same key of another user is a different key.
         let foreign = post(&api, "bob", path, Some(&key), &case.body).await;
         assert_ne!(foreign.body, first.body, "{path}");
         assert!(
@@ -350,7 +350,7 @@ async fn every_creating_post_of_both_apis_is_executed_once_for_a_key() {
         let found = tested
             .iter()
             .any(|tested| tested.starts_with(head) && tested.ends_with(tail));
-        // These need an order of somebody else before them; their handlers are those of the orders above.
+        // These POSTs need an earlier order of another user. They use the same handlers as the orders above.
         let needs_another = ["accept", "refuse", "redeem", "approve", "waive"]
             .iter()
             .any(|word| path.ends_with(word));

@@ -26,12 +26,12 @@ struct Behaviour {
     claims: Value,
     /// The answer of the userinfo endpoint.
     userinfo: Value,
-    /// The key that signs.
+    /// The key that signs ID tokens.
     key: EcdsaKeyPair,
     /// The challenge and the nonce of the sign-in.
     challenge: String,
     nonce: String,
-    /// The requests of tokens.
+    /// The number of token requests.
     requests: u32,
 }
 
@@ -58,7 +58,8 @@ fn seconds() -> u64 {
 
 type Shared = (String, Arc<Mutex<Behaviour>>);
 
-/// Gives tokens for the code "right", to the client with its secret and the verifier.
+/// Serves the token endpoint. It returns tokens for the code "right", if the secret of the client and the
+/// verifier are correct.
 async fn token(
     State((issuer, behaviour)): State<Shared>,
     headers: HeaderMap,
@@ -150,7 +151,7 @@ impl Provider {
         })
     }
 
-    /// Begins a sign-in. Returns the cookie and the parameters of the address at the provider.
+    /// Begins a sign-in. Returns the cookie and the parameters of the provider's address.
     async fn begin(&self, api: &Api) -> (String, BTreeMap<String, String>) {
         let answer = api.send(Method::POST, "/api/v1/oidc", "", &[], None).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -187,7 +188,7 @@ async fn finish(api: &Api, cookie: &str, answer: Value) -> Answer {
         .await
 }
 
-/// Returns the cookies that an answer sets; each is for this host, TLS and the server alone.
+/// Returns the cookies that an answer sets. Each must be `Secure`, `HttpOnly` and `SameSite=Strict`.
 fn cookies(answer: &Answer) -> BTreeMap<String, String> {
     let all = answer.headers.get_all("set-cookie").iter();
     all.map(|value| {
@@ -300,7 +301,7 @@ async fn each_wrong_answer_is_refused_and_sets_no_session() {
         ),
     ];
     for (change, status, word) in tokens {
-        // A provider and an exchange of its own: a limit on attempts is not what is tested.
+        // Each case has its own provider and exchange, so that the limit on attempts does not apply.
         let provider = Provider::start().await;
         let api = provider.api();
         change(&mut provider.behaviour.lock().unwrap());
@@ -398,7 +399,7 @@ async fn callbacks_without_a_sign_in_are_limited_and_leave_no_entry_in_the_audit
     let ops = api.key("ops");
     let entries = api.get(&ops, "/api/v1/audit?actor=anonymous").await.json();
     assert_eq!(entries["items"], json!([]));
-    // A cookie of this exchange with a wrong answer is an entry.
+    // A valid cookie with a wrong answer adds an entry to the audit chain.
     let api = provider.api();
     let ops = api.key("ops");
     let (cookie, _) = provider.begin(&api).await;
@@ -415,7 +416,7 @@ async fn without_a_provider_nobody_signs_in_by_one() {
         let answer = api.send(Method::POST, path, "", &[], Some(json!({}))).await;
         assert_eq!(answer.status, 404, "{path}");
     }
-    // A provider that does not answer, and one that says it is another.
+    // Two providers do not answer, and one names another issuer.
     let settings = |issuer: &str| OidcSettings {
         issuer: issuer.to_owned(),
         name: "away".to_owned(),

@@ -1,4 +1,4 @@
-//! Orders: conditions, keys, dry runs, refusals at their fields.
+//! Orders: preconditions, idempotency keys, dry runs, and refusals that name the field.
 
 use std::time::Duration;
 
@@ -232,7 +232,7 @@ async fn a_repeated_delete_gets_the_first_answer_and_others_cannot_tell_that_the
     assert_eq!(api.get(&ann, &end).await.status, 404, "the end is gone");
     let again = delete(&ann, &end, &headers).await;
     assert_eq!((again.status, again.text()), (200, first.text()));
-    // The key belongs to that request, and another key finds nothing.
+    // The key is bound to the first request. With another key, the end is not found.
     let reused = delete(&ann, &url, &headers).await;
     assert_eq!(
         (reused.status, reused.json()["code"].clone()),

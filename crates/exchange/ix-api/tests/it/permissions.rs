@@ -174,7 +174,7 @@ async fn send(api: &Api, method: &str, path: &str, key: &str, body: &Value) -> A
     api.send(method, &path, key, &[("if-match", "*")], body).await
 }
 
-/// Returns what an answer says, with the identifier taken out.
+/// Returns the status, headers and body of an answer, without the identifier.
 fn without_id(answer: &Answer, id: &str) -> (u16, Vec<(String, String)>, String) {
     let headers = answer
         .headers
@@ -274,8 +274,8 @@ async fn check(
                 } else if !is_permitted(actor, *kind, exchange.relation(actor, *object)) {
                     assert_eq!(answer.status, 403, "{}: {}", case(*object), answer.text());
                 } else {
-                    // The body may name things that are in use; the permission was there.
-                    // A check of the registry has a pause.
+                    // The user has the permission. The request may be refused because its body names objects
+                    // that are in use, or because a recheck of the registry follows another one too soon.
                     let is_busy = answer.status == 429 && path.ends_with("/recheck");
                     assert!(
                         is_busy || matches!(answer.status, 200 | 201 | 204 | 404 | 409 | 422),
@@ -305,7 +305,7 @@ async fn check(
                 };
                 let is_there = object != absent("ac");
                 if is_there && is_permitted(actor, *kind, relation) {
-                    // The body may name things that are in use; the permission was there.
+                    // The user has the permission, but the body may name objects that are in use.
                     assert!(
                         !matches!(answer.status, 401 | 403),
                         "{}: {}",

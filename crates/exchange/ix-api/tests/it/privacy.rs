@@ -1,4 +1,5 @@
-//! Facts of one account that another one learns, and entries of the audit chain about writes beside the model.
+//! Data of one account that other accounts can see, and audit entries about requests that the model does not
+//! handle.
 
 use axum::http::Method;
 use millrace_ix_api::fake::demo;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::Api;
 
-/// Returns the identifier of the end of a member's LAN with this address.
+/// Returns the identifier of the end with this address in a member's LAN.
 async fn end(api: &Api, key: &str, address: &str) -> String {
     let list = api.get(key, "/api/v1/configs?limit=500").await.json();
     let ends = list["items"].as_array().unwrap();
@@ -183,7 +183,7 @@ async fn a_route_server_that_does_not_answer_keeps_its_last_routes_and_says_sinc
     let time = |session: &Value, name: &str| session[name].as_str().unwrap().to_owned();
     assert!(time(&sessions[0], "read_at") < time(&sessions[0], "failing_since"));
     assert_eq!(items(&api, &ann, &end, "rejected-routes").await.len(), 4);
-    // The error has paths of the exchange's machines: it is for the staff.
+    // The error contains file paths of the exchange's machines, so only the staff sees it.
     assert_eq!(sessions[0]["failure"], Value::Null);
     let seen = items(&api, &noc, &end, "route-server-sessions").await;
     assert!(time(&seen[0], "failure").contains("/run/bird/rs1.ctl"));

@@ -1,4 +1,4 @@
-//! Sign-in over the whole API.
+//! Sign-in through the router of the API.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

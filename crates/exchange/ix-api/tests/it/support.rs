@@ -148,7 +148,7 @@ impl Api {
         made.json()
     }
 
-    /// Sends a request as the holder of a key; without a key nobody is signed in.
+    /// Sends a request as the holder of a key, or without a signed-in user if the key is empty.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -216,15 +216,14 @@ impl Api {
         self.send(Method::GET, path, key, &[], None).await
     }
 
-    /// Returns the answer of a stream without waiting for its end.
-    /// Opens a stream behind its first event, `begin`.
+    /// Opens a stream, and skips its first event, `begin`.
     pub(crate) async fn stream(&self, key: &str, after: Option<&str>) -> axum::body::BodyDataStream {
         let mut stream = self.whole_stream(key, after).await;
         assert_eq!(crate::events::next(&mut stream).await.1, "begin");
         stream
     }
 
-    /// Opens a stream.
+    /// Opens a stream, whose first event is `begin`.
     pub(crate) async fn whole_stream(&self, key: &str, after: Option<&str>) -> axum::body::BodyDataStream {
         let mut request = Request::builder()
             .uri("/api/v1/events")

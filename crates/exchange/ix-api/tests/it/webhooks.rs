@@ -1,4 +1,5 @@
-//! Webhooks: signed, in order, retried, for nobody else's objects, and never to private addresses.
+//! Webhooks: signatures, order, retries, confidentiality of other members' objects, and refusal of private
+//! addresses.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -218,7 +219,8 @@ async fn a_webhook_goes_to_no_private_address() {
             refused.text()
         );
     }
-    // A host that only the resolver takes for a private address is refused when it is resolved.
+    // Only the resolver recognises this host as a private address. The delivery is refused after the
+    // resolution.
     let made = post(
         &api,
         &ann,

@@ -1,4 +1,4 @@
-//! Model switches: a content, a connection, operations with a latency, and faults.
+//! Model switches with entries, a connection, operations that take time, and faults.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ enum Operation {
 #[derive(Debug, Default)]
 pub(crate) struct ModelSwitch {
     pub(crate) content: Content<Toy>,
-    /// The number of times that each entry was written; a right entry is never written again.
+    /// The number of times that each entry was written. A correct entry is never written again.
     pub(crate) writes: BTreeMap<Key, u32>,
     pub(crate) session: Option<Session>,
     /// No operation is answered while the switch is deaf.
@@ -75,7 +75,7 @@ impl ModelSwitch {
         }
     }
 
-    /// Does the operation that is due and returns its answer.
+    /// Executes the operation that is due, and returns its answer.
     pub(crate) fn answer(&mut self, switch: u32, now: Time) -> Option<Event<Toy>> {
         let index = self
             .operations
@@ -131,7 +131,7 @@ impl ModelSwitch {
         Ok(())
     }
 
-    /// Ends the connection. Commits under way happen if `applied`, and nobody learns it.
+    /// Ends the connection. Pending commits are executed if `applied`, but are not answered.
     pub(crate) fn cut(&mut self, applied: bool) -> Option<Session> {
         for (_, operation) in std::mem::take(&mut self.operations) {
             if let (true, Operation::Commit(_, modifications)) = (applied, operation) {

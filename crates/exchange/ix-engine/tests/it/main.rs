@@ -1,4 +1,4 @@
-//! The engine against model switches: random worlds with kills, and single behaviours.
+//! Tests of the engine against model switches: random sequences with kills, and single cases.
 
 #![allow(
     clippy::unwrap_used,

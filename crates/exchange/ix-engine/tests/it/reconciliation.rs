@@ -1,4 +1,4 @@
-//! Single behaviours: switches that come back, foreign entries, deaf switches, refusals, an old database.
+//! Single cases: switches that reconnect, foreign entries, unresponsive switches, refusals, an old database.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -37,7 +37,7 @@ fn changes_of_a_moment_share_one_bundle_for_each_switch() {
     }
     world.run(SECOND);
     assert!(world.is_settled());
-    // Stage and flip: the first order goes alone, the others follow together.
+    // In the phases stage and flip, the first order has a bundle of its own, and the other orders share one.
     assert!(
         world.switches[&1].commits <= 8,
         "{} commits",
@@ -332,7 +332,7 @@ fn dumped(keys: &[(u8, u32)]) -> Event<Toy> {
     }
 }
 
-/// Begins a dump two seconds later, as after a change that others made.
+/// Begins a dump two seconds later, as the engine does after a change by another controller.
 fn begin_dump(engine: &mut Engine<Toy>, now: &mut Time) {
     let foreign = Event::ForeignChange {
         switch: 1,
@@ -354,7 +354,7 @@ fn a_dump_during_which_others_change_entries_is_followed_by_another() {
         session: 1,
     };
     engine.handle(foreign, now);
-    // The change came behind what the dump has of its table.
+    // The change came after the dump had read its table.
     engine.handle(dumped(&[]), now);
     assert_eq!(engine.deadline(), Some(now + SECOND));
     let actions = engine.handle(Event::Tick, now + SECOND);
@@ -390,7 +390,7 @@ fn a_dump_during_which_a_commit_happens_in_part_confirms_nothing() {
     };
     let actions = engine.handle(refused, now);
     assert!(matches!(actions[..], [Action::RollBack { .. }]), "{actions:?}");
-    // The entry is in the switch: the change is not undone yet, and the next dump tells that.
+    // The entry is in the switch, so the change is not undone yet. The next dump shows this.
     let actions = engine.handle(dumped(&[(1, 1)]), now);
     assert!(matches!(actions[..], [Action::Dump { .. }]), "{actions:?}");
     let actions = engine.handle(dumped(&[(1, 1)]), now);

@@ -1,4 +1,4 @@
-//! A durable store of the model world: circuits, wire ids, journal; and the orders that follow from it.
+//! A durable store of the model: circuits, wire ids, journal, and the orders that the engine gets from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,13 +30,14 @@ pub(crate) struct Store {
     pub(crate) circuits: BTreeMap<u32, Circuit>,
     pub(crate) changes: BTreeMap<ChangeId, Record>,
     pub(crate) revision: u64,
-    /// The wire ids that were given back: resting until a time, or `None` while switches may have them.
+    /// Released wire ids, each with the time at which it is free again; `None` while switches may have it.
     pub(crate) resting: BTreeMap<u32, Option<Time>>,
 }
 
 pub(crate) type Plan = BTreeMap<SwitchId, Content<Toy>>;
 
-/// Returns the entries of all circuits: table 0 sends into a wire, table 1 takes from it, table 2 is shared by circuits.
+/// Returns the entries of all circuits: table 0 sends into a wire, table 1 receives from it, and circuits
+/// share table 2.
 pub(crate) fn plan(circuits: &BTreeMap<u32, Circuit>) -> Plan {
     let mut plan = Plan::new();
     let mut put = |switch: SwitchId, key: Key, value: u64| {
@@ -158,7 +159,7 @@ impl Store {
         }
     }
 
-    /// Returns the plan without open changes, and the open changes with the points at which they go on.
+    /// Returns the plan without open changes, and the open changes with the points at which they resume.
     pub(crate) fn recover(&mut self) -> (Plan, Vec<(Order<Toy>, Resume)>) {
         let open: Vec<ChangeId> = self
             .changes
@@ -195,7 +196,7 @@ impl Store {
         }
     }
 
-    /// Starts the rest of the numbers that were freed by changes that finished before the start of the engine.
+    /// Starts the waiting time of the wire ids that changes released before the engine started.
     pub(crate) fn sweep(&mut self, now: Time) {
         let open: Vec<u32> = self
             .changes
@@ -212,7 +213,7 @@ impl Store {
         }
     }
 
-    /// Starts the rest of the number that a finished change freed.
+    /// Starts the waiting time of the wire id that a finished change released.
     pub(crate) fn release(&mut self, id: ChangeId, now: Time) {
         let record = &self.changes[&id];
         let freed = match record.journal.last() {

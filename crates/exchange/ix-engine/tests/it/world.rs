@@ -1,4 +1,4 @@
-//! The engine, its store and the switches together, in virtual time; and what must hold at each moment.
+//! The engine, its store and the switches together, in virtual time, and the invariants that are checked.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,13 +20,13 @@ pub(crate) struct World {
     pub(crate) switches: BTreeMap<SwitchId, ModelSwitch>,
     pub(crate) notices: Vec<Notice<Key>>,
     pub(crate) random: Random,
-    /// The actions left until the engine is killed.
+    /// The number of actions until the engine is killed.
     pub(crate) kill_after: Option<u64>,
     /// The newest phases of the open changes at each kill.
     pub(crate) killed_in: Vec<Phase>,
     reconnect: BTreeMap<SwitchId, Time>,
     sessions: u64,
-    /// Frames under way: arrival, the sending circuit, the switch and entry that take them.
+    /// Frames in transit: arrival time, sending circuit, and the switch and entry that receive them.
     frames: VecDeque<(Time, u64, SwitchId, Key)>,
     /// Switches that lost their entries, until they are in sync again.
     pub(crate) harmed: Vec<SwitchId>,
@@ -217,7 +217,7 @@ impl World {
             .collect();
         self.deliver_frames();
         for number in due {
-            // Entries change only here: frames that leave just before and just after are the ones that matter.
+            // Entries change only here, so frames are sent immediately before and after the change.
             self.send_frames();
             let answer = self.switches.get_mut(&number).unwrap().answer(number, self.now);
             self.send_frames();
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// Lets the frames arrive that are due: each is taken by the entry of its own circuit.
+    /// Delivers the frames that are due. The entry of a frame's own circuit must receive it.
     fn deliver_frames(&mut self) {
         while let Some((at, circuit, switch, key)) = self.frames.front().copied() {
             if at > self.now {
@@ -269,7 +269,8 @@ impl World {
             for ((_, key), value) in switch.content.range((0, 0)..(1, 0)) {
                 let circuit = key / 2;
                 let wire = (1, value.1 as u32);
-                // The frame goes to whichever switch has the wire's entry; an absent one is a loss.
+                // The frame goes to the switch that has the entry of the wire. Without such an entry the
+                // frame is lost.
                 let target = self
                     .switches
                     .iter()
@@ -287,7 +288,7 @@ impl World {
         }
     }
 
-    /// Returns true if nothing is under way and each switch has exactly what the plan says.
+    /// Returns true if no change is in progress and each switch has exactly the planned entries.
     pub(crate) fn is_settled(&self) -> bool {
         let plan = plan(&self.store.circuits);
         let empty = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Validation of Flowspec in random worlds, against RFC 9117 written as its section 4.1 reads.
+//! Validation of Flowspec rules among random routes, against an oracle that follows the text of RFC 9117,
+//! section 4.1.
 
 use proptest::prelude::*;
 
@@ -6,7 +7,7 @@ use crate::world::{World, bgp, udp_to};
 
 const ASNS: [u32; 3] = [64_501, 64_502, 64_503];
 
-/// Prefixes within 10.0.0.0/14 that often cover each other.
+/// Returns a prefix within 10.0.0.0/14; such prefixes often cover each other.
 fn prefix() -> impl Strategy<Value = String> {
     (0u8..4, 0u8..3, prop::sample::select(vec![14u8, 16, 23, 24, 32])).prop_map(|(second, third, len)| {
         let address = core::net::IpAddr::from([10, second, third, 1]);
@@ -14,7 +15,7 @@ fn prefix() -> impl Strategy<Value = String> {
     })
 }
 
-/// Prefixes within 2001:db8::/30 that often cover each other.
+/// Returns a prefix within 2001:db8::/30; such prefixes often cover each other.
 fn prefix6() -> impl Strategy<Value = String> {
     (
         0u16..4,

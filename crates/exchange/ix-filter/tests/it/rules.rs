@@ -106,7 +106,7 @@ fn a_registry_that_does_not_answer_suspends_no_filter_of_a_customers_prefix() {
         ..Settings::default()
     };
     let mut world = World::of(settings, true, &[64_501, 64_502]);
-    // The prefix has a ROA of the customer 64510, which the AS-SET of 64501 has as a member.
+    // The ROA of the prefix names AS 64510, which is a member of the AS-SET of 64501.
     world.roas(&[("203.0.113.0/24", 64_510)]);
     let account = world.account(64_501);
     world.order(vec![Operation::UpdateAccount {

@@ -55,7 +55,8 @@ impl World {
         World::of(settings, false, asns)
     }
 
-    /// Returns such a world with these settings. With `has_registry` it has a registry that has not answered yet.
+    /// Returns a world like [`World::new`] with these settings. With `has_registry`, it has a registry that
+    /// has not answered yet.
     pub(crate) fn of(settings: Settings, has_registry: bool, asns: &[u32]) -> World {
         let mut world = World {
             exchange: Exchange::default(),

@@ -71,7 +71,7 @@ fn a_moved_end_loses_no_frame_of_the_other_direction_and_of_other_services() {
         };
         let mut random = Random(1);
         for (phase, switch, modifications) in bundles(phases(&old, &new, &SETTINGS), &mut random) {
-            // Frames that are between the switches while a bundle is made.
+            // These frames are between the switches while a bundle is applied.
             let frame = from_b(&mut random);
             let (on_the_way, _) = fabric.step(world.switches[1], 9, &frame);
             assert_eq!(on_the_way.len(), 1);
@@ -160,7 +160,8 @@ fn random_changes_end_in_the_plan_and_leak_nothing_on_the_way() {
                     let after = oracle::circuit(&new, from.switch, from.port.raw(), &frame);
                     let delivered = fabric.send(from.switch, from.port.raw(), &frame);
                     if before == after {
-                        // The change does not concern this frame: it is delivered as always, at every moment.
+                        // The change does not concern this frame: the exchange delivers it at every moment,
+                        // as before.
                         let case = || format!("seed {seed} {phase} {switch} {other:?}");
                         check(before.as_ref(), &delivered, &case);
                     } else {

@@ -1,4 +1,4 @@
-//! Circuits: all pairs of tags at all distances, and random exchanges, in the pipeline.
+//! Circuits in the pipeline: all pairs of tags at all positions of the ends, and random exchanges.
 
 use millrace_ix_model::{ServiceKind, TrunkKind, VlanRequest};
 use millrace_ix_plan::{Settings, plan};
@@ -162,7 +162,7 @@ fn a_whole_port_passes_tags_untouched_and_with_a_tagged_end_untagged_frames_only
     }
 }
 
-/// Returns the number that an environment variable has, or the one for a short run.
+/// Returns the value of an environment variable, or `short` without it.
 pub(crate) fn number(name: &str, short: u64) -> u64 {
     std::env::var(name)
         .ok()

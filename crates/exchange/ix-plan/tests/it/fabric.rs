@@ -1,4 +1,4 @@
-//! The switches of an exchange in memory: a pipeline each, joined by trunks.
+//! The switches of an exchange in memory: each is a pipeline, and trunks connect them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Switch {
     state: millrace_ix_plan::SwitchState,
 }
 
-/// The frames that a processor sends, and the number that it gives to the controller.
+/// The frames that a processor sends to ports, and the number of frames that it sends to the controller.
 #[derive(Default)]
 struct Recorder {
     sent: Vec<(u32, Vec<u8>)>,
@@ -90,7 +90,7 @@ impl Switch {
         self.control.published(&mut Vec::new());
     }
 
-    /// Makes modifications, each of which the pipeline must accept.
+    /// Applies modifications. The pipeline must accept each of them.
     fn modify(&mut self, modifications: &[Modification], now: Time) {
         self.change(|control, ops| {
             for Modification { id, from, to } in modifications {
@@ -185,10 +185,10 @@ impl Switch {
 /// The switches, and the trunk ports that join them.
 pub(crate) struct Fabric {
     switches: BTreeMap<SwitchId, Switch>,
-    /// For each port that frames between switches leave by: the switch and port where they come in.
+    /// The far end of each trunk port: the switch and port at which its frames arrive.
     wires: BTreeMap<(SwitchId, u32), (SwitchId, u32)>,
     pub(crate) now: Time,
-    /// The frames between switches, since the last look.
+    /// The number of frames between switches since a test has set it to zero.
     pub(crate) on_trunks: usize,
     pub(crate) packet_ins: usize,
 }
@@ -261,7 +261,7 @@ impl Fabric {
         fabric
     }
 
-    /// Makes the switches equal to a plan.
+    /// Applies all modifications that make the switches equal to a plan.
     pub(crate) fn install(&mut self, plan: &Plan) {
         let none = Default::default();
         for (id, switch) in &mut self.switches {
@@ -272,7 +272,7 @@ impl Fabric {
         }
     }
 
-    /// Makes the modifications of a phase at one switch.
+    /// Applies the modifications of a phase at one switch.
     pub(crate) fn modify(&mut self, switch: SwitchId, modifications: &[Modification]) {
         let now = self.now;
         self.switches.get_mut(&switch).unwrap().modify(modifications, now);
@@ -296,7 +296,7 @@ impl Fabric {
         recorder.sent
     }
 
-    /// Returns those of the frames that come in at another switch.
+    /// Returns the sent frames that arrive at another switch.
     pub(crate) fn across(&self, switch: SwitchId, sent: &[(u32, Vec<u8>)]) -> Vec<Delivered> {
         let wires = sent.iter().filter_map(|(port, frame)| {
             let (switch, port) = *self.wires.get(&(switch, *port))?;
@@ -329,12 +329,12 @@ impl Fabric {
 
     /// Returns the frames that leave at members after one comes in.
     pub(crate) fn send(&mut self, switch: SwitchId, port: u32, frame: &[u8]) -> Vec<Delivered> {
-        // Ten milliseconds between frames keep every meter of these tests silent.
+        // Frames are ten milliseconds apart, so that no meter of these tests drops any.
         self.now = self.now + core::time::Duration::from_millis(10);
         self.send_now(switch, port, frame)
     }
 
-    /// As [`Fabric::send`], at the time of the frame before.
+    /// Does the same as [`Fabric::send`], at the time of the previous frame.
     pub(crate) fn send_now(&mut self, switch: SwitchId, port: u32, frame: &[u8]) -> Vec<Delivered> {
         let (mut waiting, mut delivered) = self.step(switch, port, frame);
         let mut hops = 0;

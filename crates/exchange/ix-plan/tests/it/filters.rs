@@ -1,4 +1,4 @@
-//! Plans of changed filters: only a part is planned, and the result equals the plan of everything.
+//! Incremental plans of changed filters: the result equals a plan of all filters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use millrace_ix_plan::{Settings, SwitchState, phases_between, plan};
 use crate::circuits::number;
 use crate::world::{NOW, Random, World, c_tag};
 
-/// The content of all switches, changed by the modifications of phases only.
+/// The entries of all switches. Only the modifications of phases change them.
 #[derive(Default)]
 struct Followed(BTreeMap<SwitchId, SwitchState>);
 
 impl Followed {
-    /// Applies modifications. Each must find the entry that it says it changes.
+    /// Applies modifications. Each must find the entry that it changes.
     fn apply(&mut self, phases: millrace_ix_plan::Phases) {
         for (switch, modifications) in phases.stage.into_iter().chain(phases.flip).chain(phases.clean) {
             let state = self.0.entry(switch).or_default();
@@ -90,7 +90,7 @@ fn random_filter(account: AccountId, accounts: &[AccountId], random: &mut Random
     }
 }
 
-/// Orders something at random; orders that the model refuses change nothing.
+/// Makes a random order. An order that the model refuses changes nothing.
 fn random_order(world: &mut World, accounts: &[AccountId], random: &mut Random) {
     let filters: Vec<FilterId> = world.exchange.filters.keys().copied().collect();
     let configs: Vec<_> = world.exchange.configs.keys().copied().collect();

@@ -1,4 +1,5 @@
-//! The oracle of peering LANs and multipoint circuits, from the words of the design; it shares no code with the planner.
+//! The oracle of peering LANs and multipoint circuits. It follows the text of the design, and shares no code
+//! with the planner.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use millrace_ix_model::{
 
 use crate::oracle::{Delivery, join, split, tags_of};
 
-/// Returns the end to which a frame belongs by its port and tags, its priority, and the tags behind.
+/// Returns the end to which a frame belongs by its port and tags, and the priority of the frame.
 fn end_of<'a>(
     exchange: &'a Exchange,
     switch: SwitchId,
@@ -96,7 +97,7 @@ fn v6(exchange: &Exchange, id: ConfigId) -> Vec<Ipv6Addr> {
     all
 }
 
-/// Returns the other end of a service that fits, if it takes part.
+/// Returns the end of a service that `fits` accepts, if it is in use and is not `asker`.
 fn owner(
     exchange: &Exchange,
     service: ServiceId,

@@ -114,7 +114,7 @@ pub(crate) fn mac(world: &mut World, config: ConfigId, address: [u8; 6]) {
     world.apply(operation).unwrap();
 }
 
-/// Returns a frame from one member for another: correct ones, and ones with a forged field.
+/// Returns a frame from one member to another, which is correct or has a forged field.
 pub(crate) fn frame(random: &mut Random, me: &Member, you: &Member, third: &Member) -> Untagged {
     let src = *random.pick(&[me.mac, me.mac, me.mac, me.mac, third.mac]);
     let dst = *random.pick(&[

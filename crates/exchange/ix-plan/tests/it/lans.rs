@@ -70,7 +70,8 @@ fn a_peering_lan_delivers_what_the_oracle_says_and_nothing_else() {
             }
             let bytes = join(&sent.addresses(), &tags, &sent.rest());
             let wanted = lan_oracle::lan(&world.exchange, port.switch, port.port.raw(), &bytes);
-            // Broadcast and multicast pass storm meters of fifty a second.
+            // Storm meters let fifty broadcast and multicast frames pass in a second, so frames are 100 ms
+            // apart.
             fabric.now = fabric.now + core::time::Duration::from_millis(100);
             let delivered = fabric.send(port.switch, port.port.raw(), &bytes);
             check(wanted.as_ref(), &delivered, &|| {
@@ -349,7 +350,7 @@ fn a_change_of_filters_plans_the_accounts_concerned_as_a_whole_plan_does() {
         assert!(!changed.is_empty(), "filter {number}");
         before = world.exchange.clone();
     }
-    // An end that goes takes its entries with it.
+    // The removal of an end removes its entries.
     let mut fewer = world.exchange.clone();
     fewer.configs.remove(&members[0].config);
     let changed = millrace_ix_plan::phases(&before, &fewer, &SETTINGS);

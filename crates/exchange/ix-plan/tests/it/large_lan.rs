@@ -16,10 +16,10 @@ use crate::lan_world::mac;
 use crate::oracle::{join, tags_of};
 use crate::world::{NOW, Random, World, c_tag};
 
-/// The ends that share a connection, as the customers of a reseller do.
+/// The number of ends that share a connection, as the customers of a reseller do.
 const EACH: usize = 25;
 
-/// A member with the place where its frames enter.
+/// A member: its addresses, and the switch, port and tags of its frames.
 struct Member {
     mac: [u8; 6],
     v4: Ipv4Addr,
@@ -144,11 +144,12 @@ fn each_question_for_an_address_reaches_its_owner_alone_and_the_answer_comes_bac
             ),
         ];
         for (question, answer) in questions {
-            // Broadcast and multicast pass storm meters of fifty a second.
+            // Storm meters let fifty broadcast and multicast frames pass in a second, so frames are 100 ms
+            // apart.
             fabric.now = fabric.now + core::time::Duration::from_millis(100);
             for (from, to, sent) in [(asker, owner, question), (owner, asker, answer)] {
                 let delivered = fabric.send(from.switch, from.port, &from.frame(&sent));
-                // The destination of a question becomes its owner's address.
+                // The switch replaces the destination of a request with the MAC address of the owner.
                 let arrived = to.frame(&Untagged { dst: to.mac, ..sent });
                 let [one] = &delivered[..] else {
                     panic!("{} copies for {}: {delivered:?}", delivered.len(), to.v4);

@@ -1,4 +1,4 @@
-//! Plans in the switch's own pipeline, against an oracle that shares no code with the planner.
+//! Tests of plans in the pipeline of the switch, against an oracle that shares no code with the planner.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! An oracle of the frames that an exchange must deliver, written from the words of the design: it reads the model, cuts
-//! frames itself, and shares no code with the planner.
+//! The oracle of the frames that an exchange must deliver. It follows the text of the design: it reads the
+//! model and parses frames itself, and shares no code with the planner.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use millrace_ix_model::{Config, Connection, Consent, Exchange, ServiceKind, Swit
 /// A tag: EtherType, priority, VID.
 pub(crate) type Tag = (u16, u8, u16);
 
-/// Returns the tags of a frame, the addresses, and the rest behind the tags.
+/// Returns the addresses of a frame, its tags, and the bytes after the tags.
 pub(crate) fn split(frame: &[u8]) -> (&[u8], Vec<Tag>, &[u8]) {
     let mut tags = Vec::new();
     let mut at = 12;
@@ -120,7 +120,7 @@ pub(crate) fn circuit(exchange: &Exchange, switch: SwitchId, port: u32, frame: &
         if !fits {
             continue;
         }
-        // The frame's priority is that of its innermost service tag; tags behind are the member's own.
+        // The frame's priority is that of its innermost service tag. The tags after it are the member's own.
         let pcp = if wanted.is_empty() {
             0
         } else {

@@ -1,6 +1,6 @@
-//! Contract rates in virtual time: a load above the contract is delivered at the contracted rate, and a change of the rate drops
-//! nothing of a load below both rates. `make exchange-check` has rates up to 1 Gbit/s; `tests/interop/check_exchange_rates.py`
-//! has real time.
+//! Contract rates in virtual time: a load above the contract is delivered at the contracted rate, and a
+//! change of the rate drops no frame of a load below both rates. `make exchange-check` tests rates up to 1
+//! Gbit/s.
 
 use core::time::Duration;
 
@@ -63,8 +63,8 @@ impl Circuit {
         Circuit { world, fabric, ends }
     }
 
-    /// Sends frames from both ends at a rate for a time, and `at` each hundredth of it. Returns the bytes that were sent and
-    /// delivered in each direction.
+    /// Sends frames from both ends at a rate for a time. Calls `at` after each hundredth of the time. Returns
+    /// the bytes that were sent and delivered in each direction.
     fn run(
         &mut self,
         mbps: f64,
@@ -135,7 +135,8 @@ fn a_contract_passes_its_rate_within_two_percent_in_both_directions_and_a_change
         let mut circuit = Circuit::new(mbps);
         let sent = circuit.run(f64::from(mbps) * 1.5, ten, |_, _| {});
         let first = check(sent, mbps, 10.0, &format!("{mbps} Mbit/s"));
-        // Half of the rate, and back, under traffic just below the lower one. The pause fills the bucket.
+        // The rate is halved and restored under traffic just below the lower rate. The pause fills the
+        // bucket.
         circuit.fabric.now = circuit.fabric.now + ten;
         let lower = mbps / 2;
         let kept = circuit.run(f64::from(lower) * 0.99, ten, |circuit, part| match part {

@@ -26,7 +26,7 @@ fn the_entries_are_those_of_the_example_line_by_line() {
     let service = world.service(account, ServiceKind::P2pVc, None);
     world.end(service, connections[0], c_tag(100)).unwrap();
     world.end(service, connections[1], VlanRequest::Port).unwrap();
-    // The numbers of the example.
+    // The exchange gets the numbers of the example.
     let exchange = &mut world.exchange;
     let found = exchange.services.get_mut(&service).unwrap();
     found.index = ServiceIndex::new(77).unwrap();
@@ -133,7 +133,7 @@ fn the_entries_are_those_of_the_example_line_by_line() {
         Entry::Meter(meter),
         "200,000 kbit/s, 20 ms"
     );
-    // Site 2 mirrors it: its egress pops the tag.
+    // The entries of site 2 mirror those of site 1: its egress pops the tag.
     let far = &plan.switches[&world.switches[1]];
     let pops = far.iter().any(|(id, entry)| match (id, entry) {
         (EntryId::Flow(id), Entry::Flow(flow)) => {

@@ -1,4 +1,4 @@
-//! Exchanges to test with, made by orders.
+//! Exchanges for tests, which are built by orders.
 
 use std::collections::BTreeSet;
 
@@ -107,7 +107,7 @@ impl World {
         self.exchange.apply(&Actor::system(), NOW, operation)
     }
 
-    /// Makes one object.
+    /// Applies an operation, and returns the object that it creates.
     pub(crate) fn create<K: Key>(&mut self, operation: Operation) -> K {
         self.apply(operation).unwrap().first().unwrap()
     }
@@ -175,7 +175,7 @@ impl World {
     }
 }
 
-/// Returns a VID.
+/// Returns the VLAN identifier with this number.
 pub(crate) fn vid(raw: u16) -> VlanId {
     VlanId::new(raw).unwrap()
 }
@@ -202,8 +202,8 @@ pub(crate) fn qinq(outer: u16, inner: u16) -> VlanRequest {
     }
 }
 
-/// Returns an exchange of random circuits between random connections, some of them LAGs, for one seed; over trunks of
-/// random encapsulation unless one is given.
+/// Returns an exchange of random circuits for a seed. Their ends are at random connections, some of which are
+/// LAGs. The trunks have random encapsulations unless `kind` gives one.
 pub(crate) fn random_circuits(seed: u64, kind: Option<TrunkKind>) -> World {
     let mut random = Random(seed);
     let drawn = *random.pick(&[TrunkKind::Vxlan, TrunkKind::STag]);

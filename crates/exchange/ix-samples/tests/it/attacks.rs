@@ -9,7 +9,7 @@ use millrace_ix_model::{Prefix, Timestamp};
 use millrace_ix_samples::{Ends, Observation, Suggestion, Window, matches, suggest};
 use millrace_types::split_mix;
 
-/// The number of packets of which one is sampled.
+/// The sampling rate: one packet of this many is sampled.
 const RATE: f64 = 1000.0;
 
 struct Dice(u64);
@@ -147,7 +147,7 @@ fn bad(attack: &str, dice: &mut Dice) -> Observation {
     }
 }
 
-/// Returns good traffic, and the traffic of an attack with as many times its bytes.
+/// Returns good traffic, and attack traffic with `strength` times as many bytes.
 fn traffic(attack: &str, seed: u64, strength: f64) -> (Vec<Observation>, Vec<Observation>) {
     let mut dice = Dice(seed);
     let good: Vec<_> = (0..1_500).map(|_| good(&mut dice)).collect();
@@ -161,7 +161,7 @@ fn traffic(attack: &str, seed: u64, strength: f64) -> (Vec<Observation>, Vec<Obs
     (good, attackers)
 }
 
-/// Returns the bytes of an attack for each byte of good traffic: fewer of small packets, of which there are many.
+/// Returns the ratio of attack bytes to good bytes. It is lower for small packets, because there are many.
 fn strength(attack: &str) -> f64 {
     if attack == "syn" { 1.0 } else { 4.0 }
 }
@@ -187,7 +187,7 @@ fn rules(attack: &str, seed: u64, target: &str) -> Vec<Suggestion> {
     suggest(window(&now), window(&before), target.parse().unwrap())
 }
 
-/// Judges the rules for an attack on packets that they were not made from.
+/// Checks the suggested rules for an attack on packets from which they were not made.
 #[track_caller]
 fn covers(attack: &str, target: &str, most: usize) -> Vec<Suggestion> {
     let mut last = Vec::new();
@@ -276,7 +276,7 @@ fn ordinary_traffic_and_a_busy_hour_need_no_rules() {
         let rules = suggest(window(&now), window(&before), "192.0.2.0/24".parse().unwrap());
         assert_eq!(rules, []);
     }
-    // Three times the good traffic, of the same kind: no rule tells it from the traffic before.
+    // The traffic is three times that before and of the same kind, so no rule can tell them apart.
     let (before, _) = traffic("dns", 5, 0.0);
     let busy = before.repeat(3);
     let rules = suggest(window(&busy), window(&before), "192.0.2.80/32".parse().unwrap());

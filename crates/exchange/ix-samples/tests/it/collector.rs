@@ -1,4 +1,4 @@
-//! Samples of a switch as rates of members, and the receiver on a real socket.
+//! Conversion of a switch's samples into rates of members, and the receiver on a real socket.
 
 use std::collections::BTreeSet;
 use std::net::UdpSocket;

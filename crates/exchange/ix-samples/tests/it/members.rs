@@ -1,4 +1,5 @@
-//! An exchange with a circuit between two members: samples of its switch as their rates, and an attack from one on the other.
+//! An exchange with a circuit between two members: their rates from samples of the switch, and an attack from
+//! one member on the other.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -349,7 +350,7 @@ fn the_rate_of_a_minute_that_is_not_over_is_that_of_its_part_so_far() {
     let mut world = World::new();
     let target: Prefix = "192.0.2.80/32".parse().unwrap();
     let victim = world.members[1].0;
-    // The start is the begin of a minute.
+    // The traffic starts at the begin of a minute.
     for second in 0..186 {
         world.ordinary(second);
     }

@@ -19,7 +19,7 @@ fn start(store: Box<dyn Store>) -> Service {
     Service::start(store, settings, |_| {}).unwrap()
 }
 
-/// Orders an account.
+/// Makes an order that creates an account.
 fn order(handle: &Handle, name: &str) -> Ordered {
     let account = json!({"operation": "create_account", "name": name, "kind": "member"});
     let operation: Operation = serde_json::from_value(account).unwrap();
@@ -27,7 +27,8 @@ fn order(handle: &Handle, name: &str) -> Ordered {
     ordered.unwrap()
 }
 
-/// Orders from several threads at once, each `orders` one after the other. Calls `answered` for each answer.
+/// Makes orders from several threads in parallel; each thread makes `orders` orders in sequence. Calls
+/// `answered` for each answer.
 fn order_at_once(handle: &Handle, threads: usize, orders: usize, answered: &(dyn Fn(&Ordered) + Sync)) {
     std::thread::scope(|scope| {
         for thread in 0..threads {

@@ -44,7 +44,7 @@ fn drain(trunk: TrunkId, drained: bool) -> Value {
     json!({"operation": "drain_trunk", "trunk": trunk, "drained": drained})
 }
 
-/// Runs for some seconds, with the look at ends of validity of each.
+/// Runs for some seconds, and handles expired validity times after each.
 fn run(world: &mut World, secs: u32) {
     for _ in 0..secs {
         world.run(SECOND);

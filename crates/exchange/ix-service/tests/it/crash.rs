@@ -65,7 +65,7 @@ fn operations(world: &mut World, random: &mut Random, number: u64, kept: Service
     }
 }
 
-/// Checks the audit chain, and that the database holds what the core holds.
+/// Checks the audit chain of the database.
 fn check(store: &dyn Store) {
     let records = store.audit(0, usize::MAX).unwrap();
     assert_eq!(verify(&records, &[], None).unwrap().len, records.len() as u64);
@@ -75,7 +75,7 @@ fn check(store: &dyn Store) {
 fn world(seed: u64, kills: u64, killed: &mut BTreeMap<ChangeState, u32>) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut world = World::new();
-    // A circuit that nobody changes: its entries are never written again.
+    // No order changes this circuit, so its entries are never written again.
     let entries = |world: &World| -> BTreeSet<(SwitchId, FabricKey)> {
         let switches = world.switches.iter();
         switches
@@ -108,7 +108,7 @@ fn world(seed: u64, kills: u64, killed: &mut BTreeMap<ChangeState, u32>) {
             let until = world.time + Duration::from_millis(random.below(40));
             while world.step(until) {}
         }
-        // The kill falls into a state that is drawn, if a change comes to it.
+        // The core is killed in a randomly drawn state, if a change reaches it.
         let wanted = PHASES[random.below(5) as usize];
         for _ in 0..random.below(80) {
             if world

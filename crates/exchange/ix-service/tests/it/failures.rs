@@ -1,4 +1,4 @@
-//! Failures of the database: a full disk, and yesterday's file under today's switches.
+//! Failures of the database: a full disk, and an old copy of the file with switches that have newer entries.
 
 use std::sync::atomic::Ordering;
 
@@ -151,7 +151,7 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
             .any(|(switch, before)| before.keys().any(|key| !switch.content.contains_key(key)));
         assert_eq!(is_deleted, resolution == Resolution::Enforce);
         assert_eq!(world.is_settled(), resolution == Resolution::Enforce);
-        // Orders are taken again, and a restart does not ask again.
+        // The exchange accepts orders again, and asks no question after a restart.
         world.try_order(&operations, &OrderOptions::default()).unwrap();
         world.run(3 * SECOND);
         let store = world.kill(false);

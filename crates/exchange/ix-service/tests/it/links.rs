@@ -1,4 +1,5 @@
-//! Links and liveness of ports: what people see, which path circuits take, and that switches get no entry because of it.
+//! Links and liveness of ports: the states that users see and the paths of circuits. A failover changes no
+//! entry of a switch.
 
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{PortId, SwitchId, TrunkId};
@@ -87,7 +88,7 @@ fn a_trunk_that_fails_over_causes_no_modification_and_one_notice() {
     let mut world = World::new();
     let second = world.second_trunk(10_000);
     let first = *world.core().exchange().trunks.keys().next().unwrap();
-    // Without a rate, so that any number of circuits fits.
+    // The circuits have no rate, so that any number of them fits.
     let account = *world.core().exchange().accounts.keys().next().unwrap();
     let connections = world.connections();
     let count = circuits();
@@ -116,7 +117,7 @@ fn a_trunk_that_fails_over_causes_no_modification_and_one_notice() {
     let (one, _) = world.ids();
     let (commits, started) = (world.commits(), std::time::Instant::now());
     world.events.clear();
-    // BFD finds the first trunk broken: the link stays, the live bit goes.
+    // BFD detects a failure of the first trunk: the link stays up, and the live bit is cleared.
     world.report(one, 100, true, false);
     world.run(Duration::from_secs(5));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A database whose medium a test controls: slow, full, and counted.
+//! A database on a simulated medium: a test makes it slow or full, and counts its writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

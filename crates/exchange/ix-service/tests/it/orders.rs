@@ -93,7 +93,7 @@ fn a_reader_with_an_old_revision_is_refused() {
         if_match: Some((service.into(), revision)),
         ..OrderOptions::default()
     };
-    // The report that the service is in production has written it since.
+    // The report that the service is in production has changed its revision in the meantime.
     let refused = world.try_order(&rename, &options(ordered.revision));
     let Err(OrderError::Stale {
         found: Some(found), ..

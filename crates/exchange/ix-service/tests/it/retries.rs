@@ -1,4 +1,5 @@
-//! Orders whose answers are lost and that are sent again by key: each is executed once. `make exchange-check` runs 10,000.
+//! Orders that are sent again with their key because the answer was lost: each is executed once. `make
+//! exchange-check` runs 10,000.
 
 use millrace_ix_model::Actor;
 use millrace_ix_service::{Core, OrderError, OrderOptions};
@@ -106,7 +107,7 @@ fn orders_of_a_group_see_each_other_and_are_refused_alone() {
         [1, 2]
     );
     assert_eq!(world.core().exchange().sites.len(), before + 3);
-    // An order in the next group is still the same.
+    // An order is also recognised by its key in the next group.
     let results = world.order_all(&[site("Uji", "6")]);
     assert!(matches!(&results[..], [Ok(ordered)] if ordered.repeated && ordered.change == uji.change));
 }

@@ -50,7 +50,7 @@ fn apply(
 fn an_exported_exchange_applied_to_an_empty_database_is_the_same_exchange() {
     let mut world = world();
     let text = document(world.core().exchange());
-    // Through TOML, as a file has it.
+    // The text is written as TOML and read again, as a file is.
     let written = toml::to_string_pretty(&text).unwrap();
     let read: Document = toml::from_str(&written).unwrap();
     assert_eq!(read, text);

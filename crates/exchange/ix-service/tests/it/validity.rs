@@ -1,4 +1,4 @@
-//! Begins and ends of validity: entries come and go at their time, without an order.
+//! Begin and end of validity: entries are added and removed at these times, without an order.
 
 use millrace_types::Duration;
 use serde_json::json;
@@ -34,7 +34,7 @@ fn lan() -> World {
     world
 }
 
-/// Runs for some seconds, with the look at ends of validity of each.
+/// Runs for some seconds, and handles expired validity times after each.
 fn run(world: &mut World, secs: u32) {
     for _ in 0..secs {
         world.run(SECOND);
@@ -64,7 +64,7 @@ fn a_mac_address_comes_and_goes_at_its_time() {
         json!({"operation": "add_mac", "config": config, "address": "02:00:00:00:00:77",
         "valid_from": from, "valid_until": until}),
     ]);
-    // The address as the switches have it, in decimal.
+    // The entries of switches contain the address as a decimal number.
     let address = format!("{}", 0x0200_0000_0077_u64);
     run(&mut world, 3);
     assert_eq!(entries_with(&world, &address), 0, "before its time");

@@ -34,7 +34,7 @@ pub(crate) struct ModelSwitch {
     pub(crate) is_full: bool,
     /// True if the switch answers nothing.
     pub(crate) is_deaf: bool,
-    /// The operations that are not answered: the time of the answer, and the commit; without one, a dump.
+    /// The unanswered operations: the time of the answer, and the commit, or `None` for a dump.
     waiting: Vec<(Time, Option<Commit>)>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct World {
     sessions: u64,
     /// The frames that the core sent by ports.
     pub(crate) frames: Vec<(SwitchId, PortNo, Vec<u8>)>,
-    /// The events that the core told.
+    /// The events that the core reported.
     pub(crate) events: Vec<ServiceEvent>,
 }
 
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Kills the core: commits under way happen if `applied`, and nobody learns it.
+    /// Kills the core. Pending commits are executed if `applied`, but are not answered.
     pub(crate) fn kill(&mut self, applied: bool) -> Box<dyn Store> {
         let mut core = self.core.take().unwrap();
         // The requests that the core has not sent are lost with it.
@@ -199,7 +199,7 @@ impl World {
         self.core().exchange().connections.keys().copied().collect()
     }
 
-    /// Orders a circuit between two connections, by their places in the list.
+    /// Orders a circuit between two connections, which are given by their indices in the list.
     pub(crate) fn circuit(&mut self, name: &str, ends: [(usize, u16); 2]) -> (ServiceId, Ordered) {
         let ordered = self
             .try_order(&self.circuit_operations(name, ends), &OrderOptions::default())
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// Does the next thing that is due until `until`; returns false if there is none.
+    /// Processes the next event that is due until `until`. Returns false if there is none.
     pub(crate) fn step(&mut self, until: Time) -> bool {
         let answers = self.switches.values().filter(|switch| !switch.is_deaf);
         let answers = answers.flat_map(|switch| switch.waiting.iter().map(|(at, _)| *at));
@@ -346,7 +346,7 @@ impl World {
         while self.step(until) {}
     }
 
-    /// Returns true if nothing is under way and each switch has exactly what the plan says.
+    /// Returns true if no change is in progress and each switch has exactly the planned entries.
     pub(crate) fn is_settled(&mut self) -> bool {
         let plan = self.core().plan();
         let is_idle = self.core().engine().changes().next().is_none();
@@ -359,7 +359,7 @@ impl World {
             })
     }
 
-    /// Returns the numbers that wait for the engine.
+    /// Returns the released numbers that switches may still have.
     pub(crate) fn numbers_in_switches(&mut self) -> Vec<String> {
         let pools = self.core().exchange().pools.clone();
         let waiting = pools.into_iter().flat_map(|(kind, pool)| {

@@ -1,4 +1,5 @@
-//! The audit chain: what `verify` finds, and the same by a verifier in Python that was written from the documentation.
+//! The audit chain: `verify` and a verifier in Python, which was written from the documentation, find the
+//! same damage.
 
 use std::path::Path;
 use std::process::Command;
@@ -196,7 +197,7 @@ fn a_verifier_in_python_accepts_the_chain_and_finds_each_kind_of_damage() {
     }
 }
 
-/// `make exchange-check` has 100,000 entries, `make test` 1,000. Each damage is at an entry that is drawn.
+/// `make exchange-check` has 100,000 entries, `make test` 1,000. Each damage is at a random entry.
 #[test]
 fn the_verifier_in_python_finds_damage_at_any_entry_of_a_long_chain() {
     let is_long = std::env::var_os("MILLRACE_EXCHANGE_LONG").is_some();

@@ -51,7 +51,7 @@ fn a_mac_or_ip_address_is_registered_in_a_service_once() {
             )
         };
         let address = |id, end: &str| object(kind, id, json!({"config": end, "address": "a"}));
-        // The address stands before its end on purpose.
+        // The address is written before its end on purpose.
         store
             .commit(
                 &puts(vec![

@@ -32,7 +32,8 @@ fn transaction(n: u64) -> Transaction {
     }
 }
 
-/// Returns the last transaction of the group of a transaction. Groups have one to four transactions.
+/// Returns the number of the last transaction in the group of transaction `n`. Groups have one to four
+/// transactions.
 fn group_end(n: u64) -> u64 {
     (n..).find(|n| matches!(n % 10, 0 | 1 | 3 | 6)).unwrap()
 }
@@ -82,7 +83,7 @@ fn acknowledged_transactions_survive_kill_9_and_none_is_partial() {
             let line: String = line.ok()?;
             line.split_once("acknowledged ")?.1.parse::<u64>().ok()
         };
-        // The kill falls at another distance after an acknowledgement in each round.
+        // The time from an acknowledgement to the kill differs from round to round.
         for number in lines.by_ref().filter_map(numbers).take(3) {
             acknowledged = number;
         }

@@ -1,5 +1,5 @@
-//! Attached functions: threads stand in for the processes of an operator, over the same socket and windows. Their effects are
-//! those of a function in the worker.
+//! Attached functions: threads take the place of the operator's processes, with the same sockets and windows.
+//! The effects equal those of a function in the worker.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const SHUN_PASS: u32 = 701;
 const SHUN_DROP: u32 = 702;
 const SHUN_SHORT: u32 = 703;
 
-/// An attached function, which ends with this value.
+/// A thread with an attached function. It stops when this value is dropped.
 struct Attached {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -45,7 +45,7 @@ impl Attached {
         }
     }
 
-    /// Waits for the end that the switch causes.
+    /// Waits until the thread ends by itself, because the switch ended the attachment.
     fn join(mut self) {
         self.thread.take().unwrap().join().unwrap();
     }
@@ -246,7 +246,7 @@ fn a_flow_that_is_shunned_under_load_keeps_its_order() {
         for _ in 0..32 {
             let flow = (number % u32::from(FLOWS)) as u16;
             let next = sequence_of(flow.into(), sent[usize::from(flow)]);
-            // Few enough that no ring is ever full.
+            // The number of packets in flight is so low that no ring is ever full.
             let in_flight = number - came.iter().sum::<u32>();
             if number < last && in_flight < 256 && one.send(&frame(flow, next)) {
                 sent[usize::from(flow)] += 1;

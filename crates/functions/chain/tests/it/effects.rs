@@ -1,4 +1,4 @@
-//! Effects of functions: packets of their own, and shunned flows.
+//! Effects of functions: packets that they send, and flows that they shun.
 
 use millrace_pipeline::DropReason;
 

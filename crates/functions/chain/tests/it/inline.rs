@@ -100,7 +100,8 @@ fn a_hop_with_a_number_is_a_port_and_a_steered_one_comes_back_to_the_tables() {
     }
     plan[1].steer = true;
     let (mut testbed, one, two) = TestBed::new(1, 1, plan);
-    // The last hop sends packets out of the chain; the flow tables decide about those of the second one.
+    // Packets of the last hop leave the chain. Flow tables decide about packets of the second hop, which is
+    // steered.
     testbed.output(1, 112);
     assert!(one.send(&frame(0, 1)));
     assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [3]);

@@ -1,4 +1,4 @@
-//! Shared values of hops: compiled aside, and replaced between two bursts.
+//! Shared values of hops are compiled by another thread, and replaced between two bursts.
 
 use std::path::Path;
 use std::time::Instant;
@@ -21,7 +21,7 @@ fn plan(hop: HopPlan) -> ChainPlan {
     plan
 }
 
-/// Ticks until the hop has had `compilations` values, and none is being compiled.
+/// Ticks until the hop has got this many values, and none is being compiled.
 fn wait_for(testbed: &mut TestBed, compilations: u64) {
     testbed.wait("the value is compiled", |testbed| {
         testbed.chain.tick(testbed.bridge.now());

@@ -13,7 +13,7 @@ use crate::loader::Daq3;
 use crate::testbed::{BOUND, CATALOGUE, TestBed, frame, sequence};
 use crate::verdicts::{MARK, PASS, REPLACE};
 
-/// The variable with the socket for [`a_process_that_holds_packets`].
+/// The environment variable with the socket for [`a_process_that_holds_packets`].
 const SOCKET: &str = "MILLRACE_DAQ_SOCKET";
 /// Kills in the test.
 const KILLS: u64 = 5;
@@ -29,7 +29,7 @@ fn a_process_that_holds_packets() {
     let mut held = Vec::new();
     loop {
         held.extend(daq.receive(16).0);
-        // Up to 40 packets stay, the oldest of them last.
+        // The process keeps up to 40 packets. It returns packets from the middle of the list first.
         while held.len() > 40 || held.len() % 2 == 1 {
             let message = held.swap_remove(held.len() / 2);
             message.packet().1[MARK] = 1;

@@ -43,7 +43,7 @@ pub(crate) struct Decision {
     pub(crate) inject: Option<Vec<u8>>,
 }
 
-/// A test's function of a packet's bytes, which it may change.
+/// A test's decision about a packet: it takes the index of the interface and the bytes, which it may change.
 pub(crate) type Decide<'a> = dyn FnMut(i32, &mut [u8]) -> Decision + 'a;
 
 /// An instance of the module for libdaq 2.
@@ -275,7 +275,7 @@ unsafe impl Send for Message {}
 impl Message {
     /// Returns the index of the interface and the bytes of the packet.
     pub(crate) fn packet(&self) -> (i32, &'static mut [u8]) {
-        // SAFETY: the message is out, so that it and what it points to are valid.
+        // SAFETY: the message is not finalised, so it and the data that it points to are valid.
         let message = unsafe { &*self.0 };
         assert_eq!(
             (message.kind, message.hdr_len),
@@ -291,12 +291,13 @@ impl Message {
 }
 
 impl Daq3 {
-    /// Loads and instantiates the module; the error is its text. Instances of several are numbered from 1.
+    /// Loads and instantiates the module; the error is its text. With several instances, `instance` counts
+    /// from 1.
     pub(crate) fn new(input: &Path, variables: &[(&str, &str)], instance: u32) -> Result<Daq3, String> {
         let module: &v3::Module = module(3);
         assert_eq!(module.api_version, 0x0003_0001);
         assert_eq!(module.api_size as usize, size_of::<v3::Module>());
-        // The error function takes any number of arguments, of which the module passes one.
+        // The error function is variadic. The module passes one argument.
         type Variadic = unsafe extern "C" fn(*mut c_void, *const c_char, ...);
         type One = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char);
         // SAFETY: on this platform a function with fixed arguments receives those of a call of a variadic one.

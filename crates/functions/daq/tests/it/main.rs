@@ -1,5 +1,5 @@
-//! DAQ modules as shared objects, driven by a loader of our own through both interfaces, and by the packaged libdaq 2, against a
-//! running switch.
+//! Tests of the DAQ modules as shared objects against a running switch. The loader of the tests uses both
+//! interfaces; the packaged libdaq 2 is another loader.
 
 #![allow(
     clippy::unwrap_used,

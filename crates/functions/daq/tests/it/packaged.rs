@@ -10,7 +10,7 @@ use millrace_daq::v2;
 use crate::loader::shared_object;
 use crate::verdicts::{Bed, check_verdicts};
 
-/// Builds the program beside the tests; `None` without the headers of libdaq 2.
+/// Builds the loading program in `dir`. Returns `None` without the headers of libdaq 2.
 fn build(dir: &Path) -> Option<PathBuf> {
     if !Path::new("/usr/include/daq_api.h").exists() {
         eprintln!("skipped: libdaq 2 is not installed (apt install libdaq-dev)");

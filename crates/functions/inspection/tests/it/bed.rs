@@ -1,5 +1,5 @@
-//! A function with rules, with the same methods as the engine's test bed, so that the engine's evasions run through it. The
-//! bytes that leave the function are those that the tests compare.
+//! A function with rules. It has the methods of the engine's test bed, so that the engine's evasion tests can
+//! use it. Tests compare the bytes that leave the function.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ pub(crate) fn rules(kind: &Kind, text: &str, previous: Option<&SharedValue>) -> 
     (shared.compile)(&source.bytes, previous).map(|compiled| compiled.value)
 }
 
-/// A function.
+/// A function, with the setup and the state of a hop.
 pub(crate) struct TestBed {
     kind: &'static Kind,
     pub(crate) setup: Setup,
@@ -141,7 +141,7 @@ impl TestBed {
         }
     }
 
-    /// Ends all flows: an hour without packets is longer than any of their times.
+    /// Ends all flows: an hour without packets exceeds each timeout of a flow.
     pub(crate) fn finish(&mut self) {
         self.now = self.now + millrace_types::Duration::from_secs(4000);
         self.function.tick(self.now);

@@ -78,7 +78,7 @@ fn a_passed_connection_goes_on_after_its_shun_ended_with_and_without_a_vlan_tag(
         port,
     };
     let rule = r#"pass tcp any any -> any any (msg:"friend"; content:"friend"; sid:2;)"#;
-    // The time of a passed flow is 100 s, and that of a shunned one an hour.
+    // The timeout of a passed flow is 100 s, and that of a shunned one an hour.
     let cases = [(1, Verdict::Next), (150, Verdict::Drop)];
     for (vlan, (wait, expected)) in cases
         .map(|case| (0, case))
@@ -212,7 +212,7 @@ fn a_packet_of_several_segments_is_inspected_as_a_whole() {
     let mut frame = Frame::segmented(&whole, 60);
     assert_eq!(bed.frame(&mut frame, Direction::Forward), Verdict::Drop);
     assert_eq!((bed.counter("segmented"), bed.counter("unreadable")), (1, 0));
-    // A change within the first segment is made, one in a further segment is not possible.
+    // A change within the first segment is made. A change that also needs another segment is impossible.
     bed.handshake();
     bed.send(data(0, b"harmless"));
     let mut again = Frame::segmented(&ethernet(&data(0, b"harmFULL")), 57);
@@ -246,7 +246,7 @@ fn under_overload_records_go_first_and_with_profile_open_new_flows_pass() {
         "the flow is not inspected"
     );
     assert!(bed.events().iter().all(|event| event["event_type"] != "flow"));
-    // The load falls level by level.
+    // The load falls by one level at a time.
     bed.load = 0;
     for _ in 0..8 {
         bed.now = bed.now + Duration::from_secs(1);

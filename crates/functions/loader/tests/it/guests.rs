@@ -18,7 +18,8 @@ fn modules() -> Option<&'static PathBuf> {
     let built = MODULES.get_or_init(|| {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
         let output = Command::new(env!("CARGO"))
-            // scripts/run-test-program.sh sets it; build scripts that look at it would run again, and wasmtime be compiled again.
+            // scripts/run-test-program.sh sets this variable. With it, build scripts that depend on it would
+            // run again, and cargo would compile wasmtime again.
             .env_remove("RUSTC_BOOTSTRAP")
             .args(["xtask", "wasm"])
             .current_dir(&root)
@@ -43,7 +44,7 @@ fn both(name: &str, settings: &[&str]) -> Option<[(Box<dyn Function>, Setup); 2]
     let kinds: [&Kind; 2] = [CATALOGUE.find(name).unwrap(), module];
     Some(kinds.map(|kind| {
         let mut setup = kind.setup(&Settings::parse(settings).unwrap(), 7, 0);
-        // This thread may be kept from its core for longer than the 20 ms that a burst has by default.
+        // This thread may be suspended for longer than the 20 ms that a burst may take by default.
         setup.limits.burst_time = Some(Duration::from_secs(3600));
         (kind.make_function(&setup).unwrap(), setup)
     }))

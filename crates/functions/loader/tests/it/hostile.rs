@@ -19,7 +19,7 @@ struct Wat {
     more: &'static str,
 }
 
-/// The threads of tests may be kept from their cores for longer than the 20 ms that a burst has by default.
+/// The time limit of a burst for tests. Threads may be suspended for longer than the default of 20 ms.
 const PATIENT: Option<Duration> = Some(Duration::from_secs(3600));
 
 const DESCRIPTION: &str = "millrace-nf 1\\0aname test\\0acounter seen\\0awrites 1\\0a";
@@ -265,7 +265,7 @@ fn modules_that_are_not_functions_are_rejected() {
         endless.contains("fuel") || endless.contains("2 s to start"),
         "{endless}"
     );
-    // A module whose tables never end is refused, too, with the fuel that it had.
+    // A module whose tables never end is also refused. The message has its fuel or the time limit.
     let text = Wat::default()
         .text()
         .replace("(i32.const 65536))", "(loop $again (br $again)) unreachable)");

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::{Lab, OpenError, RunError, Topology, UpError, UpOptions};
 
-/// The environment variable that turns the test process into the process that is killed.
+/// The environment variable that makes the test process run as [`victim`], which is killed.
 const VICTIM: &str = "MILLRACE_LAB_VICTIM";
 
 fn can_run(tools: &[&str]) -> bool {
@@ -65,7 +65,8 @@ fn millraced() -> Option<PathBuf> {
     found
 }
 
-/// Writes a daemon script whose first port by this device is on an interface that does not exist.
+/// Writes a script that starts the daemon with an absent interface in place of that of host h1. `device` is
+/// the type of its port.
 fn without(device: &str, dir: &Path) -> Option<PathBuf> {
     let script = format!(
         "#!/bin/sh\nsed -i 's/{device}h1/{device}nowhere/' \"$2\"\nexec {} \"$@\"\n",

@@ -1,4 +1,5 @@
-//! Huge pages are reserved for a start and released again. Needs root and free memory; otherwise says so and passes.
+//! Huge pages are reserved for a start and released again. The tests need root and free memory; without them
+//! they print a line and pass.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 

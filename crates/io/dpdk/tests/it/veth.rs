@@ -1,5 +1,5 @@
-//! Kernel interfaces as ports: a veth pair in a network namespace of this program, which the kernel removes with it.
-//! Needs root; otherwise says so and passes.
+//! Kernel interfaces as ports: a veth pair in a network namespace of this program, which the kernel removes
+//! with it. The tests need root; without it they print a line and pass.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
@@ -115,8 +115,8 @@ fn carry(from: &mut End, to: &mut End, pool: Mempool, frames: &[Vec<u8>]) -> Vec
     arrived
 }
 
-/// As [`carry`], up to three times: the kernel may drop the first frames while it brings the link up, and a driver tries a frame
-/// again only with the next one.
+/// Does the same as [`carry`], up to three times: the kernel may drop the first frames while it brings the
+/// link up, and a driver tries a frame again only with the next one.
 fn carry_again(from: &mut End, to: &mut End, pool: Mempool, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut tries = (0..3).map(|_| carry(from, to, pool, frames));
     tries.find(|arrived| !arrived.is_empty()).unwrap_or_default()
@@ -224,7 +224,7 @@ fn jumbo_frames_pass_between_af_packet_ports_with_large_frames() {
     let large = Mempool::new(eal(), &config).unwrap();
     let small = Mempool::new(eal(), &MempoolConfig::new("smallroom", 1023)).unwrap();
     let options = "blocksz=16384,framesz=16384,framecnt=64";
-    // The MTU is the interface's; the driver itself accepts no more than 1,500.
+    // The MTU is that of the interface. The driver itself accepts no more than 1,500.
     let config = PortConfig::default();
     let mut a = start(
         attach(&format!("net_af_packet20,iface=v0,{options}")),

@@ -21,7 +21,7 @@ fn layout(log2_len: u8) -> Layout {
     })
 }
 
-/// Both ends of one memory, and a view of it that may write everywhere.
+/// Both ends of one shared memory, and a view through which a test may write anywhere.
 struct Pair {
     client: Rings,
     server: Rings,

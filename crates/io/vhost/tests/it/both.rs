@@ -25,7 +25,7 @@ const LIMITS: Limits = Limits {
     is_segmented: false,
 };
 
-/// The switch's end.
+/// The rings of the switch, which is the device.
 struct Rings {
     pool: FramePool,
     memory: Option<Arc<Memory>>,

@@ -56,7 +56,7 @@ fn features() -> impl Strategy<Value = (u16, Features)> {
     })
 }
 
-/// Returns addresses for the buffers of the next chain, some of them across the boundary of two regions.
+/// Chooses addresses for the buffers of the next chain. Some buffers cross the boundary of two regions.
 struct Places(u64);
 
 impl Places {

@@ -359,7 +359,7 @@ fn a_driver_that_waits_for_a_buffer_is_woken_behind_that_one_only() {
         let mut driver = Driver::new(8, plain(is_packed) | Features::EVENT_IDX);
         let mut ring = receiver(&driver);
         for round in 0..40_u16 {
-            // The buffer at this distance from the next one.
+            // The driver waits for the buffer that is `ahead` buffers after the next one.
             for ahead in 0..4_u16 {
                 let at = driver.at;
                 let behind = at.0 + ahead;

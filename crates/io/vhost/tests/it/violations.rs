@@ -1,4 +1,5 @@
-//! Drivers that violate the protocol: each violation has its name, and a frame with an invalid header is dropped.
+//! Drivers that violate the protocol: the device names each violation, and drops a frame with an invalid
+//! header.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -25,7 +25,7 @@ fn count(bytes: i64) {
 
 struct Counting;
 
-// SAFETY: every call is handed on to the system's allocator unchanged; counting does not allocate.
+// SAFETY: every call is passed unchanged to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);

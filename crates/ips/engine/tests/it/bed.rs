@@ -15,7 +15,7 @@ use millrace_wire::{Dscp, Ecn, IpProto, ipv4, tcp, udp};
 pub(crate) const CLIENT: u32 = 1000;
 pub(crate) const SERVER: u32 = 9000;
 
-/// A rule that drops a flow whose stream or packets have the word.
+/// A rule that drops a flow if its stream or packets contain the word "attack".
 pub(crate) const ATTACK: &str = r#"drop ip any any -> any any (msg:"attack"; content:"attack"; sid:1;)"#;
 
 /// Compiles rules; each must be accepted.
@@ -29,7 +29,7 @@ pub(crate) fn ruleset(text: &str) -> Ruleset {
     rules
 }
 
-/// A packet after the engine.
+/// A packet after inspection: the verdict, and the bytes that are forwarded.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) verdict: Verdict,
@@ -61,7 +61,7 @@ impl TestBed {
         TestBed::with(settings, rules)
     }
 
-    /// Returns an engine in line with the rule [`ATTACK`].
+    /// Returns an engine in mode `ips` with the rule [`ATTACK`].
     pub(crate) fn inline() -> TestBed {
         TestBed::new(Mode::Ips, ATTACK)
     }

@@ -1,4 +1,4 @@
-//! Flows whose packets passed without inspection, and what follows on the same ports.
+//! Flows whose packets passed without inspection, and later flows on the same ports.
 
 use millrace_ips_engine::{FlowVerdict, Mode, Policies, Settings};
 use millrace_types::Duration;
@@ -63,7 +63,7 @@ fn the_time_of_a_flow_begins_anew_when_its_shun_ends() {
     bed.now = bed.now + Duration::from_secs(1);
     assert!(!bed.send(data(6, b"more")).is_dropped());
     assert!(!bed.send(acknowledgment(10)).is_dropped());
-    // Without a shun, the connection is forgotten, and its packets have no handshake.
+    // Without a shun, the engine forgets the connection, so its next packets lack a handshake.
     bed.now = bed.now + Duration::from_secs(101);
     let late = Segment {
         data: b"late",

@@ -1,4 +1,4 @@
-//! Evasions on IP: each is found, and in line something that the attack needs is dropped.
+//! Evasions on IP: each is detected, and in mode `ips` a packet that the attack needs is dropped.
 
 use millrace_ips_engine::{Mode, Settings};
 use millrace_types::Duration;
@@ -33,7 +33,8 @@ fn fragments_in_reverse_order() {
 
 #[test]
 fn duplicated_fragments() {
-    // Beside the path, copies do not matter; in line, an overlap refuses the packet, which no receiver can assemble then.
+    // In mode `ids`, copies do not matter. In mode `ips`, an overlap refuses the packet, so that no receiver
+    // can reassemble it.
     let packets = fragments(&attack(), 8)
         .into_iter()
         .flat_map(|packet| [packet.clone(), packet]);

@@ -1,4 +1,5 @@
-//! Evasions on TCP: each is found, and in line something that the attack needs is dropped or normalised.
+//! Evasions on TCP: each is detected, and in mode `ips` a packet that the attack needs is dropped or
+//! normalised.
 
 use millrace_ips_engine::{Mode, Policies, Settings, Verdict};
 use millrace_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN, URG};
@@ -7,7 +8,7 @@ use crate::bed::{
     ATTACK, CLIENT, HOST_A, SERVER, Segment, TestBed, acknowledgment, data, fragments, handshake, with_ident,
 };
 
-/// Sends the word after decoys; it must be found, and the segment that completes it dropped.
+/// Sends the word after decoys. The rule must match, and the segment that completes the word must be dropped.
 fn finds_after(mut bed: TestBed, decoys: impl IntoIterator<Item = Vec<u8>>) {
     bed.send_all(decoys);
     let first = bed.send(data(0, b"att"));
@@ -53,7 +54,7 @@ fn a_dropped_segment_does_not_pass_as_a_retransmission() {
 
 #[test]
 fn overlapping_data_old_and_new() {
-    // The later copy is rewritten to the first, whichever of the two is the attack.
+    // The later copy is rewritten to equal the first copy. The attack is in either of the two.
     let mut bed = established();
     bed.send(data(2, b"XXXX"));
     let sent = bed.send(data(0, b"attack"));

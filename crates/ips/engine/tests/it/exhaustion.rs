@@ -1,4 +1,4 @@
-//! Exhaustion: the memory stays inside its settings, and established connections survive.
+//! Exhaustion: the memory stays within the settings, and established connections survive.
 
 use millrace_ips_engine::{Mode, Overload, Settings};
 use millrace_types::Duration;
@@ -42,7 +42,8 @@ fn a_flood_of_syn_segments_leaves_established_connections() {
             data: b"data",
             ..Segment::default()
         };
-        // A connection that was given up is one without handshake now, which is dropped in line.
+        // The engine has forgotten a connection that was given up: its packet lacks a handshake, and is
+        // dropped in line.
         survivors += u32::from(!bed.send(segment.packet()).is_dropped());
     }
     assert!(survivors >= 180, "{survivors} of 200 connections survived");
@@ -158,7 +159,7 @@ fn under_overload_a_large_flow_is_bypassed_unless_it_had_an_alert() {
         (b"hello", Overload::FLOWS, true),
         (b"hello", Overload::NONE, true),
     ] {
-        // Without records: an alert is known all the same.
+        // The engine writes no records, but still knows that a rule raised an alert.
         let settings = Settings {
             bypass_size: 4000,
             records: false,

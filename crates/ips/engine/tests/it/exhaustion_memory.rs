@@ -1,5 +1,5 @@
-//! Exhaustion of memory: attacks on parsers and tables give up their own state first, and the bytes that an engine has
-//! allocated stay inside its setting.
+//! Exhaustion of memory: the engine first gives up the state of attacks on parsers and tables, and its
+//! allocated bytes stay within its setting.
 
 use millrace_ips_engine::flow::FLOW_SIZE;
 use millrace_ips_engine::{Cause, Mode, Settings};
@@ -16,7 +16,7 @@ use crate::synthesis::dns::message;
 
 /// Memory of an engine in these tests, in bytes.
 const MEMORY: usize = 4 << 20;
-/// Memory that a packet may need for a moment, in bytes: the output of a decompression.
+/// The memory that a packet may need temporarily, in bytes: the output of a decompression.
 const MOMENT: usize = 4 << 20;
 
 fn settings(mode: Mode) -> Settings {
@@ -69,7 +69,7 @@ impl Talk {
     }
 }
 
-/// Returns a gzip file of many zero bytes in few.
+/// Returns a small gzip file that decompresses to many zero bytes.
 fn bomb() -> &'static [u8] {
     static BOMB: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
     BOMB.get_or_init(|| {
@@ -82,7 +82,7 @@ fn bomb() -> &'static [u8] {
 
 type Attack = fn(&mut TestBed, u16);
 
-/// Attacks, each by what it does on a connection from a port of its own.
+/// The attacks: a name, and a function that attacks on connections from a port.
 const ATTACKS: &[(&str, Attack)] = &[
     ("requests without answers", |bed, port| {
         let mut talk = Talk::open(bed, port);

@@ -1,4 +1,4 @@
-//! Every condition on a number or a text has a flow on which it matches: none is accepted that never can.
+//! Each condition on a number or a text matches some flow, so no condition is accepted that can never match.
 
 use millrace_ips_engine::Mode;
 use millrace_ips_engine::app::EVENTS;
@@ -11,7 +11,7 @@ use crate::frames::{alerts, ipv4, rules, tcp, udp};
 use crate::synthesis::dns::message;
 use crate::synthesis::tls::Handshake;
 
-/// A flow that fields of several rules have.
+/// A kind of flow, on which conditions on several fields match.
 #[derive(Debug, Clone, Copy)]
 enum Conversation {
     Http,

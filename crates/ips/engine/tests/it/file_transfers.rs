@@ -66,7 +66,7 @@ fn files_of_passive_and_active_transfers_are_inspected() {
         control.server(&mut bed, b"200 ok\r\n");
         control.client(&mut bed, b"RETR virus.bin\r\n");
         let data = Conversation::open(&mut bed, (HOST_B, 20), (HOST_A, 1027));
-        // The server opens the connection: it is the client of it.
+        // The server opens the data connection, so it is the TCP client of that connection.
         let found = transfer(&mut bed, &mut control, data, false);
         assert_eq!(found, [1, 2], "{mode:?}");
     }

@@ -1,4 +1,4 @@
-//! Connections that go on far behind the depth up to which they are inspected.
+//! Connections that continue far beyond the depth of inspection.
 
 use millrace_ips_engine::{Mode, Settings};
 use millrace_wire::tcp::flags::{ACK, FIN, SYN};
@@ -77,7 +77,7 @@ fn the_server_of_a_connection_goes_on_gibibytes_behind_the_depth() {
     }
 }
 
-/// Opens the default connection as a path sees it that has only segments of the client.
+/// Opens the default connection on a path that carries segments of the client only.
 fn open_one_sided(bed: &mut TestBed) {
     let syn = Segment {
         flags: SYN,
@@ -123,7 +123,8 @@ fn data_that_no_receiver_expects_do_not_hide_the_beginning_of_a_stream() {
     };
     let mut bed = TestBed::with(settings, ATTACK);
     open_one_sided(&mut bed);
-    // The receiver ignores data that far behind its window; they reach around the range of sequence numbers.
+    // The receiver ignores data so far beyond its window. The offsets go around the range of sequence
+    // numbers.
     for offset in [1 << 30, 1 << 31, 3 << 30] {
         bed.send(data(offset, b"x"));
     }

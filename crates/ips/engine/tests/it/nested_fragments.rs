@@ -1,4 +1,4 @@
-//! Fragments of IPv6 whose whole packet is a fragment again.
+//! IPv6 fragments that are reassembled to another fragment.
 
 use millrace_ips_engine::Mode;
 use millrace_ips_engine::verdict::{DropReason, Verdict};
@@ -7,7 +7,7 @@ use crate::bed::{ATTACK, TestBed};
 
 const FRAGMENT: u8 = 44;
 const UDP: u8 = 17;
-/// The most reassemblies of one frame, and its own packet.
+/// The packets that the engine counts for a frame: its own, and the maximum number of reassembled ones.
 const PACKETS: u64 = 17;
 
 /// Returns a fragment header (RFC 8200, section 4.5); `offset` is in bytes.
@@ -27,7 +27,8 @@ fn packet(header: [u8; 8], data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sends a frame that nests fragments, and checks how many packets it was.
+/// Sends a frame with nested fragments. Checks that it counts as [`PACKETS`] packets, and is dropped in mode
+/// `ips`.
 fn is_refused(bed: &mut TestBed, mode: Mode, frame: Vec<u8>) {
     let before = *bed.engine.counters();
     let sent = bed.send(frame.clone());

@@ -16,7 +16,8 @@ const HTTP_RULE: &str =
     r#"alert http any any -> any any (msg:"a"; flow:to_server; http.uri; content:"attack"; sid:1;)"#;
 const STREAM_RULE: &str = r#"alert tcp-stream any any -> any any (msg:"s"; content:"attack"; sid:2;)"#;
 
-/// Returns a connection with a request, from the first segment to the last; `server` is the server's first number.
+/// Returns the segments of a connection with a request. `server` is the initial sequence number of the
+/// server.
 fn connection(server: u32) -> Vec<Vec<u8>> {
     let size = REQUEST.len() as u32;
     let client = |flags, seq, data| Segment {

@@ -85,11 +85,11 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(request, 1..4).prop_map(|requests| requests.concat().into_bytes())
 }
 
-/// A way to cut a stream into packets.
+/// A division of a stream into packets.
 #[derive(Debug, Clone)]
 struct Cuts {
     step: usize,
-    /// The seed of another order with a copy, if there is one.
+    /// The seed of a random order that also repeats a segment; `None` keeps the order.
     shuffle: Option<u64>,
     fragment_size: Option<usize>,
     mode: Mode,

@@ -30,7 +30,7 @@ fn acknowledged(request: usize) -> Vec<u8> {
     .packet()
 }
 
-/// A request whose method says nothing about the protocol.
+/// A request whose method does not identify the protocol.
 const REQUEST: &[u8] = b"CCM / HTTP/1.1\r\nHost: attack\r\n\r\n";
 
 #[test]
@@ -107,7 +107,7 @@ fn contents_beside_stream_size_are_looked_for_in_the_stream_and_in_packets() {
     bed.send(data(0, b"att"));
     bed.send(data(3, b"ack"));
     assert!(bed.is_attack_found());
-    // Beside the path, the packet is inspected before its data are acknowledged.
+    // In mode `ids`, the packet is inspected before its data are acknowledged.
     let mut bed = TestBed::new(Mode::Ids, rule);
     bed.handshake();
     bed.send(data(0, b"attack"));

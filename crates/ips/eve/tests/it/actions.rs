@@ -68,7 +68,7 @@ fn an_alert_tells_the_action_of_its_rule_and_that_of_its_packet() {
         actions(rules, Mode::Ips),
         expected(["blocked", "drop"], ["allowed", "drop"])
     );
-    // Nothing is dropped beside the path.
+    // Nothing is dropped in mode `ids`.
     assert_eq!(
         actions(rules, Mode::Ids),
         expected(["allowed", "alert"], ["allowed", "alert"])

@@ -1,4 +1,4 @@
-//! Tests of the records, in one program.
+//! Tests of EVE records, in one program.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Alerts beside the frozen answers of another engine, where `../shared/data` is beside the repository.
+//! Comparison of alerts with the frozen answers of another engine. It needs `../shared/data` beside the
+//! repository.
 //!
 //! The sets are (mode, protocol, endpoints, sid). The capture is not compared: the answers attribute the first packet of a
 //! capture to the capture before it. With `MILLRACE_ANSWERS=all` every source is read, otherwise the smallest; the table of
@@ -106,9 +107,9 @@ impl Reason {
 /// The alerts of an engine on the captures of a source.
 #[derive(Default)]
 struct Found {
-    /// Lines with the limit of alerts.
+    /// Alert lines of a run with the limit on alerts of a packet.
     lines: BTreeSet<String>,
-    /// Lines without it.
+    /// Alert lines of a run without that limit.
     unlimited: BTreeSet<String>,
     /// Flows (mode, protocol, endpoints) of which a packet has more alerts than the limit.
     crowded: BTreeSet<String>,
@@ -240,7 +241,7 @@ fn check_table(total: usize, reasons: &BTreeMap<Reason, (usize, usize)>) {
     }
 }
 
-/// Returns true if all captures are read, and the sources whose captures are.
+/// Returns true if all sources are read, and the sources to read.
 fn sources() -> (bool, &'static [&'static str]) {
     match std::env::var("MILLRACE_ANSWERS").is_ok_and(|value| value == "all") {
         true => (true, &["arkime", "zeek", "mercury"]),
@@ -258,8 +259,8 @@ fn answers(data: &Path, source: &str, rules: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the place of a folder in the run of a source. The answers give away the order: they attribute the first packet
-/// of a capture to the capture before it.
+/// Returns the position of a folder in the order in which the reference read a source. The answers show the
+/// order: they attribute the first packet of a capture to the capture before it.
 fn folder_order(path: &str) -> usize {
     const ZEEK: &[&str] = &[
         "Traces",

@@ -1,4 +1,4 @@
-//! Tests of captures, in one program.
+//! Tests of the inspection of captures, in one program.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Tables beside the rules, variables, and the import of a suricata.yaml.
+//! Classification, reference and threshold tables, variables, and the import of a suricata.yaml.
 
 use millrace_ips_rules::address::{AddressSpec, PortSpec};
 use millrace_ips_rules::files::{self, ThresholdEffect};

@@ -17,7 +17,7 @@ struct Flow {
     from: u32,
     to: u32,
     ports: (u16, u16),
-    /// Selects the values of fields that are no property of the flow.
+    /// Selects the values of fields that may differ between packets of a flow.
     noise: u64,
 }
 
@@ -26,7 +26,8 @@ impl Flow {
         Flow {
             from: 0x0a00_0000 | number,
             to: 0x0a80_0000 | number.wrapping_mul(7919) & 0xffff,
-            // Above the ports of tunnels, since packets in the other direction would be addressed to one of these.
+            // The ports are above those of tunnels. Otherwise packets in the other direction would be
+            // addressed to a tunnel port.
             ports: (10_000 + (number % 50_000) as u16, 443),
             noise: u64::from(number),
         }
@@ -84,7 +85,7 @@ fn ipv4(flow: &Flow) -> Vec<u8> {
     ipv4_of(6, flow, &ports(flow))
 }
 
-/// Adds a hop-by-hop header to every second packet: it is no property of the flow.
+/// Adds a hop-by-hop header to every second packet. The header does not belong to the identity of the flow.
 fn ipv6(flow: &Flow) -> Vec<u8> {
     let payload = ports(flow);
     let mut bytes = vec![

@@ -149,7 +149,7 @@ impl TestBed {
     }
 }
 
-/// Returns a packet with so much data, which depends on its position in the stream.
+/// Returns a packet with `size` bytes of data, which depend on their positions in the stream.
 fn packet(seq: u32, size: usize) -> Frame {
     let data: Vec<u8> = (0..size).map(|at| (seq as usize + at) as u8).collect();
     let bytes = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
@@ -190,7 +190,7 @@ fn receive_segments(peer: &MemoryPeer<Frame>, packets: u32) -> u64 {
         let gso = GsoLayout::of(&whole).unwrap();
         for segment in 0..gso.count() {
             let got = next(peer);
-            // The identification of all these packets is the same.
+            // All these packets have the same identification.
             assert_eq!(
                 got,
                 gso.segment(&whole, segment).unwrap(),

@@ -37,7 +37,7 @@ impl Counting {
         if !COUNTS.load(Ordering::Relaxed) {
             return;
         }
-        // To ask for a thread's name allocates, which the allocator must not do; so it asks the kernel.
+        // `Thread::name` may allocate, which the allocator must not do, so the kernel gives the name.
         let is_worker = IS_WORKER.try_with(|known| {
             known.get().unwrap_or_else(|| {
                 known.set(Some(false));
@@ -45,7 +45,8 @@ impl Counting {
                 // SAFETY: the kernel writes at most 16 bytes, the size of the array.
                 let outcome = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
                 let is_worker = outcome == 0 && name.starts_with(b"worker-");
-                // Until its name is set, a thread has its parent's name: ask again until it is a worker.
+                // A new thread has its parent's name until its own is set. The result is therefore stored
+                // only for workers.
                 known.set(is_worker.then_some(true));
                 is_worker
             })

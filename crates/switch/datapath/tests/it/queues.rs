@@ -115,7 +115,7 @@ fn a_shaper_holds_its_rate_whichever_worker_brings_the_packets() {
                 if (one / two - 1.0).abs() < 0.1 {
                     break;
                 }
-                // The packets of one source may have been missing, while its worker or this thread could not run.
+                // Packets of one source may be missing because its worker or this thread could not run.
                 windows += 1;
                 assert!(windows < 5, "equal queues: {counts:?}");
                 counts = [0, 0];

@@ -1,4 +1,5 @@
-//! Packet samples of a worker that is run step by step: what they say, and the numbers that collectors compute with.
+//! Packet samples of a worker that is run step by step: their content, and the numbers that collectors
+//! compute with.
 
 use std::sync::Arc;
 
@@ -104,7 +105,7 @@ impl TestBed {
         self.flow(0, &format!("in_port={from}"), 7, actions);
     }
 
-    /// Sets the plan, and returns the packets that the former plan has counted without a sample.
+    /// Sets the plan. Returns the number of packets that the former plan counted after its last sample.
     fn sampling(&mut self, plan: Option<&SamplingPlan>) -> u64 {
         let TestBed { stepper, bridge, .. } = self;
         let remainders = stepper.serve(|| bridge.set_sampling(plan));
@@ -355,7 +356,7 @@ fn packet_of(kind: u16, number: u32) -> Vec<u8> {
         .build()
 }
 
-/// Returns a bridge whose entries do something else with each kind of packet of port 1.
+/// Returns a bridge whose entries treat each kind of packet from port 1 in a different way.
 fn kinds(flow_cache: FlowCachePolicy) -> TestBed {
     let mut testbed = TestBed::with(flow_cache);
     let apply = |actions: &[Action]| Instructions::apply(actions.to_vec());
@@ -416,7 +417,7 @@ fn a_packet_sampled_amid_others_has_the_way_that_it_has_alone() {
 fn each_sample_has_the_way_of_its_kind(flow_cache: FlowCachePolicy) {
     let mut testbed = kinds(flow_cache);
     let [input, left, right] = [testbed.peer(1), testbed.peer(2), testbed.peer(3)];
-    // The way of each kind alone, first through the tables and then by its cached traversal.
+    // Each kind of packet passes alone, first through the tables and then by its cached traversal.
     testbed.sampling(Some(&plan(&[(1, 1)], 1)));
     let mut alone: Vec<Way> = Vec::new();
     for _ in 0..4 {
@@ -446,7 +447,8 @@ fn each_sample_has_the_way_of_its_kind(flow_cache: FlowCachePolicy) {
             let mut last = [[0; KINDS as usize]; 2];
             for round in 0..20 {
                 if round % 4 == 3 {
-                    // Cached traversals of the table become invalid, and are noted again one after the other.
+                    // Cached traversals of the table become invalid, and are cached again one after the
+                    // other.
                     testbed.flow(0, "udp,udp_dst=9999", number.into(), Instructions::default());
                 }
                 for at in 0..60_usize {

@@ -160,7 +160,7 @@ fn random_rebalancing_loses_nothing_and_keeps_the_order_of_each_flow() {
         let mut asked = 0;
         send_and_check(&testbed, 300, 60_000, |testbed, _, random| {
             let port = PortNo::ordinary(1 + random.below(sources as usize) as u32).unwrap();
-            // From single buckets to all of them at once.
+            // A step moves one bucket, several buckets, or all of them.
             let len = [1, 10, 300, BUCKETS][random.below(4)];
             let moves: Vec<_> = (0..len)
                 .map(|_| (random.below(BUCKETS) as u16, random.below(workers) as u16))

@@ -82,7 +82,7 @@ fn an_entry_that_was_used_stays_before_one_that_was_not() {
     bridge.one(1, &frame("udp,tp_dst=1"));
     bridge.flow_mod(entry(3, 20, 0)).unwrap();
     assert_eq!(cookies(&bridge), [1, 3]);
-    // Entry 1 expires in 20 seconds, as entry 3 does, which is younger.
+    // Entries 1 and 3 both expire in 20 seconds. Entry 3 is younger.
     wait(&mut bridge, 1);
     bridge.one(1, &frame("udp,tp_dst=3"));
     bridge.flow_mod(entry(4, 20, 0)).unwrap();

@@ -278,7 +278,7 @@ fn congestion_that_one_fragment_met_the_packet_met() {
     let first = cut_v4(&whole, 0, 1480);
     let last = with_ecn(cut_v4(&whole, 1480, 9000), 3);
     assert_eq!(bridge.receive(1, &[first, last]), [out(&with_ecn(whole, 3))]);
-    // One fragment is not ECN-capable and one is marked as congested, which contradicts.
+    // One fragment is not ECN-capable and one is marked as congested, which is a contradiction.
     let whole = v4(3000);
     let _dropped = bridge.receive(
         1,
@@ -311,7 +311,7 @@ proptest! {
             }
             frames.push(frame);
         }
-        // A permutation that the number determines; repeated fragments stay in front of the end.
+        // The number determines a permutation. Repeated fragments stay before the last fragment.
         let last = frames.pop().unwrap();
         let mut seed = order;
         for i in (1..frames.len()).rev() {

@@ -96,7 +96,7 @@ fn what_goes_out_says_where_on_its_path_it_is_and_comes_in_at_the_port_that_take
     assert_eq!((view.context(), view.payload()), (&CONTEXT[..], &inner(1)[..]));
     assert_eq!(counts[0].read().tx_bytes, inner(1).len() as u64);
 
-    // At the other switch, another port is the one of 42/254.
+    // At the other switch, path 42/254 belongs to another port.
     let mut take = nsh(5, place("42/255"), NshPath::None);
     let mut other = nsh(6, place("42/254"), NshPath::None);
     (take.local_mac, other.local_mac) = (THEIRS, THEIRS);

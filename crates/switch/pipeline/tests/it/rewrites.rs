@@ -1,4 +1,5 @@
-//! Entries whose actions are compiled into one rewrite change every packet as their actions do one after the other.
+//! Entries with actions that are compiled into one rewrite change packets in the same way as the single
+//! actions do.
 
 use crate::harness::{Bridge, Event, add, frame, matching, out, sent, set};
 use millrace_flow::{Action, Field, Instructions};

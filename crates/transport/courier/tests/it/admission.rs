@@ -1,4 +1,4 @@
-//! Who may send, and what others get.
+//! Admission of senders, and the replies that unknown peers get.
 
 use crate::memory::{MemorySource, MemoryStore, content, next};
 use crate::testbed::{ReceiverSpec, ReceiverThread, send_all, send_with};
@@ -158,8 +158,9 @@ fn a_receiver_with_another_key_gets_nothing() {
     receiver.stop();
 }
 
-/// Garbage, data packets of no connection, and the start of a connection that nobody can open: nothing, or at most three bytes for
-/// one of each datagram. `control::tests` has handshakes of unknown peers.
+/// Sends random bytes, data packets of no connection, and the start of a connection that cannot be decrypted.
+/// The receiver replies to a datagram with at most three times its bytes. `control::tests` has handshakes of
+/// unknown peers.
 #[test]
 fn unknown_peers_get_at_most_three_bytes_for_one() {
     let receiver = ReceiverThread::start(MemoryStore::default(), ReceiverSpec::default());
@@ -172,7 +173,8 @@ fn unknown_peers_get_at_most_three_bytes_for_one() {
             datagram
         })
         .collect();
-    // A long header of QUIC version 1, type Initial, with connection numbers of 8 bytes, no token, and a body nobody can open.
+    // A long header of QUIC version 1, type Initial, with connection IDs of 8 bytes, no token, and a body
+    // that cannot be decrypted.
     let mut initial = vec![
         0xc3, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0x44, 0x9e,
     ];
@@ -187,7 +189,7 @@ fn unknown_peers_get_at_most_three_bytes_for_one() {
             (socket, sent)
         })
         .collect();
-    // The receiver still serves those whom it knows.
+    // The receiver still serves known senders.
     let mut source = MemorySource::new(content(1 << 20, 1));
     let identity = Identity::generate().unwrap();
     let (outcomes, _) = send_all(

@@ -23,7 +23,7 @@ struct Arrivals {
 struct State {
     arrivals: HashMap<SocketAddr, Arrivals>,
     paths: HashMap<(SocketAddr, SocketAddr), Path>,
-    /// The address under which others see an end, if it is not its own (network address translation).
+    /// The address that others see for an end, if it is not the real one (network address translation).
     seen_as: HashMap<SocketAddr, SocketAddr>,
     count: u64,
     /// Datagrams as they were sent.
@@ -87,7 +87,7 @@ impl Network {
         })
     }
 
-    /// Gives the way to one end settings of its own.
+    /// Sets the path from one end to another, with settings of its own.
     pub(crate) fn set_path(&self, from: &str, to: &str, settings: &[(&str, &str)]) {
         let path = Path::new(&config(settings), Seed::new(9), &NoSources).unwrap();
         let ends = (from.parse().unwrap(), to.parse().unwrap());

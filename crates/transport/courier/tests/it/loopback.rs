@@ -36,7 +36,8 @@ fn three_receivers_get_the_same_bytes_which_are_read_once() {
     let receivers = stores
         .clone()
         .map(|store| ReceiverThread::start(store, ReceiverSpec::default()));
-    // The packet size grows to that of the interface, and what was sealed before is read again: that is the same for any size.
+    // While the packet size grows to that of the interface, data that were sealed before are read again.
+    // Their amount is the same for any file size.
     let size = 24 << 20;
     let mut source = MemorySource::new(content(size, 2));
     let targets = receivers.iter().map(|receiver| receiver.target("x")).collect();

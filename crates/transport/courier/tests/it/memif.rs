@@ -196,7 +196,7 @@ fn a_port_whose_switch_restarts_becomes_readable_when_a_datagram_arrives() {
             from.flush().unwrap();
             // The sending end answers ARP requests.
             while from.receive().unwrap().is_some() {}
-            // As an event loop does: without an event, the port is not looked at.
+            // The test behaves as an event loop: without an event, it does not poll the port.
             let mut fds = [PollFd::new(to.descriptor(), PollFlags::POLLIN)];
             if poll(&mut fds, 5_u8).unwrap() > 0 {
                 while let Some(burst) = to.receive().unwrap() {
@@ -220,7 +220,7 @@ fn an_address_that_another_host_has_is_not_used() {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    // The MAC address follows from the IP address, unless another is asked for.
+    // The MAC address is derived from the IP address, unless another one is set.
     let mut second = via(folder.path(), "b", &["192.0.2.1/24"]);
     second.mac = Some(millrace_types::Mac([2, 0, 0, 0, 0, 2]));
     // On a busy machine, the other host may answer the probes too late.

@@ -13,7 +13,7 @@ pub(crate) fn value(bytes: &[u8]) -> Value {
     std::array::from_fn(|at| digest.as_ref()[at])
 }
 
-/// Returns bytes of which no two extents are equal.
+/// Returns bytes in which all extents differ.
 pub(crate) fn content(size: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut bytes: Vec<u8> = (0..size.div_ceil(8))

@@ -1,4 +1,5 @@
-//! Sources that are not whole: files that a reader asked a daemon for and that change, and paths that may not be read.
+//! Incomplete sources: files that change while a daemon serves them to a reader, and paths that may not be
+//! read.
 
 use crate::memory::{MemorySource, MemoryStore, content};
 use crate::testbed::{ReceiverSpec, ReceiverThread, send_all_of};
@@ -18,7 +19,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Gives everybody a directory whose file `log` grows whenever it was scanned.
+/// Serves a directory to everybody. Its file `log` grows after each scan.
 struct GrowingLog(PathBuf);
 
 struct Unobserved;
@@ -110,7 +111,7 @@ fn a_fetch_of_a_file_that_grows_names_it_and_is_not_delivered() {
     daemon.join().unwrap();
 }
 
-/// A source of which two paths may not be read.
+/// A source with two paths that may not be read.
 struct Incomplete(MemorySource, [String; 2]);
 
 impl Source for Incomplete {
@@ -174,7 +175,8 @@ fn a_source_with_paths_that_may_not_be_read_is_sent_and_not_delivered() {
     assert!(store.0.lock().unwrap().bytes == source.0.bytes);
 }
 
-/// Returns what `act` returns as a user who is not root, in a thread of its own; `None` if the system lets nobody be another user.
+/// Returns the result of `act`, which runs in a thread as a user other than root; `None` if the system does
+/// not permit that.
 fn as_nobody<T: Send>(secret: &Path, act: impl FnOnce() -> T + Send) -> Option<T> {
     let attempt = || {
         // setfsuid(2) holds for the calling thread only, and takes root's right to read everything away.

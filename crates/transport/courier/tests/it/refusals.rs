@@ -5,7 +5,8 @@ use millrace_courier::files::{Requests, Store};
 use millrace_courier::local::{LocalStore, PlaceOptions};
 use std::fs;
 
-/// Returns the manifest of one file with a size of 2^55 bytes. `holes`: the end of the field of its segments.
+/// Returns the manifest of one file with a size of 2^55 bytes. `holes` is the encoding of its holes and
+/// segments.
 fn huge(holes: &[u8]) -> Vec<u8> {
     let size = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
     let path_mode_and_time = [2, 0, 1, b'x', 0xa4, 0x03, 0, 0];

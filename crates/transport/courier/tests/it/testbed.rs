@@ -118,7 +118,7 @@ impl ReceiverThread {
         while !wanted(&self.events.recv_timeout(Duration::from_secs(60)).unwrap()) {}
     }
 
-    /// Waits for the end; `--once`, or after a stop.
+    /// Waits until the receiver ends: with `--once`, or after a stop. Returns the outcomes.
     pub(crate) fn join(self) -> Vec<Outcome> {
         self.thread.join().unwrap()
     }

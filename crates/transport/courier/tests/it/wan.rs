@@ -63,7 +63,7 @@ impl Directories {
     }
 }
 
-/// Sends bytes over a network; returns true if they arrived as they were, and the events of the sender.
+/// Sends bytes over a network. Returns true if they arrived unchanged, and the events of the sender.
 fn transfer(network: &Network, size: usize, mut on_event: impl FnMut(&Event)) -> (bool, Vec<Event>) {
     let store = MemoryStore::default();
     let receiver = ReceiverThread::start_over(
@@ -252,7 +252,7 @@ fn a_transfer_goes_on_after_an_interruption_though_its_ticket_has_expired() {
     }
 }
 
-/// An insider on the path, who holds the content key: the bytes of some packets are wrong, all keys are right.
+/// An insider on the path, who holds the content key: some packets have wrong bytes, but all keys are right.
 struct Forged {
     source: LocalSource,
     done: HashSet<u64>,
@@ -407,7 +407,7 @@ fn the_verdict_does_not_depend_on_the_size_of_a_file_that_is_withdrawn() {
     }
 }
 
-/// Rows T3 and T5: a receiver with a tenth of the rate, and one that joins late, slow down nobody.
+/// Rows T3 and T5: a receiver with a tenth of the rate, and one that joins late, do not slow down the others.
 #[test]
 fn a_slow_receiver_and_a_late_one_slow_nobody_and_get_everything() {
     let network = Network::new(&[("delay", "5ms"), ("rate", "40Mbps")]);

@@ -1,4 +1,4 @@
-//! Addresses: duplicates, conflicts, and hosts that claim what belongs to others.
+//! Addresses: duplicates, conflicts, and hosts that claim the addresses of others.
 
 use std::net::Ipv4Addr;
 
@@ -75,7 +75,7 @@ fn of_two_hosts_with_one_address_the_second_notices_and_does_not_use_it() {
         link.run(Duration::from_secs(10));
         let mut second = Link::new([config(2, &[address])]);
         link.hosts.append(&mut second.hosts);
-        // The second host began to probe at zero; its timers catch up.
+        // The second host started to probe at time zero, so its timers catch up.
         link.run(Duration::from_secs(10));
         let ip = address.split('/').next().unwrap().to_owned();
         assert_eq!(conflicts(&link, 1), [(ip.clone(), false)]);

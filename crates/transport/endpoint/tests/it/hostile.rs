@@ -1,4 +1,5 @@
-//! Any frame: no panic, no table that grows, and at most one answer that is no longer than the frame and a quotation.
+//! Arbitrary frames cause no panic and no growing table, and at most one answer, which is no longer than the
+//! frame and a quotation.
 
 use millrace_endpoint::Received;
 use millrace_endpoint::limits::QUOTE_SIZE;
@@ -44,7 +45,7 @@ fn check(link: &mut Link, frame: &[u8]) -> Result<(), TestCaseError> {
         prop_assert!(answer.len() <= QUOTE_SIZE.max(frame.len()) + HEADERS);
         answers += 1;
     }
-    // An answer, and a probe of a neighbour that someone else claims to be.
+    // One packet is an answer, the other a probe of a neighbour whose address another host claims.
     prop_assert!(answers <= 2, "{answers} answers");
     Ok(())
 }
@@ -54,7 +55,7 @@ proptest! {
     fn any_bytes_are_survived(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20)) {
         let mut link = Link::pair();
         for mut frame in frames {
-            // Half of the time it is at least addressed to the host.
+            // Half of the frames are addressed to the host.
             if frame.len() > 20 && frame[19] & 1 == 0 {
                 frame[..6].copy_from_slice(&mac(1).0);
                 let types = [[8, 0], [8, 6], [0x86, 0xdd], [0x81, 0]];

@@ -1,4 +1,5 @@
-//! The kernel as a peer, over a tap device in a network namespace of the test's thread. Needs root; otherwise says so and passes.
+//! The kernel as a peer, over a tap device in a network namespace of the test's thread. The tests need root;
+//! without it they print a line and pass.
 
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
@@ -134,7 +135,8 @@ fn the_kernel_pings_the_endpoint_over_ipv4_and_ipv6() {
         ("192.0.2.1", "1472"),
         ("2001:db8::1", "1452"),
     ] {
-        // One request each: with several, ping waits for the last answer no longer than two round trips.
+        // Each ping sends one request. With several requests, ping waits for the last answer for two round
+        // trips only.
         for _ in 0..3 {
             let ping = Command::new("ping")
                 .args(["-c", "1", "-W", "20", "-s", size, address])

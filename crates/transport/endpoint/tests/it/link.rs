@@ -118,7 +118,7 @@ impl Link {
         }
     }
 
-    /// Lets a host receive a frame; its answers stay with it.
+    /// Delivers a frame to a host. Its answers are not delivered.
     pub(crate) fn inject(&mut self, at: usize, frame: &[u8]) -> Received {
         let host = &mut self.hosts[at];
         let received = host.endpoint.receive(self.now, frame);

@@ -21,7 +21,7 @@ fn the_first_datagrams_wait_for_the_mac_address_and_arrive_in_order() {
         assert_eq!(link.payloads(1), expected);
         // The link carried one solicitation, one advertisement and four datagrams.
         assert_eq!(link.seen.len(), 6);
-        // The answer goes the other way without a question: who asked is known.
+        // The reply needs no solicitation, because the host has learned the sender's address.
         link.seen.clear();
         assert_eq!(link.send(1, from, &[b"answer"], 100), Ok(1));
         assert_eq!(link.payloads(0), [b"answer"]);
@@ -120,7 +120,7 @@ proptest! {
         let mut link = Link::pair();
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         let all = parts.concat();
-        // At most as many as wait for the MAC address.
+        // The number of datagrams is at most that which may wait for the MAC address.
         prop_assume!(all.len() / segment < 60);
         let to = if v6 { "[2001:db8::2]:7800" } else { "192.0.2.2:7800" };
         let before = *link.hosts[1].endpoint.counters();

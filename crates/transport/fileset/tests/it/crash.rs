@@ -57,7 +57,7 @@ fn killed_at(
         transfer(from, &to, options, operation + 1).unwrap_or_else(|(_, error)| panic!("{moment}: {error}"));
     assert_eq!(snapshot(&to), *expected, "{moment}");
     let bytes = 3 << 20;
-    // After `Complete` only the journal was removed: nobody resumes.
+    // After `Complete`, only the removal of the journal was left, so there is nothing to resume.
     assert!(
         before.events.contains(&SinkEvent::Complete)
             || after.sent <= (bytes + (1 << 20)) - durable(&before).min(bytes),
@@ -120,7 +120,7 @@ fn a_set_that_must_replace_nothing_survives_kills_among_its_renames_and_links() 
     };
     let to = MemoryFs::new();
     transfer(&from, &to, options, 1).unwrap();
-    // The last operation comes after the removal of the journal: nobody resumes.
+    // The last operation comes after the removal of the journal, so there is nothing to resume.
     for operation in to.operations() - 60..to.operations() - 1 {
         killed_at(&from, operation, true, options, &expected);
         killed_at(&from, operation, false, options, &expected);

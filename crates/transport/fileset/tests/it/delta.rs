@@ -1,4 +1,5 @@
-//! Resume, delta and repair are one thing: bytes that are there already are offered by their digests.
+//! Resume, delta transfer and repair use one mechanism: the receiver offers bytes that it has by their
+//! digests.
 
 use crate::support::{Report, carry, contents, noise, path, scan, snapshot, transfer, tree};
 use millrace_fileset::fs::memory::MemoryFs;
@@ -40,7 +41,7 @@ fn only_changed_extents_of_a_file_are_sent() {
     let report = transfer(&from, &to, delta(), 2).unwrap();
     assert_eq!(report.sent, (1 << 20) + 1_000);
     assert_eq!(snapshot(&to), snapshot(&from));
-    // A file that shrank is not unchanged, though all its bytes are there.
+    // A file that shrank counts as changed, although all its bytes are there.
     from.set_size(&file, 3 << 20).unwrap();
     assert_eq!(transfer(&from, &to, delta(), 3).unwrap().sent, 0);
     assert_eq!(snapshot(&to), snapshot(&from));

@@ -100,7 +100,7 @@ fn five_hundred_hostile_paths_are_refused_by_name() {
     // The root is no name of a file.
     paths.retain(|(path, _)| !path.is_empty());
     assert!(paths.len() >= 480, "{}", paths.len());
-    // The length of a path is bounded before its bytes are looked at.
+    // The length of a path is checked before its bytes.
     for index in 0..50 {
         paths.push(("x/".repeat(2_040 + index) + "abcdefghijklmnop", "invalid number"));
     }

@@ -136,7 +136,7 @@ fn a_source_that_changes_while_it_is_read_is_withdrawn_and_the_others_arrive() {
         };
         let (mut source, mut sink) = ends(&from, &to, withdraw);
         let mut expected = snapshot(&from);
-        // A hard link goes with its file.
+        // A hard link is withdrawn together with its file.
         expected.remove("big");
         expected.remove("hard");
         let mut report = Report::default();
@@ -145,7 +145,7 @@ fn a_source_that_changes_while_it_is_read_is_withdrawn_and_the_others_arrive() {
         let mut change = |_: u64, _: &mut Vec<u8>| {
             packets += 1;
             if packets == 200 + 300 * seed {
-                // In turn: a write that the times show, and one that only the digest shows.
+                // The seeds alternate: a write that changes the times, and one that only the digest shows.
                 let bytes = noise(seed, 5_000);
                 if seed.is_multiple_of(2) {
                     let file = changer
@@ -177,7 +177,7 @@ fn a_source_that_changes_while_it_is_read_is_withdrawn_and_the_others_arrive() {
             }
             assert!(found.contains_key("a/empty") && found.contains_key("a/link"));
         } else {
-            // The change came after the last read: the version of the manifest arrived whole.
+            // The change came after the last read, so the file arrived as the manifest describes it.
             let Some(Found::File(_, runs)) = found.get("big") else {
                 panic!("big is there, seed {seed}")
             };

@@ -1,4 +1,5 @@
-//! Records of a journal whose bytes are gone: what a new temporary file has in their place is never taken for them.
+//! Journal records of bytes that are lost. The bytes of a new temporary file in their place never count as
+//! those of the records.
 
 use crate::support::{Report, carry, contents, noise, path, scan, snapshot};
 use millrace_fileset::fs::FileSystem;
@@ -53,7 +54,7 @@ fn has_records(to: &MemoryFs) -> bool {
     journal.is_some_and(|name| to.metadata(&RelativePath::new(&name).unwrap()).unwrap().size > 100)
 }
 
-/// Sends both files until `f` has its name, and removes it; the journal says that it was committed.
+/// Sends both files until `f` has its name, and removes `f`. The journal says that `f` was committed.
 fn commit_f_and_take_it_away(from: &MemoryFs) -> MemoryFs {
     let to = MemoryFs::new();
     let committed = || to.metadata(&path("f")).is_ok();
@@ -161,7 +162,8 @@ fn the_journal_holds_for_a_temporary_file_that_is_still_the_same() {
     };
     let have = first_have();
     assert!(have.is_some());
-    // Bytes that change without a trace show that nothing is read.
+    // The test changes bytes without a change of the times. The same have-map shows that the receiver does
+    // not read them.
     to.tamper(&temporary_f(&from), 0, &[0; 1 << 20]).unwrap();
     assert_eq!(first_have(), have);
 }

@@ -54,9 +54,9 @@ fn a_packet_with_any_bit_changed_is_discarded_by_name_and_changes_nothing() {
             .handle_data(Time::ZERO, &mut changed, &pairwise, &mut content, false)
             .unwrap_err();
         let expected: &[Discard] = match bit / 8 {
-            // Type and connection name another packet.
+            // A change in the type or connection ID makes it a packet of another connection.
             0..5 => &[Discard::Malformed],
-            // Number, MAC, counter and tag are under the MAC; the rest is under the tag.
+            // The MAC covers number, counter and tag. The tag covers the rest.
             5..21 => &[Discard::Mac],
             at if at >= packet.len() - 16 => &[Discard::Mac],
             _ => &[Discard::Forged],

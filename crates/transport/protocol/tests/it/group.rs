@@ -75,7 +75,7 @@ fn join(group: &mut Group, connection: u32) -> (MemberId, Receiver) {
     (id, receiver)
 }
 
-/// Returns the datagrams that leave until nobody may send any more.
+/// Returns the datagrams that leave until no member may send any more.
 fn datagrams(sending: &mut Sending, now: Time) -> Vec<(MemberId, Vec<u8>)> {
     let Sending { group, cache, sealer } = sending;
     let (mut packets, mut outgoing) = (Vec::new(), Vec::new());

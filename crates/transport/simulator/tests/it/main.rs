@@ -1,6 +1,7 @@
 //! Acceptance tests of the transport in virtual time: rows T1, T2 and T4 to T9 of issue 23, and random scenarios.
 //!
-//! Each prints what was asked and what was reached. All of them together move less than 2·10^7 packets (`budget`).
+//! Each prints the required and the reached figure. All of them together move less than 2·10^7 packets
+//! (`budget`).
 
 #![allow(
     clippy::unwrap_used,

@@ -32,7 +32,7 @@ fn site(forward: PathConfig) -> Site {
     }
 }
 
-/// Returns a session from an interface for jumbo frames.
+/// Returns a session whose sender has an interface for jumbo frames.
 fn session(bytes: u64, sites: Vec<Site>, changes: Vec<Change>) -> Session {
     session_from(9_000, bytes, sites, changes)
 }
@@ -88,7 +88,7 @@ fn an_mtu_that_shrinks_and_grows_under_way_stops_nothing() {
         site: 0,
         forward: path(mtu, &[]),
     };
-    // 9,000, then Ethernet's, then a tunnel's, and jumbo frames again.
+    // The MTU is 9,000, then that of Ethernet, then that of a tunnel, and then 9,000 again.
     let changes = vec![at(1, 1_500), at(2, 1_400), at(3, 9_000)];
     let mut session = session(30 << 20, vec![site(path(9_000, &[]))], changes);
     let mut reached = Vec::new();

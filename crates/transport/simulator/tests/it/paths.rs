@@ -6,7 +6,7 @@ use millrace_transport_simulator::{FlowSpec, LinkSpec, PACKET, Simulation};
 use millrace_types::Time;
 use millrace_wan_emulator::PathConfig;
 
-/// Returns a controller of ours with its defaults.
+/// Returns the BBR controller of the transport, with its default settings.
 pub(crate) fn bbr(seed: u64) -> Box<dyn Controller> {
     Box::new(Bbr::new(BbrConfig::new(PACKET, seed), Time::ZERO))
 }
@@ -16,7 +16,7 @@ pub(crate) fn link(settings: &[(&str, &str)]) -> LinkSpec {
     LinkSpec::new(settings).unwrap()
 }
 
-/// Returns a way back with a delay.
+/// Returns a return path with a delay.
 pub(crate) fn back(delay: &str) -> PathConfig {
     link(&[("delay", delay)]).path
 }
@@ -37,13 +37,13 @@ pub(crate) fn one_flow(controller: Box<dyn Controller>, forward: &LinkSpec, back
     simulation
 }
 
-/// Prints a row and checks that what is reached is at least the gate.
+/// Prints the figure of a case, and fails if it is below the gate.
 pub(crate) fn at_least(case: &str, reached: f64, gate: f64) {
     println!("{case:66} asked >= {gate:7.3}  reached {reached:7.3}");
     assert!(reached >= gate, "{case}: {reached:.4} is below {gate}");
 }
 
-/// Prints a row and checks that what is reached is at most the gate.
+/// Prints the figure of a case, and fails if it is above the gate.
 pub(crate) fn at_most(case: &str, reached: f64, gate: f64) {
     println!("{case:66} asked <= {gate:7.3}  reached {reached:7.3}");
     assert!(reached <= gate, "{case}: {reached:.4} is above {gate}");

@@ -1,4 +1,5 @@
-//! The policies beside `fair`: `background` uses what others leave, `fixed` holds its rate until the breaker trips.
+//! The policies other than `fair`: `background` uses the rate that others leave, and `fixed` holds its rate
+//! until the breaker trips.
 
 use crate::budget;
 use crate::paths::{at_least, at_most, back, link, one_flow};

@@ -1,5 +1,6 @@
-//! The invariant of the emulator: what becomes of a frame depends on the seed, the configuration and the sequence of
-//! (arrival, frame), not on how bursts were cut, when somebody polled, or which other stages are on.
+//! The invariant of the emulator: the outcome of a frame depends on the seed, the configuration and the
+//! sequence of (arrival, frame). It does not depend on the division into bursts, on the times of polls, or on
+//! other stages.
 
 use millrace_types::Time;
 use millrace_wan_emulator::{
@@ -102,7 +103,7 @@ fn run(
     taken
 }
 
-/// Returns what the model alone says, in the order of (release, offer).
+/// Returns the releases of the model alone, in the order of (release, offer).
 fn expected(config: &PathConfig, traffic: &[(u64, Vec<u8>)]) -> Vec<(Time, Vec<u8>)> {
     let seed = Seed::new(3).direction(DirectionId::Forward).class(0);
     let mut path = Path::new(config, seed, &NoSources).unwrap();
@@ -134,8 +135,8 @@ proptest! {
     ) {
         let config = busy(if reordering { "reordering" } else { "ordered" }, reorder);
         let traffic = traffic(seed, 600);
-        // Without polls in between, late polls release in another order only if a frame came after its successor was taken;
-        // the bytes and times are those of the model.
+        // The polls are late. They release frames in another order only if a frame came after its successor
+        // was taken; the bytes and times are those of the model.
         let mut taken = run(&config, &traffic, |n| cuts[n % cuts.len()].0, |n| cuts[n % cuts.len()].1);
         taken.sort_by_key(|(at, _)| *at);
         prop_assert_eq!(taken, expected(&config, &traffic));

@@ -16,11 +16,12 @@ fn frames_leave_in_the_spacing_of_the_rate_from_300_bit_to_400_gbit() {
         let mut path = path(&[("rate", rate), ("queue", "60s")]);
         let frame = [0; 60];
         let mut last = 0;
-        // Offered at once, as many as wait for less than 60 s.
+        // All frames are offered at once, as many as wait for less than 60 s.
         let frames = (50 * bps / (64 * 8)).min(100_000);
         for number in 1..=frames {
             let at = releases(&path.offer(Time::ZERO, &frame))[0];
-            // The last bit of frame n is sent after n × 64 bytes, rounded up to a nanosecond; nothing adds up.
+            // The last bit of frame n is sent after n × 64 bytes, rounded up to a nanosecond. Rounding errors
+            // do not add up.
             assert_eq!(
                 u128::from(at),
                 (number * 64 * 8 * 1_000_000_000).div_ceil(bps),
@@ -43,7 +44,7 @@ fn a_queue_in_packets_drops_at_exactly_the_depth() {
     // One frame is being sent, and ten wait.
     assert_eq!(released, 11);
     assert_eq!(outcomes[11..], [Outcome::Dropped(DropReason::QueueFull); 4]);
-    // 1000 bytes take 8 ms: after the first is sent there is room for one.
+    // 1000 bytes take 8 ms: there is room for one frame after the first one is sent.
     assert!(matches!(
         path.offer(nanos(7_999_999), &[0; 996])[0],
         Outcome::Dropped(DropReason::QueueFull)
@@ -280,7 +281,7 @@ fn another_file_of_opportunities_begins_where_the_link_was() {
         releases(&path.offer(nanos(60 * second), &[0; 1514])),
         [60 * second + 200_000_000]
     );
-    // The same the other way round: nothing that was promised is overtaken.
+    // A change to the faster model does not let a frame overtake those whose release is decided.
     path.exchange(&mut model("fast"));
     assert_eq!(
         releases(&path.offer(nanos(60 * second), &[0; 1514])),

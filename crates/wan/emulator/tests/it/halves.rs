@@ -97,7 +97,7 @@ fn planned_memory_holds_a_full_queue_of_the_smallest_frames() {
         ];
         let (mut sender, mut receiver, controller) = start(&direction(&settings, None));
         for number in 0..200_000u64 {
-            // Twice the rate.
+            // The load is twice the rate.
             let now = nanos(number * 2_560);
             sender.offer(now, 0, &[0; 60]);
             sender.publish();
@@ -219,7 +219,7 @@ fn a_thousand_changes_under_traffic_lose_and_reorder_nothing() {
             .unwrap();
         sender.publish();
         for _ in 0..100 {
-            // At most half of the lowest rate.
+            // The load is at most half of the lowest rate.
             let now = nanos(offered * 50_000);
             let mut frame = [0; 200];
             frame[..8].copy_from_slice(&offered.to_be_bytes());

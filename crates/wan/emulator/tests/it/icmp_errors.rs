@@ -39,7 +39,7 @@ fn start(config: &DirectionConfig) -> Halves<Box<[std::sync::atomic::AtomicU64]>
     plan.start(memory, Time::ZERO).unwrap()
 }
 
-/// Returns the MTUs of the errors that wait.
+/// Returns the MTUs in the waiting errors.
 fn mtus(errors: &mut IcmpErrors) -> Vec<u16> {
     let mut found = Vec::new();
     while let Some(error) = errors.take() {
@@ -100,7 +100,7 @@ fn errors_are_limited_to_a_burst_of_50_and_1000_a_second_and_the_rest_is_counted
         }
     }
     let stats = halves.controller.stats();
-    // Two seconds.
+    // The test lasts two seconds.
     assert_eq!(stats.icmp_errors_sent, 2000 + 49);
     assert_eq!(stats.icmp_errors_sent + stats.icmp_errors_rate_limited, 20_000);
 }

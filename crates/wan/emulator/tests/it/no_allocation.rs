@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Returns how often this thread allocated or freed meanwhile.
+/// Returns the number of allocations and releases of this thread during `work`.
 fn allocations(work: impl FnOnce()) -> u64 {
     COUNT.set(Some(0));
     work();

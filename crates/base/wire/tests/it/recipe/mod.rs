@@ -1,4 +1,5 @@
-//! Frames as values that proptest can generate, shrink and change: the input of every property here.
+//! Descriptions of frames that proptest can generate and shrink, and that tests can change. All properties
+//! use them.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -84,7 +85,7 @@ pub enum Transport {
         code: u8,
         data: Vec<u8>,
     },
-    /// UDP over IPv6; over IPv4 the value has another meaning.
+    /// Neighbour discovery over IPv6. Over IPv4 it is an empty payload of protocol 253.
     Nd(icmpv6::NdRepr),
     Other(IpProto, Vec<u8>),
 }

@@ -53,7 +53,7 @@ pub(crate) fn ask_with(
     let mut stream = open(server, method, path, headers, body);
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
-    // The server may close before it has read a body that is too large: the response counts.
+    // The server may close the connection before it has read a body that is too large. The response counts.
     while let Ok(size) = stream.read(&mut chunk) {
         if size == 0 {
             break;

@@ -1,4 +1,4 @@
-//! A whole switch in this process, on memory ports, and a scripted controller.
+//! A switch in this process, on memory ports, and a scripted controller.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
@@ -22,10 +22,10 @@ use millrace_wire::{Builder, Frame};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::RcvBuf;
 
-/// Bound of every wait for an event.
+/// The longest wait for an event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Time after which an event that must not happen counts as absent.
+/// The time after which an event that must not happen counts as absent.
 pub(crate) const SILENCE: Duration = Duration::from_millis(100);
 
 /// A switch in this process, with memory devices and a control runtime of its own.
@@ -102,8 +102,8 @@ impl TestSwitch {
         Controller::connect(self.address())
     }
 
-    /// Returns a controller whose receive buffer holds 64 KiB. The kernel grows the buffers of other sockets to tens of
-    /// MiB, as it sees fit, so that a test cannot know how much a controller takes that does not read.
+    /// Returns a controller whose receive buffer holds 64 KiB. The kernel enlarges the buffers of other
+    /// sockets to tens of MiB, so a test cannot predict how much a controller takes while it does not read.
     pub(crate) fn controller_with_small_buffer(&self) -> Controller {
         let stream = TcpStream::connect(self.address()).unwrap();
         setsockopt(&stream, RcvBuf, &(32 << 10)).unwrap();
@@ -173,7 +173,7 @@ impl Controller {
         xid
     }
 
-    /// Writes at least one byte of these, or fails at once.
+    /// Writes at least one of the bytes, or fails without waiting. Returns the number of bytes written.
     pub(crate) fn write_some(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.stream.set_nonblocking(true)?;
         let written = self.stream.write(bytes);

@@ -31,7 +31,7 @@ fn field(field: Field) -> BoxedStrategy<(Field, u128, Option<u128>)> {
         .boxed()
 }
 
-/// Fields that may stand together once `fixed` is matched.
+/// Returns a match of `fixed` and any other fields whose prerequisites `fixed` satisfies.
 fn family(fixed: Vec<(Field, u128)>) -> BoxedStrategy<Match> {
     let is_satisfied = |prerequisite| match prerequisite {
         Prerequisite::None => true,
@@ -56,13 +56,15 @@ fn family(fixed: Vec<(Field, u128)>) -> BoxedStrategy<Match> {
                     builder.push(*field, *value, None).unwrap();
                 }
                 for (field, value, mask) in fields {
-                    // A masked identifier needs the "present" bit in its mask to satisfy others; here none needs it.
+                    // A masked VLAN identifier is a prerequisite of other fields only if the mask has the
+                    // "present" bit. No field here depends on it.
                     builder.push(*field, *value, *mask).unwrap();
                 }
                 builder.finish()
             };
             match built(&fields) {
-                // A later fragment has no transport header, so transport fields exclude its match.
+                // A later fragment has no transport header, so a match cannot contain both it and transport
+                // fields.
                 Err(MatchError::LaterFragment { .. }) => {
                     fields.retain(|(field, ..)| *field != Field::IpFrag);
                     built(&fields).unwrap()

@@ -24,7 +24,7 @@ pub(crate) fn duration() -> impl Strategy<Value = Duration> {
     (any::<u32>(), 0u32..1_000_000_000).prop_map(|(seconds, nanos)| Duration::new(u64::from(seconds), nanos))
 }
 
-/// Ports that Open vSwitch can have, too: it has 16 bits for them, and the reserved ones.
+/// Returns a port number that Open vSwitch supports, too: one of 16 bits, or a reserved one.
 pub(crate) fn port_no() -> impl Strategy<Value = PortNo> {
     prop_oneof![1u32..0xff00, 0xffff_fff8u32..=0xffff_ffff].prop_map(PortNo::from_raw)
 }

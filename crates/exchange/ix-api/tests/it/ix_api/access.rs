@@ -1,4 +1,4 @@
-//! Tokens, foreign objects, and the description.
+//! Tokens, objects of other accounts, and the OpenAPI document.
 
 use axum::http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Circuits: from nothing to production, and joining rules.
+//! Circuits: from the first order to production, and member joining rules.
 
 use millrace_ix_model::{AccountId, Actor, ConnectionKind, Exchange, Operation, PortId, Timestamp};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ async fn members_come_from_nothing_to_a_path_in_production() {
         "{found}"
     );
     assert_eq!(found["external_ref"], "order 7");
-    // The rate and the place of an end change; the names of IX-API stand in refusals.
+    // The rate of an end is changed and removed. Refusals use the names of IX-API.
     let configs = get(
         &api,
         &pro,
@@ -170,11 +170,11 @@ async fn a_joining_rule_lets_an_account_into_a_circuit_and_another_stays_out() {
     assert!(!keys.text().contains(&service), "{}", keys.text());
     let joined = post(&api, &bob, "/network-service-configs", end(100)).await;
     let config = id(&joined);
-    // The rule bounds later orders, too.
+    // The joining rule also limits a later change.
     let path_of_end = format!("/network-service-configs/{config}");
     let more = patch(&api, &bob, &path_of_end, json!({ "capacity": 200 })).await;
     assert_eq!(more.status, 400, "{}", more.text());
-    // A change with a part that is wrong changes nothing.
+    // A change with one invalid field changes nothing.
     let half = json!({ "capacity": 50, "billing_account": "ac-9999" });
     assert_eq!(patch(&api, &bob, &path_of_end, half).await.status, 400);
     assert_eq!(get(&api, &bob, &path_of_end).await.json()["capacity"], 100);
@@ -229,7 +229,7 @@ fn joining(account: &str, service: &str, connection: &Value, capacity: u32) -> V
     )
 }
 
-/// Makes a circuit between many ends of an account, and returns it with the account.
+/// Creates a multipoint circuit of an account. Returns the identifiers of the circuit and of the account.
 async fn club(api: &Api, key: &str) -> (String, String) {
     let account = get(api, key, "/account").await.json()["id"]
         .as_str()
@@ -262,7 +262,7 @@ async fn a_joining_rule_is_about_the_account_of_the_end_whoever_orders_it() {
         let end = joining(&customer, service, &connection, capacity);
         post(&api, &rex, "/network-service-configs", end).await
     };
-    // The customer does not want to be found: the exchange's staff writes the rules for it.
+    // The customer is not discoverable, so the staff of the exchange writes the rules for it.
     let rule = async |effect: &str, account: &str, service: &str, owner: &str| {
         let rule = json!({ "type": effect, "managing_account": owner, "consuming_account": account,
             "network_service": service, "capacity_max": (effect == "allow").then_some(100) });
@@ -275,7 +275,7 @@ async fn a_joining_rule_is_about_the_account_of_the_end_whoever_orders_it() {
         400,
         "no rule lets the customer in"
     );
-    // A rule for the reseller alone is none for its customer.
+    // A rule for the reseller alone does not apply to its customer.
     rule("allow", &reseller, &service, &owner).await;
     let refused = order(&service, 100).await;
     assert_ne!(refused.status, 201, "{}", refused.text());
@@ -288,7 +288,7 @@ async fn a_joining_rule_is_about_the_account_of_the_end_whoever_orders_it() {
         much.text()
     );
     id(&order(&service, 100).await);
-    // Either account is kept out.
+    // A rule that denies either account is enough for a refusal.
     for denied in [&customer, &reseller] {
         let name = format!("denied {denied}");
         let made = with(

@@ -103,7 +103,7 @@ async fn an_end_gets_one_address_of_each_network_also_when_it_is_ordered_twice_o
         json!({ "type": "exchange_lan", "network_service": lan, "connection": connection, "asns": [64500], "listed": true,
             "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan.as_str().unwrap()) }),
     );
-    // Another end gets the lowest free address between the choice and the order of it.
+    // Another end takes the lowest free address after the address was chosen and before it is ordered.
     api.service.get_in_before(taken);
     let path = "/api/v2/network-service-configs";
     let headers = [("idempotency-key", "0123456789")];
@@ -236,7 +236,7 @@ async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantin
         clients["clients"][0]["cfg"]["filtering"]["irrdb"]["as_sets"],
         json!(["RIPE::AS-AOBA"])
     );
-    // The sessions of an end go with it.
+    // The deletion of an end deletes its sessions.
     assert_eq!(
         delete(&api, &ann, &format!("/network-service-configs/{config}"))
             .await

@@ -1,4 +1,4 @@
-//! IX-API: from nothing to production, tokens, and the same secrecy as in the native API.
+//! IX-API: from the first order to production, tokens, and the same confidentiality as in the native API.
 
 mod access;
 mod circuits;
@@ -54,7 +54,7 @@ fn address() -> Value {
     json!({ "country": "JP", "locality": "Tokyo", "postal_code": "100-0004", "street_address": "Otemachi 1" })
 }
 
-/// Returns the demonstration with a peering LAN whose quarantine nobody waits for.
+/// Returns the exchange of the demonstrations with a peering LAN.
 fn with_lan() -> millrace_ix_model::Exchange {
     let mut exchange = demo().unwrap();
     let now = Timestamp::from_secs(1_795_470_000);

@@ -25,7 +25,7 @@ fn a_path_is_ordered_by_one_member_and_completed_by_the_other() {
     let found = &world.exchange.services[&service];
     assert_eq!(found.consent, Consent::Accepted);
     assert_eq!(found.wire_id.map(WireId::raw), Some(4096));
-    // A third end has no place, whoever asks.
+    // A circuit has two ends: a third end is refused, whoever orders it.
     let refusal = world.refused(&a, end(service, world.connections[0][1], tag(None)));
     assert_eq!(refusal.code, RefusalCode::Conflict);
     // Both parties see the service. A third one is refused in the same words as for an absent service.
@@ -99,7 +99,7 @@ fn a_vlan_of_a_connection_is_one_end_and_open_ones_are_chosen() {
         Some("vlan"),
         "a whole port is no port with another end"
     );
-    // Two VLANs of one port are a circuit; the second end has an index of its own.
+    // Two VLANs of one port can be the ends of a circuit. The second end has an index of its own.
     world.apply(&a, end(service, connection, tag(None))).unwrap();
     let ends: Vec<_> = world
         .exchange
@@ -167,7 +167,7 @@ fn a_moved_end_has_a_new_generation_under_a_new_wire_id() {
         .apply(&Actor::system(), Operation::ReportRulesGone { numbers })
         .unwrap();
     assert_eq!(rest(&world), Some(Released::FreeFrom(NOW.after(allocate::REST))));
-    // A change of rate is no new path.
+    // A change of the rate does not change the path.
     world
         .apply(
             &a,
@@ -178,7 +178,7 @@ fn a_moved_end_has_a_new_generation_under_a_new_wire_id() {
         )
         .unwrap();
     assert_eq!(world.exchange.services[&service], after);
-    // An end that moves to the other's switch needs no trunk any more.
+    // An end that moves to the switch of the other end no longer needs a trunk.
     world
         .apply(
             &a,
@@ -298,13 +298,13 @@ fn bounds_of_a_redeemed_key_stay(
     assert_eq!(field(world, move_to(tag(299))), "vlan");
     world.apply(holder, move_to(tag(310))).unwrap();
     world.apply(holder, move_to(tag(310))).unwrap();
-    // An end that is ordered anew has the same bounds.
+    // A new order of the end has the same limits.
     let target = config.into();
     world.apply(holder, Operation::Delete { target }).unwrap();
     assert_eq!(field(world, configure(300, None)), "capacity_mbps");
     assert_eq!(field(world, configure(299, Some(500))), "vlan");
     world.apply(holder, configure(300, Some(500))).unwrap();
-    // The owner of the service lifts the bounds when it revokes the key.
+    // The owner of the service removes the limits by revoking the key.
     let (key, _) = world.exchange.service_keys.iter().next().unwrap();
     let key = *key;
     world.apply(owner, Operation::RevokeServiceKey { key }).unwrap();
@@ -355,7 +355,7 @@ fn an_invited_reseller_consents_by_an_end_on_a_connection_of_a_customer() {
         .apply(&seller, end(service, connections[0], tag(100)))
         .unwrap();
     assert_eq!(world.exchange.services[&service].consent, Consent::Accepted);
-    // The customer's own end is no answer of the reseller that it invites.
+    // The customer invites its reseller. The customer's own end does not count as the reseller's consent.
     let tech = actor(&mut world.exchange, child, "customer-tech", &[Role::MemberTech]);
     let own = world
         .apply(&tech, order_p2p("own", Some(reseller)))

@@ -1,4 +1,4 @@
-//! Peering LANs, deletion, two persons, references, resellers.
+//! Peering LANs, deletion, approval by a second person, references, resellers.
 
 use std::collections::BTreeSet;
 

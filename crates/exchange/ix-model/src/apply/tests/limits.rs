@@ -42,7 +42,7 @@ fn an_account_has_at_most_its_limit_of_services_and_others_are_not_held_back() {
         "{refusal}"
     );
     world.apply(&b, order_p2p("three", None)).unwrap();
-    // The staff orders beyond the limit, and it alone raises it.
+    // Only the staff may order beyond the limit, and raise it.
     let Operation::CreateService {
         kind,
         name,
@@ -101,7 +101,7 @@ fn services_over_trunks_and_ends_have_limits_of_their_own() {
         refusal.message.contains("have 1 services over trunks"),
         "{refusal}"
     );
-    // A service at one switch needs no trunk, and stays there.
+    // A service at one switch needs no trunk. It cannot move to another switch later.
     world.apply(&a, end(second, near, tag(102))).unwrap();
     let (moved, _) = world.exchange.ends(second).last().unwrap();
     let to_trunk = Operation::MoveEnd {

@@ -1,4 +1,4 @@
-//! Scenarios of orders, and the exchange in which they play.
+//! Tests of orders, and the exchange that they use.
 
 mod circuits;
 mod exchange;

@@ -51,7 +51,7 @@ fn an_end_takes_no_as_number_of_another_account() {
     assert_eq!(refusal.code, RefusalCode::Conflict);
     assert_eq!(refusal.field.as_deref(), Some("asns"));
     assert_eq!(refusal.object, Some(victim.into()));
-    // A holder that does not want to be found is not named.
+    // The refusal does not name a holder that is not discoverable.
     set_asns(&mut world, victim, &[64_501], false);
     let refusal = world.refused(&a, lan_end(lan, near, &[64_501]));
     assert_eq!((refusal.code, refusal.object), (RefusalCode::Conflict, None));
@@ -60,7 +60,8 @@ fn an_end_takes_no_as_number_of_another_account() {
         "{}",
         refusal.message
     );
-    // A number that nobody holds is accepted, and is then the account's: at its own ends, not at those of others.
+    // A number without a holder is accepted, and then belongs to the account: for its own ends, and not for
+    // those of others.
     world.apply(&a, lan_end(lan, near, &[64_500])).unwrap();
     world.apply(&a, lan_end(lan, far, &[64_500])).unwrap();
     let of_victim = world.connections[1][0];

@@ -73,7 +73,8 @@ impl World {
         Ok(service)
     }
 
-    /// Marks all wire ids on S-tags except `free` of them as given back and not free yet.
+    /// Marks all wire ids for S-tags as released, except `free` of them. Switches may still have the released
+    /// ones.
     fn fill_s_tags(&mut self, free: u32) {
         let pool = self.exchange.pools.entry(PoolKind::WireId).or_default();
         pool.released
@@ -108,7 +109,7 @@ fn a_rate_that_exceeds_the_trunk_is_refused_with_both_numbers() {
     };
     assert_eq!(world.refused(&actor, rate(4001)).code, RefusalCode::Exhausted);
     world.apply(&actor, rate(1000)).unwrap();
-    // Each direction counts apart: 6,000 and 4,000 in one, 6,000 and 1,000 in the other.
+    // Each direction counts separately: 6,000 and 4,000 in one, 6,000 and 1,000 in the other.
     let contracts: Vec<u64> = crate::path::contracts_of(&world.exchange).into_values().collect();
     assert_eq!(contracts, [7000, 10_000]);
     // A circuit without a rate reserves nothing, and neither does one at a single switch.
@@ -234,7 +235,7 @@ fn a_circuit_for_which_no_wire_id_is_free_keeps_its_path_and_others_move() {
             .released
             .contains_key(&old)
     );
-    // It moves as soon as a number is free; a drain is done in the same way.
+    // The circuit moves as soon as a wire id is free. A drain of a trunk moves circuits in the same way.
     let pool = world.exchange.pools.get_mut(&PoolKind::WireId).unwrap();
     pool.released.remove(&4094);
     world.order(Operation::DrainTrunk {

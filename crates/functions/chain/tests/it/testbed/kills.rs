@@ -18,7 +18,7 @@ const FORBIDDEN: u16 = 2001;
 const FLOWS: u32 = 16;
 const INSIDE: [u8; 4] = [10, 0, 0, 1];
 const OUTSIDE: [u8; 4] = [203, 0, 113, 1];
-/// The number of hops that are killed; a fourth hop follows them.
+/// The indices of the hops. The first three are killed; `TAIL` is not.
 const FIREWALL: usize = 0;
 const SWAP: usize = 1;
 const NAT: usize = 2;
@@ -177,7 +177,7 @@ impl<B: Backend> Bystander<B> {
         }
     }
 
-    /// Returns whether all sent packets have arrived.
+    /// Returns true if all sent packets have arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.came == self.sent
     }
@@ -191,7 +191,7 @@ impl<B: Backend> Bystander<B> {
     }
 }
 
-/// A kill whose function is not back yet.
+/// A kill after which the function does not work again yet.
 struct Wound {
     at: Instant,
     restarts: u64,

@@ -111,7 +111,7 @@ fn flow_back(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[36], frame[37]]) - 1000
 }
 
-/// Returns the next edit, of each kind and for each hop in turn.
+/// Returns the chain after edit `number`. The edits change in kind first, then in the hop.
 fn edit(whole: &ChainPlan, now: &ChainPlan, number: u32) -> ChainPlan {
     let mut plan = now.clone();
     let (kind, at) = (number % 5, (number / 5) as usize % whole.hops.len());

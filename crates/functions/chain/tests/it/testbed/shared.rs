@@ -1,4 +1,4 @@
-//! A function whose shared value is a number in a file, which it leaves in packets.
+//! A function that leaves its shared value, a number in a file, in packets.
 
 use std::path::Path;
 use std::sync::Arc;

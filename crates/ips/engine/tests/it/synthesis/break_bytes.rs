@@ -162,7 +162,8 @@ fn is_carried(made: &Made<'_>, place: Place<'_>, bytes: &[u8], size: usize) -> b
             let is_slash = |byte: &u8| matches!(byte, b'/' | b'.');
             let count = |bytes: &[u8]| bytes.iter().filter(|byte| is_slash(byte)).count();
             let own = made.parts.of(Buffer::HttpUri).or(made.parts.of(test.buffer));
-            // A raw URI of its own stands beside the other.
+            // A message with both forms of the URI has its raw URI as a part of its own, whose size stays the
+            // same.
             let is_alone = !(has(Buffer::HttpUri) && has(Buffer::HttpUriRaw)) || bytes.len() == size;
             let has_two = bytes.windows(2).any(|pair| pair == b"//");
             is_alone && bytes.starts_with(b"/") && !has_two && count(bytes) <= count(own.unwrap_or_default())
@@ -204,7 +205,7 @@ fn other(byte: u8) -> u8 {
     }
 }
 
-/// Changes bytes so that an operation may not match any more.
+/// Changes bytes so that an operation perhaps no longer matches.
 fn mutate(bytes: &mut Vec<u8>, operation: &Operation, attempt: usize, random: &mut Random) -> Option<()> {
     match operation {
         Operation::Content(content) if !content.is_negated => {
@@ -261,7 +262,7 @@ fn mutate(bytes: &mut Vec<u8>, operation: &Operation, attempt: usize, random: &m
     Some(())
 }
 
-/// Puts a text at the end, the beginning or somewhere in the bytes, beside the others or in their place.
+/// Inserts a text at the end, at the beginning or somewhere else in the bytes, or replaces bytes with it.
 fn insert(bytes: &mut Vec<u8>, text: &[u8], attempt: usize, random: &mut Random) {
     let at = match attempt {
         0 => bytes.len(),
@@ -275,8 +276,8 @@ fn insert(bytes: &mut Vec<u8>, text: &[u8], attempt: usize, random: &mut Random)
     bytes.splice(at..at + replaced, text.iter().copied());
 }
 
-/// Returns true if the value of a header is not in the messages, because the rule has the header as text, too, or if the
-/// header lines are such that a parser may read them in another way.
+/// Returns true if the value of a header is not in the messages, because the rule also has the header as
+/// text. Also returns true if a parser may read the header lines in another way.
 fn is_replaced(made: &Made<'_>, buffer: Buffer, conversation: &Conversation) -> bool {
     let name = format!("{buffer:?}");
     if !name.starts_with("Http") {

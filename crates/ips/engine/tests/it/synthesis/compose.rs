@@ -1,4 +1,4 @@
-//! A flow on which a rule fires, with the parts from which it is made again when one of them is broken.
+//! A flow on which a rule fires, and its parts, from which flows with one broken condition are made.
 
 use core::net::Ipv4Addr;
 
@@ -32,7 +32,7 @@ pub(crate) struct Made<'a> {
     pub(crate) frame: Conversation,
     /// The messages that make the state that a condition asks for, with the index of the condition.
     pub(crate) before: Vec<(usize, Vec<Message>)>,
-    /// Bytes that the server (true) or the client sends before.
+    /// Bytes that the server (true) or the client sends before the messages.
     pub(crate) stream: Option<(bool, usize)>,
 }
 

@@ -46,7 +46,7 @@ impl Default for Fields {
     }
 }
 
-/// The end whose port is another in each flow.
+/// The end whose port differs from flow to flow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Varies {
     Client,
@@ -92,7 +92,7 @@ impl Conversation {
     }
 
     fn ports(&self, is_reply: bool, flow: u16) -> [u8; 4] {
-        // The port that the rule does not name is another in each flow.
+        // The port that the rule does not name differs from flow to flow.
         let (of_client, of_server) = match self.varies {
             Varies::Client => (flow, 0),
             Varies::Server => (0, flow),

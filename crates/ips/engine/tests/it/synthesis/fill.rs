@@ -1,8 +1,8 @@
 //! Bytes that lists of operations match.
 //!
-//! A draft has bytes that are fixed, and others that are free. Each operation fixes some, from left to right; the oracle
-//! decides about the result. What was wrong is tried again with other choices: the order of contents and expressions,
-//! and the text of an expression.
+//! A draft has bytes that are fixed, and others that are free. Each operation fixes some, from left to right;
+//! the oracle decides about the result. A wrong draft is made again with other choices: the order of contents
+//! and expressions, and the text of an expression.
 
 use millrace_ips_engine::detect::program::{
     ContentTest, Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand, Operation, PcreTest,
@@ -97,7 +97,7 @@ fn is_anchored(chain: &[Operation]) -> bool {
     }
 }
 
-/// Returns true if a chain ends the bytes.
+/// Returns true if a chain must match at the end of the bytes.
 fn is_last(chain: &[Operation]) -> bool {
     chain.iter().any(|operation| match operation {
         Operation::Content(content) => content.endswith && !content.is_negated,

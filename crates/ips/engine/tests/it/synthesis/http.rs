@@ -156,7 +156,7 @@ fn encoded(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns a request; `payload` is what the raw bytes must have.
+/// Returns a request whose raw bytes contain `payload`.
 pub(crate) fn request(parts: &Parts, payload: &[u8], random: &mut Random) -> Vec<u8> {
     let is_alone = parts.is_empty();
     if is_alone && payload.first().is_some_and(u8::is_ascii_uppercase) && !payload.is_empty() {
@@ -232,7 +232,7 @@ pub(crate) fn request(parts: &Parts, payload: &[u8], random: &mut Random) -> Vec
     message(first, headers, &body)
 }
 
-/// Splits the method, and a line of which more than the method is there, from the beginning of a payload.
+/// Splits the method, or a line that continues after the method, from the beginning of a payload.
 fn beginning(payload: &[u8]) -> (Option<Vec<u8>>, Option<&[u8]>, &[u8]) {
     let blank = payload.iter().position(|byte| *byte == b' ').unwrap_or(0);
     let (word, rest) = payload.split_at(blank);
@@ -282,7 +282,7 @@ fn line(text: &[u8], method: &[u8], uri: &[u8], random: &mut Random) -> Vec<u8> 
     line
 }
 
-/// Returns a response; `payload` is what the raw bytes must have.
+/// Returns a response whose raw bytes contain `payload`.
 pub(crate) fn response(parts: &Parts, payload: &[u8], random: &mut Random) -> Vec<u8> {
     if payload.starts_with(b"HTTP/") && parts.is_empty() {
         let end: &[u8] = match payload.windows(4).any(|window| window == b"\r\n\r\n") {

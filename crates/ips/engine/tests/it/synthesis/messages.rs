@@ -32,7 +32,7 @@ const OF_SERVER: [Buffer; 13] = [
     Buffer::DnsAnswerName,
 ];
 
-/// Returns true if the server sends what the rule is about.
+/// Returns true if the rule inspects messages of the server.
 pub(crate) fn is_to_client(rule: &Rule) -> bool {
     match rule.flow.direction {
         Some(direction) => direction == Direction::ToClient,
@@ -238,7 +238,7 @@ impl Draft<'_> {
     }
 }
 
-/// The beginning of a TLS record with a certificate: its sizes are not written here.
+/// The beginning of a TLS record with a certificate. Its length fields are zero here.
 const RECORD: &[u8] = b"\x16\x03\x03\0\0\x0b\0\0\0";
 
 /// A message of SMB1: a request to set up a session.

@@ -5,9 +5,10 @@
 //!                              └─ breaks: one condition of each kind ─▶ conversation ─▶ engine ─▶ no alert
 //! ```
 //!
-//! The rules are 200 for Suricata and 120 for Snort 2.9 of Emerging Threats Open (BSD), and 40 of our own for Snort 3.
-//! With `MILLRACE_SYNTHESIS=all` they are those of `../shared/data/rules` (with a number N, one of N of them; with `sids:N,N`,
-//! these), and the reason is printed for each rule without a flow.
+//! The rules are 200 for Suricata and 120 for Snort 2.9 of Emerging Threats Open (BSD), and 40 of our own for
+//! Snort 3. With `MILLRACE_SYNTHESIS=all` they are those of `../shared/data/rules`. Other values select a
+//! part of those: a number N one rule of N, and `sids:N,N` these rules. The reason is printed for each rule
+//! without a flow.
 
 #![allow(clippy::print_stdout, reason = "the figures are printed")]
 
@@ -46,7 +47,7 @@ const SYNTHESISED: f64 = 95.0;
 /// Flows that are made for a rule before it is given up.
 const ATTEMPTS: u64 = 12;
 
-/// Flows with a condition of a kind broken that are made before it is given up.
+/// The flows with a broken condition of a kind that are made before the kind is given up.
 const BREAKS: u64 = 3;
 
 /// Compiles rules; those that raise no alert by their own option do so here.
@@ -211,7 +212,8 @@ fn whole(name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Makes a flow for each rule. Checks that `least` percent of the rules fire on theirs, and none on one with a broken condition.
+/// Makes a flow for each rule. Checks that `least` percent of the rules fire on their flow, and that no rule
+/// fires on a flow with a broken condition.
 ///
 /// Returns the kinds of conditions that were broken.
 fn check(syntax: Syntax, text: &str, least: f64) -> Vec<Kind> {
@@ -252,7 +254,7 @@ fn check(syntax: Syntax, text: &str, least: f64) -> Vec<Kind> {
             }
         }
     }
-    // Of the whole files, all are named.
+    // A run on the whole files lists all failed rules; other runs list 12 for each reason.
     let named = if asked.is_empty() { 12 } else { usize::MAX };
     let possible = chosen.len() - without_state;
     let share = 100.0 * f64::from(fired) / possible.max(1) as f64;

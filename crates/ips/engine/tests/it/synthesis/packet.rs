@@ -118,7 +118,7 @@ pub(crate) fn broken_fields(rule: &Rule, fields: &Fields, random: &mut Random) -
                 set(&mut broken, *field, value);
             }
             PacketTest::TcpFlags { bits, ignored, .. } => {
-                // A flag that must be there is not; where none must be, one is.
+                // A required flag is cleared. If no flag is required, an excluded flag is set.
                 let known = [*bits as u8 & 0x3f, 0x3f & !(*ignored as u8)];
                 let flag = known.into_iter().find(|flags| *flags != 0)?;
                 let flag = 1 << flag.trailing_zeros();
@@ -165,7 +165,7 @@ pub(crate) fn maker<'a>(
         .filter(|rule| rule.sid != asking.sid || matches!(test, StateTest::Counter { .. }))
         .filter(|rule| rule.effects.iter().any(sets))
         .collect();
-    // Rules of the same protocol, if there are some.
+    // Rules of the same protocol are preferred.
     let protocol = app(asking).ok();
     let same: Vec<&Rule> = rules
         .iter()

@@ -72,7 +72,7 @@ impl Parts {
                 (None, b"") => return Err(buffer),
                 (None, _) => fill(&lists, b"/", &[0], random).ok_or(buffer)?,
             };
-            // An empty value is none.
+            // An empty value counts as absent.
             if bytes.is_empty() && lists.iter().all(|list| holds(list, b"a")) {
                 bytes.push(b'a');
             }

@@ -1,5 +1,5 @@
-//! The scheduler of a port in simulated time: no packet is lost or reordered, rates are exact, guarantees and priorities
-//! hold.
+//! The scheduler of a port in simulated time: no packet is lost or reordered, rates are exact, and guarantees
+//! and priorities hold.
 
 #![allow(
     clippy::unwrap_used,

@@ -71,7 +71,7 @@ proptest! {
                     testbed.scheduler.dequeue(now, &mut out);
                     let fresh = out.iter().filter(|packet| packet.queue != 99);
                     testbed.sent.extend(fresh);
-                    // A worker that sleeps until then misses nothing.
+                    // A worker that sleeps until `eligible_at` misses no packet.
                     if let Some(eligible_at) = testbed.scheduler.eligible_at().filter(|eligible_at| *eligible_at > now) {
                         let early = Time::from_nanos(eligible_at.nanos() - 1);
                         let before = testbed.scheduler.len();
@@ -101,7 +101,7 @@ proptest! {
                 prop_assert!(sent <= most(rate, 9030.0) + 1.0);
             }
         }
-        // In the end everything leaves.
+        // At the end, all packets leave.
         let waiting = testbed.scheduler.len() as u64;
         testbed.scheduler.lift_limits();
         prop_assert_eq!(testbed.take(now) as u64, waiting);
@@ -135,7 +135,7 @@ proptest! {
         let all: u16 = weights.iter().map(|(weight, _)| *weight).sum();
         for ((weight, _), got) in weights.iter().zip(&got) {
             let wanted = 195e6 * f64::from(*weight) / f64::from(all);
-            // The quantum of each is at most 2 kB times 20, of 10 MB in all.
+            // A queue's quantum is at most 20 times 2 kB, while all queues send 10 MB.
             prop_assert!((got / wanted - 1.0).abs() < 0.08, "{got} of {wanted}");
         }
         prop_assert!((got[weights.len()] / 5e6 - 1.0).abs() < 0.05, "{got:?}");

@@ -29,7 +29,8 @@ fn a_shaper_is_exact_from_1_mbit_to_100_gbit_for_every_size() {
             };
             for plan in [by_port, by_queue] {
                 let got = rates(&plan, &[(0, size)], millis, step)[0];
-                // The burst at the start, of a millisecond or two frames, and one packet.
+                // The port may exceed its rate by the burst at the start (one millisecond or two frames) and
+                // by one packet.
                 let burst = (rate as f64 / 1000.0).max(3_028.0 * 8.0) + 8.0 * size as f64;
                 let (least, most) = (rate as f64, rate as f64 + burst * 1000.0 / millis as f64);
                 let slack =
