@@ -142,8 +142,8 @@ fn a_store_whose_medium_failed_for_a_while_goes_on() {
         config: content(number),
         note: Note::default(),
     };
-    // In each round, the medium fails from the next operation of the rollback until the end of the tick. A
-    // later tick rolls back.
+    // In each round, the medium carries out `works` operations of the rollback, and then fails until the
+    // end of the tick. A later tick rolls back.
     for works in 0.. {
         let disk = medium(u64::MAX);
         let store = Store::start(

@@ -67,8 +67,8 @@ impl<'a> Reader<'a> {
         self.take(size).map(|_| ())
     }
 
-    /// Reads text from a field of `size` bytes. The last byte counts as NUL. Bytes that are not valid UTF-8
-    /// are read as ASCII, with `?` for each byte above 0x7f, so that the text is never longer than its field.
+    /// Reads text from a field of `size` bytes. The last byte counts as NUL. Text that is not valid UTF-8 is
+    /// read as ASCII, with `?` for each byte above 0x7f, so that the text is never longer than its field.
     pub(crate) fn text(&mut self, size: usize) -> Result<String, Truncated> {
         let field = self.take(size)?;
         let field = &field[..size.saturating_sub(1)];

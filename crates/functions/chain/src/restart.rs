@@ -33,8 +33,8 @@ impl Restart {
         }
     }
 
-    /// Returns whether to restart the function now, which is down. `killed` says that it was killed from
-    /// outside.
+    /// Returns whether to restart the function, which is down, at `now`. `killed` is true if it was killed
+    /// from outside.
     pub(crate) fn is_due(&mut self, now: Time, killed: bool) -> bool {
         let due = match self.due {
             Some(due) => due,

@@ -94,8 +94,8 @@ pub struct Table<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> Table<K, V> {
-    /// Returns a table for `capacity` entries. It allocates at least twice as many, because flows spread
-    /// unevenly over sets. Up to eight entries need only one set.
+    /// Returns a table for `capacity` entries. Above eight entries, it allocates at least twice as many,
+    /// because flows spread unevenly over sets. Up to eight entries fit into one set of eight.
     pub fn new(capacity: usize, seed: u64) -> Table<K, V> {
         let entries = match capacity {
             0..=WAYS => WAYS,

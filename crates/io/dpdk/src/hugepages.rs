@@ -187,6 +187,7 @@ const LOCKED: &str = "/dev";
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits until no other process is between its [`reserve`] and the use of its pages, and takes the lock.
+/// Returns without the lock after five seconds.
 #[must_use]
 pub fn lock() -> ReservationLock {
     // Without the lock, reservations still work, one process at a time.

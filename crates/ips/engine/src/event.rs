@@ -183,7 +183,7 @@ pub enum Event {
     /// The parser found anomalies that belong to no transaction.
     Anomaly(Subject, AppProtocol, Vec<AppEvent>),
     /// A policy decided about a packet that could not be inspected as it should be. Reported once for each
-    /// flow and cause.
+    /// flow and cause; for packets without a flow, each time.
     Exception(Subject, Cause, Policy),
 }
 

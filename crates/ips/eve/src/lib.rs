@@ -20,7 +20,8 @@ pub use event::Statistics;
 pub use tables::RuleTables;
 pub use writer::Writer;
 
-/// The version of Suricata that determines the layout of DNS events. Other events have one layout.
+/// The version of Suricata that determines the layout of the object `dns`. Other objects have
+/// one layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
     /// Suricata 7: DNS version 2, a question in each object.

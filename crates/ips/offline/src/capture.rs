@@ -84,8 +84,8 @@ impl Interface {
         };
         for option in &description.options {
             match option {
-                // The high bit selects a power of 2 instead of a power of 10. A unit too small for 128 bits
-                // makes all times 0.
+                // The high bit selects a power of 2 instead of a power of 10. If a second has more units than
+                // 128 bits can hold, every timestamp counts as 0.
                 InterfaceDescriptionOption::IfTsResol(resolution) => {
                     let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
                     let units = base.checked_pow(u32::from(resolution & 0x7f));

@@ -12,11 +12,12 @@
 //!                       ▼
 //!            entries[hash] ──▶ compare the pattern at i - offset ──▶ hit
 //! ```
+//!
 //! `T` has two bytes for each pair of bytes, in upper and lower case. Each byte has one bit for each of eight
 //! buckets: the bit in `first` is set if a window of the bucket begins with the pair, the bit in `second` if
 //! one ends with it. A position passes if its two pairs have a bucket in common. Windows that begin alike are
-//! in one bucket, so that few buckets have a given beginning, and each bucket has few ends. Short patterns
-//! have a separate bucket, in which every pair is an end.
+//! mostly in one bucket, so that few buckets have a given beginning, and each bucket has few ends. Short
+//! patterns have a separate bucket, in which every pair is an end.
 //!
 //! The first test covers eight positions before it branches, because in text single positions pass too often
 //! and too irregularly for branch prediction. Text in one language has few pairs, so the used part of `T`

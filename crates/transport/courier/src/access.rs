@@ -102,7 +102,7 @@ pub struct ReadAccess {
     pub observer: Box<dyn TransferObserver>,
 }
 
-/// Decides what peers may do. Paths are the bytes that the peer sent; no check precedes these calls.
+/// Decides what peers may do. Paths are the bytes that the peer sent, which nothing has checked before.
 pub trait Access: Send + Sync {
     /// Returns without an error if the key may do anything at all. It is called for each connection, and answers at once.
     ///

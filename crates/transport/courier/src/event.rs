@@ -118,7 +118,7 @@ pub enum Event {
 pub enum Outcome {
     /// All files are verified and in place.
     Delivered,
-    /// The receiver refused the transfer.
+    /// The peer refused the transfer.
     Refused {
         /// The name of the reason.
         code: &'static str,
@@ -144,7 +144,7 @@ impl Outcome {
 
 /// The exit status if some peers have everything, and others do not.
 pub const EXIT_PARTIAL: u8 = 3;
-/// The exit status if no peer has everything, and a receiver refused the transfer.
+/// The exit status if no peer has everything, and a peer refused the transfer or a ticket has expired.
 pub const EXIT_REFUSED: u8 = 4;
 /// The exit status if the files of a peer differ from those that were sent.
 pub const EXIT_INTEGRITY: u8 = 5;

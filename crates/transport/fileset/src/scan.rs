@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A set that has a file larger than this many bytes uses large extents.
+/// A set uses large extents if one of its named sources is a file larger than this many bytes.
 const LARGE_FILE: u64 = 1 << 40;
 
 /// A source that a user names.

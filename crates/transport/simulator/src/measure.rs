@@ -69,7 +69,7 @@ impl Quantiles {
         self.total += 1;
     }
 
-    /// Returns the time that `share` of the values are below.
+    /// Returns the quantile of the values at `share`, 0 to 1.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = share * self.total as f64;
         let mut below = 0;

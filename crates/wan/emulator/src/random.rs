@@ -1,9 +1,9 @@
 //! Random numbers by counter: the n-th frame's draw in a stage is a function of (seed, stage, n).
 //!
-//! So the draws of a stage do not depend on other stages: on whether they are on, on how many numbers they
-//! draw, and on whether a frame reaches them. The function is the output function of SplitMix64 (Steele, Lea
-//! and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014), which is a counter-based
-//! generator already: its n-th output is `mix(key + n × GAMMA)`.
+//! So the draws of a stage depend neither on which other stages are on, nor on how many numbers they draw. A
+//! frame that does not reach a stage does not change the draws for later frames. The function is the output
+//! function of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
+//! 2014), which is a counter-based generator already: its n-th output is `mix(key + n × GAMMA)`.
 
 use millrace_types::split_mix::{GAMMA, mix};
 

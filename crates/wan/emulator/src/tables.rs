@@ -37,7 +37,8 @@ pub enum FileError {
     },
 }
 
-/// Returns the words of each line without comments (`# …`), with the line's number.
+/// Returns the words of each line, without its comment (`# …`), and the line's number. Lines without words
+/// are left out.
 fn lines(text: &str) -> impl Iterator<Item = (usize, impl Iterator<Item = &str>)> {
     text.lines().enumerate().filter_map(|(at, line)| {
         let content = line.split('#').next().unwrap_or_default();

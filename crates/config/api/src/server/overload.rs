@@ -1,5 +1,5 @@
-//! The router for connections above the connection limit, which have no slot: `/health` and `/ready`, and an
-//! error for everything else.
+//! The router for connections without a slot, because the total limit or the client's limit is reached:
+//! `/health` and `/ready`, and an error for everything else.
 
 use axum::Router;
 use axum::extract::Request;

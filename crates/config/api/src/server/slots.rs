@@ -5,8 +5,9 @@
 //!        └─ otherwise ──> a probe slot: /health and /ready, one response; the oldest probe is closed for it
 //! ```
 //!
-//! Probe slots keep health checks working while clients hold all other slots. A new probe closes the oldest
-//! one, so silent connections cannot hold probe slots, and each probe ends with its response.
+//! Probe slots keep health checks working while clients hold all other slots. If all probe slots are in use,
+//! a new probe closes the oldest one, so silent connections cannot hold probe slots. Each probe ends with its
+//! response.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! Hops of chains that do not work. Readers do not wait for the control thread, which may be opening devices.
+//! The hops that do not work, for readers that must not wait for the control thread, which may be opening
+//! devices.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

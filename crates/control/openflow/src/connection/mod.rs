@@ -42,7 +42,7 @@ pub struct Settings {
     pub echo_interval: Option<Duration>,
     /// The number of ECHO_REQUESTs that may stay unanswered.
     pub echo_misses: u32,
-    /// The maximum number of bytes that may wait to be written; above it, no more requests are accepted.
+    /// While more than this number of bytes wait to be written, no more requests are accepted.
     pub max_output: usize,
     /// True if messages are datagrams, which may be lost: an auxiliary connection over UDP (OpenFlow 1.3.5, section 6.3.5).
     pub is_datagram: bool,

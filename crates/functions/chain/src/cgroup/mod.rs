@@ -3,7 +3,7 @@
 //! Each process gets a group before it runs an instruction of the function. The group is removed when the
 //! process has ended; groups of a switch that was killed are removed by the next switch. If this process may
 //! not create groups, functions run with rlimits and niceness only. `millrace nf list` shows the mechanism
-//! that enforces each limit.
+//! that enforces each limit, or `nothing` if none does.
 //!
 //! **Weights are niceness, not groups.** Functions that share a core yield it to each other, and sched_yield(2) gives the core
 //! only to a process of the same CPU group. As measured, two processes take turns within 1.6 to 3 µs in one CPU group, and

@@ -21,8 +21,8 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Sets the limit to the index that the other side's index permits. Returns the number of available
-    /// descriptors, or an error if the limit moved back or too far.
+    /// Moves the limit to `limit`. Returns the number of available descriptors, or an error if that moves the
+    /// limit back, or beyond the descriptors that the other side owns.
     #[inline]
     pub(super) fn advance_limit(&mut self, limit: u16) -> Result<u16, ProtocolViolation> {
         let room = self.len - self.available();

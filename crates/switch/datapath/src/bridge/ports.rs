@@ -93,9 +93,9 @@ impl<B: Backend> Bridge<B> {
         Ok(())
     }
 
-    /// Gives each worker a transmit queue, beginning with `owner`. Workers without a queue send through the
-    /// inbox of `owner`. Returns when all workers can send to the port; before that, packets to it would be
-    /// dropped.
+    /// Distributes the transmit queues over the workers, one for each, beginning with `owner`. Workers
+    /// without a queue send through the inbox of `owner`. Returns when all workers can send to the port;
+    /// before that, packets to it would be dropped.
     fn add_tx_port(
         &self,
         port: PortNo,

@@ -14,8 +14,9 @@
 //! MPLS does not name its payload. An IPv4 header is accepted if its version and its checksum are right, an IPv6
 //! header if its version is right and its next header is a common one, an Ethernet header if its EtherType is known;
 //! otherwise the labels are the flow. The decision must not depend on bytes that change within a flow, or it would
-//! split the flow (RFC 4928, section 2). Only the checksum test reads bytes that change within a flow. It
-//! succeeds for every IPv4 packet, and by chance for one in 65,536 packets without an IPv4 header.
+//! split the flow (RFC 4928, section 2). Only the tests of an IPv4 header's total length and checksum read
+//! bytes that change within a flow. Both succeed for every IPv4 packet; the checksum test also succeeds by
+//! chance for one in 65,536 packets without an IPv4 header.
 
 use millrace_types::split_mix;
 use millrace_wire::bytes::{be16, be32, be64};

@@ -21,7 +21,7 @@ use super::load::Load;
 const GAIN: f64 = 1.05;
 /// Number of samples after which a trial is judged: flows have moved by then, and the balance has settled.
 const SETTLE: u32 = 15;
-/// Number of the last samples of a trial that are judged by their packets.
+/// Number of samples at the end of a trial. Their packets decide if the trial has succeeded.
 const JUDGED: u32 = 8;
 /// Number of samples for which no queue begins to hash after a trial that failed; doubled each time.
 const WAIT_MIN: u32 = 50;
@@ -48,7 +48,7 @@ enum State {
     Alone {
         before: Option<f64>,
     },
-    /// A queue has hashed for `samples` samples; the judged ones of these have `packets` packets.
+    /// A queue has hashed for `samples` samples. `packets` is the number of packets in those that are judged.
     Trying {
         before: f64,
         samples: u32,

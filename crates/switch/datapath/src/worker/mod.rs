@@ -95,8 +95,8 @@ pub(crate) struct Worker<P> {
 /// The result of a round.
 #[derive(Default)]
 struct Round {
-    /// Number of packets that were received, taken from the parked ones, the rings, the inbox or services, or
-    /// released by schedulers.
+    /// Number of packets from receive queues, from packets that were parked, from rings, from the inbox, from
+    /// services, and from schedulers.
     found: usize,
     /// Number of packets that went through the pipeline.
     processed: usize,
@@ -148,8 +148,9 @@ impl<P: Packet + 'static> Worker<P> {
         }
     }
 
-    /// Returns the duration for which this worker may sleep: until a receive queue has a packet due, at most
-    /// `sleep`. Returns `None` if a packet is due so soon that the worker must not sleep.
+    /// Returns the duration for which this worker may sleep, at most `sleep`. The sleep ends
+    /// [`POLL_BEFORE_DUE`](crate::POLL_BEFORE_DUE) before a receive queue has a packet due. Returns `None` if
+    /// a packet is due so soon that the worker must not sleep.
     fn until_due(&mut self, sleep: Duration) -> Option<Duration> {
         let queues = self.bridges.iter_mut().flat_map(|context| &mut context.rx);
         let Some(due) = queues.filter_map(|rx| rx.queue.next_due()).min() else {

@@ -40,7 +40,8 @@ pub struct PolicerPlan {
     /// True for a color-aware marker: a packet arrives with the color of its drop precedence (assured
     /// forwarding, RFC 2597).
     pub color_aware: bool,
-    /// The bytes that each packet counts in addition to its frame, such as those before the Ethernet header.
+    /// The bytes that each packet counts in addition to its frame from the Ethernet header on, such as
+    /// preamble and frame check sequence.
     pub overhead: u8,
     /// The treatment of green, yellow and red packets.
     pub color_actions: [ColorAction; 3],

@@ -3,9 +3,10 @@
 //! The hit rate depends on the traffic, and an attacker may send traffic that never hits. So a worker
 //! compares, window by window, the time that hits save with the time that misses cost. A window with a loss
 //! begins a trial, because many new flows, or many flows that a change has invalidated, take a while to be
-//! cached. If the trial ends with a loss, further trials follow only while they find more and more hits. Then
-//! the cache is switched off, each time for twice as long as before. An attacker can thus spoil only a few
-//! windows in many, and in each of them no more than the cost of misses.
+//! cached. If the trial ends with a loss, another trial follows, at most `TRIALS` in a row, as long as each
+//! finds more hits than the one before. After the last one, the cache is switched off, each time for twice as
+//! long as before. An attacker can thus spoil only a few windows in many, and in each of them no more than
+//! the cost of misses.
 //!
 //! There is no clock here: costs are the nanoseconds measured in ADR 3 and ADR 4. Only their proportions
 //! matter.

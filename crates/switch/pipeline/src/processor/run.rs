@@ -249,7 +249,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     #[inline(never)]
     fn all_leave_rewritten(&mut self, burst: &mut ArrayVec<P, BURST>, found: &LookupResults<'a>) {
         let (len, mut matches) = (burst.len(), 0);
-        // The packets that their rewrite cannot be applied to, one bit each.
+        // The packets to which their rewrite cannot be applied, one bit each.
         let mut left = 0_u64;
         for (i, ((packet, cell), summary)) in burst
             .iter_mut()

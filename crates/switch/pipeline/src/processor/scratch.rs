@@ -35,8 +35,8 @@ impl PacketState {
     };
 }
 
-/// Memory of a worker that is allocated once and used by every burst. Arrays have one element for each packet
-/// of the burst.
+/// Memory of a worker that is allocated once and used by every burst. Arrays of [`BURST`] elements have one
+/// element for each packet of the burst.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) keys: [FlowKey; BURST],

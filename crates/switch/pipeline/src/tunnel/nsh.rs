@@ -81,8 +81,8 @@ pub(super) fn decapsulate<'t, P: Packet>(
         return Some(Decapsulation::Drop(DropReason::NshMalformed));
     }
     let path = view.path();
-    // The time to live has 6 bits and is decremented. A packet with zero is not forwarded (RFC 8300, section
-    // 2.2).
+    // The time to live has 6 bits. It is decremented, from 0 to 63, and the packet is dropped if the result
+    // is zero (RFC 8300, section 2.2).
     let ttl = match view.ttl() {
         0 => TTL_MAX,
         1 => return Some(Decapsulation::Drop(DropReason::NshTtl)),

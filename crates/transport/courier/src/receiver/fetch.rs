@@ -75,7 +75,8 @@ impl Server<'_, '_, '_> {
         }
     }
 
-    /// Notes that a link closed. The request ends with its last link, unless the daemon's session has begun.
+    /// Notes that a link closed. A request that waits for the daemon's answer ends with its last link. At
+    /// other times, [`Self::check_fetch`] ends it.
     pub(super) fn on_request_closed(&mut self, link: LinkId, reason: &str) {
         let Some(fetching) = &mut self.fetching else {
             return;

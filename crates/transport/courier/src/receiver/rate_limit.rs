@@ -48,7 +48,7 @@ impl RateLimit {
     }
 
     /// Opens a session that lacks `missing` bytes; returns the first credit in bytes. `unlimited` is the size
-    /// of the pool without a rate limit, in bytes.
+    /// of the pool in bytes if there is no rate limit, and else its maximum.
     pub(super) fn open(&mut self, now: Time, missing: u64, unlimited: u64) -> u64 {
         self.unpaid_pool = match self.slots.rate() {
             Some(rate) => SharedRate::bytes_in(rate, POOL)

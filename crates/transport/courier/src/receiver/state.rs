@@ -184,9 +184,9 @@ impl<'scope> Server<'_, 'scope, '_> {
         self.peers.values().filter(waits).count()
     }
 
-    /// Closes the oldest answered link of a key that the peer has not closed yet. (The peer's close of a
-    /// FETCH link goes to the socket of the sending session.) The link must be older than [`ANSWER_TIME`].
-    /// Returns false if there is no such link.
+    /// Closes the oldest answered link of a key that is still open here. The peer's close of a FETCH link
+    /// never arrives here, because it goes to the socket of the sending session. The peer must have received
+    /// the answer, and the answer must be older than [`ANSWER_TIME`]. Returns false if there is no such link.
     pub(super) fn close_answered(&mut self, now: Instant, key: PublicKey) -> bool {
         let answered = self.peers.iter().filter_map(|(link, peer)| match &peer.stage {
             Stage::Ended {

@@ -61,7 +61,8 @@ pub enum Stragglers {
     /// The transfer goes on until the last one has everything.
     #[default]
     Keep,
-    /// Receivers that are not done at this time after the first one are detached; they can be resumed later.
+    /// A receiver that is not done this long after the first one was done is detached. It can be resumed
+    /// later.
     Detach(Duration),
     /// The transfer ends when this number of receivers have everything; the others are detached.
     Quorum(usize),

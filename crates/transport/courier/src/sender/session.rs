@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// The maximum number of one receiver's extents that the reader compares at once, so that other receivers do
 /// not wait for long.
 const CHECKS_MAX: usize = 4;
-/// The maximum number of queued messages with which a receiver gets answers to further NEED GROUP VALUES.
+/// A receiver's further NEED GROUP VALUES wait while this many answers to it, or more, are queued.
 const ANSWERS_MAX: usize = 64;
 /// The wait before a lost receiver is dialled again; it doubles each time.
 const BACKOFF: Duration = Duration::from_millis(500);

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 /// The maximum size of all extended attributes of an entry together, in bytes.
 pub(super) const XATTRS_SIZE_MAX: usize = 64 << 10;
-/// The size in bytes from which an incomplete entry is an error. Every valid entry is shorter.
+/// The size in bytes above which an incomplete entry is an error. Every valid entry is shorter.
 const ENTRY_SIZE_MAX: usize = 2 * PATH_MAX + XATTRS_SIZE_MAX + 20 * SEGMENTS_MAX + 256;
 
 /// Limits on the manifest that a peer sends.

@@ -35,12 +35,12 @@ impl Delivery {
         self.delivered_at = now;
     }
 
-    /// Records that there was nothing to send while `in_flight` bytes were in flight.
+    /// Records that the source or the shared uplink limits the flow while `in_flight` bytes are in flight.
     pub(super) fn mark_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = self.delivered + in_flight.max(1);
     }
 
-    /// Returns true if the source, not the path, limits the samples of packets sent now.
+    /// Returns true if the source or the shared uplink, not the path, limits the samples of packets sent now.
     pub(super) fn is_app_limited(&self) -> bool {
         self.app_limited_until > self.delivered
     }

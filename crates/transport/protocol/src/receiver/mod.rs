@@ -59,10 +59,9 @@ pub struct ReceiverConfig {
     pub have: RangeSet,
     /// The connection identifier, in the packets of the sender and of this receiver.
     pub connection: u32,
-    /// The number of bytes that may have arrived and not be written, initially.
+    /// The initial size of the pool: the number of received bytes that may wait to be written.
     pub pool: u64,
-    /// The maximum of the number of bytes that may have arrived and not be written: see
-    /// [`Receiver::grow_pool`].
+    /// The maximum size of the pool: see [`Receiver::grow_pool`].
     pub pool_max: u64,
 }
 

@@ -32,8 +32,8 @@ use thiserror::Error;
 
 /// The default size of the slab cache.
 pub const CACHE_SIZE: usize = 256 << 20;
-/// The maximum distance in bytes from the start of a new receiver to the cursor of a member, at which the new
-/// receiver begins at that cursor instead.
+/// A new receiver begins at the cursor of a member, instead of its own start, if the two are at most this
+/// many bytes apart.
 const JOIN_DISTANCE: u64 = 2 << 30;
 /// Bytes that a member may send in each round while the uplink is shared (deficit round robin, Shreedhar and
 /// Varghese 1995).

@@ -49,7 +49,7 @@ pub struct Site {
     pub handshake_rtt: Option<Duration>,
     /// The time at which the receiver joins.
     pub joins: Time,
-    /// The number of bytes that may have arrived and not be written.
+    /// The size of its pool: the number of received bytes that may wait to be written.
     pub pool: u64,
     /// The rate of its disk in bytes a second.
     pub disk: u64,

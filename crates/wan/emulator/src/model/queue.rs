@@ -53,8 +53,8 @@ impl QueueModel {
         }
     }
 
-    /// Copies the waiting frames from `old`. If there are more frames than the depth, the oldest are left
-    /// out, because they are sent first.
+    /// Moves the start times of the waiting frames here from `old`. If there are more frames than the depth,
+    /// the oldest are left out, because they are sent first.
     pub(crate) fn change(&mut self, old: &mut QueueModel) {
         if let Depth::Packets(depth) = self.depth {
             let surplus = old.starts.len().saturating_sub(depth as usize);

@@ -92,8 +92,8 @@ pub(in crate::channel) fn explain(error: io::Error, files: &model::Tls) -> io::E
     text.map_or(error, |text| io::Error::new(kind, TlsProblem(text)))
 }
 
-/// Returns an explanation of a TLS error that names the file to correct; `None` if the error concerns none of
-/// `files`.
+/// Returns an explanation of a TLS error for an operator. It names the file of `files` that the error
+/// concerns, if any. Returns `None` for errors without an explanation.
 fn explanation(error: &Error, files: &model::Tls) -> Option<String> {
     let authorities = files.ca_certificate.display();
     let certificate = files.certificate.display();

@@ -21,7 +21,8 @@ use crate::gated::recorder::{case, part};
 
 /// Delays in milliseconds; 0 is the baseline of the others.
 const DELAYS_MS: [u32; 4] = [1, 10, 100, 200];
-/// Frame sizes in bytes, without the check sequence as in captures, and their names, which include it.
+/// Frame sizes in bytes, without the check sequence as in captures, and their names in rows. The name 64 B
+/// includes the check sequence.
 const FRAMES: [(usize, &str); 2] = [(60, "64 B"), (1514, "1,514 B")];
 /// Rates in frames per second.
 const RATES: [(u32, &str); 3] = [(1_000, "1k pps"), (10_000, "10k pps"), (100_000, "100k pps")];

@@ -118,8 +118,8 @@ impl Pipes {
     }
 
     /// Parses the bytes that are written to a file or read from it. Bytes after an incomplete PDU continue
-    /// it. If they begin like a PDU, the earlier bytes may not belong to calls, so they are also parsed as
-    /// separate PDUs.
+    /// it. If the new bytes begin like a PDU, the earlier bytes may not belong to calls, so the new bytes are
+    /// also parsed as separate PDUs.
     pub(super) fn transfer(&mut self, transfer: &Transfer<'_>, direction: Direction, out: &mut Transactions) {
         let Transfer { file, data, command } = *transfer;
         let begins = matches!(data, [5] | [5, 0 | 1, ..]);

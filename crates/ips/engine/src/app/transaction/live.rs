@@ -179,7 +179,7 @@ impl Transactions {
         Some(transaction)
     }
 
-    /// Adds an anomaly of the flow, unless the list has it already.
+    /// Adds an anomaly of the flow, unless the list has it already or is full.
     pub(in crate::app) fn raise(&mut self, event: AppEvent) {
         if self.events.len() < EVENTS_PER_TRANSACTION && !self.events.contains(&event) {
             self.events.push(event);

@@ -335,7 +335,7 @@ impl Transaction {
         }
     }
 
-    /// Adds an anomaly, unless the transaction has it already.
+    /// Adds an anomaly, unless the transaction has it already or its list is full.
     pub(super) fn raise(&mut self, event: AppEvent) {
         if self.events.len() < EVENTS_PER_TRANSACTION && !self.events.contains(&event) {
             self.events.push(event);

@@ -66,7 +66,7 @@ pub enum Endianness {
     Big,
     /// The least significant byte is first.
     Little,
-    /// The byte order that the DCE/RPC header announces. The evaluation always assumes little-endian.
+    /// The byte order that the DCE/RPC header announces.
     Dce,
 }
 

@@ -249,7 +249,8 @@ pub(super) fn outages(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> 
     let runs: Vec<&[bool]> = frames.chunk_by(|a, b| a == b).collect();
     let inner = runs.get(1..runs.len().saturating_sub(1)).unwrap_or_default();
     for (lost, what, mean_ms) in [(true, "outages", 50.0), (false, "periods without", 200.0)] {
-        // An outage shorter than the time between two frames may not be seen. Only longer outages are judged.
+        // A period shorter than the time between two frames may not be seen. Only periods with at least one
+        // frame are judged.
         let gap_ms = GAP as f64 / 1e6;
         let mut lengths: Vec<f64> = inner
             .iter()

@@ -121,7 +121,7 @@ impl RequestSide {
         }
     }
 
-    /// Handles lost bytes. Parsing continues after them only in a body of known size.
+    /// Handles lost bytes. Parsing continues after them only in a tunnel or in a body of known size.
     pub(super) fn gap(&mut self, size: u64, out: &mut Transactions) {
         if let State::Sized(left) = self.state
             && size < left

@@ -10,7 +10,6 @@
 //!
 //! In inline mode, bytes behind DATA are parsed as a mail before the reply, and bytes behind STARTTLS as
 //! commands, because they are forwarded before the reply. The bytes are kept until the reply. If the reply
-//! commands, because they are forwarded before the reply. The bytes are kept until the reply. If the reply
 //! contradicts this, they are parsed again.
 
 mod pipeline;
