@@ -222,6 +222,25 @@ fn base64_data_and_numbers_of_the_payload_are_compared() {
 }
 
 #[test]
+fn numbers_of_64_bits_are_compared_and_computed_with_as_a_whole() {
+    let text = r#"
+        alert udp any any -> any any (byte_extract:8,0,x; byte_test:8,=,x,8; sid:1;)
+        alert udp any any -> any any (byte_extract:8,0,x; byte_test:8,>,x,8; sid:2;)
+        alert udp any any -> any any (byte_extract:8,0,x; byte_math:bytes 8,offset 8,oper -,rvalue x,result y; byte_test:1,=,y,15; sid:3;)
+    "#;
+    let set = rules(text, &CompileSettings::default());
+    let found = |first: u64, second: u64| {
+        let payload = [first.to_be_bytes(), second.to_be_bytes()].concat();
+        alerts(&set, &[udp(4000, false, &payload)], Mode::Ids)
+    };
+    let high = 1 << 63 | 5;
+    assert_eq!(found(high, high), [1]);
+    assert_eq!(found(high, high + 9), [2]);
+    // The last byte, 10, is the difference.
+    assert_eq!(found(1 << 63, (1 << 63) + 10), [2, 3]);
+}
+
+#[test]
 fn a_slow_expression_is_counted_and_is_no_silent_miss() {
     use millrace_ips_engine::detect::{DetectSettings, Limit};
     let set = rules(

@@ -9,7 +9,7 @@ use millrace_ips_rules::set::Loaded;
 use millrace_ips_rules::{Position, Reason, Refusal, limits};
 
 use super::super::program::{
-    AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType, StateTest, Tag,
+    AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType, StateTest,
 };
 use super::fast_pattern::{self, Candidate};
 use super::{CompileSettings, Hook, Interner, bytes, protocols};
@@ -45,7 +45,6 @@ struct Builder<'a> {
     state: Vec<StateTest>,
     effects: Vec<Effect>,
     is_silent: bool,
-    tag: Option<Tag>,
     /// True if a content of the payload is anchored at its beginning.
     is_anchored: bool,
 }
@@ -89,7 +88,6 @@ pub(super) fn compile(
         state: Vec::new(),
         effects: Vec::new(),
         is_silent: false,
-        tag: None,
         is_anchored: false,
     };
     for (index, option) in rule.options.iter().enumerate() {
@@ -160,7 +158,6 @@ pub(super) fn compile(
         rate,
         thresholds,
         is_silent: builder.is_silent,
-        tag: builder.tag,
         fast_pattern,
         source_index,
     })

@@ -17,6 +17,7 @@ use crate::app::event;
 use crate::detect::compile::fast_pattern::Candidate;
 use crate::detect::compile::words::{self, Shared};
 use crate::detect::compile::{bytes, protocols};
+use crate::detect::fields;
 use crate::detect::program::{AppTest, BufferTest, ContentTest, Operand, Operation, PacketTest, PcreTest};
 use crate::flow::Direction;
 
@@ -309,12 +310,12 @@ impl Builder<'_> {
 
     fn text(&mut self, field: TextField, text: &str) -> Result<(), Reason> {
         match field {
-            TextField::Target => {}
+            // Packets behind an alert are not recorded.
+            TextField::Target | TextField::Tag => {}
             TextField::TcpFlags => self.packet.push(words::tcp_flags(text)?),
             TextField::FragBits => self.packet.push(words::fragment_bits(text)?),
             TextField::IpProtocol => self.packet.push(words::ip_protocol(text)?),
             TextField::StreamSize => self.packet.push(words::stream_size(text)?),
-            TextField::Tag => self.tag = Some(words::tag(text)?),
             TextField::AppLayerProtocol => {
                 let (is_negated, name) = negation(text);
                 let name = name.split(',').next().unwrap_or(name);
@@ -343,6 +344,12 @@ impl Builder<'_> {
             TextField::AppLayerEvent if event(text).is_none() => {
                 return Err(Reason::Unsupported {
                     why: "no parser of the engine raises this event",
+                });
+            }
+            field if !fields::is_known(field, text) => {
+                return Err(Reason::Invalid {
+                    problem: format!("the value \"{text}\""),
+                    expected: field.form(),
                 });
             }
             field => self.app.push(AppTest::Field(field, text.to_owned())),
