@@ -121,9 +121,7 @@ pub struct Rule {
     pub state: Vec<StateTest>,
     /// Changes of shared state.
     pub effects: Vec<Effect>,
-    /// Limit on alerts, or detection filter.
-    pub rate: Option<Rate>,
-    /// Thresholds and suppressions of the table.
+    /// Suppressions, then limits on alerts or the detection filter, then rate filters.
     pub thresholds: Vec<ThresholdTest>,
     /// True if a match raises no alert.
     pub is_silent: bool,
@@ -131,4 +129,14 @@ pub struct Rule {
     pub fast_pattern: Option<FastPattern>,
     /// Index of the rule in its set of rules before the order of evaluation was made.
     pub source_index: u32,
+}
+
+impl Rule {
+    /// Returns the first limit on alerts, or the detection filter.
+    pub fn rate(&self) -> Option<&Rate> {
+        self.thresholds.iter().find_map(|test| match test {
+            ThresholdTest::Limit(rate) => Some(rate),
+            _ => None,
+        })
+    }
 }

@@ -184,8 +184,6 @@ impl Detector {
                 (true, _) => TraceOutcome::Alert,
                 (false, true) if rule.is_silent => TraceOutcome::Silent,
                 (false, true) => TraceOutcome::Withheld,
-                // A detection filter holds back the match itself.
-                (false, false) if rule.rate.is_some() => TraceOutcome::Withheld,
                 (false, false) => TraceOutcome::Repeated,
             };
         }
