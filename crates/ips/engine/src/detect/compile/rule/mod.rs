@@ -25,8 +25,9 @@ pub(crate) const BUFFER_TESTS: usize = 32;
 const PRIORITY: u32 = 3;
 
 /// The list that operations are added to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum List {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum List {
+    #[default]
     Payload,
     Buffer(usize),
 }

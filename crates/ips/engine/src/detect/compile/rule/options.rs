@@ -128,12 +128,12 @@ impl Builder<'_> {
                 }
             },
             RuleOption::Byte(option) => {
-                let operation = bytes::compile(option, &mut self.names)?;
+                let operation = bytes::compile(option, self.names.of(self.list))?;
                 self.push(self.list, operation);
             }
             RuleOption::IsDataAt(test) => {
                 let operation = Operation::IsDataAt {
-                    position: self.names.operand(&test.position)?,
+                    position: self.names.of(self.list).operand(&test.position)?,
                     is_relative: test.relative,
                     is_negated: test.is_negated,
                 };
@@ -192,7 +192,7 @@ impl Builder<'_> {
             Some(buffer) => self.list_of(buffer),
             None => self.list,
         };
-        let names = &self.names;
+        let names = self.names.of(list);
         let operand = |value: &Option<_>| value.as_ref().map(|value| names.operand(value)).transpose();
         let size = content.pattern.len() as i64;
         let test = ContentTest {
