@@ -7,7 +7,7 @@ use crate::address::AddressSpec;
 use crate::header::Action;
 use crate::lexer;
 use crate::limits;
-use crate::options::state::{Rate, RateKind, Track};
+use crate::options::state::{Rate, RateKind, SuppressTrack, Track};
 use crate::refusal::{Position, Reason, Refusal};
 use crate::rule::{self, ParsedRule};
 use crate::text::{number32, quote, unescape};
@@ -47,6 +47,9 @@ pub struct Class {
 /// A row of `threshold.config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Threshold {
+    /// The name of its file, as the caller gave it.
+    pub file: String,
+    pub position: Position,
     /// The generator; 0 means all.
     pub gid: u32,
     /// The rule; 0 means all.
@@ -57,8 +60,8 @@ pub struct Threshold {
 /// The effect of a row of `threshold.config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThresholdEffect {
-    /// No alerts for any address, or for the given addresses.
-    Suppress(Option<(Track, AddressSpec)>),
+    /// No alerts, from all or from the given addresses.
+    Suppress(Option<(SuppressTrack, AddressSpec)>),
     /// A limit on the number of alerts.
     Limit(Rate),
     /// Another action while the rate is exceeded, and for `timeout` seconds after.
@@ -113,7 +116,7 @@ pub fn parse(syntax: Syntax, name: &str, text: &[u8]) -> RuleFile {
             .text
             .split_once(char::is_whitespace)
             .unwrap_or((&statement.text, ""));
-        match file.directive(word, rest.trim()) {
+        match file.directive((name, position), word, rest.trim()) {
             None => match rule::parse(syntax, name, &statement) {
                 Ok(parsed) if parsed.is_enabled => file.rules.push(parsed),
                 Ok(parsed) => file.disabled.push(parsed),
@@ -129,8 +132,8 @@ pub fn parse(syntax: Syntax, name: &str, text: &[u8]) -> RuleFile {
 }
 
 impl RuleFile {
-    /// Applies a directive; returns `None` if the word begins a rule.
-    fn directive(&mut self, word: &str, rest: &str) -> Option<Result<(), Reason>> {
+    /// Applies a directive at a place (file and position); returns none if the word begins a rule.
+    fn directive(&mut self, place: (&str, Position), word: &str, rest: &str) -> Option<Result<(), Reason>> {
         Some(match word {
             "var" | "ipvar" | "portvar" => match rest.split_once(char::is_whitespace) {
                 Some((name, value)) => {
@@ -153,7 +156,7 @@ impl RuleFile {
                 }),
             },
             "suppress" | "threshold" | "event_filter" | "rate_filter" => {
-                threshold(word, rest).map(|threshold| self.thresholds.push(threshold))
+                threshold(place, word, rest).map(|threshold| self.thresholds.push(threshold))
             }
             "preprocessor"
             | "output"
@@ -218,9 +221,9 @@ fn outside_brackets(text: &str) -> Vec<&str> {
 }
 
 /// Reads a row of `threshold.config`.
-fn threshold(word: &str, text: &str) -> Result<Threshold, Reason> {
-    const FORM: &str = "gen_id N, sig_id N and: track by_src|by_dst, ip ADDRESSES (suppress); type, track, count, seconds \
-        (threshold, event_filter); track, count, seconds, new_action, timeout (rate_filter)";
+fn threshold((file, position): (&str, Position), word: &str, text: &str) -> Result<Threshold, Reason> {
+    const FORM: &str = "gen_id N, sig_id N and: track by_src|by_dst|by_either, ip ADDRESSES (suppress); type, track, \
+        count, seconds (threshold, event_filter); track, count, seconds, new_action, timeout (rate_filter)";
     let missing = |name: &str| Reason::invalid(format!("{name} is missing"), FORM);
     let (mut gid, mut sid, mut kind, mut track, mut count, mut seconds) =
         (None, None, None, None, None, None);
@@ -232,7 +235,7 @@ fn threshold(word: &str, text: &str) -> Result<Threshold, Reason> {
             "gen_id" => gid = Some(number32(value, FORM)?),
             "sig_id" => sid = Some(number32(value, FORM)?),
             "type" => kind = Some(RateKind::from_word(value)?),
-            "track" => track = Some(Track::from_word(value)?),
+            "track" => track = Some(value),
             "count" => count = Some(number32(value, FORM)?),
             "seconds" => seconds = Some(number32(value, FORM)?),
             "new_action" => new_action = Some(Action::from_word(value)?),
@@ -242,9 +245,12 @@ fn threshold(word: &str, text: &str) -> Result<Threshold, Reason> {
         }
     }
     let rate = || -> Result<Rate, Reason> {
+        if count == Some(0) {
+            return Err(Reason::invalid("count is zero", FORM));
+        }
         Ok(Rate {
             kind,
-            track: track.ok_or_else(|| missing("track"))?,
+            track: Track::from_word(track.ok_or_else(|| missing("track"))?)?,
             count: count.ok_or_else(|| missing("count"))?,
             seconds: seconds.ok_or_else(|| missing("seconds"))?,
         })
@@ -252,7 +258,9 @@ fn threshold(word: &str, text: &str) -> Result<Threshold, Reason> {
     let effect = match word {
         "suppress" => match (track, addresses) {
             (None, None) => ThresholdEffect::Suppress(None),
-            (Some(track), Some(addresses)) => ThresholdEffect::Suppress(Some((track, addresses))),
+            (Some(track), Some(addresses)) => {
+                ThresholdEffect::Suppress(Some((SuppressTrack::from_word(track)?, addresses)))
+            }
             _ => return Err(missing("track or ip")),
         },
         "rate_filter" => ThresholdEffect::RateFilter {
@@ -264,6 +272,8 @@ fn threshold(word: &str, text: &str) -> Result<Threshold, Reason> {
         _ => ThresholdEffect::Limit(rate()?),
     };
     Ok(Threshold {
+        file: file.to_owned(),
+        position,
         gid: gid.ok_or_else(|| missing("gen_id"))?,
         sid: sid.ok_or_else(|| missing("sig_id"))?,
         effect,

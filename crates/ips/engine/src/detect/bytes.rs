@@ -21,7 +21,15 @@ pub(super) fn value(operand: Operand, variables: &Variables) -> i64 {
     }
 }
 
-/// Returns a number and the offset behind it, or `None` if the number is not inside the bytes.
+/// Returns the value of an operand that is compared or computed with: all of its 64 bits count.
+pub(super) fn unsigned(operand: Operand, variables: &Variables) -> u64 {
+    match operand {
+        Operand::Number(number) => number as u64,
+        Operand::Variable(index) => variables.get(usize::from(index)).copied().unwrap_or(0),
+    }
+}
+
+/// Returns a number and the offset behind it, if it lies in the bytes.
 pub(super) fn read(
     source: &NumberSource,
     subject: &Subject<'_>,
@@ -113,8 +121,7 @@ pub(super) fn align_up(number: u64, align: u64) -> u64 {
 }
 
 /// Returns true if a test of a number holds.
-pub(super) fn test(operator: TestOperator, number: u64, value: i64) -> bool {
-    let value = value as u64;
+pub(super) fn test(operator: TestOperator, number: u64, value: u64) -> bool {
     match operator {
         TestOperator::Less => number < value,
         TestOperator::Greater => number > value,
@@ -127,8 +134,7 @@ pub(super) fn test(operator: TestOperator, number: u64, value: i64) -> bool {
 }
 
 /// Returns the result of a computation; none for a division by zero or a shift past the width.
-pub(super) fn compute(operator: MathOperator, number: u64, value: i64) -> Option<u64> {
-    let value = value as u64;
+pub(super) fn compute(operator: MathOperator, number: u64, value: u64) -> Option<u64> {
     Some(match operator {
         MathOperator::Add => number.wrapping_add(value),
         MathOperator::Subtract => number.wrapping_sub(value),

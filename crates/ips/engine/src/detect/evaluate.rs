@@ -287,7 +287,7 @@ pub(super) fn step(
             value,
         } => {
             let (number, _) = bytes::read(source, subject, cursor, variables)?;
-            let is_true = bytes::test(*operator, number, bytes::value(*value, variables));
+            let is_true = bytes::test(*operator, number, bytes::unsigned(*value, variables));
             (is_true != *is_negated).then_some(cursor)
         }
         Operation::ByteJump {
@@ -328,7 +328,7 @@ pub(super) fn step(
             variable,
         } => {
             let (number, end) = bytes::read(source, subject, cursor, variables)?;
-            let result = bytes::compute(*operator, number, bytes::value(*value, variables))?;
+            let result = bytes::compute(*operator, number, bytes::unsigned(*value, variables))?;
             *variables.get_mut(usize::from(*variable))? = result;
             Some(end)
         }

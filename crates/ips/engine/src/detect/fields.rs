@@ -11,6 +11,9 @@ use crate::app::file::{File, FileState};
 use crate::app::record::{DcerpcCall, Dnp3Record, DnsRecord, Record, TlsRecord};
 use crate::flow::Direction;
 
+/// The word of `dce_iface` for calls in any fragment. All fragments of a call are one transaction, so that it changes nothing.
+const ANY_FRAGMENT: &str = "any_frag";
+
 /// Returns true if a value of the transaction satisfies a condition in words.
 pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, direction: Direction) -> bool {
     match field {
@@ -78,15 +81,39 @@ pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, dire
     }
 }
 
-/// Returns true if one of the words holds; a `!` before a word negates it.
-fn any_of(value: &str, holds: impl Fn(&str) -> bool) -> bool {
-    value.split([',', '|']).any(|word| {
+/// Returns true if [`has`] knows the names and numbers of a condition. Others would never match, or always with `!`.
+pub(super) fn is_known(field: TextField, value: &str) -> bool {
+    let all = |is_known: &dyn Fn(&str) -> bool| words(value).all(|(_, word)| is_known(word));
+    match field {
+        TextField::ModbusFunc => all(&|word| modbus_function(word).is_some()),
+        TextField::ModbusUnit => value.trim().parse::<u8>().is_ok(),
+        TextField::Dnp3Func => all(&|word| dnp3_function(word).is_some()),
+        TextField::Dnp3Ind => all(&|word| dnp3_indication(word).is_some()),
+        TextField::Dnp3Obj => value.split(',').all(|part| part.trim().parse::<u8>().is_ok()),
+        TextField::DceIface => {
+            let mut conditions = value.split(',').skip(1).map(str::trim);
+            conditions.all(|part| part == ANY_FRAGMENT || version_bound(part).is_some())
+        }
+        TextField::DceOpnum => value.split(',').all(|part| operations(part).is_some()),
+        TextField::SipStatCode => all(&|word| word.parse::<u16>().is_ok()),
+        _ => true,
+    }
+}
+
+/// Returns the words of a value, each with true if there is a `!` before it.
+fn words(value: &str) -> impl Iterator<Item = (bool, &str)> {
+    value.split([',', '|']).map(|word| {
         let word = word.trim();
         match word.strip_prefix('!') {
-            Some(word) => !holds(word.trim().trim_matches('"')),
-            None => holds(word.trim_matches('"')),
+            Some(word) => (true, word.trim().trim_matches('"')),
+            None => (false, word.trim_matches('"')),
         }
     })
+}
+
+/// Returns true if one of the words holds; a `!` before a word negates it.
+fn any_of(value: &str, holds: impl Fn(&str) -> bool) -> bool {
+    words(value).any(|(is_negated, word)| holds(word) != is_negated)
 }
 
 /// Returns the number of a version of TLS.
@@ -244,31 +271,36 @@ fn interface(value: &str, call: &DcerpcCall) -> bool {
     let mut parts = value.split(',').map(str::trim);
     let uuid = parts.next().unwrap_or_default().as_bytes();
     let is_version = |version: u16| {
-        parts.clone().all(|part| {
-            let number = |text: &str| text.trim().parse::<u16>().ok();
-            match part.split_at_checked(1) {
-                Some(("<", bound)) => number(bound).is_some_and(|bound| version < bound),
-                Some((">", bound)) => number(bound).is_some_and(|bound| version > bound),
-                Some(("=", bound)) => number(bound) == Some(version),
-                Some(("!", bound)) => number(bound) != Some(version),
-                // All fragments of a call are one transaction.
-                _ => part == "any_frag",
-            }
+        parts.clone().all(|part| match version_bound(part) {
+            Some(("<", bound)) => version < bound,
+            Some((">", bound)) => version > bound,
+            Some(("=", bound)) => version == bound,
+            Some((_, bound)) => version != bound,
+            None => part == ANY_FRAGMENT,
         })
     };
     let mut interfaces = call.interfaces.iter();
     interfaces.any(|(known, version)| known.eq_ignore_ascii_case(uuid) && is_version(*version))
 }
 
+/// Returns a comparison with the version of an interface: the operator and the bound.
+fn version_bound(part: &str) -> Option<(&str, u16)> {
+    let (operator, bound) = part.split_at_checked(1)?;
+    let bound = bound.trim().parse().ok()?;
+    matches!(operator, "<" | ">" | "=" | "!").then_some((operator, bound))
+}
+
+/// Returns the numbers of a part of `dce_opnum`: one, or a range.
+fn operations(part: &str) -> Option<core::ops::RangeInclusive<u16>> {
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first <= last).then_some(first..=last)
+}
+
 /// Returns true if a number is in a list of numbers and ranges.
 fn is_in_list(list: &str, number: u16) -> bool {
-    list.split(',').any(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
-            (Ok(first), Ok(last)) => first <= number && number <= last,
-            _ => false,
-        }
-    })
+    let mut parts = list.split(',').filter_map(operations);
+    parts.any(|part| part.contains(&number))
 }
 
 /// Returns true if a number of the transaction satisfies a comparison.

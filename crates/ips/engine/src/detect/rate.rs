@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use std::collections::HashMap;
 
 use millrace_ips_rules::header::Action;
-use millrace_ips_rules::options::state::{Rate, RateKind, Track};
+use millrace_ips_rules::options::state::{Rate, RateKind, SuppressTrack, Track};
 use millrace_types::Time;
 
 use super::conditions::has_address;
@@ -152,12 +152,6 @@ impl Rates {
         self.lost += (before - self.counters.len()) as u64;
     }
 
-    /// Returns true if a match passes a detection filter: the first COUNT matches in the interval do not.
-    pub(super) fn passes_filter(&mut self, subject: Subject<'_>, rate: &Rate) -> bool {
-        let key = key(subject, 0, rate.track);
-        self.count(key, rate, subject.packet.time).count > rate.count
-    }
-
     /// Counts a match, and returns what becomes of it.
     fn limit(&mut self, subject: Subject<'_>, index: u32, rate: &Rate) -> Outcome {
         let key = key(subject, index, rate.track);
@@ -178,38 +172,28 @@ impl Rates {
         }
     }
 
-    /// Applies the threshold of the rule, and the rows of the table for it.
-    pub(super) fn apply(
-        &mut self,
-        subject: Subject<'_>,
-        threshold: Option<&Rate>,
-        rows: &[ThresholdTest],
-    ) -> Outcome {
-        if let Some(rate) = threshold
-            && rate.kind.is_some()
-        {
-            match self.limit(subject, 0, rate) {
-                Outcome::Alert(_) => {}
-                outcome => return outcome,
-            }
-        }
+    /// Applies the rates and suppressions of a rule to a match.
+    pub(super) fn apply(&mut self, subject: Subject<'_>, tests: &[ThresholdTest]) -> Outcome {
         let mut action = None;
-        for (index, row) in rows.iter().enumerate() {
-            let index = index as u32 + 1;
-            match row {
+        // Suppressions, which count nothing, do not change the indexes of the rates.
+        let mut rates = 0..;
+        let mut index = || rates.next().unwrap_or(u32::MAX);
+        for test in tests {
+            match test {
                 ThresholdTest::Suppress(None) => return Outcome::Silent,
                 ThresholdTest::Suppress(Some((track, ranges))) => {
-                    let (src, dst) = (subject.packet.src, subject.packet.dst);
+                    let is_source = || has_address(ranges, subject.packet.src);
+                    let is_destination = || has_address(ranges, subject.packet.dst);
                     let is_suppressed = match track {
-                        Track::Source => has_address(ranges, src),
-                        Track::Destination => has_address(ranges, dst),
-                        _ => has_address(ranges, src) || has_address(ranges, dst),
+                        SuppressTrack::Source => is_source(),
+                        SuppressTrack::Destination => is_destination(),
+                        SuppressTrack::Either => is_source() || is_destination(),
                     };
                     if is_suppressed {
                         return Outcome::Silent;
                     }
                 }
-                ThresholdTest::Limit(rate) => match self.limit(subject, index, rate) {
+                ThresholdTest::Limit(rate) => match self.limit(subject, index(), rate) {
                     Outcome::Alert(_) => {}
                     outcome => return outcome,
                 },
@@ -219,7 +203,7 @@ impl Rates {
                     timeout,
                 } => {
                     let now = subject.packet.time;
-                    let key = key(subject, index, rate.track);
+                    let key = key(subject, index(), rate.track);
                     let counter = self.count(key, rate, now);
                     if counter.count > rate.count {
                         let until = now.nanos().saturating_add(seconds(*timeout));

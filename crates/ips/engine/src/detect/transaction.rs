@@ -183,15 +183,18 @@ impl DirectionState {
     }
 }
 
-/// Returns true if a buffer test matches an instance of its buffer.
+/// Returns true if a buffer test matches an instance of its buffer. `evaluated` is the version in which it matched none of them;
+/// 0 for none: an instance that is unchanged since then still does not match. Without that, a mail with many attachments would
+/// cost the square of its size.
 pub(super) fn matches(
     test: &BufferTest,
     transaction: &Transaction,
-    direction: Direction,
+    (direction, evaluated): (Direction, u32),
     scratch: &mut Scratch,
     transformed: &mut Vec<u8>,
 ) -> bool {
-    transaction.buffers(test.buffer, direction).any(|view| {
+    let mut changed = transaction.changed_buffers(test.buffer, direction, evaluated);
+    changed.any(|view| {
         let mut subject = Subject {
             bytes: view.bytes,
             offset: view.offset,

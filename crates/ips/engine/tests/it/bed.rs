@@ -67,9 +67,14 @@ impl TestBed {
     }
 
     pub(crate) fn with(settings: Settings, rules: &str) -> TestBed {
+        TestBed::of(settings, ruleset(rules))
+    }
+
+    /// Returns an engine with compiled rules.
+    pub(crate) fn of(settings: Settings, rules: Ruleset) -> TestBed {
         TestBed {
             engine: Engine::new(settings, [1, 2]),
-            rules: ruleset(rules),
+            rules,
             events: Events::default(),
             number: 0,
             now: Time::from_secs(1000),

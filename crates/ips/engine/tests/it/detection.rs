@@ -190,6 +190,11 @@ fn a_rule_that_cannot_match_is_refused_with_its_reason() {
         refused("pcre:\"/(/\";")
     );
     assert!(refused("byte_test:1,>,size,0;").contains("size is not set before"));
+    let across =
+        "http.uri; content:\"/\"; byte_extract:1,0,n,relative; http.request_body; byte_test:1,=,n,0;";
+    assert!(refused(across).contains("the variable n is set in another buffer"));
+    let inside = across.replace("http.request_body; ", "");
+    assert_eq!(refused(&inside), "");
     assert!(refused("base64_data; content:\"a\";").contains("base64_decode"));
 }
 
@@ -219,6 +224,25 @@ fn base64_data_and_numbers_of_the_payload_are_compared() {
     assert_eq!(found(b"\xffv=aGVsbG8="), [1]);
     assert_eq!(found(b"\x02\x02.z"), [2, 3]);
     assert_eq!(found(b"\x01\x02.z"), [4]);
+}
+
+#[test]
+fn numbers_of_64_bits_are_compared_and_computed_with_as_a_whole() {
+    let text = r#"
+        alert udp any any -> any any (byte_extract:8,0,x; byte_test:8,=,x,8; sid:1;)
+        alert udp any any -> any any (byte_extract:8,0,x; byte_test:8,>,x,8; sid:2;)
+        alert udp any any -> any any (byte_extract:8,0,x; byte_math:bytes 8,offset 8,oper -,rvalue x,result y; byte_test:1,=,y,15; sid:3;)
+    "#;
+    let set = rules(text, &CompileSettings::default());
+    let found = |first: u64, second: u64| {
+        let payload = [first.to_be_bytes(), second.to_be_bytes()].concat();
+        alerts(&set, &[udp(4000, false, &payload)], Mode::Ids)
+    };
+    let high = 1 << 63 | 5;
+    assert_eq!(found(high, high), [1]);
+    assert_eq!(found(high, high + 9), [2]);
+    // The last byte, 10, is the difference.
+    assert_eq!(found(1 << 63, (1 << 63) + 10), [2, 3]);
 }
 
 #[test]

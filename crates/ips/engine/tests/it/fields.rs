@@ -186,24 +186,61 @@ fn each_field_has_a_flow_on_which_it_matches() {
     }
 }
 
+/// Returns the refusals of a rule with these options.
+fn refused(options: &str) -> String {
+    let text = format!("alert tcp any any -> any any ({options} sid:1;)");
+    let mut set = RuleSet::default();
+    let file = files::parse(Syntax::Suricata, "test", text.as_bytes());
+    set.add("test", file, &Variables::usual());
+    let (_, refusals) = compile(&set, &CompileSettings::default());
+    let all = set.refusals().iter().chain(&refusals);
+    all.map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn a_rule_over_an_event_that_no_parser_raises_is_refused() {
-    let refusals = |event: &str| {
-        let text = format!("alert tcp any any -> any any (app-layer-event:{event}; sid:1;)");
-        let mut set = RuleSet::default();
-        let file = files::parse(Syntax::Suricata, "test", text.as_bytes());
-        set.add("test", file, &Variables::usual());
-        let refused: Vec<String> = compile(&set, &CompileSettings::default())
-            .1
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        refused.join("\n")
-    };
     for event in EVENTS {
-        assert_eq!(refusals(event), "");
+        assert_eq!(refused(&format!("app-layer-event:{event};")), "");
     }
-    assert!(refusals("http.unheard_of").contains("no parser of the engine raises this event"));
+    let refusal = refused("app-layer-event:http.unheard_of;");
+    assert!(refusal.contains("no parser of the engine raises this event"));
+}
+
+#[test]
+fn names_and_numbers_that_no_message_has_are_refused_with_the_form() {
+    let uuid = "12345678-1234-abcd-ef00-0123456789ac";
+    for (options, form) in [
+        ("dnp3_func:raed;", "names such as direct_operate"),
+        ("dnp3_func:!raed;", "names such as direct_operate"),
+        ("dnp3_func:256;", "numbers to 255"),
+        (
+            "dnp3_ind:device_restart,foo;",
+            "names of indications such as device_restart",
+        ),
+        ("dnp3_obj:300,1;", "GROUP,VARIATION, both to 255"),
+        ("modbus_func:foo;", "a name such as read_coils"),
+        ("modbus_unit:300;", "a number to 255"),
+        ("dce_opnum:70000;", "numbers to 65535 and ranges"),
+        ("dce_opnum:3-1;", "numbers to 65535 and ranges"),
+        (&format!("dce_iface:{uuid},any_frags;"), "and any_frag"),
+        (&format!("dce_iface:{uuid},=70000;"), "with a version"),
+        ("sip_stat_code:ok;", "numbers of codes"),
+        ("ip_proto:>=6;", "[!<>]PROTOCOL"),
+        ("ip_proto:<=6;", "[!<>]PROTOCOL"),
+    ] {
+        let refusal = refused(options);
+        assert!(refusal.contains(form), "{options}: {refusal}");
+    }
+    for options in [
+        "dnp3_func:!read,129;",
+        "dnp3_ind:need_time,class_1_events;",
+        "modbus_func:!43;",
+        "sip_stat_code:2,404;",
+        "ip_proto:!tcp;",
+        "ip_proto:> 6;",
+    ] {
+        assert_eq!(refused(options), "", "{options}");
+    }
 }
 
 #[test]

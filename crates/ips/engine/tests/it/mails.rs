@@ -63,3 +63,31 @@ fn the_words_of_a_client_count_if_the_server_sends_nothing() {
         assert!(bed.sids().contains(&1), "{mode:?}");
     }
 }
+
+#[test]
+fn attachments_that_are_complete_are_not_evaluated_again_with_later_ones() {
+    let rule = r#"alert smtp any any -> any any (file.data; content:"A"; fast_pattern; content:"B"; within:1; sid:1;)"#;
+    let mut bed = TestBed::new(Mode::Ips, rule);
+    let mut smtp = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 25));
+    smtp.server(&mut bed, b"220 x\r\n");
+    smtp.client(&mut bed, b"EHLO x\r\n");
+    smtp.server(&mut bed, b"250 x\r\n");
+    smtp.client(&mut bed, b"MAIL FROM:<a>\r\n");
+    smtp.server(&mut bed, b"250 x\r\n");
+    smtp.client(&mut bed, b"DATA\r\n");
+    smtp.server(&mut bed, b"354 x\r\n");
+    smtp.client(&mut bed, b"Content-Type: multipart/mixed; boundary=b\r\n\r\n");
+    let part = |name: &str| format!("--b\r\nContent-Type: a/b; name={name}\r\n\r\n").into_bytes();
+    let lines = [&[b'A'; 80][..], b"\r\n"].concat().repeat(50);
+    smtp.client(&mut bed, &[part("one"), lines, part("two")].concat());
+    // Each evaluation of the first attachment ends at the limit of steps.
+    let limits = |bed: &mut TestBed| bed.engine.detector().counters().step_limits;
+    let before = limits(&mut bed);
+    assert!(before > 0);
+    for _ in 0..20 {
+        smtp.client(&mut bed, b"xxxx\r\n");
+    }
+    assert_eq!((limits(&mut bed), bed.alerts()), (before, 0));
+    smtp.client(&mut bed, b"AB\r\n--b--\r\n.\r\n");
+    assert_eq!((limits(&mut bed), bed.alerts()), (before, 1));
+}

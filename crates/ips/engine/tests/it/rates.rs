@@ -1,7 +1,8 @@
 //! Rates of rules (`threshold`, `detection_filter`, rows of the threshold table), and the state that matches change.
 
-use millrace_ips_engine::Mode;
-use millrace_ips_engine::detect::CompileSettings;
+use millrace_ips_engine::detect::{CompileSettings, compile};
+use millrace_ips_engine::{Mode, Settings};
+use millrace_ips_rules::{RuleSet, Syntax, Variables, files};
 use millrace_types::Duration;
 
 use crate::bed::{TestBed, datagram};
@@ -83,4 +84,120 @@ fn a_bit_of_an_address_without_expire_lasts_thirty_seconds() {
         bed.send(datagram(b"ask"));
         assert_eq!(bed.sids().into_iter().collect::<Vec<_>>(), expected, "{seconds}");
     }
+}
+
+/// Returns an engine with rules and rows of the threshold table, and the refusals.
+fn with_rows(rules: &str, rows: &str) -> (TestBed, Vec<String>) {
+    let mut set = RuleSet::default();
+    let file = files::parse(Syntax::Suricata, "a.rules", rules.as_bytes());
+    set.add("a.rules", file, &Variables::usual());
+    let table = files::parse(Syntax::Suricata, "threshold.config", rows.as_bytes());
+    let settings = CompileSettings {
+        thresholds: table.thresholds,
+        ..CompileSettings::default()
+    };
+    let (rules, refusals) = compile(&set, &settings);
+    let refusals = table.refusals.iter().chain(set.refusals()).chain(&refusals);
+    let refusals = refusals.map(ToString::to_string).collect();
+    (TestBed::of(Settings::default(), rules), refusals)
+}
+
+/// Returns the numbers of the datagrams that raise alerts, of ten.
+fn alerted(rate: &str, rows: &str) -> Vec<usize> {
+    let rule = format!("alert udp any any -> any any (content:\"word\"; {rate} sid:1;)");
+    let (mut bed, refusals) = with_rows(&rule, rows);
+    assert!(refusals.is_empty(), "{refusals:?}");
+    let outcomes = outcomes(&mut bed, 10);
+    let alerts = outcomes.iter().enumerate().filter(|(_, (_, is_alert))| *is_alert);
+    alerts.map(|(at, _)| at + 1).collect()
+}
+
+#[test]
+fn a_threshold_of_the_table_replaces_that_of_the_rule_that_it_names() {
+    let own = "threshold:type limit, track by_src, count 1, seconds 3600;";
+    let filter = "detection_filter:track by_src, count 8, seconds 3600;";
+    let row = |sid: u32, kind: &str, count: u32| {
+        format!("threshold gen_id 1, sig_id {sid}, type {kind}, track by_src, count {count}, seconds 3600\n")
+    };
+    assert_eq!(alerted(own, ""), [1]);
+    assert_eq!(alerted(own, &row(1, "limit", 3)), [1, 2, 3]);
+    assert_eq!(
+        alerted(own, &(row(1, "limit", 3) + &row(1, "threshold", 5))),
+        [5, 10]
+    );
+    assert_eq!(alerted(filter, ""), [9, 10]);
+    assert_eq!(alerted(filter, &row(1, "limit", 2)), [1, 2]);
+    // A row for all rules applies to those without a rate.
+    assert_eq!(alerted(own, &row(0, "limit", 3)), [1]);
+    assert_eq!(alerted("", &row(0, "limit", 3)), [1, 2, 3]);
+    assert_eq!(alerted("", &(row(0, "limit", 3) + &row(1, "limit", 2))), [1, 2]);
+}
+
+#[test]
+fn each_threshold_of_a_rule_applies_and_a_detection_filter_stands_alone() {
+    let limit = "threshold:type limit, track by_src, count 1, seconds 600;";
+    let second = "threshold:type threshold, track by_src, count 2, seconds 60;";
+    assert_eq!(alerted(&format!("{second} {limit}"), ""), [2]);
+    let filter = "detection_filter:track by_src, count 2, seconds 60;";
+    let rule = format!("alert udp any any -> any any ({filter} {limit} sid:1;)");
+    let (_, refusals) = with_rows(&rule, "");
+    assert!(
+        refusals[0].contains("a detection_filter beside another rate"),
+        "{refusals:?}"
+    );
+}
+
+#[test]
+fn a_detection_filter_withholds_no_change_of_state() {
+    let text = "
+        alert udp any any -> any any (content:\"word\"; flowbits:set,seen; detection_filter:track by_src, count 5, seconds 60; sid:1;)
+        alert udp any any -> any any (content:\"word\"; flowbits:isset,seen; sid:2;)
+    ";
+    let mut bed = TestBed::new(Mode::Ids, text);
+    outcomes(&mut bed, 2);
+    assert_eq!((bed.sids(), bed.alerts()), ([2].into(), 2));
+}
+
+#[test]
+fn suppressions_name_either_address_and_come_before_all_rates() {
+    let suppress =
+        |track: &str, address: &str| format!("suppress gen_id 1, sig_id 1, track {track}, ip {address}\n");
+    for (track, address, expected) in [
+        ("by_src", "10.0.0.1", 0),
+        ("by_dst", "10.0.0.1", 10),
+        ("by_dst", "10.0.0.2", 0),
+        ("by_either", "10.0.0.1", 0),
+        ("by_either", "10.0.0.2", 0),
+        ("by_either", "10.0.0.3", 10),
+    ] {
+        let alerts = alerted("", &suppress(track, address));
+        assert_eq!(alerts.len(), expected, "{track} {address}");
+    }
+    // What a suppressed host sends does not use up the limit of the others.
+    let rule =
+        "alert udp any any -> any any (threshold:type limit, track by_rule, count 1, seconds 60; sid:1;)";
+    let (mut bed, _) = with_rows(rule, &suppress("by_src", "10.0.0.1"));
+    bed.send(udp(4000, false, b"word"));
+    assert_eq!(bed.alerts(), 0);
+    bed.send(udp(4000, true, b"word"));
+    assert_eq!(bed.alerts(), 1);
+}
+
+#[test]
+fn a_row_that_cannot_be_resolved_is_refused_by_itself() {
+    let rule = "alert udp any any -> any any (content:\"word\"; sid:1;)";
+    let rows = "suppress gen_id 0, sig_id 0, track by_src, ip $NOWHERE\n\
+        threshold gen_id 1, sig_id 1, type limit, track by_src, count 0, seconds 60\n";
+    let (mut bed, refusals) = with_rows(rule, rows);
+    assert_eq!(refusals.len(), 2, "{refusals:?}");
+    assert!(
+        refusals[0].starts_with("threshold.config:2:1: threshold: count is zero"),
+        "{refusals:?}"
+    );
+    assert!(
+        refusals[1].starts_with("threshold.config:1:1: suppress: the variable $NOWHERE is not set"),
+        "{refusals:?}"
+    );
+    bed.send(datagram(b"word"));
+    assert_eq!(bed.alerts(), 1);
 }

@@ -238,7 +238,19 @@ words! {
     }
 }
 
-/// A rate: `threshold` with a kind, or `detection_filter` without a kind.
+words! {
+    /// The addresses of a packet that a suppression compares.
+    SuppressTrack "by_src, by_dst or by_either" {
+        /// The source address.
+        Source "by_src";
+        /// The destination address.
+        Destination "by_dst";
+        /// One of both.
+        Either "by_either";
+    }
+}
+
+/// A rate: `threshold` with a kind, or `detection_filter` without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// The kind of threshold; `None` for a detection filter, which passes the matches after the first COUNT.

@@ -42,7 +42,7 @@ macro_rules! fields {
             }
 
             /// Returns the expected form of the value.
-            fn form(self) -> &'static str {
+            pub fn form(self) -> &'static str {
                 match self { $(TextField::$variant => $form,)* }
             }
 
@@ -74,17 +74,17 @@ fields! {
     TlsSubject "tls.subject" "the subject of the certificate contains" "[!]\"TEXT\"";
     TlsIssuer "tls.issuerdn" "the issuer of the certificate contains" "[!]\"TEXT\"";
     TlsFingerprint "tls.fingerprint" "the fingerprint of the certificate is" "[!]\"HEX:HEX:…\"";
-    DceIface "dce_iface" "the DCE/RPC interface is" "UUID and a comparison of its version";
-    DceOpnum "dce_opnum" "the DCE/RPC operation is one of" "numbers and ranges with commas between them";
-    Tag "tag" "record packets after the alert:" "session|host,COUNT,packets|seconds|bytes[,src|dst]";
+    DceIface "dce_iface" "the DCE/RPC interface is" "UUID, and <, >, = or ! with a version, and any_frag, with commas between them";
+    DceOpnum "dce_opnum" "the DCE/RPC operation is one of" "numbers to 65535 and ranges with commas between them";
+    Tag "tag" "the engine does not record packets after the alert:" "session|host,COUNT,packets|seconds|bytes[,src|dst]";
     Modbus "modbus" "the Modbus request has" "unit RANGE, function [!]NUMBER|CATEGORY, subfunction NUMBER, access read|write [TABLE], address RANGE, value RANGE, with commas between them";
-    ModbusFunc "modbus_func" "the Modbus function is" "a number or a name";
-    ModbusUnit "modbus_unit" "the Modbus unit is" "a number";
-    Dnp3Func "dnp3_func" "the DNP3 function is" "a number or a name";
-    Dnp3Ind "dnp3_ind" "the DNP3 indications contain" "names of indications";
-    Dnp3Obj "dnp3_obj" "the DNP3 object is" "GROUP,VARIATION";
+    ModbusFunc "modbus_func" "the Modbus function is" "a number to 255, or a name such as read_coils";
+    ModbusUnit "modbus_unit" "the Modbus unit is" "a number to 255";
+    Dnp3Func "dnp3_func" "the DNP3 function is" "numbers to 255 or names such as direct_operate, with commas between them";
+    Dnp3Ind "dnp3_ind" "the DNP3 indications contain" "names of indications such as device_restart, with commas between them";
+    Dnp3Obj "dnp3_obj" "the DNP3 object is" "GROUP,VARIATION, both to 255";
     SipMethodList "sip_method" "the SIP method is" "[!]METHOD with commas between them";
-    SipStatCode "sip_stat_code" "the SIP status is" "codes with commas between them";
+    SipStatCode "sip_stat_code" "the SIP status is" "numbers of codes, or first digits of them, with commas between them";
 }
 
 /// Returns true if the text is in quotes, with or without a `!` before it.
@@ -108,7 +108,6 @@ impl TextField {
                     .chars()
                     .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
         };
-        let bare = |signs: &'static [char]| text.trim_start_matches(signs).trim();
         let is_valid = match self {
             TextField::Target => matches!(text, "src_ip" | "dest_ip"),
             TextField::AppLayerProtocol | TextField::AppLayerEvent => all(&is_word),
@@ -123,7 +122,7 @@ impl TextField {
                 let bits = text.trim_matches(['*', '+', '!']);
                 !bits.is_empty() && bits.chars().all(|c| "MDR".contains(c))
             }
-            TextField::IpProtocol => is_word(bare(&['!', '<', '>', '='])),
+            TextField::IpProtocol => is_word(text.strip_prefix(['!', '<', '>']).unwrap_or(text).trim()),
             TextField::StreamSize => match parts[..] {
                 [side, operator, size] => {
                     matches!(side, "client" | "server" | "both" | "either")

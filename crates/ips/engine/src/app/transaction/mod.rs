@@ -62,11 +62,23 @@ struct Stored {
     is_complete: bool,
     /// Bytes that an incomplete buffer must have before it is inspected.
     minimum: usize,
-    /// True for a removed buffer that stays in the list, so that later buffers keep their indices.
+    /// The version of the transaction in which the buffer changed last.
+    changed: u32,
+    /// True for a buffer that was removed while a later one was open: later ones keep their indices.
     is_removed: bool,
 }
 
 heap!(Stored { bytes });
+
+impl Stored {
+    /// Notes that no byte follows.
+    fn complete(&mut self, version: u32) {
+        if !self.is_complete {
+            self.is_complete = true;
+            self.changed = version;
+        }
+    }
+}
 
 /// Largest number of distinct anomalies that a transaction keeps.
 pub const EVENTS_PER_TRANSACTION: usize = 32;
@@ -154,10 +166,23 @@ impl Transaction {
 
     /// Returns the instances of a buffer in a direction that exist so far.
     pub fn buffers(&self, buffer: Buffer, direction: Direction) -> impl Iterator<Item = BufferView<'_>> {
+        self.changed_buffers(buffer, direction, 0)
+    }
+
+    /// Returns the instances of a buffer in a direction that changed since a version; all of them for version 0.
+    pub(crate) fn changed_buffers(
+        &self,
+        buffer: Buffer,
+        direction: Direction,
+        since: u32,
+    ) -> impl Iterator<Item = BufferView<'_>> {
+        // Versions wrap.
+        let is_new = move |stored: &Stored| since == 0 || stored.changed.wrapping_sub(since) as i32 > 0;
         let is_it = move |stored: &&Stored| {
             stored.direction == direction
                 && !stored.is_removed
                 && (stored.buffer == buffer || stored.alias == Some(buffer))
+                && is_new(stored)
         };
         let stored = self.places[direction.index()].of(buffer, &self.stored);
         stored.iter().filter(is_it).filter_map(|stored| {
@@ -229,13 +254,16 @@ impl Transaction {
         let known = stored.bytes.to_mut(&self.text);
         let room = limit.saturating_sub(known.len()).min(bytes.len());
         known.extend_from_slice(&bytes[..room]);
+        if room > 0 {
+            stored.changed = self.version;
+        }
         room
     }
 
     /// Marks an open buffer as complete.
     pub(super) fn close(&mut self, index: usize) {
         if let Some(stored) = self.stored.get_mut(index) {
-            stored.is_complete = true;
+            stored.complete(self.version);
         }
     }
 
@@ -298,6 +326,7 @@ impl Transaction {
         self.replaced[stored.direction.index()] += u32::from(!is_longer);
         // The text still contains the bytes with which the buffer was published.
         stored.bytes = Piece::Own(bytes);
+        stored.changed = self.version;
     }
 
     /// Removes all buffers of a direction except those in `kept`; an interim response precedes the final one.
@@ -328,7 +357,7 @@ impl Transaction {
             .iter_mut()
             .filter(|stored| stored.direction == direction)
         {
-            stored.is_complete = true;
+            stored.complete(self.version);
         }
         for file in self.files.iter_mut().filter(|file| file.direction == direction) {
             file.close(false);
@@ -371,6 +400,7 @@ impl Transaction {
             bytes,
             is_complete,
             minimum,
+            changed: self.version,
             is_removed: false,
         });
         self.stored.len() - 1

@@ -7,33 +7,59 @@ use millrace_ips_rules::options::content;
 use super::super::program::{
     Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand, Operation, TestOperator, VARIABLES,
 };
+use super::rule::List;
 
-/// The names of the variables of a rule, in the order of their indices.
+/// The names of the variables of a rule, in the order of their indices. A variable belongs to the list of operations that sets
+/// it: other buffers may come with other packets, and are then evaluated without it.
 #[derive(Debug, Default)]
-pub(super) struct Names(Vec<String>);
+pub(super) struct Names {
+    known: Vec<(String, List)>,
+    /// The list whose operations are compiled.
+    list: List,
+}
 
 impl Names {
-    /// Returns the index of a variable that the option sets.
-    fn define(&mut self, name: &str) -> Result<u8, Reason> {
-        if let Some(at) = self.0.iter().position(|known| known == name) {
-            return Ok(at as u8);
+    /// Returns the names for operations of a list.
+    pub(super) fn of(&mut self, list: List) -> &mut Names {
+        self.list = list;
+        self
+    }
+
+    /// Returns the index of a variable.
+    fn find(&self, name: &str) -> Result<Option<u8>, Reason> {
+        let Some(at) = self.known.iter().position(|(known, _)| known == name) else {
+            return Ok(None);
+        };
+        match self.known[at].1 == self.list {
+            true => Ok(Some(at as u8)),
+            false => Err(Reason::Invalid {
+                problem: format!("the variable {name} is set in another buffer"),
+                expected: "variables that the buffer itself sets: buffers may come with different packets",
+            }),
         }
-        if self.0.len() >= VARIABLES {
+    }
+
+    /// Returns the index of a variable that is set here.
+    fn define(&mut self, name: &str) -> Result<u8, Reason> {
+        if let Some(known) = self.find(name)? {
+            return Ok(known);
+        }
+        if self.known.len() >= VARIABLES {
             return Err(Reason::Limit {
                 unit: "variables of byte_extract and byte_math in a rule",
                 limit: VARIABLES,
             });
         }
-        self.0.push(name.to_owned());
-        Ok((self.0.len() - 1) as u8)
+        self.known.push((name.to_owned(), self.list));
+        Ok((self.known.len() - 1) as u8)
     }
 
     /// Compiles an operand.
     pub(super) fn operand(&self, operand: &content::Operand) -> Result<Operand, Reason> {
         match operand {
             content::Operand::Number(number) => Ok(Operand::Number(*number)),
-            content::Operand::Name(name) => match self.0.iter().position(|known| known == name) {
-                Some(at) => Ok(Operand::Variable(at as u8)),
+            content::Operand::Name(name) => match self.find(name)? {
+                Some(at) => Ok(Operand::Variable(at)),
                 None => Err(Reason::Invalid {
                     problem: format!("the variable {name} is not set before it is used"),
                     expected: "byte_extract or byte_math with that name before this option",

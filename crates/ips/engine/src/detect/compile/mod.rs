@@ -151,7 +151,8 @@ impl Interner {
     }
 }
 
-/// Compiles the rules. Those that cannot be compiled are refused, each with the option and the reason.
+/// Compiles the rules. Those that cannot be compiled are refused, each with the option and the reason, and so are rows of the
+/// threshold table.
 pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refusal>) {
     let previous = settings.previous.as_ref();
     let mut interner = Interner::default();
@@ -160,9 +161,9 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
         interner.counters.clone_from(&previous.counters);
     }
     let mut rules = Vec::with_capacity(set.rules().len());
-    let mut refusals = Vec::new();
+    let (rows, mut refusals) = rule::rows(settings);
     for (index, loaded) in set.rules().iter().enumerate() {
-        match rule::compile(loaded, index as u32, settings, &mut interner) {
+        match rule::compile(loaded, index as u32, settings, &rows, &mut interner) {
             Ok(rule) => rules.push(rule),
             Err(refusal) => refusals.push(*refusal),
         }

@@ -5,8 +5,7 @@ use millrace_ips_rules::options::number::Comparison;
 use millrace_ips_rules::options::state::{BitOperation, BitScope, Bits, FlowInt};
 
 use super::super::program::{
-    BitMode, BitTable, CounterOperator, CounterTest, CounterValue, Effect, PacketTest, Side, StateTest, Tag,
-    TagUnit,
+    BitMode, BitTable, CounterOperator, CounterTest, CounterValue, Effect, PacketTest, Side, StateTest,
 };
 use super::Interner;
 
@@ -78,7 +77,7 @@ pub(super) fn fragment_bits(text: &str) -> Result<PacketTest, Reason> {
 pub(super) fn ip_protocol(text: &str) -> Result<PacketTest, Reason> {
     const FORM: &str = "[!<>]PROTOCOL as a number to 255, or a name such as tcp, udp, icmp, gre";
     let text = text.trim();
-    let bare = text.trim_start_matches(['!', '<', '>', '=']).trim();
+    let bare = text.strip_prefix(['!', '<', '>']).unwrap_or(text).trim();
     let number = match bare.to_ascii_lowercase().as_str() {
         "ip" | "hopopt" => 0,
         "icmp" => 1,
@@ -132,27 +131,6 @@ pub(super) fn stream_size(text: &str) -> Result<PacketTest, Reason> {
         _ => return Err(invalid(text, FORM)),
     };
     Ok(PacketTest::StreamSize { side, comparison })
-}
-
-/// Compiles `tag`.
-pub(super) fn tag(text: &str) -> Result<Tag, Reason> {
-    const FORM: &str = "session|host,COUNT,packets|seconds|bytes[,src|dst]";
-    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
-    let (count, unit) = match parts[..] {
-        [_] => ("0", "packets"),
-        [_, count, unit, ..] => (count, unit),
-        _ => return Err(invalid(text, FORM)),
-    };
-    Ok(Tag {
-        is_session: parts.first() == Some(&"session"),
-        count: count.parse().map_err(|_| invalid(text, FORM))?,
-        unit: match unit {
-            "packets" => TagUnit::Packets,
-            "seconds" => TagUnit::Seconds,
-            "bytes" => TagUnit::Bytes,
-            _ => return Err(invalid(text, FORM)),
-        },
-    })
 }
 
 /// The compiled form of an operation with bits or counters.

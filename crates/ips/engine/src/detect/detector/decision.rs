@@ -1,4 +1,4 @@
-//! The rules that matched: their filters, their changes of state, their actions and alerts.
+//! The rules that matched: their changes of state, their rates, their actions and alerts.
 
 use millrace_ips_rules::header::Action as RuleAction;
 
@@ -14,8 +14,7 @@ use crate::settings::Mode;
 use crate::verdict::Action;
 
 impl Detector {
-    /// Handles a rule whose conditions are satisfied: applies its detection filter and its changes of state,
-    /// and adds it to the matches.
+    /// Notes a rule whose conditions are satisfied: its changes of state, its alert.
     pub(super) fn record(
         &mut self,
         index: u32,
@@ -27,18 +26,6 @@ impl Detector {
         let Context {
             packet, direction, ..
         } = context;
-        if let Some(rate) = &rule.rate
-            && rate.kind.is_none()
-        {
-            let subject = rate::Subject {
-                rule: (rule.gid, rule.sid),
-                packet,
-                flow: flow.as_deref().map_or(0, |flow| flow.id),
-            };
-            if !self.rates.passes_filter(subject, rate) {
-                return;
-            }
-        }
         for effect in &rule.effects {
             let bits: Option<&mut FlowBits> = flow.as_deref_mut().map(|flow| &mut flow.detect.bits);
             state::apply(effect, packet, bits, &mut self.addresses);
@@ -76,7 +63,7 @@ impl Detector {
                 packet,
                 flow: subject.flow,
             };
-            let outcome = self.rates.apply(rate, rule.rate.as_ref(), &rule.thresholds);
+            let outcome = self.rates.apply(rate, &rule.thresholds);
             if outcome == rate::Outcome::Below {
                 continue;
             }

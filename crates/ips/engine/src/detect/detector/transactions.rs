@@ -168,10 +168,9 @@ impl Detector {
             return false;
         }
         let all_matched = candidate.matched == (1u64 << rule.buffers.len()).wrapping_sub(1) as u32;
-        let is_evaluated =
-            std::mem::replace(&mut candidate.evaluated, transaction.version()) == transaction.version();
-        if is_evaluated && !all_matched {
-            // The transaction is unchanged, so the buffers that did not match still do not match.
+        let evaluated = std::mem::replace(&mut candidate.evaluated, transaction.version());
+        if evaluated == transaction.version() && !all_matched {
+            // The transaction is unchanged, so the buffers that did not match still do not.
             return false;
         }
         self.counters.evaluations += 1;
@@ -184,7 +183,7 @@ impl Detector {
             let is_match = transaction::matches(
                 test,
                 transaction,
-                context.direction,
+                (context.direction, evaluated),
                 &mut self.scratch,
                 &mut self.memory.1,
             );

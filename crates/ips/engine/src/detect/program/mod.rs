@@ -6,7 +6,7 @@
 //!       ── payload: operations                         packet payload, stream window, or both
 //!       ── buffers: [BufferTest: buffer, transforms, operations]     a transaction
 //!       ── state: bits and counters that must be set; rates
-//!       ── effects: bits and counters to set, tag, alert or not
+//!       ── effects: bits and counters to set, alert or not
 //! ```
 
 mod condition;
@@ -121,35 +121,22 @@ pub struct Rule {
     pub state: Vec<StateTest>,
     /// Changes of shared state.
     pub effects: Vec<Effect>,
-    /// Limit on alerts, or detection filter.
-    pub rate: Option<Rate>,
-    /// Thresholds and suppressions of the table.
+    /// Suppressions, then limits on alerts or the detection filter, then rate filters.
     pub thresholds: Vec<ThresholdTest>,
     /// True if a match raises no alert.
     pub is_silent: bool,
-    /// Packets to record after the alert.
-    pub tag: Option<Tag>,
     /// The pattern of the prefilter.
     pub fast_pattern: Option<FastPattern>,
     /// Index of the rule in its set of rules before the rules were sorted by the order of evaluation.
     pub source_index: u32,
 }
 
-/// Packets that are recorded after an alert (`tag`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tag {
-    /// True for the packets of the flow, false for those of the host.
-    pub is_session: bool,
-    /// Number of units.
-    pub count: u32,
-    /// Unit of the count.
-    pub unit: TagUnit,
-}
-
-/// The unit in which the duration of `tag` counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TagUnit {
-    Packets,
-    Seconds,
-    Bytes,
+impl Rule {
+    /// Returns the first limit on alerts, or the detection filter.
+    pub fn rate(&self) -> Option<&Rate> {
+        self.thresholds.iter().find_map(|test| match test {
+            ThresholdTest::Limit(rate) => Some(rate),
+            _ => None,
+        })
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_ips_rules::header::Action;
-use millrace_ips_rules::options::state::{Rate, Track};
+use millrace_ips_rules::options::state::{Rate, SuppressTrack};
 use millrace_ips_rules::variables::Ranges;
 
 /// The object that has a bit: flow, address, or pair of addresses.
@@ -90,12 +90,12 @@ pub enum CounterOperator {
     Subtract,
 }
 
-/// A row of the threshold table, for a rule.
+/// A rate or a suppression of a rule: its own, or one of the threshold table.
 #[derive(Debug, Clone)]
 pub enum ThresholdTest {
-    /// Suppression of alerts, for all addresses or for the given ones.
-    Suppress(Option<(Track, Arc<Ranges>)>),
-    /// A limit on the number of alerts.
+    /// No alerts, from all or from the given addresses.
+    Suppress(Option<(SuppressTrack, Arc<Ranges>)>),
+    /// A limit on the number of alerts, or a detection filter.
     Limit(Rate),
     /// Use of another action while a rate is exceeded.
     RateFilter {

@@ -270,7 +270,7 @@ pub(crate) fn broken(
             })())
         }
         Kind::Rate => {
-            let rate = rule.rate.as_ref()?;
+            let rate = rule.rate()?;
             // A limit lets the first alert through.
             let is_limit = rate.kind == Some(RateKind::Limit);
             if is_limit || made.frame.count < 2 {

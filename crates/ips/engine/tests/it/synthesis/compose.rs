@@ -155,7 +155,7 @@ fn make<'a>(
         (_, Some(protocol)) => *protocol,
         (_, None) => TCP,
     };
-    let count = rule.rate.as_ref().map_or(1, |rate| {
+    let count = rule.rate().map_or(1, |rate| {
         if rate.kind.is_some() {
             rate.count
         } else {

@@ -5,16 +5,18 @@ mod resolve;
 
 use millrace_ips_rules::header::{self, Protocol};
 use millrace_ips_rules::options::RuleOption;
+use millrace_ips_rules::options::state::Rate;
 use millrace_ips_rules::set::Loaded;
 use millrace_ips_rules::{Position, Reason, Refusal, limits};
 
 use super::super::program::{
-    AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType, StateTest, Tag,
+    AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType, StateTest,
 };
 use super::fast_pattern::{self, Candidate};
 use super::{CompileSettings, Hook, Interner, bytes, protocols};
 use crate::app::AppProtocol;
 use options::keyword;
+pub(super) use resolve::{Row, rows};
 use resolve::{endpoints, thresholds};
 
 /// Largest number of buffer tests of a rule: partial matches are kept as bits of a word.
@@ -23,8 +25,9 @@ pub(crate) const BUFFER_TESTS: usize = 32;
 const PRIORITY: u32 = 3;
 
 /// The list that operations are added to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum List {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum List {
+    #[default]
     Payload,
     Buffer(usize),
 }
@@ -45,16 +48,16 @@ struct Builder<'a> {
     state: Vec<StateTest>,
     effects: Vec<Effect>,
     is_silent: bool,
-    tag: Option<Tag>,
     /// True if a content of the payload is anchored at its beginning.
     is_anchored: bool,
 }
 
-/// Compiles a rule.
+/// Compiles a rule, with the rows of the threshold table.
 pub(super) fn compile(
     loaded: &Loaded,
     source_index: u32,
     settings: &CompileSettings,
+    rows: &[Row],
     interner: &mut Interner,
 ) -> Result<Rule, Box<Refusal>> {
     let parsed = &loaded.parsed;
@@ -89,7 +92,6 @@ pub(super) fn compile(
         state: Vec::new(),
         effects: Vec::new(),
         is_silent: false,
-        tag: None,
         is_anchored: false,
     };
     for (index, option) in rule.options.iter().enumerate() {
@@ -127,11 +129,18 @@ pub(super) fn compile(
     let class_priority = class
         .and_then(|class| settings.classes.get(class))
         .map(|class| class.priority);
-    let rate = rule.options.iter().find_map(|option| match option {
+    let rates = rule.options.iter().filter_map(|option| match option {
         RuleOption::Rate(rate) => Some(*rate),
         _ => None,
     });
-    let thresholds = thresholds(rule.gid(), rule.sid().unwrap_or_default(), settings).map_err(whole)?;
+    let rates: Vec<Rate> = rates.collect();
+    if rates.len() > 1 && rates.iter().any(|rate| rate.kind.is_none()) {
+        return Err(whole(Reason::Invalid {
+            problem: "a detection_filter beside another rate".to_owned(),
+            expected: "one detection_filter, or thresholds without one",
+        }));
+    }
+    let thresholds = thresholds(&rates, rule.gid(), rule.sid().unwrap_or_default(), rows);
     let has_ports = source.ports.is_some() || destination.ports.is_some();
     let has_protocol = !protocol.app.is_empty();
     let kind = builder.rule_type(has_protocol, has_ports, (on_packets, on_stream));
@@ -157,10 +166,8 @@ pub(super) fn compile(
         app: builder.app,
         state: builder.state,
         effects: builder.effects,
-        rate,
         thresholds,
         is_silent: builder.is_silent,
-        tag: builder.tag,
         fast_pattern,
         source_index,
     })

@@ -17,6 +17,7 @@ use crate::app::event;
 use crate::detect::compile::fast_pattern::Candidate;
 use crate::detect::compile::words::{self, Shared};
 use crate::detect::compile::{bytes, protocols};
+use crate::detect::fields;
 use crate::detect::program::{AppTest, BufferTest, ContentTest, Operand, Operation, PacketTest, PcreTest};
 use crate::flow::Direction;
 
@@ -127,12 +128,12 @@ impl Builder<'_> {
                 }
             },
             RuleOption::Byte(option) => {
-                let operation = bytes::compile(option, &mut self.names)?;
+                let operation = bytes::compile(option, self.names.of(self.list))?;
                 self.push(self.list, operation);
             }
             RuleOption::IsDataAt(test) => {
                 let operation = Operation::IsDataAt {
-                    position: self.names.operand(&test.position)?,
+                    position: self.names.of(self.list).operand(&test.position)?,
                     is_relative: test.relative,
                     is_negated: test.is_negated,
                 };
@@ -191,7 +192,7 @@ impl Builder<'_> {
             Some(buffer) => self.list_of(buffer),
             None => self.list,
         };
-        let names = &self.names;
+        let names = self.names.of(list);
         let operand = |value: &Option<_>| value.as_ref().map(|value| names.operand(value)).transpose();
         let size = content.pattern.len() as i64;
         let test = ContentTest {
@@ -309,12 +310,12 @@ impl Builder<'_> {
 
     fn text(&mut self, field: TextField, text: &str) -> Result<(), Reason> {
         match field {
-            TextField::Target => {}
+            // Packets behind an alert are not recorded.
+            TextField::Target | TextField::Tag => {}
             TextField::TcpFlags => self.packet.push(words::tcp_flags(text)?),
             TextField::FragBits => self.packet.push(words::fragment_bits(text)?),
             TextField::IpProtocol => self.packet.push(words::ip_protocol(text)?),
             TextField::StreamSize => self.packet.push(words::stream_size(text)?),
-            TextField::Tag => self.tag = Some(words::tag(text)?),
             TextField::AppLayerProtocol => {
                 let (is_negated, name) = negation(text);
                 let name = name.split(',').next().unwrap_or(name);
@@ -343,6 +344,12 @@ impl Builder<'_> {
             TextField::AppLayerEvent if event(text).is_none() => {
                 return Err(Reason::Unsupported {
                     why: "no parser of the engine raises this event",
+                });
+            }
+            field if !fields::is_known(field, text) => {
+                return Err(Reason::Invalid {
+                    problem: format!("the value \"{text}\""),
+                    expected: field.form(),
                 });
             }
             field => self.app.push(AppTest::Field(field, text.to_owned())),

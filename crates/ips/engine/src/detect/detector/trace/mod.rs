@@ -185,8 +185,6 @@ impl Detector {
                 (true, _) => TraceOutcome::Alert,
                 (false, true) if rule.is_silent => TraceOutcome::Silent,
                 (false, true) => TraceOutcome::Withheld,
-                // A detection filter withholds the match itself.
-                (false, false) if rule.rate.is_some() => TraceOutcome::Withheld,
                 (false, false) => TraceOutcome::Repeated,
             };
         }
