@@ -114,6 +114,17 @@ fn a_hop_with_a_number_is_a_port_and_a_steered_one_comes_back_to_the_tables() {
 }
 
 #[test]
+fn packets_that_skip_a_steered_hop_with_several_instances_go_on_to_the_next_hop() {
+    let mut plan = hops(&["one", "two", "three"]);
+    plan[1].instances = 2;
+    plan[1].number = Some(no(110));
+    plan[1].steer = true;
+    let (_testbed, one, two) = TestBed::new(1, 1, plan);
+    assert!(one.send(&frame(0, 667)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 3]);
+}
+
+#[test]
 fn a_function_that_panics_takes_its_hop_down_and_comes_back() {
     for (policy, marked, name) in [
         (OnFailure::Closed, None, "closed"),
