@@ -247,6 +247,33 @@ fn unchanged_functions_keep_their_state_and_drained_ones_are_bypassed() {
 }
 
 #[test]
+fn flows_stay_with_their_instances_when_another_hop_needs_packets_spread_by_addresses() {
+    const FLOWS: u16 = 32;
+    let mut plan = hops(&["instance"]);
+    plan[0].instances = 4;
+    let (mut testbed, one, two) = TestBed::new(1, 1, plan);
+    let instances = || -> Vec<u8> {
+        let instance_of = |flow| {
+            assert!(one.send(&frame(flow, 1)));
+            marks(&two.receive_within(BOUND).unwrap())[0]
+        };
+        (0..FLOWS).map(instance_of).collect()
+    };
+    let before = instances();
+    assert!(before.iter().any(|instance| *instance != before[0]));
+    let mut plan = testbed.chain.plan().clone();
+    plan.hops.push(HopPlan::new("new", "pairs"));
+    testbed.edit(&plan);
+    testbed.settle();
+    assert_eq!(instances(), before);
+    // An instance that is made anew obeys the chain; all packets of the test have the same addresses.
+    assert!(testbed.chain.restart("h0", testbed.bridge.now()).unwrap());
+    testbed.settle();
+    let after = instances();
+    assert!(after.iter().all(|instance| *instance == after[0]), "{after:?}");
+}
+
+#[test]
 fn an_edit_that_fails_changes_nothing() {
     let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one"]));
     let mut plan = testbed.chain.plan().clone();
@@ -259,7 +286,7 @@ fn an_edit_that_fails_changes_nothing() {
         .to_string();
     assert_eq!(
         error,
-        "hop new: there is no function `fourteen`: expected numbered, one, two, three, guard"
+        "hop new: there is no function `fourteen`: expected numbered, one, two, three, guard, instance, pairs"
     );
     plan.hops[1] = HopPlan {
         settings: Settings::parse(["colour=red"]).unwrap(),
