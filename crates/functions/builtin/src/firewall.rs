@@ -3,8 +3,8 @@
 //! Rules decide about the first packet of a connection. Packets of a connection that was allowed pass in both directions. A
 //! TCP connection starts with SYN and without ACK. ICMP errors pass if they refer to a known connection. ARP and IPv6
 //! neighbour discovery pass. The setting `non_ip` decides about other packets that are not IP, and `fragments` about later
-//! fragments, which have no ports. A first fragment that ends before the ports or TCP flags is dropped, since no rule can
-//! judge it (RFC 1858; RFC 7112 for IPv6).
+//! fragments, which have no ports. A first fragment that ends before the ports or TCP flags, and a packet whose transport
+//! header is malformed or not in its first segment, are dropped, since no rule can judge them (RFC 1858; RFC 7112 for IPv6).
 
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
 use millrace_types::{Duration, Time};
@@ -145,8 +145,11 @@ impl Firewall {
                 Decision::Deny => count::FRAGMENTS,
             };
         }
-        if seen.layers.fragment() == Fragment::First && ends_before_ports(&seen.layers) {
-            return count::FRAGMENTS;
+        if has_no_ports(&seen.layers) {
+            return match seen.layers.fragment() {
+                Fragment::First => count::FRAGMENTS,
+                Fragment::Whole | Fragment::Later => count::INVALID,
+            };
         }
         if let Some(cause) = seen.cause(packet) {
             let known = self.connections.get(&cause.canonical().0, now).is_some();
@@ -200,8 +203,8 @@ fn next_state(state: State, flags: u8, is_reversed: bool) -> State {
     }
 }
 
-/// Returns true if the header with the ports, or an extension header before it, is not whole in the packet.
-fn ends_before_ports(layers: &Layers) -> bool {
+/// Returns true if the header with the ports, or an extension header before it, is malformed or not whole in the first segment.
+fn has_no_ports(layers: &Layers) -> bool {
     let proto = layers.ip_proto();
     let has_header = matches!(
         proto,
@@ -457,3 +460,21 @@ mod tests {
         assert!(TestBed::new(&["non_ip=allow"]).passes(&other, 0));
     }
 }
+    #[test]
+    fn a_packet_whose_ports_no_rule_can_see_is_dropped() {
+        let mut testbed = TestBed::new(&["default=allow", "rule=deny udp port 53", "rule=deny tcp port 22"]);
+        let (a, b): (std::net::Ipv6Addr, std::net::Ipv6Addr) =
+            ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        let mut datagram = ethernet().ipv6(a, b).udp(5000, 53).payload(b"query").build();
+        assert!(!testbed.passes(&datagram, 0));
+        assert_eq!(testbed.counter("denied"), 1);
+        // Receivers take length 0 for the length of the packet (RFC 2675, section 4).
+        datagram[58..60].fill(0);
+        assert!(!testbed.passes(&datagram, 0));
+        let mut syn = segment((CLIENT, 4000), (SERVER, 22), SYN);
+        // The data offset of TCP.
+        syn[46] = 0;
+        assert!(!testbed.passes(&syn, 0));
+        assert_eq!((testbed.counter("denied"), testbed.counter("invalid")), (1, 2));
+    }
+
