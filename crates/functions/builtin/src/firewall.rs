@@ -32,7 +32,8 @@ pub const KIND: Kind = Kind {
         ),
         (
             "idle_s",
-            "idle time-out of a connection in seconds (300; at most 60 for UDP and others, 10 for closing TCP)",
+            "idle time-out of a connection in seconds (300; at most 60 for UDP and others, 30 for opening TCP, 10 for closing \
+             TCP)",
         ),
     ],
     counters: &[
@@ -71,21 +72,25 @@ mod count {
 const SWEEP: usize = 1024;
 /// Idle time-out of protocols other than TCP.
 const DATAGRAM_IDLE: Duration = Duration::from_secs(60);
+/// Idle time-out of a TCP connection whose opening end has not acknowledged anything: a flood of SYN must not fill the table.
+const OPENING_IDLE: Duration = Duration::from_secs(30);
 /// Idle time-out of a TCP connection that is closing.
 const CLOSING_IDLE: Duration = Duration::from_secs(10);
 
 /// The state of a connection.
 ///
 /// ```text
-///       FIN               FIN of the other end
-/// Open -----> HalfClosed ----------------------> Closing
-///   |  RST        | RST                             ^
-///   +-------------+---------------------------------+
+///         ACK of the opening end       FIN               FIN of the other end
+/// Opening ----------------------> Open -----> HalfClosed ----------------------> Closing
+///   |  RST                          |  RST        | RST                             ^
+///   +-------------------------------+-------------+---------------------------------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// The protocol has no connections; this state never changes.
     Datagrams,
+    /// TCP that one end has opened by SYN, and not continued: that of the canonical direction (false) or the other.
+    Opening(bool),
     /// TCP without FIN or RST.
     Open,
     /// One end has sent FIN: that of the canonical direction (false) or the other.
@@ -127,6 +132,7 @@ impl Firewall {
         match state {
             State::Open | State::HalfClosed(_) => idle,
             State::Datagrams => idle.min(DATAGRAM_IDLE),
+            State::Opening(_) => idle.min(OPENING_IDLE),
             State::Closing => idle.min(CLOSING_IDLE),
         }
     }
@@ -181,7 +187,7 @@ impl Firewall {
             return count::DENIED;
         }
         let state = if seen.is_tcp() {
-            State::Open
+            State::Opening(is_reversed)
         } else {
             State::Datagrams
         };
@@ -197,7 +203,10 @@ fn next_state(state: State, flags: u8, is_reversed: bool) -> State {
     match state {
         State::Datagrams => State::Datagrams,
         _ if flags & flag::RST != 0 => State::Closing,
-        State::Open if flags & flag::FIN != 0 => State::HalfClosed(is_reversed),
+        State::Opening(_) | State::Open if flags & flag::FIN != 0 => State::HalfClosed(is_reversed),
+        State::Opening(by) if flags & (flag::SYN | flag::ACK) == flag::ACK && by == is_reversed => {
+            State::Open
+        }
         State::HalfClosed(by) if flags & flag::FIN != 0 && by != is_reversed => State::Closing,
         state => state,
     }
@@ -351,7 +360,8 @@ mod tests {
         );
         assert!(testbed.passes(&back(FIN | ACK), 61) && testbed.passes(&out(ACK), 62));
         assert!(!testbed.passes(&out(ACK), 73), "closed for ten seconds");
-        assert!(testbed.passes(&out(SYN), 80) && testbed.passes(&out(ACK), 179));
+        assert!(testbed.passes(&out(SYN), 80) && testbed.passes(&out(ACK), 81));
+        assert!(testbed.passes(&out(ACK), 180));
         assert!(!testbed.passes(&out(ACK), 300), "idle");
         assert!(testbed.passes(&out(SYN), 301) && testbed.passes(&back(RST), 302));
         assert!(testbed.passes(&out(SYN), 303), "the same ports, anew");
@@ -361,11 +371,27 @@ mod tests {
     #[test]
     fn time_outs_empty_the_table() {
         let mut testbed = TestBed::new(&["default=allow", "connections=64"]);
-        assert!(testbed.passes(&out(SYN), 0));
+        assert!(testbed.passes(&out(SYN), 0) && testbed.passes(&out(ACK), 0));
         testbed.function.tick(Time::from_secs(299));
         assert_eq!(testbed.counter("connections"), 1);
         testbed.function.tick(Time::from_secs(300));
         assert_eq!(testbed.counter("connections"), 0);
+    }
+
+    #[test]
+    fn a_connection_that_is_not_continued_is_forgotten_soon() {
+        let mut testbed = TestBed::new(&["default=allow", "connections=8"]);
+        for port in 0..8 {
+            assert!(testbed.passes(&segment((CLIENT, 4000 + port), (SERVER, 80), SYN), 0));
+            let answer = segment((SERVER, 80), (CLIENT, 4000 + port), SYN | ACK);
+            assert!(testbed.passes(&answer, 0));
+        }
+        assert!(testbed.passes(&out(ACK), 1));
+        assert!(!testbed.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 29));
+        assert!(testbed.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 30));
+        testbed.function.tick(Time::from_secs(30));
+        assert_eq!(testbed.counter("connections"), 2);
+        assert!(testbed.passes(&out(ACK), 31));
     }
 
     #[test]
@@ -450,17 +476,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_does_as_the_settings_say() {
-        let mut arp = vec![0; 60];
-        arp[12..14].copy_from_slice(&[8, 6]);
-        let mut other = arp.clone();
-        other[12..14].copy_from_slice(&[0x88, 0xb5]);
-        let mut testbed = TestBed::new(&[]);
-        assert!(testbed.passes(&arp, 0) && !testbed.passes(&other, 0));
-        assert!(TestBed::new(&["non_ip=allow"]).passes(&other, 0));
-    }
-}
-    #[test]
     fn a_packet_whose_ports_no_rule_can_see_is_dropped() {
         let mut testbed = TestBed::new(&["default=allow", "rule=deny udp port 53", "rule=deny tcp port 22"]);
         let (a, b): (std::net::Ipv6Addr, std::net::Ipv6Addr) =
@@ -478,3 +493,14 @@ mod tests {
         assert_eq!((testbed.counter("denied"), testbed.counter("invalid")), (1, 2));
     }
 
+    #[test]
+    fn what_is_not_ip_does_as_the_settings_say() {
+        let mut arp = vec![0; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        let mut other = arp.clone();
+        other[12..14].copy_from_slice(&[0x88, 0xb5]);
+        let mut testbed = TestBed::new(&[]);
+        assert!(testbed.passes(&arp, 0) && !testbed.passes(&other, 0));
+        assert!(TestBed::new(&["non_ip=allow"]).passes(&other, 0));
+    }
+}
