@@ -3,8 +3,8 @@
 //! Rules decide about the first packet of a connection. Packets of a connection that was allowed pass in both directions. A
 //! TCP connection starts with SYN and without ACK. ICMP errors pass if they refer to a known connection. ARP and IPv6
 //! neighbour discovery pass. The setting `non_ip` decides about other packets that are not IP, and `fragments` about later
-//! fragments, which have no ports. A first fragment that ends before the ports or TCP flags is dropped, since no rule can
-//! judge it (RFC 1858; RFC 7112 for IPv6).
+//! fragments, which have no ports. A first fragment that ends before the ports or TCP flags, and a packet whose transport
+//! header is malformed or not in its first segment, are dropped, since no rule can judge them (RFC 1858; RFC 7112 for IPv6).
 
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
 use millrace_types::{Duration, Time};
@@ -32,7 +32,8 @@ pub const KIND: Kind = Kind {
         ),
         (
             "idle_s",
-            "idle time-out of a connection in seconds (300; at most 60 for UDP and others, 10 for closing TCP)",
+            "idle time-out of a connection in seconds (300; at most 60 for UDP and others, 30 for opening TCP, 10 for closing \
+             TCP)",
         ),
     ],
     counters: &[
@@ -71,21 +72,25 @@ mod count {
 const SWEEP: usize = 1024;
 /// Idle time-out of protocols other than TCP.
 const DATAGRAM_IDLE: Duration = Duration::from_secs(60);
+/// Idle time-out of a TCP connection whose opening end has not acknowledged anything: a flood of SYN must not fill the table.
+const OPENING_IDLE: Duration = Duration::from_secs(30);
 /// Idle time-out of a TCP connection that is closing.
 const CLOSING_IDLE: Duration = Duration::from_secs(10);
 
 /// The state of a connection.
 ///
 /// ```text
-///       FIN               FIN of the other end
-/// Open -----> HalfClosed ----------------------> Closing
-///   |  RST        | RST                             ^
-///   +-------------+---------------------------------+
+///         ACK of the opening end       FIN               FIN of the other end
+/// Opening ----------------------> Open -----> HalfClosed ----------------------> Closing
+///   |  RST                          |  RST        | RST                             ^
+///   +-------------------------------+-------------+---------------------------------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// The protocol has no connections; this state never changes.
     Datagrams,
+    /// TCP that one end has opened by SYN, and not continued: that of the canonical direction (false) or the other.
+    Opening(bool),
     /// TCP without FIN or RST.
     Open,
     /// One end has sent FIN: the source of the canonical direction (false) or its destination (true).
@@ -127,6 +132,7 @@ impl Firewall {
         match state {
             State::Open | State::HalfClosed(_) => idle,
             State::Datagrams => idle.min(DATAGRAM_IDLE),
+            State::Opening(_) => idle.min(OPENING_IDLE),
             State::Closing => idle.min(CLOSING_IDLE),
         }
     }
@@ -145,8 +151,11 @@ impl Firewall {
                 Decision::Deny => count::FRAGMENTS,
             };
         }
-        if seen.layers.fragment() == Fragment::First && ends_before_ports(&seen.layers) {
-            return count::FRAGMENTS;
+        if has_no_ports(&seen.layers) {
+            return match seen.layers.fragment() {
+                Fragment::First => count::FRAGMENTS,
+                Fragment::Whole | Fragment::Later => count::INVALID,
+            };
         }
         if let Some(cause) = seen.cause(packet) {
             let known = self.connections.get(&cause.canonical().0, now).is_some();
@@ -178,7 +187,7 @@ impl Firewall {
             return count::DENIED;
         }
         let state = if seen.is_tcp() {
-            State::Open
+            State::Opening(is_reversed)
         } else {
             State::Datagrams
         };
@@ -194,15 +203,17 @@ fn next_state(state: State, flags: u8, is_reversed: bool) -> State {
     match state {
         State::Datagrams => State::Datagrams,
         _ if flags & flag::RST != 0 => State::Closing,
-        State::Open if flags & flag::FIN != 0 => State::HalfClosed(is_reversed),
+        State::Opening(_) | State::Open if flags & flag::FIN != 0 => State::HalfClosed(is_reversed),
+        State::Opening(by) if flags & (flag::SYN | flag::ACK) == flag::ACK && by == is_reversed => {
+            State::Open
+        }
         State::HalfClosed(by) if flags & flag::FIN != 0 && by != is_reversed => State::Closing,
         state => state,
     }
 }
 
-/// Returns true if the packet ends before the end of the header with the ports, or of an extension header
-/// before it.
-fn ends_before_ports(layers: &Layers) -> bool {
+/// Returns true if the header with the ports, or an extension header before it, is malformed or not whole in the first segment.
+fn has_no_ports(layers: &Layers) -> bool {
     let proto = layers.ip_proto();
     let has_header = matches!(
         proto,
@@ -349,7 +360,8 @@ mod tests {
         );
         assert!(testbed.passes(&back(FIN | ACK), 61) && testbed.passes(&out(ACK), 62));
         assert!(!testbed.passes(&out(ACK), 73), "closed for ten seconds");
-        assert!(testbed.passes(&out(SYN), 80) && testbed.passes(&out(ACK), 179));
+        assert!(testbed.passes(&out(SYN), 80) && testbed.passes(&out(ACK), 81));
+        assert!(testbed.passes(&out(ACK), 180));
         assert!(!testbed.passes(&out(ACK), 300), "idle");
         assert!(testbed.passes(&out(SYN), 301) && testbed.passes(&back(RST), 302));
         assert!(testbed.passes(&out(SYN), 303), "the same ports, anew");
@@ -359,11 +371,27 @@ mod tests {
     #[test]
     fn time_outs_empty_the_table() {
         let mut testbed = TestBed::new(&["default=allow", "connections=64"]);
-        assert!(testbed.passes(&out(SYN), 0));
+        assert!(testbed.passes(&out(SYN), 0) && testbed.passes(&out(ACK), 0));
         testbed.function.tick(Time::from_secs(299));
         assert_eq!(testbed.counter("connections"), 1);
         testbed.function.tick(Time::from_secs(300));
         assert_eq!(testbed.counter("connections"), 0);
+    }
+
+    #[test]
+    fn a_connection_that_is_not_continued_is_forgotten_soon() {
+        let mut testbed = TestBed::new(&["default=allow", "connections=8"]);
+        for port in 0..8 {
+            assert!(testbed.passes(&segment((CLIENT, 4000 + port), (SERVER, 80), SYN), 0));
+            let answer = segment((SERVER, 80), (CLIENT, 4000 + port), SYN | ACK);
+            assert!(testbed.passes(&answer, 0));
+        }
+        assert!(testbed.passes(&out(ACK), 1));
+        assert!(!testbed.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 29));
+        assert!(testbed.passes(&segment((CLIENT, 5000), (SERVER, 80), SYN), 30));
+        testbed.function.tick(Time::from_secs(30));
+        assert_eq!(testbed.counter("connections"), 2);
+        assert!(testbed.passes(&out(ACK), 31));
     }
 
     #[test]
@@ -445,6 +473,24 @@ mod tests {
         let mut other = fragment(20);
         other[36..38].copy_from_slice(&80_u16.to_be_bytes());
         assert!(testbed.passes(&other, 0));
+    }
+
+    #[test]
+    fn a_packet_whose_ports_no_rule_can_see_is_dropped() {
+        let mut testbed = TestBed::new(&["default=allow", "rule=deny udp port 53", "rule=deny tcp port 22"]);
+        let (a, b): (std::net::Ipv6Addr, std::net::Ipv6Addr) =
+            ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        let mut datagram = ethernet().ipv6(a, b).udp(5000, 53).payload(b"query").build();
+        assert!(!testbed.passes(&datagram, 0));
+        assert_eq!(testbed.counter("denied"), 1);
+        // Receivers take length 0 for the length of the packet (RFC 2675, section 4).
+        datagram[58..60].fill(0);
+        assert!(!testbed.passes(&datagram, 0));
+        let mut syn = segment((CLIENT, 4000), (SERVER, 22), SYN);
+        // The data offset of TCP.
+        syn[46] = 0;
+        assert!(!testbed.passes(&syn, 0));
+        assert_eq!((testbed.counter("denied"), testbed.counter("invalid")), (1, 2));
     }
 
     #[test]

@@ -104,7 +104,8 @@ impl RateLimit {
             _ => shared,
         };
         let from = (*theoretical_arrival_time).max(now);
-        if from.since(now) + cost > burst {
+        // A packet that arrives at its theoretical arrival time or later conforms, however long it is.
+        if from.since(now) + cost > burst.max(cost) {
             return false;
         }
         *theoretical_arrival_time = from + cost;
@@ -175,6 +176,14 @@ mod tests {
         assert!(passed(&mut *limit, 2, 1_000), "another source");
         let later = (0..20).filter(|_| passed(&mut *limit, 1, 1_005)).count();
         assert_eq!(later, 5);
+    }
+
+    #[test]
+    fn a_packet_longer_than_the_burst_passes_at_its_rate() {
+        // A packet costs 16 ms, and the burst is 10 ms.
+        let mut limit = make(&["rate=500kbps", "burst_ms=10"]).unwrap();
+        let times = (0..96).filter(|millis| passed(&mut *limit, 1, 10_000 + millis));
+        assert_eq!(times.collect::<Vec<_>>(), [0, 16, 32, 48, 64, 80]);
     }
 
     #[test]

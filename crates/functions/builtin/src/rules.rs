@@ -25,16 +25,17 @@ impl FromStr for Decision {
     }
 }
 
-/// An address prefix. IPv4 is mapped into IPv6.
+/// An address prefix, which contains addresses of its IP version only. The bits of IPv4 are mapped into IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Prefix {
+    is_v6: bool,
     bits: u128,
     mask: u128,
 }
 
 impl Prefix {
-    fn contains(&self, address: [u8; 16]) -> bool {
-        u128::from_be_bytes(address) & self.mask == self.bits
+    fn contains(&self, is_v6: bool, address: [u8; 16]) -> bool {
+        self.is_v6 == is_v6 && u128::from_be_bytes(address) & self.mask == self.bits
     }
 }
 
@@ -66,7 +67,11 @@ impl FromStr for Prefix {
                 "`{text}` has bits set behind the prefix length: expected zeros there"
             ));
         }
-        Ok(Prefix { bits, mask })
+        Ok(Prefix {
+            is_v6: address.is_ipv6(),
+            bits,
+            mask,
+        })
     }
 }
 
@@ -86,14 +91,16 @@ const ICMPV6: u8 = 58;
 impl Rule {
     /// Returns whether the rule matches a packet.
     pub(crate) fn matches(&self, packet: &FlowPacket) -> bool {
-        let id = &packet.id;
+        let (id, is_v6) = (&packet.id, packet.is_v6);
         self.proto.is_none_or(|proto| {
             // `icmp` matches ICMPv4 and ICMPv6.
             proto == id.proto || proto == ICMPV4 && id.proto == ICMPV6
-        }) && self.from.is_none_or(|prefix| prefix.contains(id.source.address))
+        }) && self
+            .from
+            .is_none_or(|prefix| prefix.contains(is_v6, id.source.address))
             && self
                 .to
-                .is_none_or(|prefix| prefix.contains(id.destination.address))
+                .is_none_or(|prefix| prefix.contains(is_v6, id.destination.address))
             && self
                 .ports
                 .is_none_or(|(low, high)| (low..=high).contains(&id.destination.port))
@@ -175,11 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_contain_their_addresses() {
+    fn prefixes_contain_their_addresses_and_none_of_the_other_ip_version() {
         let v4: Prefix = "10.1.0.0/16".parse().unwrap();
         let mapped = |text: &str| text.parse::<Ipv4Addr>().unwrap().to_ipv6_mapped().octets();
-        assert!(v4.contains(mapped("10.1.255.3")) && !v4.contains(mapped("10.2.0.0")));
+        assert!(v4.contains(false, mapped("10.1.255.3")) && !v4.contains(false, mapped("10.2.0.0")));
         let all: Prefix = "::/0".parse().unwrap();
-        assert!(all.contains([7; 16]));
+        assert!(all.contains(true, [7; 16]) && !all.contains(false, mapped("10.1.255.3")));
+        let all: Prefix = "0.0.0.0/0".parse().unwrap();
+        assert!(all.contains(false, mapped("10.1.255.3")) && !all.contains(true, mapped("10.1.255.3")));
     }
 }

@@ -85,6 +85,8 @@ struct HopControl {
     id: u32,
     plan: HopPlan,
     kind: &'static Kind,
+    /// The packets that reach the same instance.
+    spread: Spread,
     /// By lane, then by instance.
     instances: Vec<Vec<InstanceControl>>,
     restarts: u64,
@@ -94,6 +96,17 @@ struct HopControl {
     value: Option<HopValue>,
     /// The file from which processes read the source of the value; `None` if they need none.
     source: Option<Arc<SourceFile>>,
+}
+
+impl HopControl {
+    /// Returns the packets that reach the same instance once the chain has this plan. The functions have the state of their
+    /// flows, so a hop whose own needs and plan do not change spreads as before.
+    fn spread_for(&self, wanted: &ChainPlan) -> Spread {
+        wanted.spread.unwrap_or(match self.kind.spread {
+            Spread::Addresses => Spread::Addresses,
+            Spread::Flow => self.spread,
+        })
+    }
 }
 
 /// Logical ports to open and to close after an edit.
@@ -193,7 +206,7 @@ impl<P: Packet + 'static> Chain<P> {
         for plan in &wanted.hops {
             let held = self.records.iter().find(|record| record.plan.name == plan.name);
             if let Some(held) = held.filter(|held| held.plan.has_same_function(held.kind, plan)) {
-                let keep = || Slot::Keep(held.id, policy(plan, spread));
+                let keep = || Slot::Keep(held.id, policy(plan, held.spread_for(wanted)));
                 slots.iter_mut().for_each(|slots| slots.push(keep()));
                 continue;
             }
@@ -227,6 +240,7 @@ impl<P: Packet + 'static> Chain<P> {
             };
             let mut record = HopControl {
                 plan: plan.clone(),
+                spread: record.spread_for(wanted),
                 ..record
             };
             record.set_value();
@@ -429,7 +443,8 @@ impl<P: Packet + 'static> Chain<P> {
         instances.filter_map(|instance| Some(instance.process.as_ref()?.pid()))
     }
 
-    /// Returns the groups of parallel hops: index of the first hop, number of hops, and instances of each.
+    /// Returns the groups of parallel hops, which spread packets alike: index of the first hop, number of hops, and instances of
+    /// each.
     fn groups(&self) -> Vec<(usize, usize, usize)> {
         let mut groups: Vec<(usize, usize, usize)> = Vec::new();
         for (index, record) in self.records.iter().enumerate() {
@@ -444,7 +459,10 @@ impl<P: Packet + 'static> Chain<P> {
             let instances = usize::from(plan.instances.max(1));
             match groups.last_mut() {
                 Some((first, len, held))
-                    if *first + *len == index && *held == instances && *len < MEMBERS_MAX =>
+                    if *first + *len == index
+                        && *held == instances
+                        && (instances == 1 || self.records[*first].spread == record.spread)
+                        && *len < MEMBERS_MAX =>
                 {
                     *len += 1;
                 }

@@ -1,10 +1,11 @@
 //! Sends the messages of functions to the targets of their `export` settings: datagrams to a collector, or bytes to a file or
-//! a Unix socket. Each chain has a thread for this, since files and pipes may block.
+//! a Unix socket. Each chain has a thread for this, since files may block.
 //!
 //! ```text
 //!  Outbox of each function ─▶ Formatter of the hop, if its kind has one ─▶ Sink of the hop
 //! ```
 
+mod pipe;
 mod sink;
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -146,6 +147,7 @@ impl OpenRoute {
     fn empty(&mut self, chain: &str) {
         let OpenRoute { route, sink, text } = self;
         let datagrams = sink.is_datagrams();
+        sink.flush();
         for outbox in &route.outboxes {
             while outbox.receive(|message| match &mut route.formatter {
                 Some(formatter) => formatter.format(message, text),

@@ -435,10 +435,7 @@ impl<P: Packet> Traversal<'_, P> {
                 }
             }
         }
-        match outcomes {
-            None => self.traverse(burst, last + 1),
-            Some(outcomes) => self.traverse_each(burst, outcomes, last + 1),
-        }
+        self.traverse_each(burst, outcomes, last + 1);
     }
 }
 

@@ -68,26 +68,7 @@ impl<P: Packet> Traversal<'_, P> {
 
     /// Passes a burst through the hops from `position` on. The burst is empty afterwards.
     pub(crate) fn traverse(&mut self, burst: &mut Burst<P>, position: usize) {
-        let mut outcomes = None;
-        for position in position..self.hops.len() {
-            let at = self.index(position);
-            if self.hops[at].is_remote() {
-                self.hand_over(at, position, burst, &mut outcomes);
-            } else {
-                self.call(at, position, burst, &mut outcomes);
-            }
-            let steer = self.hops[at].policy.steer;
-            if let (Some(port), None) = (steer, &outcomes) {
-                return self.outlet.receive(port, burst);
-            }
-            if burst.is_empty() {
-                return;
-            }
-        }
-        match outcomes {
-            None => self.outlet.receive(self.exit, burst),
-            Some(outcomes) => self.settle(burst, &outcomes),
-        }
+        self.traverse_each(burst, None, position);
     }
 
     /// Continues with packets that a process has returned.
@@ -101,7 +82,7 @@ impl<P: Packet> Traversal<'_, P> {
             .iter()
             .map(|verdict| outcome_of(*verdict, position, steer))
             .collect();
-        self.traverse_each(burst, outcomes, position + 1);
+        self.traverse_each(burst, Some(outcomes), position + 1);
     }
 
     /// Continues with packets of an instance that is down.
@@ -111,12 +92,17 @@ impl<P: Packet> Traversal<'_, P> {
         let len = burst.len() as u64;
         count_failed(&self.hops[at].instances[instance], outcome, len);
         let outcomes = burst.iter().map(|_| outcome).collect();
-        self.traverse_each(burst, outcomes, position + 1);
+        self.traverse_each(burst, Some(outcomes), position + 1);
     }
 
-    /// Passes packets with different outcomes through the hops from position `from` on.
-    pub(crate) fn traverse_each(&mut self, burst: &mut Burst<P>, outcomes: Outcomes, from: usize) {
-        let mut outcomes = Some(outcomes);
+    /// Passes packets through the hops from position `from` on. Without outcomes, all packets are forwarded to that hop. The
+    /// burst is empty afterwards.
+    pub(crate) fn traverse_each(
+        &mut self,
+        burst: &mut Burst<P>,
+        mut outcomes: Option<Outcomes>,
+        from: usize,
+    ) {
         for position in from..self.hops.len() {
             let at = self.index(position);
             if self.hops[at].is_remote() {
@@ -124,9 +110,17 @@ impl<P: Packet> Traversal<'_, P> {
             } else {
                 self.call(at, position, burst, &mut outcomes);
             }
+            if burst.is_empty() {
+                return;
+            }
+            let steer = self.hops[at].policy.steer;
+            if let (Some(port), None) = (steer, &outcomes) {
+                return self.outlet.receive(port, burst);
+            }
         }
-        if let Some(outcomes) = outcomes {
-            self.settle(burst, &outcomes);
+        match outcomes {
+            None => self.outlet.receive(self.exit, burst),
+            Some(outcomes) => self.settle(burst, &outcomes),
         }
     }
 
@@ -159,10 +153,12 @@ impl<P: Packet> Traversal<'_, P> {
         for instance in 0..instances {
             self.call_one(at, instance, position, burst, outcomes, Some(&picks));
         }
+        // Packets of a hop that steers leave at its port; those that are forwarded have skipped it.
         let next = Outcome::At(position + 1);
-        if outcomes
-            .as_ref()
-            .is_some_and(|outcomes| outcomes.iter().all(|outcome| *outcome == next))
+        if self.hops[at].policy.steer.is_none()
+            && outcomes
+                .as_ref()
+                .is_some_and(|outcomes| outcomes.iter().all(|outcome| *outcome == next))
         {
             *outcomes = None;
         }

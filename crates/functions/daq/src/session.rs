@@ -176,10 +176,12 @@ impl Session {
     }
 
     /// Answers a packet with a verdict. The switch sees it after [`flush`](Session::flush). Snort replaces bytes in place, so
-    /// the length of a packet cannot change.
+    /// the length of a packet cannot change. A packet with changes behind its first segment, which the switch does not copy
+    /// back, is dropped instead.
     pub fn finish(&mut self, packet: &Packet, verdict: SnortVerdict) {
         self.counters.add(FIRST_VERDICT + verdict as usize, 1);
         let (is_inline, idle) = (self.options.is_inline, self.options.shun_idle);
+        let is_replaced = is_inline && verdict == SnortVerdict::Replace;
         let (verdict, shun) = match verdict {
             _ if !is_inline => (Verdict::Next, None),
             SnortVerdict::Pass | SnortVerdict::Replace => (Verdict::Next, None),
@@ -191,6 +193,10 @@ impl Session {
         };
         let Some(queue) = self.window(packet) else {
             return;
+        };
+        let verdict = match is_replaced && queue.has_changed_rest(&packet.received) {
+            true => Verdict::Drop,
+            false => verdict,
         };
         if let Some(action) = shun {
             queue.shun(&packet.received, action, idle);

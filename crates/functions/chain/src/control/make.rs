@@ -99,6 +99,7 @@ impl<P: Packet + 'static> Chain<P> {
             id,
             plan: plan.clone(),
             kind,
+            spread,
             instances: controls,
             restarts: held.map_or(0, |held| held.restarts),
             point,

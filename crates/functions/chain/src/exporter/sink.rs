@@ -3,8 +3,12 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::UdpSocket;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
+
+use nix::fcntl::OFlag;
+
+use super::pipe::Pipe;
 
 /// The expected form of a target.
 const EXPECTED: &str = "expected udp:HOST:PORT, file:PATH or unix:PATH";
@@ -12,6 +16,7 @@ const EXPECTED: &str = "expected udp:HOST:PORT, file:PATH or unix:PATH";
 enum Open {
     Datagrams(UdpSocket),
     File(File),
+    Pipe(Pipe),
     Stream(UnixStream),
 }
 
@@ -48,6 +53,7 @@ impl Sink {
             None => Err(io::Error::from(io::ErrorKind::NotConnected)),
             Some(Open::Datagrams(socket)) => socket.send(bytes).map(|_| ()),
             Some(Open::File(file)) => file.write_all(bytes),
+            Some(Open::Pipe(pipe)) => pipe.write(bytes),
             Some(Open::Stream(stream)) => stream.write_all(bytes),
         };
         match written {
@@ -57,18 +63,36 @@ impl Sink {
                     tracing::warn!(chain, to = %self.to, %error, "messages not exported");
                 }
                 self.failed += 1;
-                if matches!(self.open, Some(Open::Stream(_))) {
+                // The bytes that a pipe without room has not taken are whole messages.
+                let has_room_later = error.kind() == io::ErrorKind::WouldBlock;
+                if match self.open {
+                    Some(Open::Stream(_)) => true,
+                    Some(Open::Pipe(_)) => !has_room_later,
+                    _ => false,
+                } {
                     self.open = None;
                 }
             }
         }
     }
 
-    /// Opens a target that is not open. Opens a file again if it was moved or `is_asked` is true.
+    /// Writes the bytes that a pipe had no room for.
+    pub(super) fn flush(&mut self) {
+        if let Some(Open::Pipe(pipe)) = &mut self.open
+            && pipe
+                .flush()
+                .is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock)
+        {
+            self.open = None;
+        }
+    }
+
+    /// Opens a target that is not open, and a file again if it was moved or `is_asked` says so.
     pub(super) fn maintain(&mut self, chain: &str, is_asked: bool) {
         let is_stale = match &self.open {
             None => true,
             Some(Open::File(file)) => is_asked || self.was_moved(file),
+            Some(Open::Pipe(pipe)) => self.was_moved(pipe.file()),
             Some(_) => false,
         };
         if !is_stale {
@@ -100,11 +124,19 @@ fn connect(to: &str) -> io::Result<Open> {
             .or_else(|_| UdpSocket::bind("0.0.0.0:0"))
             .and_then(|socket| connect_to(socket, address))
             .map(Open::Datagrams),
-        Some(("file", path)) => File::options()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map(Open::File),
+        Some(("file", path)) => {
+            // A pipe without a reader is not opened (ENXIO, fifo(7)), instead of keeping the messages of other hops.
+            let mut options = File::options();
+            options
+                .create(true)
+                .append(true)
+                .custom_flags(OFlag::O_NONBLOCK.bits());
+            let file = options.open(path)?;
+            Ok(match file.metadata()?.is_file() {
+                true => Open::File(file),
+                false => Open::Pipe(Pipe::new(file)),
+            })
+        }
         Some(("unix", path)) => {
             let stream = UnixStream::connect(path)?;
             // A reader that does not read must not hold up the messages of other hops.
@@ -148,6 +180,25 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"three\n");
         let moved = std::fs::read(folder.path().join("eve.json.1")).unwrap();
         assert_eq!(moved, b"one\ntwo\n");
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_is_opened_once_it_has_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut sink = Sink::open("edge", &format!("file:{}", path.display()));
+        sink.write("edge", b"lost\n");
+        let reader = File::options()
+            .read(true)
+            .custom_flags(OFlag::O_NONBLOCK.bits())
+            .open(&path);
+        sink.maintain("edge", false);
+        sink.write("edge", b"kept\n");
+        drop(sink);
+        let mut text = String::new();
+        reader.unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "kept\n");
     }
 
     #[test]

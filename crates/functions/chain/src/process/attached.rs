@@ -285,6 +285,9 @@ fn give_window<P: Packet>(
         Some(_) => SwitchEnd::create_shared(WINDOW, IN_FLIGHT_MAX)?,
         None => SwitchEnd::create(WINDOW, IN_FLIGHT_MAX, PACKET_SIZE)?,
     };
+    let watched = socket.try_clone()?;
+    let process = Process::attached(pid, socket, shared.is_some());
+    let process = Arc::new(process.inspect_err(|error| refuse(&watched, error.to_string()))?);
     for MappedRange { start, end, offset } in shared.iter().flatten() {
         let path = format!("/proc/self/map_files/{start:x}-{end:x}");
         let file = std::fs::File::options().read(true).write(true).open(path)?;
@@ -293,11 +296,9 @@ fn give_window<P: Packet>(
             size: end - start,
             offset: *offset,
         };
-        part.send(&socket, Some(file.as_fd()))?;
+        part.send(&watched, Some(file.as_fd()))?;
     }
-    AttachMessage::Window { instance }.send(&socket, Some(window.as_fd()))?;
-    let watched = socket.try_clone()?;
-    let process = Arc::new(Process::attached(pid, socket, shared.is_some()));
+    AttachMessage::Window { instance }.send(&watched, Some(window.as_fd()))?;
     let thread = std::thread::Builder::new().name("nf-attached".to_owned());
     thread.spawn({
         let process = Arc::clone(&process);

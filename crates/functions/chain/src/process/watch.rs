@@ -26,7 +26,7 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: u32,
-    /// `None` if an attached process has ended before it was opened, or is in another PID namespace.
+    /// `None` if an attached process that maps no packet memory has ended before it was opened, or is in another PID namespace.
     pidfd: Option<OwnedFd>,
     /// The connection of an attached process.
     connection: Option<OwnedFd>,
@@ -72,10 +72,19 @@ impl Process {
 
     /// Returns the process at the other end of a connection, which an operator has started. `maps_packets` says that it maps
     /// packet memory (class `ring`).
-    pub(super) fn attached(pid: u32, connection: OwnedFd, maps_packets: bool) -> Process {
+    ///
+    /// # Errors
+    /// The process maps packet memory, and its end cannot be waited for, so that packets could never be taken back from it.
+    pub(super) fn attached(pid: u32, connection: OwnedFd, maps_packets: bool) -> io::Result<Process> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pidfd = raw.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Process::new(pid, pidfd, Some(connection), maps_packets)
+        if maps_packets && pidfd.is_none() {
+            return Err(io::Error::other(
+                "the process has ended, or the switch cannot see it: expected a process in the PID namespace of the switch, or \
+                 class isolated",
+            ));
+        }
+        Ok(Process::new(pid, pidfd, Some(connection), maps_packets))
     }
 
     fn new(pid: u32, pidfd: Option<OwnedFd>, connection: Option<OwnedFd>, maps_packets: bool) -> Process {
@@ -234,6 +243,19 @@ mod tests {
             .unwrap()
             .unwrap();
         assert!(is_runnable);
+    }
+
+    #[test]
+    fn a_process_in_another_pid_namespace_gets_no_packet_memory() {
+        let connection = || OwnedFd::from(std::os::unix::net::UnixStream::pair().unwrap().0);
+        // The kernel gives 0 as the number of such a process (unix(7)).
+        assert!(Process::attached(0, connection(), false).is_ok());
+        let error = Process::attached(0, connection(), true).unwrap_err().to_string();
+        assert!(
+            error.contains("expected a process in the PID namespace of the switch"),
+            "{error}"
+        );
+        assert!(Process::attached(std::process::id(), connection(), true).is_ok());
     }
 
     #[test]

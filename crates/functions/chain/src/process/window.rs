@@ -466,7 +466,8 @@ mod tests {
         let (end, window) = SwitchEnd::create("test", 8, 100).unwrap();
         let mut function = FunctionEnd::open(&File::from(window.try_clone().unwrap())).unwrap();
         let (connection, _other) = UnixStream::pair().unwrap();
-        let process = Arc::new(Process::attached(std::process::id(), connection.into(), false));
+        let process = Process::attached(std::process::id(), connection.into(), false);
+        let process = Arc::new(process.unwrap());
         let setup = Kind::DEFAULT.setup(&Settings::default(), 1, 0);
         let mut isolated = Isolated::new((end, window), Arc::clone(&process), None, &setup);
         let mut burst = Burst::new();

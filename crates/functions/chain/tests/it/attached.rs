@@ -12,7 +12,7 @@ use millrace_nf::attach::{AttachError, Attachment};
 use millrace_pipeline::DropReason;
 use millrace_wire::Packet as _;
 
-use crate::testbed::{BOUND, CATALOGUE, TestBed, answer, flow, frame, hops, marks, sequence};
+use crate::testbed::{BOUND, CATALOGUE, TestBed, answer, flow, frame, hops, marks, no, sequence};
 
 /// Sequence numbers at which the function `guard` acts.
 const REJECT: u32 = 700;
@@ -81,6 +81,36 @@ fn wait_for(testbed: &mut TestBed, state: HopState) {
         testbed.chain.tick(testbed.bridge.now());
         testbed.chain.stats().hops[0].state == state
     });
+}
+
+#[test]
+fn packets_that_a_process_returns_pass_a_hop_with_several_instances_that_they_skip() {
+    const SKIP_ONE: u32 = 667;
+    let (_dir, socket) = socket();
+    let mut plan = vec![attached(&socket)];
+    plan.extend(hops(&["two", "three"]));
+    plan[1].instances = 2;
+    let (mut testbed, one, two) = TestBed::new(1, 1, plan);
+    let _function = Attached::run(&socket, None, "one");
+    wait_for(&mut testbed, HopState::Up);
+    assert!(one.send(&frame(1, SKIP_ONE)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 3]);
+    // The last hop sends packets to the flow tables.
+    let mut edited = testbed.chain.plan().clone();
+    edited.hops[2].number = Some(no(110));
+    edited.hops[2].steer = true;
+    testbed.edit(&edited);
+    testbed.output(110, 2);
+    testbed.settle();
+    testbed.output(101, 1);
+    assert!(one.send(&frame(1, SKIP_ONE)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 3]);
+    edited.hops.truncate(2);
+    testbed.edit(&edited);
+    testbed.output(101, 2);
+    testbed.settle();
+    assert!(one.send(&frame(1, SKIP_ONE)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1]);
 }
 
 #[test]

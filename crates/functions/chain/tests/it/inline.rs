@@ -115,6 +115,17 @@ fn a_hop_with_a_number_is_a_port_and_a_steered_one_comes_back_to_the_tables() {
 }
 
 #[test]
+fn packets_that_skip_a_steered_hop_with_several_instances_go_on_to_the_next_hop() {
+    let mut plan = hops(&["one", "two", "three"]);
+    plan[1].instances = 2;
+    plan[1].number = Some(no(110));
+    plan[1].steer = true;
+    let (_testbed, one, two) = TestBed::new(1, 1, plan);
+    assert!(one.send(&frame(0, 667)));
+    assert_eq!(marks(&two.receive_within(BOUND).unwrap()), [1, 3]);
+}
+
+#[test]
 fn a_function_that_panics_takes_its_hop_down_and_comes_back() {
     for (policy, marked, name) in [
         (OnFailure::Closed, None, "closed"),
@@ -237,6 +248,33 @@ fn unchanged_functions_keep_their_state_and_drained_ones_are_bypassed() {
 }
 
 #[test]
+fn flows_stay_with_their_instances_when_another_hop_needs_packets_spread_by_addresses() {
+    const FLOWS: u16 = 32;
+    let mut plan = hops(&["instance"]);
+    plan[0].instances = 4;
+    let (mut testbed, one, two) = TestBed::new(1, 1, plan);
+    let instances = || -> Vec<u8> {
+        let instance_of = |flow| {
+            assert!(one.send(&frame(flow, 1)));
+            marks(&two.receive_within(BOUND).unwrap())[0]
+        };
+        (0..FLOWS).map(instance_of).collect()
+    };
+    let before = instances();
+    assert!(before.iter().any(|instance| *instance != before[0]));
+    let mut plan = testbed.chain.plan().clone();
+    plan.hops.push(HopPlan::new("new", "pairs"));
+    testbed.edit(&plan);
+    testbed.settle();
+    assert_eq!(instances(), before);
+    // An instance that is made anew obeys the chain; all packets of the test have the same addresses.
+    assert!(testbed.chain.restart("h0", testbed.bridge.now()).unwrap());
+    testbed.settle();
+    let after = instances();
+    assert!(after.iter().all(|instance| *instance == after[0]), "{after:?}");
+}
+
+#[test]
 fn an_edit_that_fails_changes_nothing() {
     let (mut testbed, one, two) = TestBed::new(1, 1, hops(&["one"]));
     let mut plan = testbed.chain.plan().clone();
@@ -249,7 +287,7 @@ fn an_edit_that_fails_changes_nothing() {
         .to_string();
     assert_eq!(
         error,
-        "hop new: there is no function `fourteen`: expected numbered, one, two, three, guard"
+        "hop new: there is no function `fourteen`: expected numbered, one, two, three, guard, instance, pairs"
     );
     plan.hops[1] = HopPlan {
         settings: Settings::parse(["colour=red"]).unwrap(),

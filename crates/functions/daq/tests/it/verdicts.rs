@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use millrace_chain::{Class, HopPlan, HopState};
 use millrace_datapath::io::MemoryPeer;
+use millrace_pipeline::DropReason;
 use millrace_wire::Frame;
 
 use crate::loader::{Daq2, Daq3, Decision};
@@ -228,6 +229,35 @@ fn verdicts_through_the_interface_of_libdaq_3_have_their_effects_in_any_order() 
     let _snort = snort3(&bed.socket.clone());
     bed.wait_for(HopState::Up);
     check_verdicts(&mut bed, false);
+}
+
+#[test]
+fn a_packet_with_bytes_replaced_behind_its_first_segment_is_dropped() {
+    const HEAD: usize = 60;
+    let mut bed = Bed::new(1);
+    let daq = Daq3::new(&bed.socket, &[], 0).unwrap();
+    let _snort = Snort::run(move |stop| {
+        daq.start().unwrap();
+        while !stop.load(Ordering::Relaxed) {
+            for message in daq.receive(16).0 {
+                let (_, bytes) = message.packet();
+                match sequence(bytes) {
+                    1 => bytes[HEAD] = 42,
+                    _ => bytes[MARK] = 42,
+                }
+                assert_eq!(daq.finalize(message, REPLACE), 0);
+            }
+        }
+    });
+    bed.wait_for(HopState::Up);
+    for number in [1, 2] {
+        let packet = Frame::segmented(&frame(0, number), HEAD);
+        assert!(bed.one.send_packet(packet));
+    }
+    let came = bed.receive();
+    assert_eq!((sequence(&came), came[MARK]), (2, 42));
+    bed.testbed
+        .wait("the drop", |testbed| testbed.drops(DropReason::FunctionDrop) == 1);
 }
 
 #[test]

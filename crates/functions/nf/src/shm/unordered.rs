@@ -10,6 +10,7 @@ use super::region::Region;
 use super::{ADDRESS_BITS, BurstKind, Descriptor, FunctionEnd, UNCHANGED, at};
 use crate::effects::{ShunAction, ShunnedFlow};
 use crate::function::{Direction, Verdict};
+use crate::table::KeyedHash;
 
 /// A packet that was received and is not answered.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,8 @@ pub struct ReceivedPacket {
     /// The direction, and whether a function sent the packet.
     pub kind: BurstKind,
     start: usize,
+    /// The hash of the bytes behind the first segment.
+    rest_hash: u64,
 }
 
 /// Packets that were received and not answered, in a window.
@@ -94,6 +97,7 @@ impl Unordered {
                 (region.address(layout.slot(number), start + size), size)
             }
         };
+        let rest_hash = self.rest_hash(number, start + head_size, size.saturating_sub(head_size));
         self.received += 1;
         let Some(bytes) = bytes else {
             // A correct switch gives no such packet. It is answered, so that later answers need not wait for
@@ -109,7 +113,27 @@ impl Unordered {
             total,
             kind: packet.kind,
             start,
+            rest_hash,
         })
+    }
+
+    /// Returns the hash of a packet's bytes behind its first segment, which begin at an offset in its slot.
+    #[inline]
+    fn rest_hash(&self, number: u64, begin: usize, size: usize) -> u64 {
+        match size {
+            0 => 0,
+            size => {
+                let begin = self.end.layout.slot(number) + begin;
+                KeyedHash::new(0).of(&self.end.region.bytes(begin, size))
+            }
+        }
+    }
+
+    /// Returns true if bytes behind the first segment of a packet that is not answered have changed. The switch does not copy
+    /// them back.
+    pub fn has_changed_rest(&self, packet: &ReceivedPacket) -> bool {
+        let size = packet.size.saturating_sub(packet.head_size);
+        self.rest_hash(packet.number, packet.start + packet.head_size, size) != packet.rest_hash
     }
 
     /// Answers a packet, whose bytes may have changed in place. The switch sees the answer after [`publish`](Self::publish). An

@@ -7,6 +7,7 @@ pub(crate) mod order;
 pub(crate) mod shared;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_chain::{Chain, ChainPlan, Environment, HopPlan, PortChanges};
@@ -343,7 +344,10 @@ const fn kind(name: &'static str, make: &'static millrace_nf::Constructor) -> Ki
     }
 }
 
-static KINDS: [Kind; 5] = [
+/// The mark of the next function of kind `instance`.
+static NEXT_INSTANCE: AtomicU8 = AtomicU8::new(10);
+
+static KINDS: [Kind; 7] = [
     shared::KIND,
     kind("one", &|_| Ok(Box::new(Marker(1)))),
     kind("two", &|_| Ok(Box::new(Marker(2)))),
@@ -355,6 +359,13 @@ static KINDS: [Kind; 5] = [
             let ended = setup.counters.clone();
             Ok(Box::new(Guard { ended }))
         })
+    },
+    kind("instance", &|_| {
+        Ok(Box::new(Marker(NEXT_INSTANCE.fetch_add(1, Ordering::Relaxed))))
+    }),
+    Kind {
+        spread: millrace_nf::Spread::Addresses,
+        ..kind("pairs", &|_| Ok(Box::new(Marker(3))))
     },
 ];
 
