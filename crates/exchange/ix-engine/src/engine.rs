@@ -7,18 +7,21 @@ use millrace_types::{Duration, Time};
 use crate::SwitchId;
 use crate::change::{Change, ChangeId, Order, Phase, Resource, Resume};
 use crate::content::{Content, Entries};
-use crate::event::{Action, ChangeStatus, Event, Mode, Notice, Resolution, SwitchStatus};
-use crate::settings::{ForeignPolicy, Settings};
+use crate::event::{Action, ChangeStatus, Event, Mode, Notice, SwitchStatus};
+use crate::settings::Settings;
 use crate::switch::{Dumping, Session, Switch};
 
 /// Changes and reconciliation of all switches of an exchange.
 #[derive(Debug)]
 pub struct Engine<E: Entries> {
     pub(crate) settings: Settings,
-    mode: Mode,
-    adopted: bool,
-    swept: bool,
-    revision: u64,
+    pub(crate) mode: Mode,
+    pub(crate) adopted: bool,
+    pub(crate) swept: bool,
+    pub(crate) revision: u64,
+    /// The revision of the database at the start, or a later one that an operator has resolved: a switch with a later
+    /// marker that this engine has not sent has content that the database does not know.
+    pub(crate) known_revision: u64,
     pub(crate) switches: BTreeMap<SwitchId, Switch<E>>,
     pub(crate) changes: BTreeMap<ChangeId, Change<E>>,
     last_writer: BTreeMap<Resource<E::Key>, ChangeId>,
@@ -45,6 +48,7 @@ impl<E: Entries> Engine<E> {
             adopted,
             swept: false,
             revision,
+            known_revision: revision,
             switches,
             changes: BTreeMap::new(),
             last_writer: BTreeMap::new(),
@@ -135,17 +139,7 @@ impl<E: Entries> Engine<E> {
                     .entry(switch)
                     .or_insert_with(|| Switch::new(Content::<E>::new()));
             }
-            Event::Resolved(resolution) => {
-                if let Mode::ReadOnly { theirs, .. } = self.mode {
-                    self.mode = Mode::Normal;
-                    self.adopted = resolution == Resolution::Adopt;
-                    self.revision = self.revision.max(theirs);
-                    for entry in self.switches.values_mut() {
-                        entry.forget();
-                        entry.dump_wanted = true;
-                    }
-                }
-            }
+            Event::Resolved(resolution) => self.resolved(resolution),
             Event::Tick => {}
         }
         self.advance(now, &mut actions);
@@ -221,6 +215,17 @@ impl<E: Entries> Engine<E> {
     /// Returns the entries of a switch that are known to differ, each with the value that the switch has.
     pub fn differing(&self, switch: SwitchId) -> Option<&BTreeMap<E::Key, Option<E::Value>>> {
         self.switches.get(&switch).map(|switch| &switch.differs)
+    }
+
+    /// Returns true if an operator chose [`Resolution::Adopt`](crate::Resolution::Adopt), and nobody
+    /// [`Resolution::Enforce`](crate::Resolution::Enforce) since.
+    pub fn is_adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// Returns the entries of a switch that the exchange does not know and leaves, as of the last dump.
+    pub fn kept(&self, switch: SwitchId) -> Option<&Content<E>> {
+        self.switches.get(&switch).map(|switch| &switch.kept)
     }
 
     /// Returns the number of the newest connection of a switch, if it has not ended.
@@ -330,83 +335,6 @@ impl<E: Entries> Engine<E> {
         change.waiting = waiting;
     }
 
-    /// Compares a dump with what is intended.
-    fn dumped(
-        &mut self,
-        switch: SwitchId,
-        session: Session,
-        content: Result<Content<E>, String>,
-        now: Time,
-        actions: &mut Vec<Action<E>>,
-    ) {
-        let mut next = now + self.jittered(self.settings.resync);
-        let foreign_next = now + self.settings.foreign_resync_min;
-        let (retry, revision, adopted) = (self.settings.retry, self.revision, self.adopted);
-        let leaves_foreign = self.settings.foreign == ForeignPolicy::Leave;
-        let Some(entry) = self.connected(switch, session) else {
-            return;
-        };
-        entry.heard = now;
-        if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_void) {
-            // Another dump is wanted.
-            entry.dumping = None;
-            return;
-        }
-        if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_outdated) {
-            next = next.min(foreign_next);
-        }
-        let content = match content {
-            Ok(content) => content,
-            Err(reason) => {
-                entry.dumping = None;
-                entry.next_dump = now + retry;
-                actions.push(Action::Notify(Notice::DumpFailed { switch, reason }));
-                return;
-            }
-        };
-        let theirs = content
-            .iter()
-            .filter_map(|(key, value)| E::revision(key, value))
-            .max()
-            .unwrap_or(0);
-        let was_known = entry.known;
-        let keep = |key: &E::Key, value: &E::Value| adopted || (leaves_foreign && !E::is_ours(key, value));
-        let unexpected = entry.compare(&content, keep);
-        let is_foreign = |key: &&E::Key| content.get(*key).is_some_and(|value| !E::is_ours(key, value));
-        let foreign: Vec<E::Key> = unexpected.iter().filter(is_foreign).cloned().collect();
-        entry.last_dump = Some(now);
-        entry.next_dump = next;
-        entry.foreign = foreign.len();
-        let differing = entry.differs.len();
-        if !foreign.is_empty() {
-            let removed = !adopted && !leaves_foreign;
-            actions.push(Action::Notify(Notice::Foreign {
-                switch,
-                entries: foreign,
-                removed,
-            }));
-        }
-        if theirs > revision {
-            self.mode = Mode::ReadOnly {
-                switch,
-                theirs,
-                ours: revision,
-            };
-            actions.push(Action::Notify(Notice::ReadOnly {
-                switch,
-                theirs,
-                ours: revision,
-            }));
-        } else if differing > 0 {
-            actions.push(Action::Notify(Notice::Drift {
-                switch,
-                entries: differing,
-            }));
-        } else if !was_known {
-            actions.push(Action::Notify(Notice::InSync { switch }));
-        }
-    }
-
     /// Removes a change; those that waited for it wait no more.
     pub(crate) fn forget(&mut self, id: ChangeId) {
         let Some(change) = self.changes.remove(&id) else {
@@ -427,7 +355,9 @@ impl<E: Entries> Engine<E> {
     fn advance(&mut self, now: Time, actions: &mut Vec<Action<E>>) {
         if self.mode == Mode::Normal {
             while self.step_changes(now, actions) {}
-            if !self.swept && self.switches.values().all(Switch::is_swept) {
+            let adopted = self.adopted;
+            let is_swept = |switch: &Switch<E>| switch.is_swept() && (!adopted || switch.kept.is_empty());
+            if !self.swept && self.switches.values().all(is_swept) {
                 self.swept = true;
                 actions.push(Action::Swept);
             }
@@ -522,7 +452,7 @@ impl<E: Entries> Engine<E> {
     }
 
     /// Returns `duration`, longer or shorter by up to a sixth.
-    fn jittered(&mut self, duration: Duration) -> Duration {
+    pub(crate) fn jittered(&mut self, duration: Duration) -> Duration {
         // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.random;

@@ -71,7 +71,8 @@ pub enum Event<E: Entries> {
 /// An operator's decision about content that is newer than the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// The switches' entries that the database does not know stay; everything else follows the database.
+    /// The switches' entries that the database does not know stay, until [`Resolution::Enforce`] later; everything else
+    /// follows the database.
     Adopt,
     /// The switches become equal to the database.
     Enforce,

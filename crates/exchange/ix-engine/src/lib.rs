@@ -33,6 +33,7 @@ mod change;
 mod content;
 mod engine;
 mod event;
+mod reconciliation;
 mod refusal;
 mod settings;
 mod switch;

@@ -8,6 +8,7 @@
 )]
 
 mod fabric;
+mod old_database;
 mod reconciliation;
 mod simulation;
 mod store;
