@@ -190,7 +190,7 @@ impl<E: Entries> Engine<E> {
             change: *id,
             phase: change.phase,
             switches: change.waiting.iter().copied().collect(),
-            changes: change.predecessors.iter().copied().collect(),
+            changes: change.waits_for().collect(),
         })
     }
 
@@ -254,6 +254,7 @@ impl<E: Entries> Engine<E> {
             order,
             phase: Phase::Accepted,
             predecessors: BTreeSet::new(),
+            drained_predecessors: BTreeSet::new(),
             waiting: BTreeSet::new(),
             drain_until: None,
             since: now,
@@ -262,9 +263,16 @@ impl<E: Entries> Engine<E> {
         let writes = change.writes();
         let references = change.order.references.iter().cloned().map(Resource::Object);
         for resource in writes.iter().cloned().chain(references) {
-            change.predecessors.extend(self.last_writer.get(&resource));
+            let Some(earlier) = self.last_writer.get(&resource).filter(|earlier| **earlier != id) else {
+                continue;
+            };
+            let found = self.changes.get(earlier);
+            if found.is_some_and(|earlier| earlier.phase == Phase::Drained) {
+                change.drained_predecessors.insert(*earlier);
+            } else {
+                change.predecessors.insert(*earlier);
+            }
         }
-        change.predecessors.remove(&id);
         for resource in writes {
             self.last_writer.insert(resource, id);
         }
@@ -333,21 +341,42 @@ impl<E: Entries> Engine<E> {
         }
         let waiting = change.needed().flat_map(BTreeMap::keys).copied().collect();
         change.waiting = waiting;
+        if phase == Phase::Drained {
+            // All ingress switches use the new entries. A switch that does not answer delays the removal of the old ones
+            // only, and no later change.
+            for later in self.changes.values_mut() {
+                if later.predecessors.remove(&id) {
+                    later.drained_predecessors.insert(id);
+                }
+            }
+        }
     }
 
-    /// Removes a change; those that waited for it wait no more.
+    /// Removes a change; those that waited for it wait for its own predecessors, if it had any left.
     pub(crate) fn forget(&mut self, id: ChangeId) {
         let Some(change) = self.changes.remove(&id) else {
             return;
         };
         release_claims(&change, &mut self.switches);
+        let earlier = change.predecessors.union(&change.drained_predecessors);
+        let earlier: Vec<_> = earlier
+            .filter_map(|earlier| Some((*earlier, self.changes.get(earlier)?.writes())))
+            .collect();
         for resource in change.writes() {
-            if self.last_writer.get(&resource) == Some(&id) {
-                self.last_writer.remove(&resource);
+            if self.last_writer.get(&resource) != Some(&id) {
+                continue;
             }
+            match earlier.iter().rfind(|(_, writes)| writes.contains(&resource)) {
+                Some((writer, _)) => self.last_writer.insert(resource, *writer),
+                None => self.last_writer.remove(&resource),
+            };
         }
         for other in self.changes.values_mut() {
-            other.predecessors.remove(&id);
+            if other.predecessors.remove(&id) {
+                other.predecessors.extend(&change.predecessors);
+                other.drained_predecessors.extend(&change.drained_predecessors);
+            }
+            other.drained_predecessors.remove(&id);
         }
     }
 
@@ -430,12 +459,17 @@ impl<E: Entries> Engine<E> {
         }
         let next = match change.phase {
             Phase::Accepted if !change.predecessors.is_empty() => return false,
-            Phase::Accepted if change.order.is_empty() => Phase::Cleaned,
+            Phase::Accepted if change.order.is_empty() && change.drained_predecessors.is_empty() => {
+                Phase::Cleaned
+            }
+            Phase::Accepted if change.order.is_empty() => return false,
             Phase::Accepted => Phase::Planned,
             Phase::Planned => Phase::Staged,
             Phase::Staged => Phase::Flipped,
             Phase::Flipped if change.drain_until.is_some_and(|until| now < until) => return false,
             Phase::Flipped => Phase::Drained,
+            // A restart plans the open changes one after the other: a later one stays open as long as an earlier one.
+            Phase::Drained if !change.drained_predecessors.is_empty() => return false,
             Phase::Drained => Phase::Cleaned,
             Phase::RolledBack | Phase::Cleaned => {
                 self.forget(id);

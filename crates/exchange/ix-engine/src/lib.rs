@@ -25,7 +25,8 @@
 //! again from `accepted`, and one from `staged` on goes forward.
 //!
 //! **Independence.** A change waits only for earlier changes that touch the same entries or objects, and for the
-//! switches that it touches itself.
+//! switches that it touches itself. It begins when the earlier ones are drained, and ends after them: a switch that does
+//! not answer holds back the removal of old entries, and no change that does not touch it.
 
 #![forbid(unsafe_code)]
 

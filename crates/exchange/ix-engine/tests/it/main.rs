@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod dependence;
 mod fabric;
 mod old_database;
 mod reconciliation;
