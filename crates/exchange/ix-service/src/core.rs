@@ -273,8 +273,12 @@ impl Core {
             }
             _ => None,
         };
+        let is_dump = matches!(event, Event::Dumped { .. });
         let actions = self.engine.handle(event, now.time);
         self.queue.extend(actions);
+        if is_dump && self.engine.is_adopted() {
+            self.note_kept(now);
+        }
         if let Some(switch) = ended {
             self.forget_ports(switch, now);
         }

@@ -190,7 +190,7 @@ impl Handle {
     /// Decides what happens with content of switches that is newer than the database.
     ///
     /// # Errors
-    /// [`OrderError`] if the actor is no operator or the engine is not read-only.
+    /// [`OrderError`] if the actor is no operator or there is nothing to decide.
     pub async fn resolve(&self, resolution: Resolution, actor: Actor) -> Result<(), OrderError> {
         self.call(move |core, now| core.resolve(resolution, &actor, now))
             .wait()

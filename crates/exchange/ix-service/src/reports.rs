@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, PoolKind, ServiceId, Timestamp};
-use millrace_ix_store::{StoreError, Transaction};
+use millrace_ix_store::{ChangeState, StoreError, Transaction};
 
 use crate::core::{Core, Now};
 use crate::draft::Script;
@@ -80,12 +80,16 @@ impl Core {
     /// Lets the numbers of a finished change rest, and forgets the change.
     pub(crate) fn report_gone(&mut self, id: u64, now: Now) -> Result<(), StoreError> {
         if let Some(change) = self.open.get(&id) {
-            let is_undone = change.state == millrace_ix_store::ChangeState::RolledBack;
-            let numbers = if is_undone {
+            let is_undone = change.state == ChangeState::RolledBack;
+            let mut numbers = if is_undone {
                 change.takes.clone()
             } else {
                 change.frees.clone()
             };
+            if self.engine.is_adopted() {
+                let kept = self.carried_by_kept().numbers;
+                numbers.retain(|number| !kept.contains(number));
+            }
             if !numbers.is_empty() {
                 self.write_reports(vec![Operation::ReportRulesGone { numbers }], now)?;
             }

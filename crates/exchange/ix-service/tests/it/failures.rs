@@ -1,16 +1,17 @@
 //! Failures of the database: a full disk, and yesterday's file under today's switches.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use millrace_ix_engine::{Mode, Resolution};
-use millrace_ix_model::Actor;
+use millrace_ix_model::{Actor, PoolKind, ServiceId};
 use millrace_ix_service::{OrderError, OrderOptions};
 use millrace_ix_store::Sqlite;
 use millrace_types::Duration;
 use serde_json::json;
 
 use crate::medium::Medium;
-use crate::world::World;
+use crate::world::{World, is_marker};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -101,6 +102,20 @@ fn a_group_of_orders_that_cannot_be_written_leaves_everything_as_it_was() {
     assert_eq!(*world.core().exchange(), exchange);
 }
 
+/// Returns the numbers of a circuit.
+fn numbers(world: &mut World, service: ServiceId) -> BTreeSet<(PoolKind, u32)> {
+    let exchange = world.core().exchange();
+    let found = &exchange.services[&service];
+    let mut numbers = BTreeSet::from([(PoolKind::ServiceIndex, found.index.raw())]);
+    numbers.extend(found.wire_id.map(|wire| (PoolKind::WireId, wire.raw())));
+    numbers.extend(
+        exchange
+            .ends(service)
+            .map(|(_, end)| (PoolKind::Meter, end.meter.raw())),
+    );
+    numbers
+}
+
 #[test]
 fn yesterdays_database_deletes_nothing_before_an_operators_word() {
     for resolution in [Resolution::Adopt, Resolution::Enforce] {
@@ -113,9 +128,10 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
             .unwrap()
             .back_up(&yesterday)
             .unwrap();
-        world.circuit("new", [(1, 100), (3, 100)]);
+        let (new, _) = world.circuit("new", [(1, 100), (3, 100)]);
         world.run(3 * SECOND);
         assert!(world.is_settled());
+        let new = numbers(&mut world, new);
         drop(world.kill(false));
         let contents: Vec<_> = world
             .switches
@@ -134,7 +150,8 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
                 .collect::<Vec<_>>(),
             contents
         );
-        let operations = world.circuit_operations("another", [(1, 200), (3, 200)]);
+        // The ends are in the other order: the first meter is at the other switch.
+        let operations = world.circuit_operations("another", [(3, 200), (1, 200)]);
         let refused = world.try_order(&operations, &OrderOptions::default());
         assert!(
             matches!(&refused, Err(OrderError::ReadOnly(reason)) if reason.contains("adopt")),
@@ -152,12 +169,34 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
         assert_eq!(is_deleted, resolution == Resolution::Enforce);
         assert_eq!(world.is_settled(), resolution == Resolution::Enforce);
         // Orders are taken again, and a restart does not ask again.
-        world.try_order(&operations, &OrderOptions::default()).unwrap();
+        let another = world.try_order(&operations, &OrderOptions::default()).unwrap();
+        let another = numbers(&mut world, another.applied.first().unwrap());
+        assert_eq!(another.is_disjoint(&new), resolution == Resolution::Adopt);
         world.run(3 * SECOND);
         let store = world.kill(false);
         world.start(store);
         world.run(3 * SECOND);
         assert_eq!(world.core().engine().mode(), Mode::Normal);
+        if resolution == Resolution::Adopt {
+            for (switch, kept) in world.switches.values().zip(&contents) {
+                let is_kept = |(key, entry)| is_marker(key) || switch.content.get(key) == Some(entry);
+                assert!(kept.iter().all(is_kept), "an adopted path has changed");
+            }
+            assert!(!world.numbers_in_switches().is_empty());
+            // A later decision for the database removes the path, and its numbers are free after their rest.
+            let now = world.now();
+            world
+                .core()
+                .resolve(Resolution::Enforce, &Actor::system(), now)
+                .unwrap();
+            world.deliver();
+            world.run(3 * SECOND);
+            assert!(world.is_settled());
+            assert_eq!(world.numbers_in_switches(), [""; 0]);
+        }
+        let now = world.now();
+        let again = world.core().resolve(Resolution::Enforce, &Actor::system(), now);
+        assert!(matches!(again, Err(OrderError::Refused(_))), "{again:?}");
         assert!(
             world
                 .switches
