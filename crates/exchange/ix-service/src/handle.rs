@@ -197,6 +197,18 @@ impl Handle {
             .await?
     }
 
+    /// Raises the epoch of the engine above one that a switch knows, and returns it.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if another engine has opened the database since, or the database cannot be written.
+    pub async fn raise_epoch(&self, latest: u64) -> Result<u64, OrderError> {
+        let raised = self.call(move |core, _| core.store_mut().raise_epoch(latest));
+        raised
+            .wait()
+            .await?
+            .map_err(|error| OrderError::from_store(&error))
+    }
+
     /// Writes an entry to the audit chain: a login, an export, a look at another's data.
     ///
     /// # Errors
