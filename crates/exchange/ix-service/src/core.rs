@@ -75,6 +75,8 @@ pub struct Core {
     pub(crate) engine: Engine<Fabric>,
     pub(crate) ports: Arc<PortStates>,
     pub(crate) checklists: Arc<Checklists>,
+    /// The time since when the frames of each connected switch reach the engine.
+    pub(crate) observed: BTreeMap<SwitchId, Timestamp>,
     pub(crate) probes: Probes,
     /// The time of the next ARP requests to ends in quarantine.
     pub(crate) next_question: Time,
@@ -161,6 +163,7 @@ impl Core {
             engine,
             ports: Arc::default(),
             checklists: Arc::default(),
+            observed: BTreeMap::new(),
             probes: Probes::default(),
             next_question: now.time,
             announced: None,
@@ -273,6 +276,9 @@ impl Core {
             }
             _ => None,
         };
+        if let Event::Connected { switch, .. } = &event {
+            self.observed.insert(SwitchId(*switch), now.timestamp());
+        }
         let is_dump = matches!(event, Event::Dumped { .. });
         let actions = self.engine.handle(event, now.time);
         self.queue.extend(actions);
@@ -280,6 +286,7 @@ impl Core {
             self.note_kept(now);
         }
         if let Some(switch) = ended {
+            self.stop_observing(switch);
             self.forget_ports(switch, now);
         }
         if let Some(switch) = switch {
