@@ -1,9 +1,9 @@
 //! Plans and the phases between them, as the engine takes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ix_engine::{Content, Delta, Order};
-use millrace_ix_model::{Exchange, SwitchId, Timestamp};
+use millrace_ix_model::{Exchange, ServiceId, SwitchId, Timestamp};
 use millrace_ix_plan::{Modification, Settings, services_at_boundary};
 
 use crate::fabric::Fabric;
@@ -38,6 +38,12 @@ impl Planner {
             .into_iter()
             .map(|(switch, content)| (switch.0, content))
             .collect()
+    }
+
+    /// Returns true if switches should have entries of a service.
+    pub(crate) fn has_entries(self, exchange: &Exchange, service: ServiceId, now: Timestamp) -> bool {
+        let plan = millrace_ix_plan::plan_services(exchange, &BTreeSet::from([service]), &self.settings(now));
+        plan.switches.values().any(|content| !content.is_empty())
     }
 
     /// Returns the deltas from one exchange at a time to another at a time, in phases: entries that no frame reaches go in

@@ -20,9 +20,14 @@ pub(crate) fn apply(exchange: &mut Exchange, operations: Vec<Operation>, now: Ti
             Err(refusal) => tracing::debug!(%refusal, "a report has no object any more"),
         }
     }
+    difference(&before, exchange, touched)
+}
+
+/// Returns which of some objects are new, changed and gone in a second exchange, each once.
+pub(crate) fn difference(before: &Exchange, after: &Exchange, objects: BTreeSet<ObjectId>) -> Applied {
     let mut applied = Applied::default();
-    for id in touched {
-        match (before.object(id), exchange.object(id)) {
+    for id in objects {
+        match (before.object(id), after.object(id)) {
             (None, Some(_)) => applied.created.push(id),
             (Some(_), None) => applied.deleted.push(id),
             (Some(old), Some(new)) if old != new => applied.changed.push(id),
@@ -52,7 +57,10 @@ impl Core {
             }
         }
         let is_open = |service: ServiceId| {
-            let others = self.open.iter().filter(|(id, _)| !cleaned.contains(id));
+            let others = self
+                .open
+                .iter()
+                .filter(|(id, change)| !cleaned.contains(id) && change.state != ChangeState::RolledBack);
             others
                 .into_iter()
                 .any(|(_, change)| change.redo.objects.contains_key(&ObjectId::Service(service)))
@@ -60,21 +68,30 @@ impl Core {
         services
             .into_iter()
             .filter(|(service, _)| !is_open(*service))
-            .filter_map(|(id, has_entries)| self.report(id, has_entries))
+            .filter_map(|(id, has_entries)| report(&self.exchange, id, has_entries))
             .collect()
     }
 
-    /// Returns the report that a service is in place or gone.
-    fn report(&self, service: ServiceId, has_entries: bool) -> Option<Operation> {
-        let object = self.exchange.services.get(&service)?;
-        if object.state == CommercialState::DecommissionRequested {
-            return Some(Operation::ReportRemoved { service });
-        }
-        let is_new = has_entries && object.state.is_carried() && object.state != CommercialState::Production;
-        is_new.then_some(Operation::ReportInPlace {
-            service,
-            generation: object.generation,
-        })
+    /// Returns the reports about the services of changes that were undone, which leaves `after`: an earlier change has brought
+    /// a service in place, and its report has waited for them.
+    pub(crate) fn reports_of_undone(&self, undone: &[u64], after: &Exchange) -> Vec<Operation> {
+        let of_changes = |is_undone: bool| -> BTreeSet<ServiceId> {
+            let changes = self.open.iter().filter(|(id, change)| {
+                undone.contains(id) == is_undone && change.state != ChangeState::RolledBack
+            });
+            let objects = changes.flat_map(|(_, change)| change.redo.objects.keys());
+            let services = objects.filter_map(|id| match id {
+                ObjectId::Service(service) => Some(*service),
+                ObjectId::Config(config) => Some(after.configs.get(config)?.service),
+                _ => None,
+            });
+            services.collect()
+        };
+        let (services, busy) = (of_changes(true), of_changes(false));
+        let settled = services.difference(&busy).copied();
+        settled
+            .filter_map(|id| report(after, id, self.planner.has_entries(after, id, self.planned_at)))
+            .collect()
     }
 
     /// Lets the numbers of a finished change rest, and forgets the change.
@@ -171,4 +188,17 @@ impl Core {
             self.reroute_rest(now);
         }
     }
+}
+
+/// Returns the report that a service is in place or gone.
+fn report(exchange: &Exchange, service: ServiceId, has_entries: bool) -> Option<Operation> {
+    let object = exchange.services.get(&service)?;
+    if object.state == CommercialState::DecommissionRequested {
+        return Some(Operation::ReportRemoved { service });
+    }
+    let is_new = has_entries && object.state.is_carried() && object.state != CommercialState::Production;
+    is_new.then_some(Operation::ReportInPlace {
+        service,
+        generation: object.generation,
+    })
 }

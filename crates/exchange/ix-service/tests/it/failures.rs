@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use millrace_ix_engine::{Mode, Resolution};
+use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{Actor, PoolKind, ServiceId};
 use millrace_ix_service::{OrderError, OrderOptions};
-use millrace_ix_store::Sqlite;
+use millrace_ix_store::{ChangeState, Sqlite};
 use millrace_types::Duration;
 use serde_json::json;
 
@@ -205,4 +206,78 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
                 .all(|(switch, before)| switch.commits > before)
         );
     }
+}
+
+#[test]
+fn a_service_is_in_place_although_a_later_change_of_it_is_refused() {
+    let mut world = World::new();
+    let (service, ordered) = world.circuit("first", [(0, 100), (2, 100)]);
+    let end = *world.core().exchange().configs.keys().next().unwrap();
+    let connection = world.connections()[1];
+    let moved = world.order(&[
+        json!({"operation": "move_end", "config": end, "connection": connection,
+        "vlan": {"type": "dot1q", "vlan": 100}}),
+    ]);
+    let until = world.time + 5 * SECOND;
+    let is_open = |world: &mut World, id| {
+        world
+            .core()
+            .engine()
+            .changes()
+            .any(|change| Some(change.change) == id)
+    };
+    while is_open(&mut world, ordered.change) {
+        assert!(world.step(until));
+    }
+    // The first change is complete, and the second one is refused.
+    assert!(is_open(&mut world, moved.change));
+    world
+        .switches
+        .values_mut()
+        .for_each(|switch| switch.is_full = true);
+    world.run(3 * SECOND);
+    world
+        .switches
+        .values_mut()
+        .for_each(|switch| switch.is_full = false);
+    world.run(3 * SECOND);
+    let records = world.core().store().changes(u64::MAX, 10).unwrap();
+    let refused = records
+        .iter()
+        .find(|record| Some(record.id) == moved.change)
+        .unwrap();
+    assert_eq!(refused.state, ChangeState::RolledBack);
+    assert!(world.is_settled());
+    let state = world.core().exchange().services[&service].state;
+    assert_eq!(state, CommercialState::Production);
+}
+
+#[test]
+fn two_changes_of_one_object_are_undone_together() {
+    let mut world = World::new();
+    let (service, _) = world.circuit("first", [(0, 100), (2, 100)]);
+    world.run(3 * SECOND);
+    let before = world.core().exchange().services[&service].clone();
+    let end = *world.core().exchange().configs.keys().next().unwrap();
+    world
+        .switches
+        .values_mut()
+        .for_each(|switch| switch.is_full = true);
+    for (connection, vlan) in [(1, 100), (0, 101)] {
+        let connection = world.connections()[connection];
+        world.order(&[
+            json!({"operation": "move_end", "config": end, "connection": connection,
+            "vlan": {"type": "dot1q", "vlan": vlan}}),
+        ]);
+    }
+    world.run(3 * SECOND);
+    assert!(world.is_settled());
+    assert_eq!(world.core().exchange().services[&service], before);
+    let records = world.core().store().changes(u64::MAX, 2).unwrap();
+    assert!(
+        records
+            .iter()
+            .all(|record| record.state == ChangeState::RolledBack),
+        "{records:?}"
+    );
 }
