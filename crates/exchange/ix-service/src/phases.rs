@@ -72,7 +72,7 @@ pub(crate) fn has_boundary(exchange: &Exchange, then: Timestamp, now: Timestamp)
         || exchange
             .service_keys
             .values()
-            .any(|key| is_end(Some(key.valid_until)))
+            .any(|key| key.redeemed_by.is_none() && is_end(Some(key.valid_until)))
 }
 
 fn deltas(phase: BTreeMap<SwitchId, Vec<Modification>>) -> BTreeMap<u32, Delta<Fabric>> {

@@ -202,3 +202,85 @@ fn report(exchange: &Exchange, service: ServiceId, has_entries: bool) -> Option<
         generation: object.generation,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use millrace_ix_store::{Sqlite, UnixMillis};
+    use millrace_types::Time;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn at(secs: u32) -> Now {
+        Now {
+            time: Time::from_secs(secs.into()),
+            wall: UnixMillis(1_700_000_000_000 + u64::from(secs) * 1000),
+        }
+    }
+
+    fn order(core: &mut Core, operations: &[Value]) {
+        let operations = operations
+            .iter()
+            .cloned()
+            .map(|value| serde_json::from_value(value).unwrap());
+        let options = OrderOptions::default();
+        core.order(operations.collect(), &Actor::system(), &options, at(1))
+            .unwrap();
+    }
+
+    #[test]
+    fn a_moment_that_changes_no_entry_is_looked_at_once() {
+        let store = Box::new(Sqlite::in_memory().unwrap());
+        let mut core = Core::start(store, millrace_ix_engine::Settings::default(), false, at(1)).unwrap();
+        order(
+            &mut core,
+            &[
+                json!({"operation": "create_site", "name": "Otemachi"}),
+                json!({"operation": "create_switch", "name": "ote-1", "site": "st-0", "dpid": "0000000000000001",
+                    "ports": [{"number": 1, "speed_mbps": 10000}, {"number": 2, "speed_mbps": 10000}]}),
+                json!({"operation": "create_account", "name": "A", "kind": "member"}),
+            ],
+        );
+        let switch = *core.exchange().switches.keys().next().unwrap();
+        let account = *core.exchange().accounts.keys().next().unwrap();
+        let connection = |port: u32| {
+            json!({"operation": "create_connection", "account": account, "name": format!("a{port}"), "kind": "standalone",
+                "ports": [format!("{switch}:{port}")]})
+        };
+        let policy = json!({"name": "lan", "ethertypes": [0x0800, 0x0806, 0x86dd], "macs_max": 4, "broadcast_pps": 100,
+            "multicast_pps": 100, "arp": "unicast", "quarantine_secs": 900});
+        let create_policy = json!({"operation": "create_policy", "policy": policy});
+        order(&mut core, &[connection(1), connection(2), create_policy]);
+        let ids: Vec<_> = core.exchange().connections.keys().copied().collect();
+        let policy = *core.exchange().policies.keys().next().unwrap();
+        let vlan = json!({"type": "dot1q", "vlan": 7});
+        order(
+            &mut core,
+            &[
+                json!({"operation": "create_service", "account": account, "kind": "p2p_vc", "name": "keyed"}),
+                json!({"operation": "create_service_key", "service": "sv-0", "secret": "a-long-enough-secret-of-a-key",
+                    "valid_until": at(5).timestamp()}),
+                json!({"operation": "redeem_service_key", "secret": "a-long-enough-secret-of-a-key",
+                    "connection": ids[0], "vlan": vlan}),
+                json!({"operation": "create_service", "account": account, "kind": "exchange_lan", "name": "lan",
+                    "policy": policy, "networks": ["192.0.2.0/24"]}),
+                json!({"operation": "configure_end", "service": "sv-0", "connection": ids[1], "vlan": vlan}),
+            ],
+        );
+        let end = *core.exchange().configs.keys().last().unwrap();
+        order(
+            &mut core,
+            &[
+                json!({"operation": "shut_down", "config": end, "shut_down": true}),
+                json!({"operation": "add_mac", "config": end, "address": "02:00:00:00:00:77",
+                    "valid_from": at(10).timestamp()}),
+            ],
+        );
+        for secs in 2..15 {
+            core.expire(at(secs));
+            assert_eq!(core.planned_at, at(secs).timestamp());
+        }
+    }
+}
