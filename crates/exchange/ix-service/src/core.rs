@@ -67,6 +67,8 @@ pub enum Output {
 pub struct Core {
     pub(crate) store: Box<dyn Store>,
     pub(crate) exchange: Arc<Exchange>,
+    /// The exchange before the newest transaction.
+    pub(crate) before: Arc<Exchange>,
     pub(crate) planner: Planner,
     /// The time for which the switches are planned: it decides which addresses and filters are valid.
     pub(crate) planned_at: Timestamp,
@@ -152,12 +154,14 @@ impl Core {
             adopted,
         );
         let unconfirmed = Arc::new(decision::load(&*store, contents.next_change)?);
+        let exchange = Arc::new(exchange);
         let mut core = Core {
             store,
             unconfirmed,
             planner,
             planned_at: now.timestamp(),
-            exchange: Arc::new(exchange),
+            before: Arc::clone(&exchange),
+            exchange,
             revision: contents.revision,
             revisions: Arc::new(revisions),
             engine,

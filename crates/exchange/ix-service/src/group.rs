@@ -125,6 +125,7 @@ impl Core {
         if group.exchange.switches != self.exchange.switches {
             self.add_switches(now);
         }
+        self.before = group.exchange;
         for Accepted {
             applied,
             revision,

@@ -146,7 +146,7 @@ impl Core {
 
     /// Takes a new exchange whose objects are written, and whose plan is the same.
     pub(crate) fn replace(&mut self, after: Exchange, applied: &Applied, now: Now) {
-        self.exchange = Arc::new(after);
+        self.before = std::mem::replace(&mut self.exchange, Arc::new(after));
         self.tell_objects(applied, self.revision, now);
     }
 
