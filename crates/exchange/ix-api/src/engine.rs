@@ -201,6 +201,7 @@ async fn forward(engine: std::sync::Weak<Engine>, mut receiver: broadcast::Recei
                     kind: "object",
                     objects: exchange().ids().collect(),
                     change: None,
+                    before: exchange(),
                 }
             }
             Err(broadcast::error::RecvError::Closed) => return,

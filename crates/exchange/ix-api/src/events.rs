@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  engine --broadcast--> EventLog: serial, objects, and the accounts that may know of each object
-//!                           |              (computed before the object can be gone)
+//!                           |              (now, and before the transaction: the object may be gone)
 //!                           +--> stream of a session: events after Last-Event-ID, filtered, then new ones
 //! ```
 //! The id of an event is `BOOT-SERIAL`. A stream that asks for an event from an earlier start of the process,
@@ -126,12 +126,12 @@ impl EventLog {
         Some(kept.iter().cloned().collect())
     }
 
-    fn push(&self, event: Event, before: &Exchange, after: &Exchange) {
-        let objects = event.objects.into_iter().map(|object| {
+    fn push(&self, event: &Event, after: &Exchange) {
+        let objects = event.objects.iter().map(|object| {
             let mut audience = BTreeSet::new();
-            collect_audience(before, object, &mut audience);
-            collect_audience(after, object, &mut audience);
-            (object, audience)
+            collect_audience(&event.before, *object, &mut audience);
+            collect_audience(after, *object, &mut audience);
+            (*object, audience)
         });
         let objects = objects.collect();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,22 +170,19 @@ async fn follow(
     service: Arc<dyn ExchangeService>,
     mut receiver: broadcast::Receiver<Arc<Event>>,
 ) {
-    let mut before = service.snapshot();
     loop {
         let event = receiver.recv().await;
         let Some(log) = log.upgrade() else {
             return;
         };
-        let after = service.snapshot();
         match event {
-            Ok(event) => log.push(Event::clone(&event), &before.exchange, &after.exchange),
+            Ok(event) => log.push(&event, &service.snapshot().exchange),
             Err(broadcast::error::RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "events were missed; streams begin again");
                 log.reset();
             }
             Err(broadcast::error::RecvError::Closed) => return,
         }
-        before = after;
     }
 }
 
@@ -261,5 +258,38 @@ fn collect_audience(exchange: &Exchange, object: ObjectId, audience: &mut BTreeS
         if exchange.may_read(&actor, object) {
             audience.insert(account);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn an_event_of_an_object_that_is_gone_reaches_those_whom_it_concerned() {
+        let before = Arc::new(crate::fake::demo().unwrap());
+        let shared = before.services.iter().find(|(_, service)| service.peer.is_some());
+        let (id, service) = shared.unwrap();
+        let log = EventLog {
+            boot: 1,
+            kept: Mutex::new(VecDeque::new()),
+            newest: watch::Sender::new(0),
+        };
+        // The snapshot of the batch is without the object, and other events of the batch came first.
+        let after = Exchange::default();
+        for objects in [Vec::new(), vec![ObjectId::from(*id)]] {
+            let event = Event {
+                kind: "object",
+                objects,
+                change: None,
+                before: Arc::clone(&before),
+            };
+            log.push(&event, &after);
+        }
+        let kept = log.kept().unwrap();
+        let (_, audience) = &kept[1].objects[0];
+        assert!(audience.contains(&service.account) && audience.contains(&service.peer.unwrap()));
     }
 }

@@ -306,6 +306,8 @@ pub struct Event {
     pub objects: Vec<ObjectId>,
     /// The change concerned.
     pub change: Option<u64>,
+    /// The exchange before the transaction: an object that is gone concerns those whom it concerned then.
+    pub before: Arc<Exchange>,
 }
 
 /// The future that a call returns if it may wait.

@@ -1,6 +1,7 @@
 //! Conversion of the engine's events to the events of this crate.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use millrace_ix_model::{Exchange, ObjectId, PortId, ServiceKind};
 use millrace_ix_service::{EventKind, ServiceEvent};
@@ -25,6 +26,7 @@ pub(crate) fn translate(event: &ServiceEvent, exchange: &Exchange) -> Event {
         kind,
         objects,
         change,
+        before: Arc::clone(&event.before),
     }
 }
 

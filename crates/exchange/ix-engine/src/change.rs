@@ -87,8 +87,11 @@ pub(crate) enum Resource<K> {
 pub(crate) struct Change<E: Entries> {
     pub(crate) order: Order<E>,
     pub(crate) phase: Phase,
-    /// The unfinished earlier changes that use the same resources.
+    /// The earlier changes that touch the same things and are not drained: this change does not begin before.
     pub(crate) predecessors: BTreeSet<ChangeId>,
+    /// The earlier changes that touch the same things and whose old entries are being removed: this change does not end
+    /// before.
+    pub(crate) drained_predecessors: BTreeSet<ChangeId>,
     /// The switches that have not confirmed the current phase.
     pub(crate) waiting: BTreeSet<SwitchId>,
     /// The end of the drain.
@@ -118,7 +121,17 @@ impl<E: Entries> Change<E> {
         stage.into_iter().chain(self.deltas())
     }
 
-    /// Returns the resources that the change writes.
+    /// Returns the earlier changes without which this one does not move on.
+    pub(crate) fn waits_for(&self) -> impl Iterator<Item = ChangeId> {
+        let is_last = self.phase == Phase::Drained || self.order.is_empty();
+        let drained = is_last.then_some(&self.drained_predecessors);
+        self.predecessors
+            .iter()
+            .chain(drained.into_iter().flatten())
+            .copied()
+    }
+
+    /// Returns the things that the change writes.
     pub(crate) fn writes(&self) -> BTreeSet<Resource<E::Key>> {
         let entries = self
             .order

@@ -7,18 +7,21 @@ use millrace_types::{Duration, Time};
 use crate::SwitchId;
 use crate::change::{Change, ChangeId, Order, Phase, Resource, Resume};
 use crate::content::{Content, Entries};
-use crate::event::{Action, ChangeStatus, Event, Mode, Notice, Resolution, SwitchStatus};
-use crate::settings::{ForeignPolicy, Settings};
+use crate::event::{Action, ChangeStatus, Event, Mode, Notice, SwitchStatus};
+use crate::settings::Settings;
 use crate::switch::{Dumping, Session, Switch};
 
 /// The engine: the changes in progress, and the reconciliation of all switches of an exchange.
 #[derive(Debug)]
 pub struct Engine<E: Entries> {
     pub(crate) settings: Settings,
-    mode: Mode,
-    adopted: bool,
-    swept: bool,
-    revision: u64,
+    pub(crate) mode: Mode,
+    pub(crate) adopted: bool,
+    pub(crate) swept: bool,
+    pub(crate) revision: u64,
+    /// The revision of the database at the start, or a later one that an operator has resolved: a switch with a later
+    /// marker that this engine has not sent has content that the database does not know.
+    pub(crate) known_revision: u64,
     pub(crate) switches: BTreeMap<SwitchId, Switch<E>>,
     pub(crate) changes: BTreeMap<ChangeId, Change<E>>,
     last_writer: BTreeMap<Resource<E::Key>, ChangeId>,
@@ -46,6 +49,7 @@ impl<E: Entries> Engine<E> {
             adopted,
             swept: false,
             revision,
+            known_revision: revision,
             switches,
             changes: BTreeMap::new(),
             last_writer: BTreeMap::new(),
@@ -136,17 +140,7 @@ impl<E: Entries> Engine<E> {
                     .entry(switch)
                     .or_insert_with(|| Switch::new(Content::<E>::new()));
             }
-            Event::Resolved(resolution) => {
-                if let Mode::ReadOnly { theirs, .. } = self.mode {
-                    self.mode = Mode::Normal;
-                    self.adopted = resolution == Resolution::Adopt;
-                    self.revision = self.revision.max(theirs);
-                    for entry in self.switches.values_mut() {
-                        entry.forget();
-                        entry.dump_wanted = true;
-                    }
-                }
-            }
+            Event::Resolved(resolution) => self.resolved(resolution),
             Event::Tick => {}
         }
         self.advance(now, &mut actions);
@@ -198,7 +192,7 @@ impl<E: Entries> Engine<E> {
             change: *id,
             phase: change.phase,
             switches: change.waiting.iter().copied().collect(),
-            changes: change.predecessors.iter().copied().collect(),
+            changes: change.waits_for().collect(),
         })
     }
 
@@ -223,6 +217,17 @@ impl<E: Entries> Engine<E> {
     /// Returns the entries of a switch that are known to differ, each with the value that the switch has.
     pub fn differing(&self, switch: SwitchId) -> Option<&BTreeMap<E::Key, Option<E::Value>>> {
         self.switches.get(&switch).map(|switch| &switch.differs)
+    }
+
+    /// Returns true if an operator chose [`Resolution::Adopt`](crate::Resolution::Adopt), and nobody
+    /// [`Resolution::Enforce`](crate::Resolution::Enforce) since.
+    pub fn is_adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// Returns the entries of a switch that the exchange does not know and leaves, as of the last dump.
+    pub fn kept(&self, switch: SwitchId) -> Option<&Content<E>> {
+        self.switches.get(&switch).map(|switch| &switch.kept)
     }
 
     /// Returns the number of the newest connection of a switch, if it has not ended.
@@ -251,6 +256,7 @@ impl<E: Entries> Engine<E> {
             order,
             phase: Phase::Accepted,
             predecessors: BTreeSet::new(),
+            drained_predecessors: BTreeSet::new(),
             waiting: BTreeSet::new(),
             drain_until: None,
             since: now,
@@ -259,9 +265,16 @@ impl<E: Entries> Engine<E> {
         let writes = change.writes();
         let references = change.order.references.iter().cloned().map(Resource::Object);
         for resource in writes.iter().cloned().chain(references) {
-            change.predecessors.extend(self.last_writer.get(&resource));
+            let Some(earlier) = self.last_writer.get(&resource).filter(|earlier| **earlier != id) else {
+                continue;
+            };
+            let found = self.changes.get(earlier);
+            if found.is_some_and(|earlier| earlier.phase == Phase::Drained) {
+                change.drained_predecessors.insert(*earlier);
+            } else {
+                change.predecessors.insert(*earlier);
+            }
         }
-        change.predecessors.remove(&id);
         for resource in writes {
             self.last_writer.insert(resource, id);
         }
@@ -331,98 +344,42 @@ impl<E: Entries> Engine<E> {
         }
         let waiting = change.needed().flat_map(BTreeMap::keys).copied().collect();
         change.waiting = waiting;
-    }
-
-    /// Compares a dump with the intended content.
-    fn dumped(
-        &mut self,
-        switch: SwitchId,
-        session: Session,
-        content: Result<Content<E>, String>,
-        now: Time,
-        actions: &mut Vec<Action<E>>,
-    ) {
-        let mut next = now + self.jittered(self.settings.resync);
-        let foreign_next = now + self.settings.foreign_resync_min;
-        let (retry, revision, adopted) = (self.settings.retry, self.revision, self.adopted);
-        let leaves_foreign = self.settings.foreign == ForeignPolicy::Leave;
-        let Some(entry) = self.connected(switch, session) else {
-            return;
-        };
-        entry.heard = now;
-        if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_void) {
-            // A new dump is needed.
-            entry.dumping = None;
-            return;
-        }
-        if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_outdated) {
-            next = next.min(foreign_next);
-        }
-        let content = match content {
-            Ok(content) => content,
-            Err(reason) => {
-                entry.dumping = None;
-                entry.next_dump = now + retry;
-                actions.push(Action::Notify(Notice::DumpFailed { switch, reason }));
-                return;
+        if phase == Phase::Drained {
+            // All ingress switches use the new entries. A switch that does not answer delays the removal of the old ones
+            // only, and no later change.
+            for later in self.changes.values_mut() {
+                if later.predecessors.remove(&id) {
+                    later.drained_predecessors.insert(id);
+                }
             }
-        };
-        let theirs = content
-            .iter()
-            .filter_map(|(key, value)| E::revision(key, value))
-            .max()
-            .unwrap_or(0);
-        let was_known = entry.known;
-        let keep = |key: &E::Key, value: &E::Value| adopted || (leaves_foreign && !E::is_ours(key, value));
-        let unexpected = entry.compare(&content, keep);
-        let is_foreign = |key: &&E::Key| content.get(*key).is_some_and(|value| !E::is_ours(key, value));
-        let foreign: Vec<E::Key> = unexpected.iter().filter(is_foreign).cloned().collect();
-        entry.last_dump = Some(now);
-        entry.next_dump = next;
-        entry.foreign = foreign.len();
-        let differing = entry.differs.len();
-        if !foreign.is_empty() {
-            let removed = !adopted && !leaves_foreign;
-            actions.push(Action::Notify(Notice::Foreign {
-                switch,
-                entries: foreign,
-                removed,
-            }));
-        }
-        if theirs > revision {
-            self.mode = Mode::ReadOnly {
-                switch,
-                theirs,
-                ours: revision,
-            };
-            actions.push(Action::Notify(Notice::ReadOnly {
-                switch,
-                theirs,
-                ours: revision,
-            }));
-        } else if differing > 0 {
-            actions.push(Action::Notify(Notice::Drift {
-                switch,
-                entries: differing,
-            }));
-        } else if !was_known {
-            actions.push(Action::Notify(Notice::InSync { switch }));
         }
     }
 
-    /// Removes a change, also from the lists of the changes that waited for it.
+    /// Removes a change; those that waited for it wait for its own predecessors, if it had any left.
     pub(crate) fn forget(&mut self, id: ChangeId) {
         let Some(change) = self.changes.remove(&id) else {
             return;
         };
         release_claims(&change, &mut self.switches);
+        let earlier = change.predecessors.union(&change.drained_predecessors);
+        let earlier: Vec<_> = earlier
+            .filter_map(|earlier| Some((*earlier, self.changes.get(earlier)?.writes())))
+            .collect();
         for resource in change.writes() {
-            if self.last_writer.get(&resource) == Some(&id) {
-                self.last_writer.remove(&resource);
+            if self.last_writer.get(&resource) != Some(&id) {
+                continue;
             }
+            match earlier.iter().rfind(|(_, writes)| writes.contains(&resource)) {
+                Some((writer, _)) => self.last_writer.insert(resource, *writer),
+                None => self.last_writer.remove(&resource),
+            };
         }
         for other in self.changes.values_mut() {
-            other.predecessors.remove(&id);
+            if other.predecessors.remove(&id) {
+                other.predecessors.extend(&change.predecessors);
+                other.drained_predecessors.extend(&change.drained_predecessors);
+            }
+            other.drained_predecessors.remove(&id);
         }
     }
 
@@ -430,7 +387,9 @@ impl<E: Entries> Engine<E> {
     fn advance(&mut self, now: Time, actions: &mut Vec<Action<E>>) {
         if self.mode == Mode::Normal {
             while self.step_changes(now, actions) {}
-            if !self.swept && self.switches.values().all(Switch::is_swept) {
+            let adopted = self.adopted;
+            let is_swept = |switch: &Switch<E>| switch.is_swept() && (!adopted || switch.kept.is_empty());
+            if !self.swept && self.switches.values().all(is_swept) {
                 self.swept = true;
                 actions.push(Action::Swept);
             }
@@ -503,12 +462,17 @@ impl<E: Entries> Engine<E> {
         }
         let next = match change.phase {
             Phase::Accepted if !change.predecessors.is_empty() => return false,
-            Phase::Accepted if change.order.is_empty() => Phase::Cleaned,
+            Phase::Accepted if change.order.is_empty() && change.drained_predecessors.is_empty() => {
+                Phase::Cleaned
+            }
+            Phase::Accepted if change.order.is_empty() => return false,
             Phase::Accepted => Phase::Planned,
             Phase::Planned => Phase::Staged,
             Phase::Staged => Phase::Flipped,
             Phase::Flipped if change.drain_until.is_some_and(|until| now < until) => return false,
             Phase::Flipped => Phase::Drained,
+            // A restart plans the open changes one after the other: a later one stays open as long as an earlier one.
+            Phase::Drained if !change.drained_predecessors.is_empty() => return false,
             Phase::Drained => Phase::Cleaned,
             Phase::RolledBack | Phase::Cleaned => {
                 self.forget(id);
@@ -525,7 +489,7 @@ impl<E: Entries> Engine<E> {
     }
 
     /// Returns `duration`, longer or shorter by up to a sixth.
-    fn jittered(&mut self, duration: Duration) -> Duration {
+    pub(crate) fn jittered(&mut self, duration: Duration) -> Duration {
         // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.random;

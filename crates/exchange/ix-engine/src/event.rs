@@ -71,7 +71,8 @@ pub enum Event<E: Entries> {
 /// An operator's decision about content that is newer than the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// Entries of the switches that the database does not know remain. All other entries follow the database.
+    /// The switches' entries that the database does not know stay, until [`Resolution::Enforce`] later; everything else
+    /// follows the database.
     Adopt,
     /// The switches become equal to the database.
     Enforce,

@@ -54,7 +54,9 @@ pub(crate) struct Switch<E: Entries> {
     pub(crate) intended: Content<E>,
     /// The value at the switch, for each key that is known to differ; `None` if the switch has no such entry.
     pub(crate) differs: BTreeMap<E::Key, Option<E::Value>>,
-    /// The change that sets a key in its current phase, by key.
+    /// The entries that the exchange does not know and leaves, as of the last dump.
+    pub(crate) kept: Content<E>,
+    /// The change whose current phase sets the key.
     pub(crate) claims: BTreeMap<E::Key, ChangeId>,
     pub(crate) session: Option<Session>,
     /// False until the first complete dump of a session.
@@ -72,6 +74,8 @@ pub(crate) struct Switch<E: Entries> {
     pub(crate) refused: BTreeMap<Option<ChangeId>, (Time, Duration)>,
     /// The number of foreign entries that the last dump had.
     pub(crate) foreign: usize,
+    /// The revision of the newest marker that this engine has sent.
+    pub(crate) marked: u64,
     /// The largest one-way delay to the other switches, as OAM measured it.
     pub(crate) delay: Duration,
     /// The time of the last answer, or of the connection.
@@ -83,6 +87,7 @@ impl<E: Entries> Switch<E> {
         Switch {
             intended,
             differs: BTreeMap::new(),
+            kept: Content::<E>::new(),
             claims: BTreeMap::new(),
             session: None,
             known: false,
@@ -95,6 +100,7 @@ impl<E: Entries> Switch<E> {
             isolated: VecDeque::new(),
             refused: BTreeMap::new(),
             foreign: 0,
+            marked: 0,
             delay: Duration::ZERO,
             heard: Time::ZERO,
         }
@@ -119,6 +125,7 @@ impl<E: Entries> Switch<E> {
     pub(crate) fn forget(&mut self) {
         self.known = false;
         self.differs.clear();
+        self.kept.clear();
         self.in_flight = None;
         self.dumping = None;
         self.isolated.clear();
@@ -139,7 +146,8 @@ impl<E: Entries> Switch<E> {
             .in_flight
             .as_ref()
             .is_some_and(|commit| commit.to.contains_key(key));
-        let confirmed = self.differs.remove(key).unwrap_or(before);
+        let kept = self.kept.remove(key).map(Some);
+        let confirmed = self.differs.remove(key).or(kept).unwrap_or(before);
         if confirmed.as_ref() != value || in_flight {
             self.differs.insert(key.clone(), confirmed);
         }
@@ -159,8 +167,19 @@ impl<E: Entries> Switch<E> {
         self.known && delta.keys().all(|key| !self.differs.contains_key(key))
     }
 
-    /// Compares a complete dump with the intended content. Entries that `keep` selects stay, although the
-    /// exchange does not know them. Returns the entries that the exchange did not intend.
+    /// Leaves only those of the kept entries that `keep` selects; the others differ from now on.
+    pub(crate) fn keep_only(&mut self, keep: impl Fn(&E::Key, &E::Value) -> bool) {
+        for (key, value) in std::mem::take(&mut self.kept) {
+            if keep(&key, &value) {
+                self.kept.insert(key, value);
+            } else {
+                self.differs.insert(key, Some(value));
+            }
+        }
+    }
+
+    /// Compares a complete dump with the intended content. Entries that `keep` selects are left even though the exchange
+    /// does not know them. Returns the entries that the exchange did not intend.
     pub(crate) fn compare(
         &mut self,
         have: &Content<E>,
@@ -185,19 +204,23 @@ impl<E: Entries> Switch<E> {
             .filter(|(key, _)| overtaken.contains(key))
             .collect();
         let mut unexpected = Vec::new();
+        let mut kept = Content::<E>::new();
         for (key, (has, wanted)) in crate::content::difference::<E>(have, &self.intended) {
             if overtaken.contains(&key) {
                 continue;
             }
-            if let (Some(has), None) = (&has, &wanted) {
+            // An entry that a change under way removes is the exchange's own, whoever else's it may look like.
+            if let (Some(has), None, false) = (&has, &wanted, self.claims.contains_key(&key)) {
                 unexpected.push(key.clone());
                 if keep(&key, has) {
+                    kept.insert(key, has.clone());
                     continue;
                 }
             }
             differs.insert(key, has);
         }
         self.differs = differs;
+        self.kept = kept;
         self.known = true;
         unexpected
     }
@@ -256,6 +279,7 @@ impl<E: Entries> Switch<E> {
         if modifications.is_empty() {
             return None;
         }
+        self.marked = self.marked.max(revision);
         let (key, marker) = E::marker(revision);
         if !to.contains_key(&key) && self.intended.get(&key) != Some(&marker) {
             let from = match self.differs.get(&key) {

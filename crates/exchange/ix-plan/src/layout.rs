@@ -14,7 +14,7 @@
 //!           +---------+------+------------------+----------------+
 //! ```
 
-use millrace_ix_model::{Config, FilterId, Service, ServiceIndex, TrunkId};
+use millrace_ix_model::{Config, FilterId, PoolKind, Service, ServiceIndex, TrunkId};
 use millrace_types::{Cookie, GroupId, Mac, MeterId, TableId};
 
 /// The table that finds the end or trunk by which a frame came, and its service.
@@ -211,6 +211,24 @@ pub(crate) const fn root_copies_group(service: ServiceIndex) -> GroupId {
 /// copies that leave by the ports by which they came.
 pub(crate) const fn outer_tag_group(config: &Config, is_hairpin: bool) -> GroupId {
     GroupId(0x0300_0000 | (is_hairpin as u32) << 20 | config.meter.raw())
+}
+
+/// Returns the number of an end's meter from which a meter is derived, if it is.
+pub(crate) const fn pool_of_meter(MeterId(raw): MeterId) -> Option<u32> {
+    match raw >> 24 {
+        0 => Some(raw),
+        1 => Some((raw & 0xff_ffff) >> 2),
+        _ => None,
+    }
+}
+
+/// Returns the pool and the number from which a group is derived.
+pub(crate) const fn pool_of_group(GroupId(raw): GroupId) -> (PoolKind, u32) {
+    match raw >> 24 {
+        1 | 2 => (PoolKind::ServiceIndex, raw & 0xff_ffff),
+        3 => (PoolKind::Meter, raw & 0xf_ffff),
+        _ => (PoolKind::Group, raw),
+    }
 }
 
 #[cfg(test)]

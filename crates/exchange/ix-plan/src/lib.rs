@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod carried;
 mod circuit;
 mod difference;
 mod entry;
@@ -30,6 +31,7 @@ mod service;
 mod tags;
 
 pub use builder::Problem;
+pub use carried::Carried;
 pub use difference::{Modification, difference, in_safe_order};
 pub use entry::{Entry, EntryId, Flow, FlowId, Group, GroupKind, Matching, Meter, RateUnit, SwitchState};
 pub use filters::{EXACT_PORTS_MAX, filter_entries};

@@ -35,7 +35,7 @@ const HAIRPIN_PRIORITY: u16 = 110;
 const PCPS: core::ops::RangeInclusive<u8> = 0..=7;
 
 const C_TAG: u16 = 0x8100;
-const S_TAG: u16 = 0x88a8;
+pub(crate) const S_TAG: u16 = 0x88a8;
 
 /// Adds the entries that admit an end's frames: table 0, and table 1 for two tags. The frames continue in
 /// table `next`.

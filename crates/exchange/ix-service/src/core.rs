@@ -67,6 +67,8 @@ pub enum Output {
 pub struct Core {
     pub(crate) store: Box<dyn Store>,
     pub(crate) exchange: Arc<Exchange>,
+    /// The exchange before the newest transaction.
+    pub(crate) before: Arc<Exchange>,
     pub(crate) planner: Planner,
     /// The time for which the switches are planned: it decides which addresses and filters are valid.
     pub(crate) planned_at: Timestamp,
@@ -75,6 +77,8 @@ pub struct Core {
     pub(crate) engine: Engine<Fabric>,
     pub(crate) ports: Arc<PortStates>,
     pub(crate) checklists: Arc<Checklists>,
+    /// The time since when the frames of each connected switch reach the engine.
+    pub(crate) observed: BTreeMap<SwitchId, Timestamp>,
     pub(crate) probes: Probes,
     /// The time of the next ARP requests to ends in quarantine.
     pub(crate) next_question: Time,
@@ -151,17 +155,20 @@ impl Core {
             adopted,
         );
         let unconfirmed = Arc::new(decision::load(&*store, contents.next_change)?);
+        let exchange = Arc::new(exchange);
         let mut core = Core {
             store,
             unconfirmed,
             planner,
             planned_at: now.timestamp(),
-            exchange: Arc::new(exchange),
+            before: Arc::clone(&exchange),
+            exchange,
             revision: contents.revision,
             revisions: Arc::new(revisions),
             engine,
             ports: Arc::default(),
             checklists: Arc::default(),
+            observed: BTreeMap::new(),
             probes: Probes::default(),
             next_question: now.time,
             announced: None,
@@ -275,9 +282,17 @@ impl Core {
             }
             _ => None,
         };
+        if let Event::Connected { switch, .. } = &event {
+            self.observed.insert(SwitchId(*switch), now.timestamp());
+        }
+        let is_dump = matches!(event, Event::Dumped { .. });
         let actions = self.engine.handle(event, now.time);
         self.queue.extend(actions);
+        if is_dump && self.engine.is_adopted() {
+            self.note_kept(now);
+        }
         if let Some(switch) = ended {
+            self.stop_observing(switch);
             self.forget_ports(switch, now);
         }
         if let Some(switch) = switch {

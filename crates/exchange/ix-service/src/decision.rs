@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_ix_engine::{Event, Mode, Resolution};
-use millrace_ix_model::{Actor, ChangeSet, ObjectId, Operation, Reason, Refusal, RefusalCode, reason};
+use millrace_ix_model::{
+    Actor, Applied, ChangeSet, Exchange, ObjectId, Operation, Reason, Refusal, RefusalCode, reason,
+};
 use millrace_ix_store::{
     AuditEntry, ChangeState, JournalRecord, Revision, Store, StoreError, Transaction, UnixMillis,
 };
@@ -338,10 +340,11 @@ impl Core {
         }
     }
 
-    /// Executes an operator's decision about content that is newer than the database.
+    /// Executes an operator's decision about content that is newer than the database. Content that was adopted can be
+    /// overwritten later.
     ///
     /// # Errors
-    /// [`OrderError`] if the actor is no operator, or the engine is not read-only.
+    /// [`OrderError`] if the actor is no operator, or there is nothing to decide.
     pub fn resolve(&mut self, resolution: Resolution, actor: &Actor, now: Now) -> Result<(), OrderError> {
         if !actor.is_operator() && !actor.is_system() {
             return Err(OrderError::Refused(Refusal::new(
@@ -349,33 +352,41 @@ impl Core {
                 reason::staff_only(),
             )));
         }
-        let Mode::ReadOnly { theirs, .. } = self.engine.mode() else {
-            return Err(OrderError::Refused(Refusal::conflict(
-                "the engine is not read-only".to_owned(),
-            )));
+        let is_adoption = resolution == Resolution::Adopt;
+        let theirs = match self.engine.mode() {
+            Mode::ReadOnly { theirs, .. } => Some(theirs),
+            Mode::Normal if self.engine.is_adopted() && !is_adoption => None,
+            Mode::Normal => {
+                return Err(OrderError::Refused(Refusal::conflict(
+                    "the engine is not read-only".to_owned(),
+                )));
+            }
         };
-        let word = if resolution == Resolution::Adopt {
-            "adopt"
-        } else {
-            "enforce"
-        };
-        let value = (resolution == Resolution::Adopt).then_some(json!(true));
         let unavailable = |error: StoreError| OrderError::from_store(&error);
-        self.store
-            .put_setting(ADOPTED, value.as_ref())
-            .map_err(unavailable)?;
-        self.store.raise_revision(Revision(theirs)).map_err(unavailable)?;
         let entry = AuditEntry {
             actor: actor_name(actor),
-            action: word.to_owned(),
+            action: if is_adoption { "adopt" } else { "enforce" }.to_owned(),
             object: String::new(),
             detail: json!({"their_revision": theirs, "revision": self.revision.0}),
         };
+        let after = if is_adoption {
+            self.with_carried(&self.carried_by_unknown())
+        } else {
+            None
+        };
+        let after = after.unwrap_or_else(|| Exchange::clone(&self.exchange));
         let transaction = Transaction {
             audit: vec![entry],
-            ..Transaction::default()
+            settings: vec![(ADOPTED.to_owned(), is_adoption.then_some(json!(true)))],
+            ..self.transaction(&after, &Applied::default())
         };
         self.commit(&transaction, now).map_err(unavailable)?;
+        self.replace(after, &Applied::default(), now);
+        // The revision follows the decision: without it, the next start would take the switches for older ones.
+        if let Some(theirs) = theirs.map(Revision) {
+            self.store.raise_revision(theirs).map_err(unavailable)?;
+            self.revision = self.revision.max(theirs);
+        }
         self.handle(Event::Resolved(resolution), now);
         self.tell(EventKind::Mode { read_only: false }, now);
         Ok(())

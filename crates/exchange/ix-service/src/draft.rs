@@ -1,6 +1,8 @@
 //! Orders on a copy of the exchange: all operations succeed, or the copy is dropped.
 
-use millrace_ix_model::{Actor, Applied, ChangeSet, Exchange, ObjectId, Operation, Refusal};
+use std::collections::BTreeSet;
+
+use millrace_ix_model::{Actor, Applied, ChangeSet, Exchange, ObjectId, Operation, Refusal, TrunkId};
 
 use crate::core::{Core, Now};
 use crate::error::OrderError;
@@ -31,9 +33,10 @@ impl Core {
         let mut after = Exchange::clone(&self.exchange);
         let mut merged = ChangeSet::default();
         let mut created: Vec<ObjectId> = Vec::new();
+        let down = self.trunks_down().into_iter().collect();
         for operation in operations {
             let operation = resolve(operation, &created)?;
-            created.extend(draft_one(&mut after, &mut merged, operation, actor, now)?);
+            created.extend(draft_one(&mut after, &mut merged, operation, &down, actor, now)?);
         }
         Ok(self.drafted(after, merged))
     }
@@ -47,13 +50,14 @@ impl Core {
     ) -> Result<(Exchange, ChangeSet, Applied), OrderError> {
         let mut after = Exchange::clone(&self.exchange);
         let mut merged = ChangeSet::default();
+        let down = self.trunks_down().into_iter().collect();
         for _ in 0..text::ROUNDS_MAX {
             let operations = text::operations(document, &after)?;
             if operations.is_empty() {
                 return Ok(self.drafted(after, merged));
             }
             for operation in operations {
-                draft_one(&mut after, &mut merged, operation, actor, now)?;
+                draft_one(&mut after, &mut merged, operation, &down, actor, now)?;
             }
         }
         Err(OrderError::Refused(Refusal::conflict(
@@ -90,10 +94,11 @@ fn draft_one(
     after: &mut Exchange,
     merged: &mut ChangeSet,
     operation: Operation,
+    down: &BTreeSet<TrunkId>,
     actor: &Actor,
     now: Now,
 ) -> Result<Vec<ObjectId>, OrderError> {
-    let changes = after.draft(actor, now.timestamp(), operation)?;
+    let changes = after.draft_with_down(actor, now.timestamp(), operation, down)?;
     merged.objects.extend(changes.objects.clone());
     merged.released.extend(changes.released.iter().copied());
     merged.last_id = merged.last_id.max(changes.last_id);

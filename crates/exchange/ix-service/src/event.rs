@@ -1,6 +1,8 @@
 //! Events for pages and webhooks.
 
-use millrace_ix_model::{ObjectId, PortId, SwitchId};
+use std::sync::Arc;
+
+use millrace_ix_model::{Exchange, ObjectId, PortId, SwitchId};
 use millrace_ix_store::{ChangeState, Revision, UnixMillis};
 use serde::Serialize;
 
@@ -10,6 +12,9 @@ pub struct ServiceEvent {
     /// The number; the first event after a start has 1.
     pub serial: u64,
     pub at: UnixMillis,
+    /// The exchange before the transaction: it has the objects that are gone, and says whom they concern.
+    #[serde(skip)]
+    pub before: Arc<Exchange>,
     /// The event.
     #[serde(flatten)]
     pub kind: EventKind,

@@ -127,6 +127,7 @@ impl Core {
         if group.exchange.switches != self.exchange.switches {
             self.add_switches(now);
         }
+        self.before = group.exchange;
         for Accepted {
             applied,
             revision,
@@ -194,6 +195,10 @@ impl Core {
         let has_change = !changes.objects.is_empty() || has_entries;
         let is_empty = !has_change && changes.released.is_empty() && options.idempotency.is_none();
         if options.dry_run || is_empty {
+            if is_expiry && is_empty {
+                // The plans of both times are equal.
+                self.planned_at = planned_at;
+            }
             return Ok(ordered);
         }
         let (revision, id) = (Revision(self.revision.0 + 1), self.next_change);

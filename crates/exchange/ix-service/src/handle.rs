@@ -191,14 +191,26 @@ impl Handle {
     /// Decides what happens with content of switches that is newer than the database.
     ///
     /// # Errors
-    /// [`OrderError`] if the actor is no operator or the engine is not read-only.
+    /// [`OrderError`] if the actor is no operator or there is nothing to decide.
     pub async fn resolve(&self, resolution: Resolution, actor: Actor) -> Result<(), OrderError> {
         self.call(move |core, now| core.resolve(resolution, &actor, now))
             .wait()
             .await?
     }
 
-    /// Writes an entry to the audit chain: a login, an export, a read of another account's data.
+    /// Raises the epoch of the engine above one that a switch knows, and returns it.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if another engine has opened the database since, or the database cannot be written.
+    pub async fn raise_epoch(&self, latest: u64) -> Result<u64, OrderError> {
+        let raised = self.call(move |core, _| core.store_mut().raise_epoch(latest));
+        raised
+            .wait()
+            .await?
+            .map_err(|error| OrderError::from_store(&error))
+    }
+
+    /// Writes an entry to the audit chain: a login, an export, a look at another's data.
     ///
     /// # Errors
     /// [`OrderError::Unavailable`] if the database cannot be written; then the act must not happen.

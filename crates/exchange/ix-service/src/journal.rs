@@ -1,5 +1,6 @@
 //! The queue of the engine's actions. An action that must be durable is written before the next action runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_ix_engine::{Action, Phase, Resume};
@@ -146,14 +147,14 @@ impl Core {
 
     /// Replaces the exchange by one that is already written and has the same plan.
     pub(crate) fn replace(&mut self, after: Exchange, applied: &Applied, now: Now) {
-        self.exchange = Arc::new(after);
+        self.before = std::mem::replace(&mut self.exchange, Arc::new(after));
         self.tell_objects(applied, self.revision, now);
     }
 
     /// Restores the objects of changes, newest first, and writes the reason.
     fn roll_back(&mut self, ids: &[u64], reason: &str, now: Now) -> Result<(), StoreError> {
         let mut after = Exchange::clone(&self.exchange);
-        let mut applied = Applied::default();
+        let mut touched = BTreeSet::new();
         let mut journal = Vec::new();
         let mut audit = Vec::new();
         for id in ids {
@@ -161,7 +162,7 @@ impl Core {
                 continue;
             };
             let undone = after.commit(change.undo.clone());
-            merge(&mut applied, undone);
+            touched.extend([undone.created, undone.changed, undone.deleted].concat());
             let detail = json!({"reason": reason});
             journal.push(JournalRecord {
                 change: *id,
@@ -176,6 +177,10 @@ impl Core {
                 detail: json!({"change": id, "reason": reason}),
             });
         }
+        let operations = self.reports_of_undone(ids, &after);
+        let reported = crate::reports::apply(&mut after, operations, now.timestamp());
+        touched.extend([reported.created, reported.changed, reported.deleted].concat());
+        let applied = crate::reports::difference(&self.exchange, &after, touched);
         let written = self.transaction(&after, &applied);
         // A change that has not happened needs no confirmation.
         let (unconfirmed, settings) = self.without(ids);
@@ -215,20 +220,6 @@ impl Core {
             );
         }
         Ok(())
-    }
-}
-
-/// Adds the objects of a second step to those of the first.
-fn merge(applied: &mut Applied, next: Applied) {
-    for id in next.created {
-        applied.deleted.retain(|other| *other != id);
-        applied.created.push(id);
-    }
-    applied.changed.extend(next.changed);
-    for id in next.deleted {
-        applied.created.retain(|other| *other != id);
-        applied.changed.retain(|other| *other != id);
-        applied.deleted.push(id);
     }
 }
 

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adopted;
 mod clock;
 mod core;
 mod decision;

@@ -156,7 +156,8 @@ impl Core {
             .collect()
     }
 
-    fn trunks_down(&self) -> Vec<TrunkId> {
+    /// Returns the trunks of which an end is known to be down.
+    pub(crate) fn trunks_down(&self) -> Vec<TrunkId> {
         let states = self.trunk_states().into_iter();
         states
             .filter(|(_, up)| *up == Some(false))

@@ -1,5 +1,7 @@
 //! Events for subscribers, and the engine's notices in words.
 
+use std::sync::Arc;
+
 use millrace_ix_engine::Notice;
 use millrace_ix_model::{Applied, SwitchId};
 use millrace_ix_store::Revision;
@@ -113,6 +115,7 @@ impl Core {
         self.outputs.push(Output::Event(ServiceEvent {
             serial: self.serial,
             at: now.wall,
+            before: Arc::clone(&self.before),
             kind,
         }));
     }

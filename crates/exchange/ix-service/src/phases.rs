@@ -1,9 +1,9 @@
 //! Plans and the phases between them, in the form that the engine needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ix_engine::{Content, Delta, Order};
-use millrace_ix_model::{Exchange, SwitchId, Timestamp};
+use millrace_ix_model::{Exchange, ServiceId, SwitchId, Timestamp};
 use millrace_ix_plan::{Modification, Settings, services_at_boundary};
 
 use crate::fabric::Fabric;
@@ -40,8 +40,14 @@ impl Planner {
             .collect()
     }
 
-    /// Returns the deltas between two exchanges, each at its own time, in phases. Entries that no frame
-    /// reaches are added first and removed last.
+    /// Returns true if switches should have entries of a service.
+    pub(crate) fn has_entries(self, exchange: &Exchange, service: ServiceId, now: Timestamp) -> bool {
+        let plan = millrace_ix_plan::plan_services(exchange, &BTreeSet::from([service]), &self.settings(now));
+        plan.switches.values().any(|content| !content.is_empty())
+    }
+
+    /// Returns the deltas from one exchange at a time to another at a time, in phases: entries that no frame reaches go in
+    /// first and out last.
     pub(crate) fn phases(
         self,
         (before, then): (&Exchange, Timestamp),
@@ -66,7 +72,7 @@ pub(crate) fn has_boundary(exchange: &Exchange, then: Timestamp, now: Timestamp)
         || exchange
             .service_keys
             .values()
-            .any(|key| is_end(Some(key.valid_until)))
+            .any(|key| key.redeemed_by.is_none() && is_end(Some(key.valid_until)))
 }
 
 fn deltas(phase: BTreeMap<SwitchId, Vec<Modification>>) -> BTreeMap<u32, Delta<Fabric>> {

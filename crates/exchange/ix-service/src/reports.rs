@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, PoolKind, ServiceId, Timestamp};
-use millrace_ix_store::{StoreError, Transaction};
+use millrace_ix_store::{ChangeState, StoreError, Transaction};
 
 use crate::core::{Core, Now};
 use crate::draft::Script;
@@ -20,9 +20,14 @@ pub(crate) fn apply(exchange: &mut Exchange, operations: Vec<Operation>, now: Ti
             Err(refusal) => tracing::debug!(%refusal, "a report has no object any more"),
         }
     }
+    difference(&before, exchange, touched)
+}
+
+/// Returns which of some objects are new, changed and gone in a second exchange, each once.
+pub(crate) fn difference(before: &Exchange, after: &Exchange, objects: BTreeSet<ObjectId>) -> Applied {
     let mut applied = Applied::default();
-    for id in touched {
-        match (before.object(id), exchange.object(id)) {
+    for id in objects {
+        match (before.object(id), after.object(id)) {
             (None, Some(_)) => applied.created.push(id),
             (Some(_), None) => applied.deleted.push(id),
             (Some(old), Some(new)) if old != new => applied.changed.push(id),
@@ -52,7 +57,10 @@ impl Core {
             }
         }
         let is_open = |service: ServiceId| {
-            let others = self.open.iter().filter(|(id, _)| !cleaned.contains(id));
+            let others = self
+                .open
+                .iter()
+                .filter(|(id, change)| !cleaned.contains(id) && change.state != ChangeState::RolledBack);
             others
                 .into_iter()
                 .any(|(_, change)| change.redo.objects.contains_key(&ObjectId::Service(service)))
@@ -60,32 +68,45 @@ impl Core {
         services
             .into_iter()
             .filter(|(service, _)| !is_open(*service))
-            .filter_map(|(id, has_entries)| self.report(id, has_entries))
+            .filter_map(|(id, has_entries)| report(&self.exchange, id, has_entries))
             .collect()
     }
 
-    /// Returns the report that a service is in place or gone.
-    fn report(&self, service: ServiceId, has_entries: bool) -> Option<Operation> {
-        let object = self.exchange.services.get(&service)?;
-        if object.state == CommercialState::DecommissionRequested {
-            return Some(Operation::ReportRemoved { service });
-        }
-        let is_new = has_entries && object.state.is_carried() && object.state != CommercialState::Production;
-        is_new.then_some(Operation::ReportInPlace {
-            service,
-            generation: object.generation,
-        })
+    /// Returns the reports about the services of changes that were undone, which leaves `after`: an earlier change has brought
+    /// a service in place, and its report has waited for them.
+    pub(crate) fn reports_of_undone(&self, undone: &[u64], after: &Exchange) -> Vec<Operation> {
+        let of_changes = |is_undone: bool| -> BTreeSet<ServiceId> {
+            let changes = self.open.iter().filter(|(id, change)| {
+                undone.contains(id) == is_undone && change.state != ChangeState::RolledBack
+            });
+            let objects = changes.flat_map(|(_, change)| change.redo.objects.keys());
+            let services = objects.filter_map(|id| match id {
+                ObjectId::Service(service) => Some(*service),
+                ObjectId::Config(config) => Some(after.configs.get(config)?.service),
+                _ => None,
+            });
+            services.collect()
+        };
+        let (services, busy) = (of_changes(true), of_changes(false));
+        let settled = services.difference(&busy).copied();
+        settled
+            .filter_map(|id| report(after, id, self.planner.has_entries(after, id, self.planned_at)))
+            .collect()
     }
 
     /// Reports the numbers that a finished change frees, and removes the change from the open changes.
     pub(crate) fn report_gone(&mut self, id: u64, now: Now) -> Result<(), StoreError> {
         if let Some(change) = self.open.get(&id) {
-            let is_undone = change.state == millrace_ix_store::ChangeState::RolledBack;
-            let numbers = if is_undone {
+            let is_undone = change.state == ChangeState::RolledBack;
+            let mut numbers = if is_undone {
                 change.takes.clone()
             } else {
                 change.frees.clone()
             };
+            if self.engine.is_adopted() {
+                let kept = self.carried_by_kept().numbers;
+                numbers.retain(|number| !kept.contains(number));
+            }
             if !numbers.is_empty() {
                 self.write_reports(vec![Operation::ReportRulesGone { numbers }], now)?;
             }
@@ -166,6 +187,101 @@ impl Core {
         }
         if rest.1.iter().any(|(kind, ..)| *kind == PoolKind::WireId) {
             self.reroute_rest(now);
+        }
+    }
+}
+
+/// Returns the report that a service is in place or gone.
+fn report(exchange: &Exchange, service: ServiceId, has_entries: bool) -> Option<Operation> {
+    let object = exchange.services.get(&service)?;
+    if object.state == CommercialState::DecommissionRequested {
+        return Some(Operation::ReportRemoved { service });
+    }
+    let is_new = has_entries && object.state.is_carried() && object.state != CommercialState::Production;
+    is_new.then_some(Operation::ReportInPlace {
+        service,
+        generation: object.generation,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use millrace_ix_store::{Sqlite, UnixMillis};
+    use millrace_types::Time;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn at(secs: u32) -> Now {
+        Now {
+            time: Time::from_secs(secs.into()),
+            wall: UnixMillis(1_700_000_000_000 + u64::from(secs) * 1000),
+        }
+    }
+
+    fn order(core: &mut Core, operations: &[Value]) {
+        let operations = operations
+            .iter()
+            .cloned()
+            .map(|value| serde_json::from_value(value).unwrap());
+        let options = OrderOptions::default();
+        core.order(operations.collect(), &Actor::system(), &options, at(1))
+            .unwrap();
+    }
+
+    #[test]
+    fn a_moment_that_changes_no_entry_is_looked_at_once() {
+        let store = Box::new(Sqlite::in_memory().unwrap());
+        let mut core = Core::start(store, millrace_ix_engine::Settings::default(), false, at(1)).unwrap();
+        order(
+            &mut core,
+            &[
+                json!({"operation": "create_site", "name": "Otemachi"}),
+                json!({"operation": "create_switch", "name": "ote-1", "site": "st-0", "dpid": "0000000000000001",
+                    "ports": [{"number": 1, "speed_mbps": 10000}, {"number": 2, "speed_mbps": 10000}]}),
+                json!({"operation": "create_account", "name": "A", "kind": "member"}),
+            ],
+        );
+        let switch = *core.exchange().switches.keys().next().unwrap();
+        let account = *core.exchange().accounts.keys().next().unwrap();
+        let connection = |port: u32| {
+            json!({"operation": "create_connection", "account": account, "name": format!("a{port}"), "kind": "standalone",
+                "ports": [format!("{switch}:{port}")]})
+        };
+        let policy = json!({"name": "lan", "ethertypes": [0x0800, 0x0806, 0x86dd], "macs_max": 4, "broadcast_pps": 100,
+            "multicast_pps": 100, "arp": "unicast", "quarantine_secs": 900});
+        let create_policy = json!({"operation": "create_policy", "policy": policy});
+        order(&mut core, &[connection(1), connection(2), create_policy]);
+        let ids: Vec<_> = core.exchange().connections.keys().copied().collect();
+        let policy = *core.exchange().policies.keys().next().unwrap();
+        let vlan = json!({"type": "dot1q", "vlan": 7});
+        order(
+            &mut core,
+            &[
+                json!({"operation": "create_service", "account": account, "kind": "p2p_vc", "name": "keyed"}),
+                json!({"operation": "create_service_key", "service": "sv-0", "secret": "a-long-enough-secret-of-a-key",
+                    "valid_until": at(5).timestamp()}),
+                json!({"operation": "redeem_service_key", "secret": "a-long-enough-secret-of-a-key",
+                    "connection": ids[0], "vlan": vlan}),
+                json!({"operation": "create_service", "account": account, "kind": "exchange_lan", "name": "lan",
+                    "policy": policy, "networks": ["192.0.2.0/24"]}),
+                json!({"operation": "configure_end", "service": "sv-0", "connection": ids[1], "vlan": vlan}),
+            ],
+        );
+        let end = *core.exchange().configs.keys().last().unwrap();
+        order(
+            &mut core,
+            &[
+                json!({"operation": "shut_down", "config": end, "shut_down": true}),
+                json!({"operation": "add_mac", "config": end, "address": "02:00:00:00:00:77",
+                    "valid_from": at(10).timestamp()}),
+            ],
+        );
+        for secs in 2..15 {
+            core.expire(at(secs));
+            assert_eq!(core.planned_at, at(secs).timestamp());
         }
     }
 }

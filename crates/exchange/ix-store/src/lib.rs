@@ -173,6 +173,13 @@ pub trait Store: Send {
     /// [`StoreError`] if the database cannot be written.
     fn raise_revision(&mut self, revision: Revision) -> Result<(), StoreError>;
 
+    /// Raises the epoch above `latest`, and returns it: a switch that was led in a later epoch than that of a restored
+    /// database accepts no other one.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] if another engine has opened the database since; it leads.
+    fn raise_epoch(&mut self, latest: u64) -> Result<u64, StoreError>;
+
     /// Returns a credential: a password hash, a sealed secret, the hash of an API key.
     ///
     /// # Errors

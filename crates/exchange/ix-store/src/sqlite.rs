@@ -105,7 +105,25 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Limits the database to a number of pages, to simulate a full disk.
+    /// Writes in one transaction, if no other engine has opened the database since.
+    fn fenced<T>(
+        &mut self,
+        write: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mine = self.epoch;
+        let sql = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let found = sql.query_row("SELECT epoch FROM engine", [], |row| unsigned(row, 0))?;
+        if found != mine {
+            return Err(StoreError::Fenced { found, mine });
+        }
+        let written = write(&sql)?;
+        sql.commit()?;
+        Ok(written)
+    }
+
+    /// Limits the database to a number of pages, as a full disk does.
     ///
     /// # Errors
     /// [`StoreError`] if SQLite refuses the limit.
@@ -299,7 +317,7 @@ impl Store for Sqlite {
         answer: &Answer,
         now: UnixMillis,
     ) -> Result<(), StoreError> {
-        write_answer(&self.connection, key, answer, now)
+        self.fenced(|sql| write_answer(sql, key, answer, now))
     }
 
     fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
@@ -325,38 +343,30 @@ impl Store for Sqlite {
     }
 
     fn sign_head(&mut self, key: &SigningKey, now: UnixMillis) -> Result<Option<SignedHead>, StoreError> {
-        let sql = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let (found, serial, hash) =
-            sql.query_row("SELECT epoch, audit_serial, audit_hash FROM engine", [], |row| {
-                Ok((unsigned(row, 0)?, unsigned(row, 1)?, row.get::<_, String>(2)?))
+        self.fenced(|sql| {
+            let (serial, hash) = sql.query_row("SELECT audit_serial, audit_hash FROM engine", [], |row| {
+                Ok((unsigned(row, 0)?, row.get::<_, String>(1)?))
             })?;
-        if found != self.epoch {
-            return Err(StoreError::Fenced {
-                found,
-                mine: self.epoch,
-            });
-        }
-        let signed: u64 = sql.query_row("SELECT coalesce(max(serial), 0) FROM audit_head", [], |row| {
-            unsigned(row, 0)
-        })?;
-        if signed == serial {
-            return Ok(None);
-        }
-        let head = key.sign(serial, &hash, now)?;
-        sql.execute(
-            "INSERT INTO audit_head VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![
-                serial.cast_signed(),
-                head.hash,
-                now.0.cast_signed(),
-                head.public_key,
-                head.signature
-            ],
-        )?;
-        sql.commit()?;
-        Ok(Some(head))
+            let signed: u64 =
+                sql.query_row("SELECT coalesce(max(serial), 0) FROM audit_head", [], |row| {
+                    unsigned(row, 0)
+                })?;
+            if signed == serial {
+                return Ok(None);
+            }
+            let head = key.sign(serial, &hash, now)?;
+            sql.execute(
+                "INSERT INTO audit_head VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![
+                    serial.cast_signed(),
+                    head.hash,
+                    now.0.cast_signed(),
+                    head.public_key,
+                    head.signature
+                ],
+            )?;
+            Ok(Some(head))
+        })
     }
 
     fn signed_heads(&self) -> Result<Vec<SignedHead>, StoreError> {
@@ -409,11 +419,11 @@ impl Store for Sqlite {
 
     fn put_session(&mut self, session: &Session) -> Result<(), StoreError> {
         let (expires, body) = (session.expires.0.cast_signed(), session.body.to_string());
-        let sql = "INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3)";
-        self.connection
-            .prepare_cached(sql)?
-            .execute(params![session.token_hash, expires, body])?;
-        Ok(())
+        self.fenced(|sql| {
+            sql.prepare_cached("INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3)")?
+                .execute(params![session.token_hash, expires, body])?;
+            Ok(())
+        })
     }
 
     fn session(&self, token_hash: &str, now: UnixMillis) -> Result<Option<Session>, StoreError> {
@@ -438,9 +448,10 @@ impl Store for Sqlite {
     }
 
     fn delete_session(&mut self, token_hash: &str) -> Result<(), StoreError> {
-        self.connection
-            .execute("DELETE FROM session WHERE token_hash = ?1", params![token_hash])?;
-        Ok(())
+        self.fenced(|sql| {
+            sql.execute("DELETE FROM session WHERE token_hash = ?1", params![token_hash])?;
+            Ok(())
+        })
     }
 
     fn setting(&self, name: &str) -> Result<Option<Value>, StoreError> {
@@ -454,14 +465,26 @@ impl Store for Sqlite {
     }
 
     fn put_setting(&mut self, name: &str, value: Option<&Value>) -> Result<(), StoreError> {
-        write_setting(&self.connection, name, value)
+        self.fenced(|sql| write_setting(sql, name, value))
     }
 
     fn raise_revision(&mut self, revision: Revision) -> Result<(), StoreError> {
-        let sql = "UPDATE engine SET revision = max(revision, ?1) WHERE epoch = ?2";
-        self.connection
-            .execute(sql, params![revision.0.cast_signed(), self.epoch.cast_signed()])?;
-        Ok(())
+        self.fenced(|sql| {
+            let raise = "UPDATE engine SET revision = max(revision, ?1)";
+            sql.execute(raise, params![revision.0.cast_signed()])?;
+            Ok(())
+        })
+    }
+
+    fn raise_epoch(&mut self, latest: u64) -> Result<u64, StoreError> {
+        if latest >= i64::MAX.cast_unsigned() {
+            return Err(StoreError::Database(format!("no epoch is above {latest}")));
+        }
+        self.epoch = self.fenced(|sql| {
+            let raise = "UPDATE engine SET epoch = max(epoch, ?1) + 1 RETURNING epoch";
+            Ok(sql.query_row(raise, params![latest.cast_signed()], |row| unsigned(row, 0))?)
+        })?;
+        Ok(self.epoch)
     }
 
     fn credential(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -474,16 +497,16 @@ impl Store for Sqlite {
     }
 
     fn put_credential(&mut self, key: &str, value: Option<&[u8]>) -> Result<(), StoreError> {
-        match value {
-            Some(value) => {
-                let sql = "INSERT OR REPLACE INTO credential VALUES (?1, ?2)";
-                self.connection.execute(sql, params![key, value])?
-            }
-            None => self
-                .connection
-                .execute("DELETE FROM credential WHERE key = ?1", params![key])?,
-        };
-        Ok(())
+        self.fenced(|sql| {
+            match value {
+                Some(value) => {
+                    let write = "INSERT OR REPLACE INTO credential VALUES (?1, ?2)";
+                    sql.execute(write, params![key, value])?
+                }
+                None => sql.execute("DELETE FROM credential WHERE key = ?1", params![key])?,
+            };
+            Ok(())
+        })
     }
 
     fn credential_keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
@@ -495,15 +518,17 @@ impl Store for Sqlite {
 
     fn prune(&mut self, now: UnixMillis) -> Result<(), StoreError> {
         let oldest = now.0.saturating_sub(ANSWER_LIFETIME);
-        self.connection.execute(
-            "DELETE FROM idempotency WHERE at <= ?1",
-            params![oldest.cast_signed()],
-        )?;
-        self.connection.execute(
-            "DELETE FROM session WHERE expires <= ?1",
-            params![now.0.cast_signed()],
-        )?;
-        Ok(())
+        self.fenced(|sql| {
+            sql.execute(
+                "DELETE FROM idempotency WHERE at <= ?1",
+                params![oldest.cast_signed()],
+            )?;
+            sql.execute(
+                "DELETE FROM session WHERE expires <= ?1",
+                params![now.0.cast_signed()],
+            )?;
+            Ok(())
+        })
     }
 }
 

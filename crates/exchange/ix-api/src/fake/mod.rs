@@ -63,6 +63,8 @@ struct State {
     /// The result of reading the route server.
     reads: RouteServerReads,
     snapshot: Arc<Snapshot>,
+    /// The exchange of the snapshot before.
+    before: Arc<Exchange>,
 }
 
 fn now() -> Timestamp {
@@ -103,11 +105,13 @@ impl FakeExchange {
     }
 
     fn tell(&self, kind: &'static str, objects: Vec<ObjectId>, change: Option<u64>) {
+        let before = Arc::clone(&self.state().before);
         // Without a subscriber, `send` fails, and the event is not needed.
         let _ = self.events.send(Arc::new(Event {
             kind,
             objects,
             change,
+            before,
         }));
     }
 
@@ -433,6 +437,7 @@ impl State {
         snapshot.realisations = self.realisations.clone();
         snapshot.switches = self.switches.clone();
         snapshot.quarantine = Arc::new(self.quarantine.clone());
+        self.before = Arc::clone(&self.snapshot.exchange);
         self.snapshot = Arc::new(snapshot);
     }
 }

@@ -7,7 +7,9 @@
     reason = "a test fails by panicking"
 )]
 
+mod dependence;
 mod fabric;
+mod old_database;
 mod reconciliation;
 mod simulation;
 mod store;

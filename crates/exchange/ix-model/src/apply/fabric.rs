@@ -99,7 +99,7 @@ impl Order<'_> {
                 let mut trunk = self.object(id)?;
                 trunk.drained = drained;
                 self.draft.put(id, trunk);
-                self.reroute(&BTreeSet::new())
+                self.reroute(self.down)
             }
             Operation::CreateConnection {
                 account,

@@ -20,7 +20,9 @@ use std::collections::BTreeSet;
 use crate::account::Actor;
 use crate::allocate;
 use crate::exchange::{Applied, ChangeSet, Draft, Exchange, Key, ObjectId};
-use crate::id::{AccountId, ConnectionIndex, GroupNumber, MeterNumber, ServiceId, ServiceIndex, SwitchId};
+use crate::id::{
+    AccountId, ConnectionIndex, GroupNumber, MeterNumber, ServiceId, ServiceIndex, SwitchId, TrunkId,
+};
 use crate::operation::Operation;
 use crate::permission::Relation;
 use crate::reason;
@@ -46,10 +48,25 @@ impl Exchange {
     /// # Errors
     /// As [`Exchange::apply`].
     pub fn draft(&self, actor: &Actor, now: Timestamp, operation: Operation) -> Result<ChangeSet, Refusal> {
+        self.draft_with_down(actor, now, operation, &BTreeSet::new())
+    }
+
+    /// Returns the changes that an order would make while some trunks are down: circuits get paths over the others.
+    ///
+    /// # Errors
+    /// As [`Exchange::apply`].
+    pub fn draft_with_down(
+        &self,
+        actor: &Actor,
+        now: Timestamp,
+        operation: Operation,
+        down: &BTreeSet<TrunkId>,
+    ) -> Result<ChangeSet, Refusal> {
         let mut order = Order {
             draft: Draft::new(self),
             actor,
             now,
+            down,
             is_approved: false,
         };
         order.execute(operation)?;
@@ -62,6 +79,8 @@ struct Order<'a> {
     draft: Draft<'a>,
     actor: &'a Actor,
     now: Timestamp,
+    /// The trunks that are down.
+    down: &'a BTreeSet<TrunkId>,
     /// True if a second person has approved the order.
     is_approved: bool,
 }

@@ -183,7 +183,9 @@ impl Order<'_> {
         }
         let is_circuit = service.kind == ServiceKind::P2pVc && switches.len() == 2;
         let via = if is_circuit {
-            self.select_via(id, &switches, &BTreeSet::new())
+            // Without a path that is up, the service waits on the one that it would have otherwise.
+            self.select_via(id, &switches, self.down)
+                .or_else(|| self.select_via(id, &switches, &BTreeSet::new()))
         } else {
             None
         };

@@ -1,7 +1,5 @@
 //! Deletion, and the orders that need a second person.
 
-use std::collections::BTreeSet;
-
 use super::{Order, Outcome};
 use crate::approval::Approval;
 use crate::exchange::{Key, ObjectId};
@@ -138,7 +136,7 @@ impl Order<'_> {
                 let trunk = self.object(id)?;
                 self.draft.delete(id);
                 let [one, two] = trunk.ends.map(|end| end.switch);
-                self.reroute(&BTreeSet::new())?;
+                self.reroute(self.down)?;
                 for service in self.services_over(one, two) {
                     self.check_reach(service)?;
                     self.check_contracts(service)?;

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod carried;
 mod changes;
 mod circuits;
 mod fabric;

@@ -3,8 +3,8 @@
 //! ```text
 //! table 2 (tags popped), table 0 (other tags, reserved addresses) --packet_in, 50/s an end--> Core::packet_in
 //!     --> judge: Ok | Fault(check, words) --> findings in the snapshot, ReportQuarantine { clean: false }
-//! Core::watch_quarantine, once a second: ARP requests that only a proxy answers; after the clean time of the policy, and
-//!     at least one good frame, ReportQuarantine { clean: true }: the end goes to production as an ordinary change
+//! Core::watch_quarantine, once a second: ARP requests that only a proxy answers; after the clean time of the policy, in which
+//!     the engine and the connection of the switch were there, and at least one good frame, ReportQuarantine { clean: true }: the end goes to production as an ordinary change
 //! ```
 
 mod frames;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use millrace_ix_engine::Session;
 use millrace_ix_model::{
     Actor, Coded, Config, ConfigId, ConnectionId, Exchange, LanPolicy, Operation, PortId, Prefix, Quarantine,
-    Reason, Service, Timestamp, TrunkId, reason,
+    Reason, Service, SwitchId, Timestamp, TrunkId, reason,
 };
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
 use millrace_types::{Cookie, Duration, Mac, Time};
@@ -90,7 +90,7 @@ impl Quarantined {
             None => 1,
         };
         if self.findings.len() == FINDINGS_LEN {
-            self.findings.pop_front();
+            self.forget_one();
         }
         self.findings.push_back(Finding {
             at,
@@ -103,7 +103,24 @@ impl Quarantined {
     }
 }
 
-/// The checklists of all ends in quarantine.
+impl Quarantined {
+    /// Forgets the oldest finding of the check that has most: texts have addresses that the sender chooses, and findings of one
+    /// check do not displace those of the others.
+    fn forget_one(&mut self) {
+        let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+        for finding in &self.findings {
+            *counts.entry(finding.check.name()).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let oldest = most.and_then(|(name, _)| {
+            let mut findings = self.findings.iter();
+            findings.position(|finding| finding.check.name() == name)
+        });
+        self.findings.remove(oldest.unwrap_or(0));
+    }
+}
+
+/// The quarantine of all ends.
 pub(crate) type Checklists = BTreeMap<ConfigId, Quarantined>;
 
 /// An end of a peering LAN with the objects that define its correct set-up.
@@ -234,13 +251,13 @@ impl Core {
         };
         let is_due = now.timestamp().since(*clean_since) >= REPORT_INTERVAL;
         let list = Arc::make_mut(&mut self.checklists).entry(id).or_default();
-        let is_new = list.findings.iter().all(|finding| finding.check != fault.0);
-        if is_new {
+        let is_first = list.findings.is_empty();
+        if list.findings.iter().all(|finding| finding.check != fault.0) {
             tracing::info!(end = %id, check = fault.0.name(), "{}", fault.1);
         }
         list.add(fault, frame, now.timestamp());
         self.changed = true;
-        if is_due || is_new {
+        if is_due || is_first {
             self.report_quarantine(id, false, now);
         }
     }
@@ -278,6 +295,11 @@ impl Core {
             let list = self.checklists.get(id);
             let newest = list.and_then(|list| list.findings.iter().map(|finding| finding.at).max());
             let since = newest.map_or(*clean_since, |at| at.max(*clean_since));
+            // Frames that come while the engine or the switch's connection is away are not seen.
+            let Some(observed_since) = self.observed_since(end.config.connection) else {
+                continue;
+            };
+            let since = since.max(observed_since);
             if list.is_some_and(|list| list.seen) && now.timestamp().since(since) >= needed {
                 self.report_quarantine(*id, true, now);
             }
@@ -290,8 +312,36 @@ impl Core {
         }
     }
 
-    /// Sends an end in quarantine ARP requests for addresses of the LAN that nobody has, and for an address
-    /// outside.
+    /// Returns the time since when the frames of a connection reach the engine; `None` if its switch is not connected.
+    fn observed_since(&self, connection: ConnectionId) -> Option<Timestamp> {
+        let switch = self.switch_of(connection)?;
+        self.observed.get(&switch).copied()
+    }
+
+    fn switch_of(&self, connection: ConnectionId) -> Option<SwitchId> {
+        let found = self.exchange.connections.get(&connection)?;
+        found.ports.first().map(|port| port.switch)
+    }
+
+    /// Notes that the frames of a switch do not reach the engine any more: its ends have to be seen again.
+    pub(crate) fn stop_observing(&mut self, switch: SwitchId) {
+        self.observed.remove(&switch);
+        let seen = self.checklists.iter().filter(|(_, list)| list.seen);
+        let ends: Vec<ConfigId> = seen.map(|(id, _)| *id).collect();
+        for id in ends {
+            let config = self.exchange.configs.get(&id);
+            let is_there = config.is_some_and(|config| self.switch_of(config.connection) == Some(switch));
+            if let Some(list) = Arc::make_mut(&mut self.checklists)
+                .get_mut(&id)
+                .filter(|_| is_there)
+            {
+                list.seen = false;
+                self.changed = true;
+            }
+        }
+    }
+
+    /// Asks an end in quarantine, by ARP, for an address of the LAN that nobody has, and for one outside.
     fn ask_for_proxy(&mut self, id: ConfigId) {
         let Some(end) = lan_end(&self.exchange, id) else {
             return;

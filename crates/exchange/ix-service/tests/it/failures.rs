@@ -1,16 +1,18 @@
 //! Failures of the database: a full disk, and an old copy of the file with switches that have newer entries.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use millrace_ix_engine::{Mode, Resolution};
-use millrace_ix_model::Actor;
+use millrace_ix_model::state::CommercialState;
+use millrace_ix_model::{Actor, PoolKind, ServiceId};
 use millrace_ix_service::{OrderError, OrderOptions};
-use millrace_ix_store::Sqlite;
+use millrace_ix_store::{ChangeState, Sqlite};
 use millrace_types::Duration;
 use serde_json::json;
 
 use crate::medium::Medium;
-use crate::world::World;
+use crate::world::{World, is_marker};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -101,6 +103,20 @@ fn a_group_of_orders_that_cannot_be_written_leaves_everything_as_it_was() {
     assert_eq!(*world.core().exchange(), exchange);
 }
 
+/// Returns the numbers of a circuit.
+fn numbers(world: &mut World, service: ServiceId) -> BTreeSet<(PoolKind, u32)> {
+    let exchange = world.core().exchange();
+    let found = &exchange.services[&service];
+    let mut numbers = BTreeSet::from([(PoolKind::ServiceIndex, found.index.raw())]);
+    numbers.extend(found.wire_id.map(|wire| (PoolKind::WireId, wire.raw())));
+    numbers.extend(
+        exchange
+            .ends(service)
+            .map(|(_, end)| (PoolKind::Meter, end.meter.raw())),
+    );
+    numbers
+}
+
 #[test]
 fn yesterdays_database_deletes_nothing_before_an_operators_word() {
     for resolution in [Resolution::Adopt, Resolution::Enforce] {
@@ -113,9 +129,10 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
             .unwrap()
             .back_up(&yesterday)
             .unwrap();
-        world.circuit("new", [(1, 100), (3, 100)]);
+        let (new, _) = world.circuit("new", [(1, 100), (3, 100)]);
         world.run(3 * SECOND);
         assert!(world.is_settled());
+        let new = numbers(&mut world, new);
         drop(world.kill(false));
         let contents: Vec<_> = world
             .switches
@@ -134,7 +151,8 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
                 .collect::<Vec<_>>(),
             contents
         );
-        let operations = world.circuit_operations("another", [(1, 200), (3, 200)]);
+        // The ends are in the other order: the first meter is at the other switch.
+        let operations = world.circuit_operations("another", [(3, 200), (1, 200)]);
         let refused = world.try_order(&operations, &OrderOptions::default());
         assert!(
             matches!(&refused, Err(OrderError::ReadOnly(reason)) if reason.contains("adopt")),
@@ -151,13 +169,35 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
             .any(|(switch, before)| before.keys().any(|key| !switch.content.contains_key(key)));
         assert_eq!(is_deleted, resolution == Resolution::Enforce);
         assert_eq!(world.is_settled(), resolution == Resolution::Enforce);
-        // The exchange accepts orders again, and asks no question after a restart.
-        world.try_order(&operations, &OrderOptions::default()).unwrap();
+        // Orders are taken again, and a restart does not ask again.
+        let another = world.try_order(&operations, &OrderOptions::default()).unwrap();
+        let another = numbers(&mut world, another.applied.first().unwrap());
+        assert_eq!(another.is_disjoint(&new), resolution == Resolution::Adopt);
         world.run(3 * SECOND);
         let store = world.kill(false);
         world.start(store);
         world.run(3 * SECOND);
         assert_eq!(world.core().engine().mode(), Mode::Normal);
+        if resolution == Resolution::Adopt {
+            for (switch, kept) in world.switches.values().zip(&contents) {
+                let is_kept = |(key, entry)| is_marker(key) || switch.content.get(key) == Some(entry);
+                assert!(kept.iter().all(is_kept), "an adopted path has changed");
+            }
+            assert!(!world.numbers_in_switches().is_empty());
+            // A later decision for the database removes the path, and its numbers are free after their rest.
+            let now = world.now();
+            world
+                .core()
+                .resolve(Resolution::Enforce, &Actor::system(), now)
+                .unwrap();
+            world.deliver();
+            world.run(3 * SECOND);
+            assert!(world.is_settled());
+            assert_eq!(world.numbers_in_switches(), [""; 0]);
+        }
+        let now = world.now();
+        let again = world.core().resolve(Resolution::Enforce, &Actor::system(), now);
+        assert!(matches!(again, Err(OrderError::Refused(_))), "{again:?}");
         assert!(
             world
                 .switches
@@ -166,4 +206,78 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
                 .all(|(switch, before)| switch.commits > before)
         );
     }
+}
+
+#[test]
+fn a_service_is_in_place_although_a_later_change_of_it_is_refused() {
+    let mut world = World::new();
+    let (service, ordered) = world.circuit("first", [(0, 100), (2, 100)]);
+    let end = *world.core().exchange().configs.keys().next().unwrap();
+    let connection = world.connections()[1];
+    let moved = world.order(&[
+        json!({"operation": "move_end", "config": end, "connection": connection,
+        "vlan": {"type": "dot1q", "vlan": 100}}),
+    ]);
+    let until = world.time + 5 * SECOND;
+    let is_open = |world: &mut World, id| {
+        world
+            .core()
+            .engine()
+            .changes()
+            .any(|change| Some(change.change) == id)
+    };
+    while is_open(&mut world, ordered.change) {
+        assert!(world.step(until));
+    }
+    // The first change is complete, and the second one is refused.
+    assert!(is_open(&mut world, moved.change));
+    world
+        .switches
+        .values_mut()
+        .for_each(|switch| switch.is_full = true);
+    world.run(3 * SECOND);
+    world
+        .switches
+        .values_mut()
+        .for_each(|switch| switch.is_full = false);
+    world.run(3 * SECOND);
+    let records = world.core().store().changes(u64::MAX, 10).unwrap();
+    let refused = records
+        .iter()
+        .find(|record| Some(record.id) == moved.change)
+        .unwrap();
+    assert_eq!(refused.state, ChangeState::RolledBack);
+    assert!(world.is_settled());
+    let state = world.core().exchange().services[&service].state;
+    assert_eq!(state, CommercialState::Production);
+}
+
+#[test]
+fn two_changes_of_one_object_are_undone_together() {
+    let mut world = World::new();
+    let (service, _) = world.circuit("first", [(0, 100), (2, 100)]);
+    world.run(3 * SECOND);
+    let before = world.core().exchange().services[&service].clone();
+    let end = *world.core().exchange().configs.keys().next().unwrap();
+    world
+        .switches
+        .values_mut()
+        .for_each(|switch| switch.is_full = true);
+    for (connection, vlan) in [(1, 100), (0, 101)] {
+        let connection = world.connections()[connection];
+        world.order(&[
+            json!({"operation": "move_end", "config": end, "connection": connection,
+            "vlan": {"type": "dot1q", "vlan": vlan}}),
+        ]);
+    }
+    world.run(3 * SECOND);
+    assert!(world.is_settled());
+    assert_eq!(world.core().exchange().services[&service], before);
+    let records = world.core().store().changes(u64::MAX, 2).unwrap();
+    assert!(
+        records
+            .iter()
+            .all(|record| record.state == ChangeState::RolledBack),
+        "{records:?}"
+    );
 }

@@ -64,6 +64,27 @@ impl World {
         ordered.applied.first().unwrap()
     }
 
+    /// Adds a switch that a trunk joins to each of the other two.
+    fn third_switch(&mut self) -> SwitchId {
+        let (one, two) = self.ids();
+        let ports = json!([1, 2, 100, 101].map(|number| json!({"number": number, "speed_mbps": 10000})));
+        self.order(&[
+            json!({"operation": "set_ports", "switch": one, "ports": ports}),
+            json!({"operation": "set_ports", "switch": two, "ports": ports}),
+            json!({"operation": "create_site", "name": "Saitama"}),
+            json!({"operation": "create_switch", "name": "sai-1", "site": "st-0", "dpid": "0000000000000003", "ports": ports}),
+        ]);
+        let third = *self.core().exchange().switches.keys().last().unwrap();
+        self.connect(third);
+        for (name, from, to) in [("t2", one, 100), ("t3", two, 101)] {
+            self.order(&[json!({
+                "operation": "create_trunk", "name": name, "kind": "vxlan", "ends": [format!("{from}:101"), format!("{third}:{to}")],
+                "capacity_mbps": 10000, "mtu": 1700,
+            })]);
+        }
+        third
+    }
+
     fn snapshot(&mut self) -> Snapshot {
         Snapshot::of(self.core())
     }
@@ -204,23 +225,9 @@ fn contracts_above_the_trunk_that_is_left_are_shown_as_degraded() {
 #[test]
 fn circuits_take_the_way_over_a_third_switch_when_their_trunk_is_down() {
     let mut world = World::new();
-    let (one, two) = world.ids();
+    let (one, _) = world.ids();
     let (service, _) = world.circuit("first", [(0, 10), (2, 10)]);
-    let ports = json!([1, 2, 100, 101].map(|number| json!({"number": number, "speed_mbps": 10000})));
-    world.order(&[
-        json!({"operation": "set_ports", "switch": one, "ports": ports}),
-        json!({"operation": "set_ports", "switch": two, "ports": ports}),
-        json!({"operation": "create_site", "name": "Saitama"}),
-        json!({"operation": "create_switch", "name": "sai-1", "site": "st-0", "dpid": "0000000000000003", "ports": ports}),
-    ]);
-    let third = *world.core().exchange().switches.keys().last().unwrap();
-    world.connect(third);
-    for (name, from, to) in [("t2", one, 100), ("t3", two, 101)] {
-        world.order(&[json!({
-            "operation": "create_trunk", "name": name, "kind": "vxlan", "ends": [format!("{from}:101"), format!("{third}:{to}")],
-            "capacity_mbps": 10000, "mtu": 1700,
-        })]);
-    }
+    let third = world.third_switch();
     world.run(Duration::from_secs(3));
     world.list_ports();
     let before = world.core().exchange().services[&service].clone();
@@ -243,6 +250,34 @@ fn circuits_take_the_way_over_a_third_switch_when_their_trunk_is_down() {
     world.report(one, 100, true, true);
     world.run(Duration::from_secs(3));
     assert_eq!(world.commits(), commits);
+}
+
+#[test]
+fn neither_a_drain_nor_a_new_circuit_takes_a_trunk_that_is_down() {
+    let mut world = World::new();
+    let (one, _) = world.ids();
+    let direct = *world.core().exchange().trunks.keys().next().unwrap();
+    let (service, _) = world.circuit("first", [(0, 10), (2, 10)]);
+    let third = world.third_switch();
+    world.run(Duration::from_secs(3));
+    world.list_ports();
+    let via = |world: &mut World, service| world.core().exchange().services[&service].via.clone();
+    // The way over the third switch is down: a drain leaves the circuit where it is.
+    world.report(one, 101, false, false);
+    world.order(&[json!({"operation": "drain_trunk", "trunk": direct, "drained": true})]);
+    assert_eq!(via(&mut world, service), []);
+    world.order(&[json!({"operation": "drain_trunk", "trunk": direct, "drained": false})]);
+    world.report(one, 101, true, true);
+    world.report(one, 100, false, false);
+    let (new, _) = world.circuit("second", [(1, 10), (3, 10)]);
+    assert_eq!(
+        (via(&mut world, service), via(&mut world, new)),
+        (vec![third], vec![third])
+    );
+    // Without any way, a circuit is accepted and waits for the direct trunk.
+    world.report(one, 101, false, false);
+    let (waits, _) = world.circuit("third", [(0, 11), (2, 11)]);
+    assert_eq!(via(&mut world, waits), []);
 }
 
 #[test]

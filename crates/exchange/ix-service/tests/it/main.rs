@@ -14,6 +14,7 @@ mod failures;
 mod links;
 mod medium;
 mod orders;
+mod quarantine;
 mod retries;
 mod texts;
 mod validity;

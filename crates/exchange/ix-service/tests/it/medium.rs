@@ -122,6 +122,9 @@ impl Store for Medium {
     fn raise_revision(&mut self, revision: Revision) -> Result<(), StoreError> {
         self.writable()?.raise_revision(revision)
     }
+    fn raise_epoch(&mut self, latest: u64) -> Result<u64, StoreError> {
+        self.writable()?.raise_epoch(latest)
+    }
     fn credential(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.inner.credential(key)
     }

@@ -1,7 +1,7 @@
 //! Single orders: states of services, revisions, refusals, stale readers, a refusing switch, a full disk.
 
 use millrace_ix_model::state::CommercialState;
-use millrace_ix_service::{OrderError, OrderOptions, Snapshot};
+use millrace_ix_service::{EventKind, OrderError, OrderOptions, Snapshot};
 use millrace_ix_store::{ChangeState, Revision};
 use millrace_types::Duration;
 use serde_json::json;
@@ -224,4 +224,29 @@ fn a_deaf_switch_delays_only_the_circuits_that_end_there() {
     world.switches.get_mut(&id).unwrap().is_deaf = false;
     world.run(2 * SECOND);
     assert!(world.is_settled());
+}
+
+#[test]
+fn the_events_of_an_object_that_is_gone_have_the_exchange_that_had_it() {
+    let mut world = World::new();
+    let (service, _) = world.circuit("first", [(0, 100), (2, 100)]);
+    world.run(Duration::from_secs(3));
+    world.delete(service);
+    world.events.clear();
+    world.run(Duration::from_secs(3));
+    assert!(world.services().is_empty());
+    let of_service = world.events.iter().filter(|event| match &event.kind {
+        EventKind::Object { id, deleted, .. } => *deleted && *id == service.into(),
+        EventKind::Change { state, objects, .. } => {
+            *state == ChangeState::Cleaned && objects.contains(&service.into())
+        }
+        _ => false,
+    });
+    let of_service: Vec<_> = of_service.collect();
+    assert_eq!(of_service.len(), 2);
+    assert!(
+        of_service
+            .iter()
+            .all(|event| event.before.services.contains_key(&service))
+    );
 }

@@ -187,7 +187,34 @@ fn an_engine_that_opened_the_file_earlier_cannot_write_any_more() {
         old.commit(&write, NOW),
         Err(StoreError::Fenced { found: 2, mine: 1 })
     ));
+    let session = Session {
+        token_hash: "ab".to_owned(),
+        expires: UnixMillis(5000),
+        body: json!({}),
+    };
+    let refused = [
+        old.put_session(&session),
+        old.delete_session("ab"),
+        old.put_setting("name", Some(&json!(1))),
+        old.put_credential("key", Some(b"value")),
+        old.raise_revision(Revision(9)),
+        old.raise_epoch(9).map(drop),
+        old.prune(NOW),
+    ];
+    for result in refused {
+        assert!(
+            matches!(result, Err(StoreError::Fenced { found: 2, mine: 1 })),
+            "{result:?}"
+        );
+    }
     new.commit(&write, NOW).unwrap();
+    new.put_session(&session).unwrap();
+    // The switches were led in a later epoch, as after the restore of an old database.
+    assert_eq!(new.raise_epoch(7).unwrap(), 8);
+    assert_eq!(new.raise_epoch(3).unwrap(), 9);
+    new.commit(&puts(Vec::new()), NOW).unwrap();
+    assert_eq!(new.load().unwrap().epoch, 9);
+    assert!(new.raise_epoch(u64::MAX).is_err());
 }
 
 #[test]
