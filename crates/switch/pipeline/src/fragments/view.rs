@@ -51,7 +51,7 @@ pub(super) struct Identity {
     tags: u64,
     /// The protocol of IPv4; zero for IPv6, where the first fragment decides.
     proto: u8,
-    is_v6: bool,
+    pub(super) is_v6: bool,
 }
 
 impl Identity {
@@ -97,12 +97,12 @@ impl FragmentView {
         if layers.fragment() == Fragment::Whole {
             return None;
         }
-        let l3 = layers.l3_offset();
         let fragment = FragmentView::parse(frame, &layers).ok_or(FragmentError::Truncated);
         Some(fragment.and_then(FragmentView::checked))
     }
 
     fn parse(frame: &[u8], layers: &Layers) -> Option<FragmentView> {
+        let l3 = layers.l3_offset();
         let packet = frame.get(l3..)?;
         let mut fragment = match layers.l3() {
             L3::Ipv4 => FragmentView::v4(packet, l3)?,
