@@ -7,7 +7,7 @@ use core::net::Ipv6Addr;
 use crate::harness::{Bridge, Event};
 use crate::tunnels;
 use millrace_flow::Action;
-use millrace_pipeline::{DropReason, FragmentMode, TunnelKey};
+use millrace_pipeline::{DropReason, FragmentMode, Step, TunnelKey, explain};
 use millrace_types::{Duration, Mac, PortNo};
 use millrace_wire::tunnel::TunnelKind;
 use millrace_wire::{Builder, IpProto};
@@ -122,8 +122,6 @@ fn fragments_are_packets_like_others_or_dropped_by_name() {
 }
 
 #[test]
-fn ports_are_matched_in_what_was_put_together_and_only_there() {
-#[test]
 fn fragments_behind_an_authentication_header_are_fragments() {
     let whole = Builder::ethernet(B, A)
         .vlan(5, 3)
@@ -141,12 +139,22 @@ fn fragments_behind_an_authentication_header_are_fragments() {
     assert_eq!(whole_ones.receive(1, &frames), [out(&whole)]);
 }
 
+#[test]
+fn ports_are_matched_in_what_was_put_together_and_only_there() {
     let mut bridge = bridge(FragmentMode::Reassemble);
     bridge.apply("udp,udp_dst=8", &[Action::output(PortNo::IN_PORT)]);
     let whole = v4(3000);
     assert!(bridge.receive(1, &[cut_v4(&whole, 1480, 9000)]).is_empty());
     let events = bridge.receive(1, &[cut_v4(&whole, 0, 1480)]);
     assert_eq!(events, [Event::Out(1, None, whole)]);
+}
+
+#[test]
+fn an_explanation_says_that_a_fragment_waits() {
+    let bridge = bridge(FragmentMode::Reassemble);
+    let fragment = cut_v4(&v4(3000), 0, 1480);
+    let steps = explain(&bridge.active, PortNo::from_raw(1), &fragment, bridge.now).steps;
+    assert_eq!(steps, [Step::KeptFragment]);
 }
 
 #[test]
@@ -186,14 +194,6 @@ fn lengths_that_contradict_each_other_end_the_packet() {
 }
 
 #[test]
-fn impossible_fragments_are_dropped_by_name() {
-    let mut bridge = bridge(FragmentMode::Reassemble);
-    let whole = v4(3000);
-    // The ping of death: the fragment ends beyond the longest packet.
-    let mut death = cut_v4(&whole, 1480, 9000);
-    death[L3 + 6..L3 + 8].copy_from_slice(&0x1fff_u16.to_be_bytes());
-    mend(&mut death);
-#[test]
 fn an_ipv4_identification_that_is_used_again_costs_only_the_stale_fragments() {
     let mut bridge = bridge(FragmentMode::Reassemble);
     let stale = v4(3000);
@@ -211,6 +211,14 @@ fn an_ipv4_identification_that_is_used_again_costs_only_the_stale_fragments() {
     }
 }
 
+#[test]
+fn impossible_fragments_are_dropped_by_name() {
+    let mut bridge = bridge(FragmentMode::Reassemble);
+    let whole = v4(3000);
+    // The ping of death: the fragment ends beyond the longest packet.
+    let mut death = cut_v4(&whole, 1480, 9000);
+    death[L3 + 6..L3 + 8].copy_from_slice(&0x1fff_u16.to_be_bytes());
+    mend(&mut death);
     let odd = cut_v4(&whole, 0, 1001);
     let empty = cut_v4(&whole, 0, 0);
     let events = bridge.receive(1, &[death, odd, empty]);
@@ -255,6 +263,24 @@ fn fragments_of_other_ports_and_vlans_do_not_mix() {
 }
 
 #[test]
+fn fragments_of_networks_that_share_a_tunnel_do_not_mix() {
+    let (mut bridge, _) = tunnels::bridge(&[tunnels::tunnel(6, TunnelKind::Vxlan, TunnelKey::Flow, 2, 1)]);
+    bridge.change(|control, ops| control.set_fragments(FragmentMode::Reassemble, ops));
+    bridge.apply("in_port=6,tunnel_id=5", &[Action::output(PortNo::from_raw(2))]);
+    bridge.apply("in_port=6,tunnel_id=6", &[Action::output(PortNo::from_raw(3))]);
+    let (one, mut other) = (v4(1600), v4(1600));
+    other[L3 + 1000] ^= 1;
+    let mut receive = |key, whole: &[u8], begin, end| {
+        let fragment = cut_v4(whole, begin, end);
+        bridge.one(1, &tunnels::enveloped(TunnelKind::Vxlan, key, &fragment))
+    };
+    assert_eq!(receive(5, &one, 0, 800), []);
+    assert_eq!(receive(6, &other, 800, 9000), []);
+    assert_eq!(receive(5, &one, 800, 9000), [out(&one)]);
+    assert_eq!(receive(6, &other, 0, 800), [Event::Out(3, None, other.clone())]);
+}
+
+#[test]
 fn what_never_becomes_whole_is_forgotten_and_counted() {
     let mut bridge = bridge(FragmentMode::Reassemble);
     let whole = v4(3000);
@@ -280,24 +306,6 @@ fn a_flood_of_unfinished_packets_stays_within_its_memory_and_the_newest_still_be
     let mut long = v4(60_000);
     for ident in 0..200 {
         set_ident(&mut long, ident);
-#[test]
-fn fragments_of_networks_that_share_a_tunnel_do_not_mix() {
-    let (mut bridge, _) = tunnels::bridge(&[tunnels::tunnel(6, TunnelKind::Vxlan, TunnelKey::Flow, 2, 1)]);
-    bridge.change(|control, ops| control.set_fragments(FragmentMode::Reassemble, ops));
-    bridge.apply("in_port=6,tunnel_id=5", &[Action::output(PortNo::from_raw(2))]);
-    bridge.apply("in_port=6,tunnel_id=6", &[Action::output(PortNo::from_raw(3))]);
-    let (one, mut other) = (v4(1600), v4(1600));
-    other[L3 + 1000] ^= 1;
-    let mut receive = |key, whole: &[u8], begin, end| {
-        let fragment = cut_v4(whole, begin, end);
-        bridge.one(1, &tunnels::enveloped(TunnelKind::Vxlan, key, &fragment))
-    };
-    assert_eq!(receive(5, &one, 0, 800), []);
-    assert_eq!(receive(6, &other, 800, 9000), []);
-    assert_eq!(receive(5, &one, 800, 9000), [out(&one)]);
-    assert_eq!(receive(6, &other, 0, 800), [Event::Out(3, None, other.clone())]);
-}
-
         bridge.now = bridge.now + Duration::from_millis(1);
         for begin in (8..60_000).step_by(8192) {
             let _kept = bridge.receive(1, &[cut_v4(&long, begin, begin + 8192)]);

@@ -343,6 +343,53 @@ fn packets_in_transit_cross_an_underlay_whatever_is_in_them() {
         ours[30..34].copy_from_slice(&[192, 0, 2, 2]);
         let ours = with_checksum(ours);
         let expected = match kind {
+#[test]
+fn questions_for_our_address_go_to_the_control_side_and_no_others() {
+    struct Asked(usize, Recorder);
+    impl millrace_pipeline::Egress<Frame> for Asked {
+        fn transmit(&mut self, port: PortNo, queue: Option<millrace_types::QueueId>, packet: Frame) {
+            millrace_pipeline::Egress::<Frame>::transmit(&mut self.1, port, queue, packet);
+        }
+        fn packet_in(&mut self, _: millrace_pipeline::PacketInInfo, _: Frame) {}
+        fn learn(&mut self, _: millrace_pipeline::Learn) {}
+        fn traced(&mut self, _: u64, _: PortNo, _: Frame) {}
+        fn neighbour(&mut self, underlay: PortNo, _: Frame) {
+            assert_eq!(underlay, PortNo::from_raw(1));
+            self.0 += 1;
+        }
+    }
+    let (mut bridge, _) = bridge(&[tunnel(6, TunnelKind::Vxlan, TunnelKey::Flow, 2, 1)]);
+    bridge.apply("", &[Action::output(port(2))]);
+    let arp = |target: u8| {
+        let question = millrace_wire::arp::Repr {
+            op: millrace_wire::arp::REQUEST,
+            sha: A,
+            spa: [192, 0, 2, 1].into(),
+            tha: Mac::ZERO,
+            tpa: [192, 0, 2, target].into(),
+        };
+        Frame::new(&Builder::ethernet(Mac([0xff; 6]), A).arp(question).build())
+    };
+    let mut egress = Asked(0, Recorder::default());
+    let mut burst: ArrayVec<Frame, BURST> = [arp(2), arp(3)].into_iter().collect();
+    bridge
+        .processor
+        .process_burst(&bridge.active, port(1), &mut burst, bridge.now, &mut egress);
+    assert_eq!((egress.0, egress.1.events.len()), (1, 1));
+    let question = arp(2).bytes().to_vec();
+    let steps = explain(&bridge.active, port(1), &question, bridge.now).steps;
+    assert_eq!(steps, [millrace_pipeline::Step::Neighbour(port(1))]);
+}
+
+#[test]
+fn a_packet_with_a_wrong_checksum_in_its_outer_ipv4_header_is_dropped_by_name() {
+    let (mut bridge, _) = bridge(&[tunnel(6, TunnelKind::Vxlan, TunnelKey::Flow, 2, 1)]);
+    bridge.apply("in_port=6", &[Action::output(port(3))]);
+    let mut envelope = envelopes(TunnelKind::Vxlan, &[7]).remove(0);
+    envelope[15] ^= 4;
+    let _dropped = bridge.receive(1, &[envelope.clone()]);
+    assert_eq!(
+        bridge
             TunnelKind::Gre => Event::Dropped(DropReason::TunnelMalformed),
             _ => Event::Out(2, None, ours.clone()),
         };
