@@ -12,10 +12,10 @@ use millrace_wire::{Depth, Fragment, Frame, Layers, Packet, checksum, ethernet, 
 pub(crate) fn envelopes(bytes: &[u8]) {
     let ports: Vec<(u16, TunnelKind)> = TunnelKind::ALL
         .into_iter()
-        .map(|kind| (kind.udp_port().unwrap_or(0), kind))
+        .filter_map(|kind| Some((kind.udp_port()?, kind)))
         .collect();
     let _ = entropy(bytes, bytes.len());
-    let found = Outer::find(bytes, bytes.len(), &ports, |_| true);
+    let found = Outer::find(bytes, bytes.len(), &ports);
     if let Some(Ok(outer)) = found {
         assert!(outer.size < bytes.len() && outer.end <= bytes.len());
         assert!(
@@ -27,7 +27,6 @@ pub(crate) fn envelopes(bytes: &[u8]) {
             &bytes[..outer.size + 14.min(bytes.len() - outer.size)],
             bytes.len(),
             &ports,
-            |_| true,
         );
         assert_eq!(cut, found);
         let _ = Frame::new(bytes).sum(outer.size, usize::MAX);
@@ -62,8 +61,9 @@ pub(crate) fn fragments(bytes: &[u8]) {
             continue;
         };
         assembler.frame().extend_from_slice(frame);
-        let source = (PortNo::from_raw(1 + u32::from(how & 3)), 0);
-        if let Assembled::Whole(whole) = assembler.add(&fragment, source, now) {
+        if let Assembled::Whole(whole) =
+            assembler.add(&fragment, PortNo::from_raw(1 + u32::from(how & 3)), now)
+        {
             let layers = Layers::parse(whole, Depth::L3);
             assert_eq!(layers.fragment(), Fragment::Whole);
             let ip = &whole[layers.l3_offset()..];

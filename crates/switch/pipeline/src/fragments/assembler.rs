@@ -2,11 +2,8 @@
 //!
 //! Data are stored in chunks of one block of memory, each of which belongs to one incomplete packet or is free. When
 //! there is no room for another packet, the oldest is forgotten; so is a packet that is not complete after [`LIFE`].
-//! A fragment that is repeated exactly is accepted once.
-//!
-//! Overlapping data end the packet. With IPv6 they end all that follows of it, too (RFC 5722, section 4). With IPv4, whose
-//! senders use each of the 65,536 identifications again within seconds (RFC 4963), the stored fragments may be left
-//! over from an older packet: they are dropped, and a new packet begins with the fragment that contradicts them.
+//! Overlapping data end the packet and all that follows of it: RFC 5722 demands that for IPv6, and for IPv4 honest
+//! senders make no overlaps either. A fragment that is repeated exactly is accepted once.
 
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::{Depth, Fragment, Layers};
@@ -35,13 +32,10 @@ struct Tag {
     since: Time,
 }
 
-/// The port where a fragment was received, and its tunnel_id: networks that share a tunnel may use the same addresses.
-type Source = (PortNo, u64);
-
 /// An incomplete packet.
 struct Incomplete {
     identity: Identity,
-    source: Source,
+    in_port: PortNo,
     /// True if the fragments contradict each other; the remaining ones are dropped.
     is_spoiled: bool,
     /// The number of fragments that are stored.
@@ -83,10 +77,9 @@ pub struct Assembler {
     frame: Vec<u8>,
     whole: Vec<u8>,
     /// Fragments forgotten since the last call of [`Assembler::forgotten`]: too old (`expired`), and no room
-    /// (`evicted`), and contradicted by a new packet (`replaced`).
+    /// (`evicted`).
     expired: u64,
     evicted: u64,
-    replaced: u64,
 }
 
 impl core::fmt::Debug for Assembler {
@@ -115,7 +108,6 @@ impl Assembler {
             whole: Vec::with_capacity(size_max),
             expired: 0,
             evicted: 0,
-            replaced: 0,
         }
     }
 
@@ -138,28 +130,22 @@ impl Assembler {
         self.packets.is_empty()
     }
 
-    /// Returns the numbers of stored fragments forgotten since the last call, with the reasons.
-    pub fn forgotten(&mut self) -> [(DropReason, u64); 3] {
-        [
-            (DropReason::FragmentTimeout, core::mem::take(&mut self.expired)),
-            (DropReason::FragmentMemory, core::mem::take(&mut self.evicted)),
-            (DropReason::FragmentOverlap, core::mem::take(&mut self.replaced)),
-        ]
+    /// Returns the number of fragments forgotten since the last call: those too old, and those without room.
+    pub fn forgotten(&mut self) -> (u64, u64) {
+        (
+            core::mem::take(&mut self.expired),
+            core::mem::take(&mut self.evicted),
+        )
     }
 
-    /// Adds a fragment, which is in [`Assembler::frame`].
-    pub fn add(&mut self, fragment: &FragmentView, source: Source, now: Time) -> Assembled<'_> {
-        let at = self.index_of(fragment, source, now);
+    /// Adds a fragment, which is in [`Assembler::frame`] and was received at a port.
+    pub fn add(&mut self, fragment: &FragmentView, in_port: PortNo, now: Time) -> Assembled<'_> {
+        let at = self.index_of(fragment, in_port, now);
         let is_spoiled = self.packets.get(at).is_some_and(|packet| packet.is_spoiled);
-        let (at, outcome) = match self.check(at, fragment) {
-            _ if is_spoiled => (at, Step::Spoiled),
-            Check::Contradiction if !fragment.identity.is_v6 => {
-                self.replaced += self.forget(at);
-                let at = self.index_of(fragment, source, now);
-                let check = self.check(at, fragment);
-                self.take(at, fragment, check)
-            }
-            check => self.take(at, fragment, check),
+        let (at, outcome) = if is_spoiled {
+            (at, Step::Spoiled)
+        } else {
+            self.take(at, fragment)
         };
         match outcome {
             Step::Kept => Assembled::Kept,
@@ -192,7 +178,7 @@ impl Assembler {
     }
 
     /// Returns the index of the packet that the fragment belongs to, which may be new.
-    fn index_of(&mut self, fragment: &FragmentView, source: Source, now: Time) -> usize {
+    fn index_of(&mut self, fragment: &FragmentView, in_port: PortNo, now: Time) -> usize {
         let mut at = 0;
         while let Some(tag) = self.tags.get(at) {
             if now.since(tag.since) > LIFE {
@@ -202,15 +188,15 @@ impl Assembler {
                 at += 1;
             }
         }
-        let hash = fragment.identity.hash(source.1);
-        self.find(hash, &fragment.identity, source).unwrap_or_else(|| {
+        let hash = fragment.identity.hash();
+        self.find(hash, &fragment.identity, in_port).unwrap_or_else(|| {
             if self.packets.len() == PACKETS_LEN {
                 self.evict(usize::MAX);
             }
             self.tags.push(Tag { hash, since: now });
             self.packets.push(Incomplete {
                 identity: fragment.identity,
-                source,
+                in_port,
                 is_spoiled: false,
                 fragments: 0,
                 have: 0,
@@ -226,16 +212,16 @@ impl Assembler {
         })
     }
 
-    fn find(&self, hash: u32, identity: &Identity, source: Source) -> Option<usize> {
-        let is_it = |packet: &Incomplete| packet.source == source && packet.identity == *identity;
+    fn find(&self, hash: u32, identity: &Identity, in_port: PortNo) -> Option<usize> {
+        let is_it = |packet: &Incomplete| packet.in_port == in_port && packet.identity == *identity;
         let mut tags = self.tags.iter().zip(&self.packets);
         tags.position(|(tag, packet)| tag.hash == hash && is_it(packet))
     }
 
-    /// Stores a fragment, with this relation to the packet at an index. Returns the new index of the packet, which
-    /// changes if another packet is removed to make room, and the outcome.
-    fn take(&mut self, mut at: usize, fragment: &FragmentView, check: Check) -> (usize, Step) {
-        let step = match check {
+    /// Stores a fragment in the packet at an index. Returns the new index of the packet, which changes if another
+    /// packet is removed to make room, and the outcome.
+    fn take(&mut self, mut at: usize, fragment: &FragmentView) -> (usize, Step) {
+        let step = match self.check(at, fragment) {
             Check::New if self.allocate(&mut at, fragment) => self.store(at, fragment),
             Check::New | Check::NoSuchPacket => Step::Full,
             Check::Repeated => {
@@ -281,7 +267,7 @@ impl Assembler {
     /// Allocates the chunks that the data of a fragment need. Where none is free, the oldest other packet with data is
     /// forgotten, which may change the index of this one. Returns false if there is no such other packet.
     fn allocate(&mut self, at: &mut usize, fragment: &FragmentView) -> bool {
-        let Some(source) = self.packets.get(*at).map(|packet| packet.source) else {
+        let Some(in_port) = self.packets.get(*at).map(|packet| packet.in_port) else {
             return false;
         };
         let chunks = fragment.offset / CHUNK_SIZE..(fragment.offset + fragment.size).div_ceil(CHUNK_SIZE);
@@ -301,9 +287,7 @@ impl Assembler {
                     *place = free;
                 } else if !self.evict(*at) {
                     return false;
-                } else if let Some(moved) =
-                    self.find(fragment.identity.hash(source.1), &fragment.identity, source)
-                {
+                } else if let Some(moved) = self.find(fragment.identity.hash(), &fragment.identity, in_port) {
                     *at = moved;
                 } else {
                     return false;
@@ -435,7 +419,6 @@ enum Step {
 }
 
 /// The relation of a fragment to what its packet has already.
-#[derive(Clone, Copy)]
 enum Check {
     /// The packet has none of its data.
     New,

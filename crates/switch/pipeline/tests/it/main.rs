@@ -23,7 +23,6 @@ mod model;
 mod no_allocation;
 mod normal;
 mod nsh;
-mod oam;
 mod packets;
 mod rewrites;
 mod tunnels;
