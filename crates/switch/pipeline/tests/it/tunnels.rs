@@ -256,6 +256,50 @@ fn what_comes_to_the_underlay_for_others_is_a_packet_like_others() {
 }
 
 #[test]
+fn packets_in_transit_cross_an_underlay_whatever_is_in_them() {
+    let transit = |proto: u8, payload: &[u8]| {
+        let mut frame = Builder::ethernet(Mac([2, 0, 0, 0, 1, 2]), A)
+            .ipv4([192, 0, 2, 1], [198, 51, 100, 9])
+            .udp(1, 4789)
+            .payload(b"not VXLAN")
+            .build();
+        frame.truncate(34);
+        frame.extend_from_slice(payload);
+        let size = (frame.len() - 14) as u16;
+        frame[16..18].copy_from_slice(&size.to_be_bytes());
+        frame[23] = proto;
+        with_checksum(frame)
+    };
+    // IP in GRE, GRE of PPTP, datagrams to the port of VXLAN that are not VXLAN, and the first fragment of one.
+    let ip_in_gre = transit(47, &[0, 0, 8, 0, 0x45, 0, 0, 20]);
+    let pptp = transit(47, &[0x20, 1, 0x88, 0x0b, 0, 0, 0, 0]);
+    let datagram = transit(17, &[0xc0, 1, 0x12, 0xb5, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut fragment = datagram.clone();
+    fragment[20] = 0x20;
+    let mut wrong = datagram.clone();
+    wrong[24] ^= 1;
+    let frames = [ip_in_gre.clone(), pptp, datagram, with_checksum(fragment), wrong];
+    for kind in [TunnelKind::Vxlan, TunnelKind::Gre] {
+        let (mut bridge, _) = bridge(&[tunnel(6, kind, TunnelKey::Flow, 2, 1)]);
+        bridge.apply("in_port=1", &[Action::output(port(2))]);
+        let wanted: Vec<Event> = frames
+            .iter()
+            .map(|frame| Event::Out(2, None, frame.clone()))
+            .collect();
+        assert_eq!(bridge.receive(1, &frames), wanted, "{kind}");
+        // GRE for the address of the tunnel belongs to it only if it is a GRE tunnel.
+        let mut ours = ip_in_gre.clone();
+        ours[30..34].copy_from_slice(&[192, 0, 2, 2]);
+        let ours = with_checksum(ours);
+        let expected = match kind {
+            TunnelKind::Gre => Event::Dropped(DropReason::TunnelMalformed),
+            _ => Event::Out(2, None, ours.clone()),
+        };
+        assert_eq!(bridge.receive(1, &[ours]), [expected], "{kind}");
+    }
+}
+
+#[test]
 fn questions_for_our_address_go_to_the_control_side_and_no_others() {
     struct Asked(usize, Recorder);
     impl millrace_pipeline::Egress<Frame> for Asked {
