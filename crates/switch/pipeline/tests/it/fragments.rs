@@ -67,16 +67,21 @@ fn cut_v4(whole: &[u8], begin: usize, end: usize) -> Vec<u8> {
 }
 
 fn cut_v6(whole: &[u8], begin: usize, end: usize) -> Vec<u8> {
-    let data = &whole[L3 + 48..];
+    cut_v6_behind(8, whole, begin, end)
+}
+
+/// Returns a fragment of a packet with an extension header of `size` bytes in front of the fragment header.
+fn cut_v6_behind(size: usize, whole: &[u8], begin: usize, end: usize) -> Vec<u8> {
+    let data = &whole[L3 + 40 + size..];
     let end = end.min(data.len());
-    let mut frame = whole[..L3 + 48].to_vec();
+    let mut frame = whole[..L3 + 40 + size].to_vec();
     let next = core::mem::replace(&mut frame[L3 + 40], IpProto::FRAGMENT.0);
     let more = u16::from(end < data.len());
     frame.extend_from_slice(&[next, 0]);
     frame.extend_from_slice(&(begin as u16 | more).to_be_bytes());
     frame.extend_from_slice(&[1, 2, 3, 4]);
     frame.extend_from_slice(&data[begin..end]);
-    frame[L3 + 4..L3 + 6].copy_from_slice(&(16 + (end - begin) as u16).to_be_bytes());
+    frame[L3 + 4..L3 + 6].copy_from_slice(&((size + 8 + end - begin) as u16).to_be_bytes());
     frame
 }
 
@@ -112,6 +117,24 @@ fn fragments_are_packets_like_others_or_dropped_by_name() {
         .collect();
     assert_eq!(sent, [&out(&whole), &out(&v6(64))]);
     assert_eq!(drops(&dropping, DropReason::Fragment), 2);
+}
+
+#[test]
+fn fragments_behind_an_authentication_header_are_fragments() {
+    let whole = Builder::ethernet(B, A)
+        .vlan(5, 3)
+        .ipv6(Ipv6Addr::LOCALHOST, Ipv6Addr::from([1; 16]))
+        .extension(IpProto::AH, &[0, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 7, 7, 7, 7])
+        .udp(7, 8)
+        .payload(&[9; 3000])
+        .build();
+    let cut = |begin, end| cut_v6_behind(16, &whole, begin, end);
+    let frames = [cut(0, 1480), cut(1480, 9000)];
+    let mut dropping = bridge(FragmentMode::Drop);
+    let event = Event::Dropped(DropReason::Fragment);
+    assert_eq!(dropping.receive(1, &frames), [event.clone(), event]);
+    let mut whole_ones = bridge(FragmentMode::Reassemble);
+    assert_eq!(whole_ones.receive(1, &frames), [out(&whole)]);
 }
 
 #[test]
