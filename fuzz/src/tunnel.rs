@@ -62,9 +62,8 @@ pub(crate) fn fragments(bytes: &[u8]) {
             continue;
         };
         assembler.frame().extend_from_slice(frame);
-        if let Assembled::Whole(whole) =
-            assembler.add(&fragment, PortNo::from_raw(1 + u32::from(how & 3)), now)
-        {
+        let source = (PortNo::from_raw(1 + u32::from(how & 3)), 0);
+        if let Assembled::Whole(whole) = assembler.add(&fragment, source, now) {
             let layers = Layers::parse(whole, Depth::L3);
             assert_eq!(layers.fragment(), Fragment::Whole);
             let ip = &whole[layers.l3_offset()..];

@@ -32,10 +32,13 @@ struct Tag {
     since: Time,
 }
 
+/// The port where a fragment was received, and its tunnel_id: networks that share a tunnel may use the same addresses.
+type Source = (PortNo, u64);
+
 /// An incomplete packet.
 struct Incomplete {
     identity: Identity,
-    in_port: PortNo,
+    source: Source,
     /// True if the fragments contradict each other; the remaining ones are dropped.
     is_spoiled: bool,
     /// The number of fragments that are stored.
@@ -138,9 +141,9 @@ impl Assembler {
         )
     }
 
-    /// Adds a fragment, which is in [`Assembler::frame`] and was received at a port.
-    pub fn add(&mut self, fragment: &FragmentView, in_port: PortNo, now: Time) -> Assembled<'_> {
-        let at = self.index_of(fragment, in_port, now);
+    /// Adds a fragment, which is in [`Assembler::frame`].
+    pub fn add(&mut self, fragment: &FragmentView, source: Source, now: Time) -> Assembled<'_> {
+        let at = self.index_of(fragment, source, now);
         let is_spoiled = self.packets.get(at).is_some_and(|packet| packet.is_spoiled);
         let (at, outcome) = if is_spoiled {
             (at, Step::Spoiled)
@@ -178,7 +181,7 @@ impl Assembler {
     }
 
     /// Returns the index of the packet that the fragment belongs to, which may be new.
-    fn index_of(&mut self, fragment: &FragmentView, in_port: PortNo, now: Time) -> usize {
+    fn index_of(&mut self, fragment: &FragmentView, source: Source, now: Time) -> usize {
         let mut at = 0;
         while let Some(tag) = self.tags.get(at) {
             if now.since(tag.since) > LIFE {
@@ -188,15 +191,15 @@ impl Assembler {
                 at += 1;
             }
         }
-        let hash = fragment.identity.hash();
-        self.find(hash, &fragment.identity, in_port).unwrap_or_else(|| {
+        let hash = fragment.identity.hash(source.1);
+        self.find(hash, &fragment.identity, source).unwrap_or_else(|| {
             if self.packets.len() == PACKETS_LEN {
                 self.evict(usize::MAX);
             }
             self.tags.push(Tag { hash, since: now });
             self.packets.push(Incomplete {
                 identity: fragment.identity,
-                in_port,
+                source,
                 is_spoiled: false,
                 fragments: 0,
                 have: 0,
@@ -212,8 +215,8 @@ impl Assembler {
         })
     }
 
-    fn find(&self, hash: u32, identity: &Identity, in_port: PortNo) -> Option<usize> {
-        let is_it = |packet: &Incomplete| packet.in_port == in_port && packet.identity == *identity;
+    fn find(&self, hash: u32, identity: &Identity, source: Source) -> Option<usize> {
+        let is_it = |packet: &Incomplete| packet.source == source && packet.identity == *identity;
         let mut tags = self.tags.iter().zip(&self.packets);
         tags.position(|(tag, packet)| tag.hash == hash && is_it(packet))
     }
@@ -267,7 +270,7 @@ impl Assembler {
     /// Allocates the chunks that the data of a fragment need. Where none is free, the oldest other packet with data is
     /// forgotten, which may change the index of this one. Returns false if there is no such other packet.
     fn allocate(&mut self, at: &mut usize, fragment: &FragmentView) -> bool {
-        let Some(in_port) = self.packets.get(*at).map(|packet| packet.in_port) else {
+        let Some(source) = self.packets.get(*at).map(|packet| packet.source) else {
             return false;
         };
         let chunks = fragment.offset / CHUNK_SIZE..(fragment.offset + fragment.size).div_ceil(CHUNK_SIZE);
@@ -287,7 +290,9 @@ impl Assembler {
                     *place = free;
                 } else if !self.evict(*at) {
                     return false;
-                } else if let Some(moved) = self.find(fragment.identity.hash(), &fragment.identity, in_port) {
+                } else if let Some(moved) =
+                    self.find(fragment.identity.hash(source.1), &fragment.identity, source)
+                {
                     *at = moved;
                 } else {
                     return false;

@@ -55,11 +55,12 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Returns a hash. It is not keyed: a sender whose packets collide slows down the lookup of its own fragments, by
-    /// a little.
-    pub(super) fn hash(&self) -> u32 {
+    /// Returns a hash, with the tunnel_id of the packet. It is not keyed: a sender whose packets collide slows down the
+    /// lookup of its own fragments, by a little.
+    pub(super) fn hash(&self, tunnel_id: u64) -> u32 {
         let words = self.addresses.as_chunks::<8>().0;
-        let start = (u64::from(self.ident) << 8 | u64::from(self.proto)) ^ self.tags;
+        let start =
+            (u64::from(self.ident) << 8 | u64::from(self.proto)) ^ self.tags ^ tunnel_id.rotate_left(40);
         let mixed = words.iter().fold(start, |hash, word| {
             (hash.rotate_left(23) ^ u64::from_ne_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });

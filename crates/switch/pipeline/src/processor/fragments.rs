@@ -34,7 +34,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     fn assemble(&mut self, packet: P, fragment: &FragmentView) -> Option<P> {
         let assembler = self.assembler.get_or_insert_with(|| Box::new(Assembler::new()));
         packet.copy_to(assembler.frame(), Assembler::FRAME_MAX);
-        let outcome = match assembler.add(fragment, self.origin.in_port, self.now) {
+        let source = (self.origin.in_port, self.origin.tunnel_id);
+        let outcome = match assembler.add(fragment, source, self.now) {
             Assembled::Kept => Ok(None),
             Assembled::Whole(bytes) => packet.alike(bytes).map(Some).ok_or((DropReason::NoBuffer, 0)),
             Assembled::Dropped(reason, before) => Err((reason, before)),

@@ -5,9 +5,11 @@
 use core::net::Ipv6Addr;
 
 use crate::harness::{Bridge, Event};
+use crate::tunnels;
 use millrace_flow::Action;
-use millrace_pipeline::{DropReason, FragmentMode};
+use millrace_pipeline::{DropReason, FragmentMode, TunnelKey};
 use millrace_types::{Duration, Mac, PortNo};
+use millrace_wire::tunnel::TunnelKind;
 use millrace_wire::{Builder, IpProto};
 use proptest::prelude::*;
 
@@ -232,6 +234,24 @@ fn fragments_of_other_ports_and_vlans_do_not_mix() {
     elsewhere[15] = 6;
     assert!(bridge.receive(1, &[elsewhere]).is_empty());
     assert_eq!(bridge.receive(1, &[cut_v4(&whole, 1480, 9000)]), [out(&whole)]);
+}
+
+#[test]
+fn fragments_of_networks_that_share_a_tunnel_do_not_mix() {
+    let (mut bridge, _) = tunnels::bridge(&[tunnels::tunnel(6, TunnelKind::Vxlan, TunnelKey::Flow, 2, 1)]);
+    bridge.change(|control, ops| control.set_fragments(FragmentMode::Reassemble, ops));
+    bridge.apply("in_port=6,tunnel_id=5", &[Action::output(PortNo::from_raw(2))]);
+    bridge.apply("in_port=6,tunnel_id=6", &[Action::output(PortNo::from_raw(3))]);
+    let (one, mut other) = (v4(1600), v4(1600));
+    other[L3 + 1000] ^= 1;
+    let mut receive = |key, whole: &[u8], begin, end| {
+        let fragment = cut_v4(whole, begin, end);
+        bridge.one(1, &tunnels::enveloped(TunnelKind::Vxlan, key, &fragment))
+    };
+    assert_eq!(receive(5, &one, 0, 800), []);
+    assert_eq!(receive(6, &other, 800, 9000), []);
+    assert_eq!(receive(5, &one, 800, 9000), [out(&one)]);
+    assert_eq!(receive(6, &other, 0, 800), [Event::Out(3, None, other.clone())]);
 }
 
 #[test]

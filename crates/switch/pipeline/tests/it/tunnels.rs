@@ -23,7 +23,7 @@ fn port(number: u32) -> PortNo {
 }
 
 /// Returns a tunnel at port `number` over port 1, from address `local` to the other address.
-fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) -> Tunnel {
+pub(crate) fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) -> Tunnel {
     Tunnel {
         port: port(number),
         kind,
@@ -42,7 +42,7 @@ fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) 
 }
 
 /// Returns a bridge with these tunnels, and the counters of each.
-fn bridge(tunnels: &[Tunnel]) -> (Bridge, Vec<Arc<TunnelCounts>>) {
+pub(crate) fn bridge(tunnels: &[Tunnel]) -> (Bridge, Vec<Arc<TunnelCounts>>) {
     let mut bridge = Bridge::new(6);
     let counts: Vec<Arc<TunnelCounts>> = tunnels.iter().map(|_| Arc::default()).collect();
     let table = Tunnels::new(tunnels.iter().cloned().zip(counts.iter().cloned()));
@@ -70,21 +70,28 @@ fn set_tunnel_id(id: u128) -> Action {
     Action::SetField(SetField::new(Field::TunnelId, id).unwrap())
 }
 
-/// Returns the encapsulated packets that leave by port 1 of a bridge with a tunnel from 1 to 2, for packets with these
-/// keys.
+/// Returns the encapsulated packet that leaves by port 1 of a bridge with a tunnel from 1 to 2, for a frame with this
+/// key.
+pub(crate) fn enveloped(kind: TunnelKind, key: u32, frame: &[u8]) -> Vec<u8> {
+    let with_checksum = Tunnel {
+        checksum: kind != TunnelKind::MplsUdp,
+        ..tunnel(5, kind, TunnelKey::Flow, 1, 2)
+    };
+    let (mut bridge, _) = bridge(&[with_checksum]);
+    bridge.apply("", &[set_tunnel_id(key.into()), Action::output(port(5))]);
+    let events = bridge.one(2, frame);
+    let [Event::Out(1, None, bytes)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    bytes.clone()
+}
+
+/// Returns encapsulated packets with these keys.
 fn envelopes(kind: TunnelKind, keys: &[u32]) -> Vec<Vec<u8>> {
-    let (mut bridge, _) = bridge(&[tunnel(5, kind, TunnelKey::Flow, 1, 2)]);
-    let mut frames = Vec::new();
-    for (flow, key) in keys.iter().enumerate() {
-        bridge.apply("", &[set_tunnel_id((*key).into()), Action::output(port(5))]);
-        for event in bridge.receive(2, &[inner(flow as u16)]) {
-            let Event::Out(1, None, bytes) = event else {
-                panic!("{event:?}")
-            };
-            frames.push(bytes);
-        }
-    }
-    frames
+    (0..)
+        .zip(keys)
+        .map(|(flow, key)| enveloped(kind, *key, &inner(flow)))
+        .collect()
 }
 
 #[test]
