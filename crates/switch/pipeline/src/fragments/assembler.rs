@@ -2,8 +2,11 @@
 //!
 //! Data are stored in chunks of one block of memory, each of which belongs to one incomplete packet or is free. When
 //! there is no room for another packet, the oldest is forgotten; so is a packet that is not complete after [`LIFE`].
-//! Overlapping data end the packet and all that follows of it: RFC 5722 demands that for IPv6, and for IPv4 honest
-//! senders make no overlaps either. A fragment that is repeated exactly is accepted once.
+//! A fragment that is repeated exactly is accepted once.
+//!
+//! Overlapping data end the packet. With IPv6 they end all that follows of it, too (RFC 5722, section 4). With IPv4, whose
+//! senders use each of the 65,536 identifications again within seconds (RFC 4963), the stored fragments may be left
+//! over from an older packet: they are dropped, and a new packet begins with the fragment that contradicts them.
 
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::{Depth, Fragment, Layers};
@@ -80,9 +83,10 @@ pub struct Assembler {
     frame: Vec<u8>,
     whole: Vec<u8>,
     /// Fragments forgotten since the last call of [`Assembler::forgotten`]: too old (`expired`), and no room
-    /// (`evicted`).
+    /// (`evicted`), and contradicted by a new packet (`replaced`).
     expired: u64,
     evicted: u64,
+    replaced: u64,
 }
 
 impl core::fmt::Debug for Assembler {
@@ -111,6 +115,7 @@ impl Assembler {
             whole: Vec::with_capacity(size_max),
             expired: 0,
             evicted: 0,
+            replaced: 0,
         }
     }
 
@@ -133,22 +138,28 @@ impl Assembler {
         self.packets.is_empty()
     }
 
-    /// Returns the number of fragments forgotten since the last call: those too old, and those without room.
-    pub fn forgotten(&mut self) -> (u64, u64) {
-        (
-            core::mem::take(&mut self.expired),
-            core::mem::take(&mut self.evicted),
-        )
+    /// Returns the numbers of stored fragments forgotten since the last call, with the reasons.
+    pub fn forgotten(&mut self) -> [(DropReason, u64); 3] {
+        [
+            (DropReason::FragmentTimeout, core::mem::take(&mut self.expired)),
+            (DropReason::FragmentMemory, core::mem::take(&mut self.evicted)),
+            (DropReason::FragmentOverlap, core::mem::take(&mut self.replaced)),
+        ]
     }
 
     /// Adds a fragment, which is in [`Assembler::frame`].
     pub fn add(&mut self, fragment: &FragmentView, source: Source, now: Time) -> Assembled<'_> {
         let at = self.index_of(fragment, source, now);
         let is_spoiled = self.packets.get(at).is_some_and(|packet| packet.is_spoiled);
-        let (at, outcome) = if is_spoiled {
-            (at, Step::Spoiled)
-        } else {
-            self.take(at, fragment)
+        let (at, outcome) = match self.check(at, fragment) {
+            _ if is_spoiled => (at, Step::Spoiled),
+            Check::Contradiction if !fragment.identity.is_v6 => {
+                self.replaced += self.forget(at);
+                let at = self.index_of(fragment, source, now);
+                let check = self.check(at, fragment);
+                self.take(at, fragment, check)
+            }
+            check => self.take(at, fragment, check),
         };
         match outcome {
             Step::Kept => Assembled::Kept,
@@ -221,10 +232,10 @@ impl Assembler {
         tags.position(|(tag, packet)| tag.hash == hash && is_it(packet))
     }
 
-    /// Stores a fragment in the packet at an index. Returns the new index of the packet, which changes if another
-    /// packet is removed to make room, and the outcome.
-    fn take(&mut self, mut at: usize, fragment: &FragmentView) -> (usize, Step) {
-        let step = match self.check(at, fragment) {
+    /// Stores a fragment, with this relation to the packet at an index. Returns the new index of the packet, which
+    /// changes if another packet is removed to make room, and the outcome.
+    fn take(&mut self, mut at: usize, fragment: &FragmentView, check: Check) -> (usize, Step) {
+        let step = match check {
             Check::New if self.allocate(&mut at, fragment) => self.store(at, fragment),
             Check::New | Check::NoSuchPacket => Step::Full,
             Check::Repeated => {
@@ -424,6 +435,7 @@ enum Step {
 }
 
 /// The relation of a fragment to what its packet has already.
+#[derive(Clone, Copy)]
 enum Check {
     /// The packet has none of its data.
     New,

@@ -51,7 +51,7 @@ pub(super) struct Identity {
     tags: u64,
     /// The protocol of IPv4; zero for IPv6, where the first fragment decides.
     proto: u8,
-    is_v6: bool,
+    pub(super) is_v6: bool,
 }
 
 impl Identity {

@@ -40,11 +40,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             Assembled::Whole(bytes) => packet.alike(bytes).map(Some).ok_or((DropReason::NoBuffer, 0)),
             Assembled::Dropped(reason, before) => Err((reason, before)),
         };
-        let (expired, evicted) = assembler.forgotten();
-        for (reason, fragments) in [
-            (DropReason::FragmentTimeout, expired),
-            (DropReason::FragmentMemory, evicted),
-        ] {
+        for (reason, fragments) in assembler.forgotten() {
             if fragments != 0 {
                 self.counters.drops.add(reason, fragments);
             }

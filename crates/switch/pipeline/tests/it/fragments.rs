@@ -174,14 +174,32 @@ fn overlapping_fragments_end_the_packet_and_what_comes_of_it_later() {
 fn lengths_that_contradict_each_other_end_the_packet() {
     for frames in [
         // Data beyond the end, and an end in front of data.
-        [cut_v4(&v4(800), 400, 900), cut_v4(&v4(3000), 1600, 2400)],
-        [cut_v4(&v4(3000), 1600, 2400), cut_v4(&v4(800), 400, 900)],
+        [cut_v6(&v6(800), 400, 900), cut_v6(&v6(3000), 1600, 2400)],
+        [cut_v6(&v6(3000), 1600, 2400), cut_v6(&v6(800), 400, 900)],
         // Two different ends.
-        [cut_v4(&v4(800), 400, 900), cut_v4(&v4(1000), 808, 1100)],
+        [cut_v6(&v6(800), 400, 900), cut_v6(&v6(1000), 808, 1100)],
     ] {
         let mut bridge = bridge(FragmentMode::Reassemble);
         let _dropped = bridge.receive(1, &frames);
         assert_eq!(drops(&bridge, DropReason::FragmentOverlap), 2);
+    }
+}
+
+#[test]
+fn an_ipv4_identification_that_is_used_again_costs_only_the_stale_fragments() {
+    let mut bridge = bridge(FragmentMode::Reassemble);
+    let stale = v4(3000);
+    let mut whole = v4(2000);
+    whole[L3 + 500] ^= 1;
+    let (first, last) = (cut_v4(&whole, 0, 1200), cut_v4(&whole, 1200, 9000));
+    // The new data overlap others, or end elsewhere.
+    for (count, left, new) in [
+        (1, cut_v4(&stale, 0, 1480), [first.clone(), last.clone()]),
+        (2, cut_v4(&stale, 1480, 9000), [last, first]),
+    ] {
+        assert!(bridge.one(1, &left).is_empty());
+        assert_eq!(bridge.receive(1, &new), [out(&whole)]);
+        assert_eq!(drops(&bridge, DropReason::FragmentOverlap), count);
     }
 }
 
