@@ -120,6 +120,7 @@ impl Processor {
             origin,
             now,
             learned: None,
+            is_packet_out: false,
             to_tables: None,
             // Written out, so that each is made in place: `array::from_fn` copies each three times, with its room for
             // a burst.
