@@ -36,7 +36,10 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         packet.copy_to(assembler.frame(), Assembler::FRAME_MAX);
         let source = (self.origin.in_port, self.origin.tunnel_id);
         let outcome = match assembler.add(fragment, source, self.now) {
-            Assembled::Kept => Ok(None),
+            Assembled::Kept => {
+                self.observer.kept_fragment();
+                Ok(None)
+            }
             Assembled::Whole(bytes) => packet.alike(bytes).map(Some).ok_or((DropReason::NoBuffer, 0)),
             Assembled::Dropped(reason, before) => Err((reason, before)),
         };

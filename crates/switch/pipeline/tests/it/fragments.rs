@@ -7,7 +7,7 @@ use core::net::Ipv6Addr;
 use crate::harness::{Bridge, Event};
 use crate::tunnels;
 use millrace_flow::Action;
-use millrace_pipeline::{DropReason, FragmentMode, TunnelKey};
+use millrace_pipeline::{DropReason, FragmentMode, Step, TunnelKey, explain};
 use millrace_types::{Duration, Mac, PortNo};
 use millrace_wire::tunnel::TunnelKind;
 use millrace_wire::{Builder, IpProto};
@@ -147,6 +147,14 @@ fn ports_are_matched_in_what_was_put_together_and_only_there() {
     assert!(bridge.receive(1, &[cut_v4(&whole, 1480, 9000)]).is_empty());
     let events = bridge.receive(1, &[cut_v4(&whole, 0, 1480)]);
     assert_eq!(events, [Event::Out(1, None, whole)]);
+}
+
+#[test]
+fn an_explanation_says_that_a_fragment_waits() {
+    let bridge = bridge(FragmentMode::Reassemble);
+    let fragment = cut_v4(&v4(3000), 0, 1480);
+    let steps = explain(&bridge.active, PortNo::from_raw(1), &fragment, bridge.now).steps;
+    assert_eq!(steps, [Step::KeptFragment]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use crate::harness::{Bridge, Event, out};
 use crate::tunnels::{bridge, enveloped, tunnel};
-use millrace_pipeline::{DropReason, OamPort, OamPorts, TunnelKey};
+use millrace_pipeline::{DropReason, OamPort, OamPorts, Step, TunnelKey, explain};
 use millrace_types::{Mac, PortNo};
 use millrace_wire::tunnel::TunnelKind;
 use millrace_wire::{Builder, EtherType};
@@ -55,4 +55,13 @@ fn a_controller_may_send_frames_of_oam_through_the_tables() {
     assert_eq!(bridge.one(3, &check()), [Event::Oam(3, check())]);
     let events = bridge.packet_out(PortNo::from_raw(3), &[out(PortNo::TABLE.raw())], &check());
     assert_eq!(events, [Event::Out(2, None, check())]);
+}
+
+#[test]
+fn an_explanation_says_that_a_session_takes_the_frame() {
+    let mut bridge = Bridge::new(3);
+    monitor(&mut bridge, 3);
+    let port = PortNo::from_raw(3);
+    let steps = explain(&bridge.active, port, &check(), bridge.now).steps;
+    assert_eq!(steps, [Step::Oam(port)]);
 }

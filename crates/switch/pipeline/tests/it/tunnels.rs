@@ -339,6 +339,9 @@ fn questions_for_our_address_go_to_the_control_side_and_no_others() {
         .processor
         .process_burst(&bridge.active, port(1), &mut burst, bridge.now, &mut egress);
     assert_eq!((egress.0, egress.1.events.len()), (1, 1));
+    let question = arp(2).bytes().to_vec();
+    let steps = explain(&bridge.active, port(1), &question, bridge.now).steps;
+    assert_eq!(steps, [millrace_pipeline::Step::Neighbour(port(1))]);
 }
 
 #[test]
