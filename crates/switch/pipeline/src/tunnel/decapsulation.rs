@@ -9,6 +9,8 @@ pub(crate) enum Decapsulation<'t> {
     Other,
     /// The packet is decapsulated and comes in at this tunnel, with this tunnel_id.
     Packet(&'t CompiledTunnel, u64),
+    /// The packet is a train of datagrams with the port of a tunnel, each of which is decapsulated by itself.
+    Train,
     /// The packet asks for, or announces, an address of the link: for the control side.
     Neighbour,
     /// The packet is addressed to us and is dropped.

@@ -206,6 +206,43 @@ fn a_packet_goes_from_tunnel_to_tunnel_over_one_underlay() {
 }
 
 #[test]
+fn the_datagrams_of_a_train_come_in_one_by_one() {
+    let (mut far, counts) = bridge(&[tunnel(6, TunnelKind::Vxlan, TunnelKey::Flow, 2, 1)]);
+    far.apply("in_port=6,tunnel_id=7", &[Action::output(port(2))]);
+    far.apply("in_port=6,tunnel_id=9", &[Action::output(port(3))]);
+    // More datagrams than a burst has packets, one of which is not VXLAN.
+    let keys: Vec<u32> = (0..100)
+        .map(|number| if number % 3 == 0 { 9 } else { 7 })
+        .collect();
+    let mut datagrams = envelopes(TunnelKind::Vxlan, &keys);
+    datagrams[70][42] = 0;
+    let mut train = datagrams[0][..42].to_vec();
+    for datagram in &datagrams {
+        train.extend_from_slice(&datagram[42..]);
+    }
+    let size = (train.len() - 14) as u16;
+    train[16..18].copy_from_slice(&size.to_be_bytes());
+    train[38..40].copy_from_slice(&(size - 20).to_be_bytes());
+    // The checksum is partial until the train is segmented.
+    train[40..42].fill(0xaa);
+    let segment_size = NonZeroU16::new((datagrams[0].len() - 42) as u16).unwrap();
+    let events = far.receive_frame(1, Frame::new(&with_checksum(train)).to_gso(segment_size));
+    let wanted: Vec<Event> = (0..)
+        .zip(keys)
+        .filter(|(flow, _)| *flow != 70)
+        .map(|(flow, key)| Event::Out(if key == 7 { 2 } else { 3 }, None, inner(flow)))
+        .collect();
+    let sent: Vec<Event> = events
+        .into_iter()
+        .filter(|event| matches!(event, Event::Out(..)))
+        .collect();
+    assert_eq!(sent, wanted);
+    assert_eq!(counts[0].read().rx_packets, 99);
+    let malformed = far.processor.counters().drops.read(DropReason::TunnelMalformed);
+    assert_eq!(malformed, 1);
+}
+
+#[test]
 fn what_cannot_go_into_a_tunnel_is_dropped_by_name() {
     let mut silent = tunnel(3, TunnelKind::Vxlan, TunnelKey::Flow, 1, 9);
     silent.next_hop = None;
