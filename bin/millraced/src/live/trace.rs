@@ -310,6 +310,9 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, frame: &
             trace.dropped = Some(reason.name().to_owned());
             format!("dropped: {}", reason.description())
         }
+        Step::Oam(port) => format!("taken by the OAM session of {}", port_name(control, *port)),
+        Step::Neighbour(port) => format!("taken by the address resolution at {}", port_name(control, *port)),
+        Step::KeptFragment => "a fragment: waits for the others of its packet".to_owned(),
     };
     note_effect(trace, effect);
 }

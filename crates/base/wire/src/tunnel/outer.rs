@@ -66,12 +66,18 @@ pub struct Outer {
 }
 
 impl Outer {
-    /// Parses the outer headers of a frame of `size` bytes that starts with `frame`. Returns `None` if the packet is
-    /// neither GRE nor UDP to one of `ports`, the UDP destination ports of tunnels with their encapsulations.
+    /// Parses the outer headers of a frame of `size` bytes that starts with `frame`. Returns `None` if the packet does
+    /// not have one of `ports`, the UDP destination ports of tunnels (zero for GRE) with their encapsulations, or if
+    /// its destination address is not local.
     ///
     /// # Errors
-    /// [`OuterError`] if protocol and port are those of a tunnel, but the packet cannot be decapsulated.
-    pub fn find(frame: &[u8], size: usize, ports: &[(u16, TunnelKind)]) -> Option<Result<Outer, OuterError>> {
+    /// [`OuterError`] if it is a tunnel's packet by address, protocol and port, and cannot be decapsulated.
+    pub fn find(
+        frame: &[u8],
+        size: usize,
+        ports: &[(u16, TunnelKind)],
+        is_local: impl FnOnce(IpAddr) -> bool,
+    ) -> Option<Result<Outer, OuterError>> {
         let layers = Layers::parse_head(frame, size, Depth::L4);
         if layers.vlan_count() != 0 {
             return None;
@@ -118,6 +124,9 @@ impl Outer {
             end: end.min(size),
         };
         let found = if is_gre {
+            if !ports.iter().any(|(_, kind)| *kind == TunnelKind::Gre) || !is_local(dst) {
+                return None;
+            }
             whole.gre(frame)
         } else {
             if layers.l4() != L4::Udp {
@@ -126,6 +135,9 @@ impl Outer {
             let header = chunk::<8>(frame, layers.l4_offset())?;
             let port = u16::from_be_bytes([header[2], header[3]]);
             let kind = ports.iter().find(|(wanted, _)| *wanted == port)?.1;
+            if !is_local(dst) {
+                return None;
+            }
             let at = layers.l4_offset();
             let datagram_end = at + usize::from(u16::from_be_bytes([header[4], header[5]]));
             let outer = Outer {

@@ -12,11 +12,16 @@ use proptest::prelude::*;
 
 const A: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
-const PORTS: [(u16, TunnelKind); 3] = [
+const PORTS: [(u16, TunnelKind); 4] = [
+    (0, TunnelKind::Gre),
     (4789, TunnelKind::Vxlan),
     (2152, TunnelKind::GtpU),
     (6635, TunnelKind::MplsUdp),
 ];
+
+fn find(frame: &[u8]) -> Option<Result<Outer, OuterError>> {
+    Outer::find(frame, frame.len(), &PORTS, |_| true)
+}
 
 fn ends(kind: TunnelKind, is_v6: bool, has_key: bool, checksum: bool) -> OuterFields {
     let address = |last: u16| -> IpAddr {
@@ -78,7 +83,7 @@ proptest! {
     ) {
         let key = key & kind.key_max();
         let frame = enclosed(&ends(kind, is_v6, has_key, checksum), key, tos);
-        let outer = Outer::find(&frame, frame.len(), &PORTS).unwrap().unwrap();
+        let outer = find(&frame).unwrap().unwrap();
         prop_assert_eq!(outer.kind, kind);
         prop_assert_eq!(&frame[outer.size..], &inside(kind)[..]);
         prop_assert_eq!((outer.end, outer.ecn), (frame.len(), tos & 3));
@@ -111,7 +116,7 @@ proptest! {
             }
         }
         frame.truncate(cut.max(1));
-        if let Some(Ok(outer)) = Outer::find(&frame, frame.len(), &PORTS) {
+        if let Some(Ok(outer)) = find(&frame) {
             prop_assert!(outer.size < frame.len() && outer.end <= frame.len());
         }
     }
@@ -126,7 +131,6 @@ proptest! {
 
 #[test]
 fn hostile_headers_have_their_errors() {
-    let find = |frame: &[u8]| Outer::find(frame, frame.len(), &PORTS);
     let base = |kind| enclosed(&ends(kind, false, true, false), 7, 0);
     let changed = |kind, at: usize, byte: u8| {
         let mut frame = base(kind);
@@ -177,11 +181,33 @@ fn hostile_headers_have_their_errors() {
 }
 
 #[test]
+fn packets_in_transit_and_of_other_encapsulations_belong_to_no_tunnel_however_wrong_they_are() {
+    for kind in TunnelKind::ALL {
+        let mut frame = enclosed(&ends(kind, false, true, false), 7, 0);
+        for is_wrong in [false, true] {
+            if is_wrong {
+                frame[15] ^= 4;
+            }
+            let of = |ports: &[(u16, TunnelKind)], is_local| {
+                Outer::find(&frame, frame.len(), ports, |dst| {
+                    assert_eq!(dst, IpAddr::from([192, 0, 2, 2]));
+                    is_local
+                })
+            };
+            let others: Vec<_> = PORTS.into_iter().filter(|(_, other)| *other != kind).collect();
+            assert!(of(&PORTS, true).is_some(), "{kind}");
+            assert_eq!(of(&PORTS, false), None, "{kind}");
+            assert_eq!(of(&others, true), None, "{kind}");
+        }
+    }
+}
+
+#[test]
 fn bits_6_to_12_of_a_gre_header_are_ignored() {
     for (first, second) in [(0x22, 0), (0x21, 0), (0x23, 0xf8)] {
         let mut frame = enclosed(&ends(TunnelKind::Gre, false, true, false), 7, 0);
         frame[34..36].copy_from_slice(&[first, second]);
-        let outer = Outer::find(&frame, frame.len(), &PORTS).unwrap().unwrap();
+        let outer = find(&frame).unwrap().unwrap();
         assert_eq!(
             (outer.key, &frame[outer.size..]),
             (Some(7), &inside(TunnelKind::Gre)[..])
@@ -208,7 +234,7 @@ fn an_outer_udp_datagram_ends_where_its_length_says() {
                 let sum = Sum::of(&frame[14..34]).checksum();
                 frame[24..26].copy_from_slice(&sum.to_be_bytes());
             }
-            let outer = Outer::find(&frame, frame.len(), &PORTS).unwrap().unwrap();
+            let outer = find(&frame).unwrap().unwrap();
             assert_eq!(outer.end, end, "{kind}");
         }
     }

@@ -1,10 +1,12 @@
 //! Reassembly of fragments, in bounded memory and time.
 //!
-//! Data are stored in the chunks of one block of memory. Each chunk belongs to one incomplete packet or is
-//! free. When there is no room for another packet, the oldest incomplete packet is discarded. A packet that
-//! is not complete after [`LIFE`] is also discarded. If data overlap, all fragments of the packet are
-//! dropped, including later ones: RFC 5722 demands that for IPv6, and honest senders make no overlaps in IPv4
-//! either. An exact repetition of a fragment is accepted, and not stored again.
+//! Data are stored in chunks of one block of memory, each of which belongs to one incomplete packet or is free. When
+//! there is no room for another packet, the oldest is forgotten; so is a packet that is not complete after [`LIFE`].
+//! A fragment that is repeated exactly is accepted once.
+//!
+//! Overlapping data end the packet. With IPv6 they end all that follows of it, too (RFC 5722, section 4). With IPv4, whose
+//! senders use each of the 65,536 identifications again within seconds (RFC 4963), the stored fragments may be left
+//! over from an older packet: they are dropped, and a new packet begins with the fragment that contradicts them.
 
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::{Depth, Fragment, Layers};
@@ -34,10 +36,13 @@ struct Tag {
     since: Time,
 }
 
+/// The port where a fragment was received, and its tunnel_id: networks that share a tunnel may use the same addresses.
+type Source = (PortNo, u64);
+
 /// An incomplete packet.
 struct Incomplete {
     identity: Identity,
-    in_port: PortNo,
+    source: Source,
     /// True if the fragments contradict each other; the remaining ones are dropped.
     is_spoiled: bool,
     /// The number of fragments that are stored.
@@ -80,9 +85,10 @@ pub struct Assembler {
     frame: Vec<u8>,
     whole: Vec<u8>,
     /// Fragments forgotten since the last call of [`Assembler::forgotten`]: too old (`expired`), and no room
-    /// (`evicted`).
+    /// (`evicted`), and contradicted by a new packet (`replaced`).
     expired: u64,
     evicted: u64,
+    replaced: u64,
 }
 
 impl core::fmt::Debug for Assembler {
@@ -111,6 +117,7 @@ impl Assembler {
             whole: Vec::with_capacity(size_max),
             expired: 0,
             evicted: 0,
+            replaced: 0,
         }
     }
 
@@ -133,22 +140,28 @@ impl Assembler {
         self.packets.is_empty()
     }
 
-    /// Returns the number of fragments forgotten since the last call: those too old, and those without room.
-    pub fn forgotten(&mut self) -> (u64, u64) {
-        (
-            core::mem::take(&mut self.expired),
-            core::mem::take(&mut self.evicted),
-        )
+    /// Returns the numbers of stored fragments forgotten since the last call, with the reasons.
+    pub fn forgotten(&mut self) -> [(DropReason, u64); 3] {
+        [
+            (DropReason::FragmentTimeout, core::mem::take(&mut self.expired)),
+            (DropReason::FragmentMemory, core::mem::take(&mut self.evicted)),
+            (DropReason::FragmentOverlap, core::mem::take(&mut self.replaced)),
+        ]
     }
 
-    /// Adds a fragment, which is in [`Assembler::frame`] and was received at a port.
-    pub fn add(&mut self, fragment: &FragmentView, in_port: PortNo, now: Time) -> Assembled<'_> {
-        let at = self.index_of(fragment, in_port, now);
+    /// Adds a fragment, which is in [`Assembler::frame`].
+    pub fn add(&mut self, fragment: &FragmentView, source: Source, now: Time) -> Assembled<'_> {
+        let at = self.index_of(fragment, source, now);
         let is_spoiled = self.packets.get(at).is_some_and(|packet| packet.is_spoiled);
-        let (at, outcome) = if is_spoiled {
-            (at, Step::Spoiled)
-        } else {
-            self.take(at, fragment)
+        let (at, outcome) = match self.check(at, fragment) {
+            _ if is_spoiled => (at, Step::Spoiled),
+            Check::Contradiction if !fragment.identity.is_v6 => {
+                self.replaced += self.forget(at);
+                let at = self.index_of(fragment, source, now);
+                let check = self.check(at, fragment);
+                self.take(at, fragment, check)
+            }
+            check => self.take(at, fragment, check),
         };
         match outcome {
             Step::Kept => Assembled::Kept,
@@ -181,7 +194,7 @@ impl Assembler {
     }
 
     /// Returns the index of the packet that the fragment belongs to, which may be new.
-    fn index_of(&mut self, fragment: &FragmentView, in_port: PortNo, now: Time) -> usize {
+    fn index_of(&mut self, fragment: &FragmentView, source: Source, now: Time) -> usize {
         let mut at = 0;
         while let Some(tag) = self.tags.get(at) {
             if now.since(tag.since) > LIFE {
@@ -191,15 +204,15 @@ impl Assembler {
                 at += 1;
             }
         }
-        let hash = fragment.identity.hash();
-        self.find(hash, &fragment.identity, in_port).unwrap_or_else(|| {
+        let hash = fragment.identity.hash(source.1);
+        self.find(hash, &fragment.identity, source).unwrap_or_else(|| {
             if self.packets.len() == PACKETS_LEN {
                 self.evict(usize::MAX);
             }
             self.tags.push(Tag { hash, since: now });
             self.packets.push(Incomplete {
                 identity: fragment.identity,
-                in_port,
+                source,
                 is_spoiled: false,
                 fragments: 0,
                 have: 0,
@@ -215,16 +228,16 @@ impl Assembler {
         })
     }
 
-    fn find(&self, hash: u32, identity: &Identity, in_port: PortNo) -> Option<usize> {
-        let is_it = |packet: &Incomplete| packet.in_port == in_port && packet.identity == *identity;
+    fn find(&self, hash: u32, identity: &Identity, source: Source) -> Option<usize> {
+        let is_it = |packet: &Incomplete| packet.source == source && packet.identity == *identity;
         let mut tags = self.tags.iter().zip(&self.packets);
         tags.position(|(tag, packet)| tag.hash == hash && is_it(packet))
     }
 
-    /// Stores a fragment in the packet at an index. Returns the new index of the packet, which changes if another
-    /// packet is removed to make room, and the outcome.
-    fn take(&mut self, mut at: usize, fragment: &FragmentView) -> (usize, Step) {
-        let step = match self.check(at, fragment) {
+    /// Stores a fragment, with this relation to the packet at an index. Returns the new index of the packet, which
+    /// changes if another packet is removed to make room, and the outcome.
+    fn take(&mut self, mut at: usize, fragment: &FragmentView, check: Check) -> (usize, Step) {
+        let step = match check {
             Check::New if self.allocate(&mut at, fragment) => self.store(at, fragment),
             Check::New | Check::NoSuchPacket => Step::Full,
             Check::Repeated => {
@@ -271,7 +284,7 @@ impl Assembler {
     /// packet with data, which may change the index of this packet. Returns false if there is no such other
     /// packet.
     fn allocate(&mut self, at: &mut usize, fragment: &FragmentView) -> bool {
-        let Some(in_port) = self.packets.get(*at).map(|packet| packet.in_port) else {
+        let Some(source) = self.packets.get(*at).map(|packet| packet.source) else {
             return false;
         };
         let chunks = fragment.offset / CHUNK_SIZE..(fragment.offset + fragment.size).div_ceil(CHUNK_SIZE);
@@ -291,7 +304,9 @@ impl Assembler {
                     *place = free;
                 } else if !self.evict(*at) {
                     return false;
-                } else if let Some(moved) = self.find(fragment.identity.hash(), &fragment.identity, in_port) {
+                } else if let Some(moved) =
+                    self.find(fragment.identity.hash(source.1), &fragment.identity, source)
+                {
                     *at = moved;
                 } else {
                     return false;
@@ -422,7 +437,8 @@ enum Step {
     Full,
 }
 
-/// The relation of a fragment to the stored data of its packet.
+/// The relation of a fragment to what its packet has already.
+#[derive(Clone, Copy)]
 enum Check {
     /// The packet has no data of the fragment.
     New,

@@ -1,14 +1,13 @@
 //! The parts of one fragment, and the headers of the reassembled packet, made from the headers of the first
 //! fragment.
 
+use millrace_wire::ipv6::FragmentHeader;
 use millrace_wire::{Depth, Fragment, IpProto, L3, Layers, checksum, ipv4};
 use thiserror::Error;
 
 /// The size of the fixed IPv6 header in bytes.
 const IPV6_SIZE: usize = 40;
-/// The size of a fragment header in bytes.
-const FRAGMENT_HEADER_SIZE: usize = 8;
-/// The maximum value of an IP length field, in bytes.
+/// The greatest size in an IP header, bytes.
 const SIZE_MAX: usize = 65_535;
 /// The maximum number of bytes of headers in front of the data: Ethernet, tags, and IP with options or
 /// extensions.
@@ -17,7 +16,10 @@ pub(super) const HEADERS_MAX: usize = 256;
 /// The defect of a fragment that cannot be reassembled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FragmentError {
-    /// The fragment has no data.
+    /// The frame ends within its headers.
+    #[error("a fragment that ends within its headers")]
+    Truncated,
+    /// It has no data.
     #[error("a fragment without data")]
     Empty,
     /// The fragment is not the last, and the size of its data is not a multiple of eight bytes.
@@ -50,15 +52,16 @@ pub(super) struct Identity {
     tags: u64,
     /// The protocol of IPv4; zero for IPv6, where the first fragment decides.
     proto: u8,
-    is_v6: bool,
+    pub(super) is_v6: bool,
 }
 
 impl Identity {
-    /// Returns a hash. The hash is not keyed: collisions slow down, a little, the lookup of the fragments of
-    /// the sender that causes them.
-    pub(super) fn hash(&self) -> u32 {
+    /// Returns a hash, with the tunnel_id of the packet. It is not keyed: a sender whose packets collide slows down the
+    /// lookup of its own fragments, by a little.
+    pub(super) fn hash(&self, tunnel_id: u64) -> u32 {
         let words = self.addresses.as_chunks::<8>().0;
-        let start = (u64::from(self.ident) << 8 | u64::from(self.proto)) ^ self.tags;
+        let start =
+            (u64::from(self.ident) << 8 | u64::from(self.proto)) ^ self.tags ^ tunnel_id.rotate_left(40);
         let mixed = words.iter().fold(start, |hash, word| {
             (hash.rotate_left(23) ^ u64::from_ne_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
@@ -95,25 +98,22 @@ impl FragmentView {
         if layers.fragment() == Fragment::Whole {
             return None;
         }
+        let fragment = FragmentView::parse(frame, &layers).ok_or(FragmentError::Truncated);
+        Some(fragment.and_then(FragmentView::checked))
+    }
+
+    fn parse(frame: &[u8], layers: &Layers) -> Option<FragmentView> {
         let l3 = layers.l3_offset();
-        let fragment = match layers.l3() {
-            L3::Ipv4 => FragmentView::v4(frame.get(l3..)?, l3)?,
-            L3::Ipv6 => FragmentView::v6(frame.get(l3..)?, l3)?,
+        let packet = frame.get(l3..)?;
+        let mut fragment = match layers.l3() {
+            L3::Ipv4 => FragmentView::v4(packet, l3)?,
+            L3::Ipv6 => FragmentView::v6(packet, l3)?,
             _ => return None,
         };
-        let tags = frame.get(12..l3)?.iter().fold(0_u64, |tags, byte| {
+        fragment.identity.tags = frame.get(12..l3)?.iter().fold(0_u64, |tags, byte| {
             tags.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte)
         });
-        Some(
-            FragmentView {
-                identity: Identity {
-                    tags,
-                    ..fragment.identity
-                },
-                ..fragment
-            }
-            .checked(),
-        )
+        Some(fragment)
     }
 
     fn v4(packet: &[u8], l3: usize) -> Option<FragmentView> {
@@ -145,37 +145,24 @@ impl FragmentView {
     fn v6(packet: &[u8], l3: usize) -> Option<FragmentView> {
         let header = packet.first_chunk::<IPV6_SIZE>()?;
         let end = IPV6_SIZE + usize::from(u16::from_be_bytes([header[4], header[5]]));
-        let (mut announcer, mut at) = (6, IPV6_SIZE);
-        loop {
-            let next = IpProto(*packet.get(announcer)?);
-            match next {
-                IpProto::FRAGMENT => break,
-                IpProto::HOP_BY_HOP | IpProto::ROUTING | IpProto::DEST_OPTIONS => {
-                    announcer = at;
-                    at += (usize::from(*packet.get(at + 1)?) + 1) * 8;
-                }
-                _ => return None,
-            }
-        }
-        let fragment = packet.get(at..)?.first_chunk::<FRAGMENT_HEADER_SIZE>()?;
-        let field = u16::from_be_bytes([fragment[2], fragment[3]]);
-        let data = at + FRAGMENT_HEADER_SIZE;
+        let fragment = FragmentHeader::find(IpProto(header[6]), packet.get(IPV6_SIZE..)?)?;
+        let data = IPV6_SIZE + fragment.at + FragmentHeader::SIZE;
         let mut addresses = [0; 32];
         addresses.copy_from_slice(&header[8..40]);
         Some(FragmentView {
             identity: Identity {
                 addresses,
-                ident: u32::from_be_bytes([fragment[4], fragment[5], fragment[6], fragment[7]]),
+                ident: fragment.ident,
                 tags: 0,
                 proto: 0,
                 is_v6: true,
             },
             l3,
             data: l3 + data,
-            size: end.checked_sub(data)?,
-            offset: usize::from(field & 0xfff8),
-            is_last: field & 1 == 0,
-            announcer: l3 + announcer,
+            size: end.saturating_sub(data),
+            offset: fragment.offset.into(),
+            is_last: !fragment.more_fragments,
+            announcer: l3 + fragment.named_at.map_or(6, |at| IPV6_SIZE + at),
             ecn: header[1] >> 4 & 3,
         })
     }
@@ -203,7 +190,7 @@ impl FragmentView {
     fn headers_of_packet(&self) -> usize {
         let header = self.data - self.l3;
         if self.identity.is_v6 {
-            header.saturating_sub(IPV6_SIZE + FRAGMENT_HEADER_SIZE)
+            header.saturating_sub(IPV6_SIZE + FragmentHeader::SIZE)
         } else {
             header
         }
@@ -219,7 +206,7 @@ impl FragmentView {
         if self.identity.is_v6 {
             let Some((kept, fragment)) = self
                 .data
-                .checked_sub(FRAGMENT_HEADER_SIZE)
+                .checked_sub(FragmentHeader::SIZE)
                 .and_then(|at| headers.split_at_checked(at))
             else {
                 return false;

@@ -3,7 +3,7 @@
 //! A table of cells, whose length is a power of two, assigns each cell to a bucket. The number of a bucket's cells is
 //! proportional to its weight, to within one cell. A packet takes the bucket of the cell that its hash points at: one
 //! load. If that bucket is not live, the packet tries the next cell that follows from its hash, so that the flows of a
-//! dead bucket are spread over the others by weight, and no other flow moves.
+//! dead bucket are spread over the others by weight, and no other flow moves. After 16 tries it asks each bucket once.
 //!
 //! When a group changes, each bucket keeps as many of its cells as its new share allows, so that no flow moves without
 //! need. This is exact, whereas a consistent hash (rendezvous, Maglev) is only nearly stable or nearly balanced. In
@@ -23,6 +23,8 @@ const TRIES: u32 = 16;
 pub(crate) struct BucketCells {
     /// The bucket index of each cell. The number of cells is zero or a power of two.
     places: Box<[u16]>,
+    /// The buckets that have a cell.
+    weighty: Box<[u16]>,
     /// The identity of each bucket, by which it is found again when the group changes.
     identities: Box<[u64]>,
 }
@@ -34,16 +36,22 @@ impl BucketCells {
         before: Option<&BucketCells>,
     ) -> BucketCells {
         let (identities, weights): (Vec<u64>, Vec<u16>) = buckets.into_iter().unzip();
-        let weighty = weights.iter().filter(|weight| **weight > 0).count();
+        let count = weights.iter().filter(|weight| **weight > 0).count();
         let before_len = before.map_or(0, |before| before.places.len());
-        let len = (weighty * PLACES_EACH)
+        let len = (count * PLACES_EACH)
             .next_power_of_two()
             .clamp(LEN_MIN, LEN_MAX)
             .max(before_len);
-        let places = if weighty == 0 {
+        let mut weighty = Box::default();
+        let places = if count == 0 {
             Box::default()
         } else {
             let mut left = quotas(&weights, len);
+            weighty = (0..)
+                .zip(&left)
+                .filter(|(_, cells)| **cells > 0)
+                .map(|(at, _)| at)
+                .collect();
             let mut places = vec![None; len];
             if let Some(before) = before {
                 keep(&mut places, &mut left, before, &identities);
@@ -52,6 +60,7 @@ impl BucketCells {
         };
         BucketCells {
             places,
+            weighty,
             identities: identities.into(),
         }
     }
@@ -68,22 +77,15 @@ impl BucketCells {
             }
             hash = next(hash);
         }
-        self.any_live(hash as usize & mask, is_live)
+        self.any_live(hash as usize, is_live)
     }
 
-    /// Returns the first live bucket from a cell on. Called for groups in which nearly all buckets are dead.
+    /// Returns the first live bucket from the one that a hash gives, where nearly all buckets are dead.
     #[cold]
-    fn any_live(&self, from: usize, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
-        let (before, after) = self.places.split_at(from);
-        let mut last = None;
-        for bucket in after.iter().chain(before) {
-            // Cells of one bucket are often adjacent.
-            if last != Some(*bucket) && is_live(usize::from(*bucket)) {
-                return Some(usize::from(*bucket));
-            }
-            last = Some(*bucket);
-        }
-        None
+    fn any_live(&self, hash: usize, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
+        let (before, after) = self.weighty.split_at(hash.checked_rem(self.weighty.len())?);
+        let mut buckets = after.iter().chain(before).map(|bucket| usize::from(*bucket));
+        buckets.find(|bucket| is_live(*bucket))
     }
 }
 
@@ -231,6 +233,28 @@ mod tests {
             assert_eq!(cells.choose(hash, |bucket| bucket == 0), Some(0));
         }
         assert_eq!(cells.choose(7, |_| false), None);
+    }
+
+    #[test]
+    fn a_packet_asks_each_bucket_once_where_nearly_all_are_dead() {
+        const LEN: usize = 512;
+        let old = BucketCells::new(buckets(&[1; LEN]), None);
+        // Neighbouring cells have different buckets once the weights have changed.
+        let weights: Vec<u16> = (0..LEN)
+            .map(|at| if at == 9 { 0 } else { 1 + at as u16 % 7 })
+            .collect();
+        let cells = BucketCells::new(buckets(&weights), Some(&old));
+        for hash in 0..300_u64 {
+            let mut calls = 0;
+            let found = cells.choose(next(hash), |_| {
+                calls += 1;
+                false
+            });
+            assert_eq!(found, None);
+            assert!(calls <= TRIES as usize + LEN, "{calls}");
+            assert_eq!(cells.choose(next(hash), |bucket| bucket == 9), None);
+            assert_eq!(cells.choose(next(hash), |bucket| bucket == 511), Some(511));
+        }
     }
 
     #[test]

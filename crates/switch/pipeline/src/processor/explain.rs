@@ -76,6 +76,12 @@ pub enum Step {
     },
     /// The packet or a copy was dropped.
     Dropped(DropReason),
+    /// The control side takes the packet: it belongs to the OAM session of a port.
+    Oam(PortNo),
+    /// The control side takes the packet: it asks for, or announces, an address on the link of a tunnel's underlay.
+    Neighbour(PortNo),
+    /// The packet is a fragment, and waits for the others of its packet.
+    KeptFragment,
 }
 
 /// All steps of a packet, in order.
@@ -166,6 +172,10 @@ impl Observer<Frame> for Recorder<'_> {
     fn mac_lookup(&mut self, port: Option<PortNo>) {
         self.push(Step::MacLookup(port));
     }
+
+    fn kept_fragment(&mut self) {
+        self.push(Step::KeptFragment);
+    }
 }
 
 impl Egress<Frame> for Recorder<'_> {
@@ -180,6 +190,14 @@ impl Egress<Frame> for Recorder<'_> {
     }
 
     fn learn(&mut self, _: Learn) {}
+
+    fn neighbour(&mut self, underlay: PortNo, _: Frame) {
+        self.push(Step::Neighbour(underlay));
+    }
+
+    fn oam(&mut self, port: PortNo, _: Frame) {
+        self.push(Step::Oam(port));
+    }
 
     fn traced(&mut self, _: u64, _: PortNo, _: Frame) {}
 }
@@ -243,6 +261,9 @@ impl fmt::Display for Step {
                 )
             }
             Step::Dropped(reason) => write!(f, "    dropped: {reason}. {}", reason.description()),
+            Step::Oam(port) => write!(f, "    taken by the OAM session of port {port}"),
+            Step::Neighbour(port) => write!(f, "    taken by the address resolution at port {port}"),
+            Step::KeptFragment => f.write_str("    a fragment: waits for the others of its packet"),
         }
     }
 }

@@ -34,16 +34,16 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     fn assemble(&mut self, packet: P, fragment: &FragmentView) -> Option<P> {
         let assembler = self.assembler.get_or_insert_with(|| Box::new(Assembler::new()));
         packet.copy_to(assembler.frame(), Assembler::FRAME_MAX);
-        let outcome = match assembler.add(fragment, self.origin.in_port, self.now) {
-            Assembled::Kept => Ok(None),
+        let source = (self.origin.in_port, self.origin.tunnel_id);
+        let outcome = match assembler.add(fragment, source, self.now) {
+            Assembled::Kept => {
+                self.observer.kept_fragment();
+                Ok(None)
+            }
             Assembled::Whole(bytes) => packet.alike(bytes).map(Some).ok_or((DropReason::NoBuffer, 0)),
             Assembled::Dropped(reason, before) => Err((reason, before)),
         };
-        let (expired, evicted) = assembler.forgotten();
-        for (reason, fragments) in [
-            (DropReason::FragmentTimeout, expired),
-            (DropReason::FragmentMemory, evicted),
-        ] {
+        for (reason, fragments) in assembler.forgotten() {
             if fragments != 0 {
                 self.counters.drops.add(reason, fragments);
             }

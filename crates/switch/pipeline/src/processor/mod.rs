@@ -121,6 +121,7 @@ impl Processor {
             origin,
             now,
             learned: None,
+            is_packet_out: false,
             to_tables: None,
             // The list is written out, so that each batch is built in place: `array::from_fn` copies each
             // batch, with its room for a burst, three times.

@@ -43,7 +43,10 @@ pub(crate) trait Observer<P> {
         let _ = reason;
     }
 
-    /// Notes that NORMAL looked up the destination, and found this port.
+    /// Notes that the packet is a fragment and waits for others.
+    fn kept_fragment(&mut self) {}
+
+    /// Notes that NORMAL looked the destination up, and the port that it found.
     fn mac_lookup(&mut self, port: Option<PortNo>) {
         let _ = port;
     }

@@ -24,6 +24,7 @@ use super::packet_source::PacketSource;
 use super::scratch::{PacketState, Scratch};
 use super::traversal_cache::TraversalCache;
 use crate::action_summary::{ActionSummary, Kind};
+use crate::tunnel::CompiledTunnel;
 use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode, OamPort};
 
 /// The maximum number of packets that one packet-out can submit to the tables.
@@ -42,6 +43,8 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) now: Time,
     /// The MAC address reported last, so that a burst from one host reports it once.
     pub(crate) learned: Option<FdbKey>,
+    /// True for a packet-out: its packets were not received, and none belongs to a session of OAM.
+    pub(crate) is_packet_out: bool,
     /// In a packet-out: the packets that were output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
     /// The remaining bucket executions for the groups of the packet.
@@ -64,7 +67,10 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         {
             return self.drop_all(burst, reason);
         }
-        if let Some(oam) = fwd.oam().and_then(|oam| oam.find(self.origin.in_port)) {
+        if let Some(oam) = fwd.oam().and_then(|oam| oam.find(self.origin.in_port))
+            && !self.is_packet_out
+            && !self.is_in_virtual_network()
+        {
             self.take_oam(oam, burst);
         }
         if fwd.fragments() != FragmentMode::Normal {
@@ -132,6 +138,15 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
             self.traversals.end(fwd);
         }
+    }
+
+    /// Returns true if the packets come from a tunnel that carries several networks, and belong to one of them. The
+    /// tunnel's own OAM has tunnel_id 0, as BFD for VXLAN has a management VNI (RFC 8971).
+    fn is_in_virtual_network(&self) -> bool {
+        self.origin.tunnel_id != 0
+            && self
+                .tunnel(self.origin.in_port)
+                .is_some_and(CompiledTunnel::carries_networks)
     }
 
     /// Hands the frames of OAM in a burst to the control side.
@@ -426,6 +441,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.state(0);
         self.scratch.keys[0] = self.origin.key();
         self.scratch.states[0].headers.changed = true;
+        self.is_packet_out = true;
         self.to_tables = Some(ArrayVec::new());
         self.execute(0, packet, actions, false, false);
         self.flush();

@@ -13,7 +13,13 @@ use super::origin::Origin;
 use super::packet_source::PacketSource;
 use super::run::Run;
 use crate::tunnel::{CompiledTunnel, Decapsulation, decapsulate, encapsulate};
-use crate::{DropReason, Egress};
+use crate::{DropReason, Egress, Tunnels};
+
+/// Consecutive decapsulated packets with one tunnel and one tunnel_id.
+struct Arrivals<'a, P> {
+    of: Option<(&'a CompiledTunnel, u64)>,
+    packets: ArrayVec<P, BURST>,
+}
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Returns the tunnel of a logical port.
@@ -92,33 +98,77 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let Some(tunnels) = self.fwd.tunnels() else { return };
         let underlay = self.origin.in_port;
         let mut others = ArrayVec::new();
-        let mut run = ArrayVec::new();
-        let mut of: Option<(&CompiledTunnel, u64)> = None;
+        let mut arrivals = Arrivals {
+            of: None,
+            packets: ArrayVec::new(),
+        };
         for mut packet in burst.drain(..) {
             match decapsulate(&mut packet, tunnels, underlay) {
                 Decapsulation::Other => others.push(packet),
                 Decapsulation::Neighbour => self.egress.neighbour(underlay, packet),
                 Decapsulation::Drop(reason) => self.drop(PacketSource::Move(packet), reason),
+                Decapsulation::Train => self.terminate_train(tunnels, packet, &mut arrivals),
                 Decapsulation::Packet(tunnel, tunnel_id) => {
-                    if let Some((before, id)) = of
-                        && (id != tunnel_id || before.port != tunnel.port)
-                    {
-                        self.come_in(before, id, &mut run);
-                    }
-                    of = Some((tunnel, tunnel_id));
-                    run.push(packet);
+                    self.arrive(tunnel, tunnel_id, packet, &mut arrivals);
                 }
             }
         }
-        if let Some((tunnel, tunnel_id)) = of {
-            self.come_in(tunnel, tunnel_id, &mut run);
-        }
+        self.come_in(&mut arrivals);
         *burst = others;
         self.flush();
     }
 
-    /// Processes decapsulated packets as packets of a tunnel's port.
-    fn come_in(&mut self, tunnel: &CompiledTunnel, tunnel_id: u64, run: &mut ArrayVec<P, BURST>) {
+    /// Decapsulates the datagrams of a train.
+    #[cold]
+    #[inline(never)]
+    fn terminate_train(&mut self, tunnels: &'a Tunnels, train: P, arrivals: &mut Arrivals<'a, P>) {
+        let underlay = self.origin.in_port;
+        let Some(gso) = GsoLayout::of(&train) else {
+            return self.drop(PacketSource::Move(train), DropReason::NotSegmentable);
+        };
+        for number in 0..gso.count() {
+            let Some(mut segment) = gso.segment(&train, number) else {
+                return self.drop(PacketSource::Move(train), DropReason::NoBuffer);
+            };
+            match decapsulate(&mut segment, tunnels, underlay) {
+                Decapsulation::Packet(tunnel, tunnel_id) => {
+                    self.arrive(tunnel, tunnel_id, segment, arrivals);
+                }
+                Decapsulation::Drop(reason) => self.drop(PacketSource::Move(segment), reason),
+                // All datagrams have the addresses and ports of the train.
+                Decapsulation::Other | Decapsulation::Neighbour | Decapsulation::Train => {
+                    self.drop(PacketSource::Move(segment), DropReason::TunnelMalformed);
+                }
+            }
+        }
+    }
+
+    /// Adds a decapsulated packet to the arrivals, which are processed first if they are full or of another tunnel.
+    #[inline]
+    fn arrive(
+        &mut self,
+        tunnel: &'a CompiledTunnel,
+        tunnel_id: u64,
+        packet: P,
+        arrivals: &mut Arrivals<'a, P>,
+    ) {
+        if arrivals.packets.is_full()
+            || arrivals
+                .of
+                .is_some_and(|(before, id)| id != tunnel_id || before.port != tunnel.port)
+        {
+            self.come_in(arrivals);
+        }
+        arrivals.of = Some((tunnel, tunnel_id));
+        arrivals.packets.push(packet);
+    }
+
+    /// Processes decapsulated packets as packets of their tunnel's port.
+    fn come_in(&mut self, arrivals: &mut Arrivals<'a, P>) {
+        let Some((tunnel, tunnel_id)) = arrivals.of else {
+            return;
+        };
+        let run = &mut arrivals.packets;
         if O::IS_REAL {
             let bytes = run.iter().map(Packet::len).sum();
             tunnel.counts.received(run.len(), bytes);

@@ -9,8 +9,9 @@ pub(crate) enum Decapsulation<'t> {
     Other,
     /// The packet is decapsulated. It arrives at the port of this tunnel, with this tunnel_id.
     Packet(&'t CompiledTunnel, u64),
-    /// The packet resolves or announces an address of the link (ARP or neighbour discovery): the control side
-    /// handles it.
+    /// The packet is a train of datagrams with the port of a tunnel, each of which is decapsulated by itself.
+    Train,
+    /// The packet asks for, or announces, an address of the link: for the control side.
     Neighbour,
     /// The packet is addressed to us and is dropped.
     Drop(DropReason),

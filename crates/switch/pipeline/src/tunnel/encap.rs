@@ -102,15 +102,14 @@ pub(crate) fn decapsulate<'t, P: Packet>(
         return taken;
     }
     let head = packet.head();
-    let outer = match Outer::find(head, packet.len(), tunnels.udp_ports(underlay)) {
+    let is_local = |address| tunnels.is_local(underlay, address);
+    let outer = match Outer::find(head, packet.len(), tunnels.udp_ports(underlay), is_local) {
+        Some(_) if packet.segment_size().is_some() => return Decapsulation::Train,
         Some(Ok(outer)) => outer,
         Some(Err(_)) => return Decapsulation::Drop(DropReason::TunnelMalformed),
         None if is_for_neighbours(head, packet.len(), tunnels, underlay) => return Decapsulation::Neighbour,
         None => return Decapsulation::Other,
     };
-    if !tunnels.is_local(underlay, outer.dst) {
-        return Decapsulation::Other;
-    }
     let Some((tunnel, local_mac)) = tunnels.of_envelope(underlay, &outer) else {
         return Decapsulation::Drop(DropReason::TunnelUnknown);
     };

@@ -146,3 +146,10 @@ pub(crate) struct CompiledTunnel {
     pub(crate) encapsulation: Encapsulation,
     pub(crate) counts: Arc<TunnelCounts>,
 }
+
+impl CompiledTunnel {
+    /// Returns true if the packets of several networks share the tunnel, each with its own key.
+    pub(crate) fn carries_networks(&self) -> bool {
+        matches!(&self.encapsulation, Encapsulation::Ip(tunnel, _) if tunnel.key == TunnelKey::Flow)
+    }
+}

@@ -27,7 +27,7 @@ struct Underlay {
     mac: Mac,
     /// The local addresses on it.
     locals: Vec<IpAddr>,
-    /// The UDP destination ports of tunnels, and their encapsulations.
+    /// The UDP destination ports of tunnels, zero for GRE, and their encapsulations.
     udp_ports: Vec<(u16, TunnelKind)>,
     /// True if the underlay receives packets with network service headers.
     has_paths: bool,
@@ -85,10 +85,11 @@ impl Tunnels {
                 checksum: tunnel.checksum,
             })
         });
+        let udp_port = tunnel.kind.udp_port().map_or(0, |_| tunnel.udp_port);
         let end = End {
             underlay: tunnel.underlay,
             kind: tunnel.kind,
-            udp_port: tunnel.kind.udp_port().map_or(0, |_| tunnel.udp_port),
+            udp_port,
             local: tunnel.local,
             remote: tunnel.remote,
             key: tunnel.key,
@@ -98,8 +99,8 @@ impl Tunnels {
         if !underlay.locals.contains(&tunnel.local) {
             underlay.locals.push(tunnel.local);
         }
-        let meaning = (tunnel.udp_port, tunnel.kind);
-        if tunnel.kind.udp_port().is_some() && !underlay.udp_ports.contains(&meaning) {
+        let meaning = (udp_port, tunnel.kind);
+        if !underlay.udp_ports.contains(&meaning) {
             underlay.udp_ports.push(meaning);
         }
         let (port, underlay) = (tunnel.port, tunnel.underlay);
@@ -169,7 +170,7 @@ impl Tunnels {
         self.underlays.iter().find(|held| held.port == port)
     }
 
-    /// Returns the UDP destination ports of tunnels at an underlay.
+    /// Returns the UDP destination ports of tunnels at an underlay, zero for GRE.
     pub(crate) fn udp_ports(&self, underlay: PortNo) -> &[(u16, TunnelKind)] {
         self.underlay(underlay).map_or(&[], |held| &held.udp_ports)
     }

@@ -5,9 +5,11 @@
 use core::net::Ipv6Addr;
 
 use crate::harness::{Bridge, Event};
+use crate::tunnels;
 use millrace_flow::Action;
-use millrace_pipeline::{DropReason, FragmentMode};
+use millrace_pipeline::{DropReason, FragmentMode, Step, TunnelKey, explain};
 use millrace_types::{Duration, Mac, PortNo};
+use millrace_wire::tunnel::TunnelKind;
 use millrace_wire::{Builder, IpProto};
 use proptest::prelude::*;
 
@@ -67,16 +69,21 @@ fn cut_v4(whole: &[u8], begin: usize, end: usize) -> Vec<u8> {
 }
 
 fn cut_v6(whole: &[u8], begin: usize, end: usize) -> Vec<u8> {
-    let data = &whole[L3 + 48..];
+    cut_v6_behind(8, whole, begin, end)
+}
+
+/// Returns a fragment of a packet with an extension header of `size` bytes in front of the fragment header.
+fn cut_v6_behind(size: usize, whole: &[u8], begin: usize, end: usize) -> Vec<u8> {
+    let data = &whole[L3 + 40 + size..];
     let end = end.min(data.len());
-    let mut frame = whole[..L3 + 48].to_vec();
+    let mut frame = whole[..L3 + 40 + size].to_vec();
     let next = core::mem::replace(&mut frame[L3 + 40], IpProto::FRAGMENT.0);
     let more = u16::from(end < data.len());
     frame.extend_from_slice(&[next, 0]);
     frame.extend_from_slice(&(begin as u16 | more).to_be_bytes());
     frame.extend_from_slice(&[1, 2, 3, 4]);
     frame.extend_from_slice(&data[begin..end]);
-    frame[L3 + 4..L3 + 6].copy_from_slice(&(16 + (end - begin) as u16).to_be_bytes());
+    frame[L3 + 4..L3 + 6].copy_from_slice(&((size + 8 + end - begin) as u16).to_be_bytes());
     frame
 }
 
@@ -115,6 +122,24 @@ fn fragments_are_packets_like_others_or_dropped_by_name() {
 }
 
 #[test]
+fn fragments_behind_an_authentication_header_are_fragments() {
+    let whole = Builder::ethernet(B, A)
+        .vlan(5, 3)
+        .ipv6(Ipv6Addr::LOCALHOST, Ipv6Addr::from([1; 16]))
+        .extension(IpProto::AH, &[0, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 7, 7, 7, 7])
+        .udp(7, 8)
+        .payload(&[9; 3000])
+        .build();
+    let cut = |begin, end| cut_v6_behind(16, &whole, begin, end);
+    let frames = [cut(0, 1480), cut(1480, 9000)];
+    let mut dropping = bridge(FragmentMode::Drop);
+    let event = Event::Dropped(DropReason::Fragment);
+    assert_eq!(dropping.receive(1, &frames), [event.clone(), event]);
+    let mut whole_ones = bridge(FragmentMode::Reassemble);
+    assert_eq!(whole_ones.receive(1, &frames), [out(&whole)]);
+}
+
+#[test]
 fn ports_are_matched_in_what_was_put_together_and_only_there() {
     let mut bridge = bridge(FragmentMode::Reassemble);
     bridge.apply("udp,udp_dst=8", &[Action::output(PortNo::IN_PORT)]);
@@ -122,6 +147,14 @@ fn ports_are_matched_in_what_was_put_together_and_only_there() {
     assert!(bridge.receive(1, &[cut_v4(&whole, 1480, 9000)]).is_empty());
     let events = bridge.receive(1, &[cut_v4(&whole, 0, 1480)]);
     assert_eq!(events, [Event::Out(1, None, whole)]);
+}
+
+#[test]
+fn an_explanation_says_that_a_fragment_waits() {
+    let bridge = bridge(FragmentMode::Reassemble);
+    let fragment = cut_v4(&v4(3000), 0, 1480);
+    let steps = explain(&bridge.active, PortNo::from_raw(1), &fragment, bridge.now).steps;
+    assert_eq!(steps, [Step::KeptFragment]);
 }
 
 #[test]
@@ -149,14 +182,32 @@ fn overlapping_fragments_end_the_packet_and_what_comes_of_it_later() {
 fn lengths_that_contradict_each_other_end_the_packet() {
     for frames in [
         // Data beyond the end, and an end in front of data.
-        [cut_v4(&v4(800), 400, 900), cut_v4(&v4(3000), 1600, 2400)],
-        [cut_v4(&v4(3000), 1600, 2400), cut_v4(&v4(800), 400, 900)],
+        [cut_v6(&v6(800), 400, 900), cut_v6(&v6(3000), 1600, 2400)],
+        [cut_v6(&v6(3000), 1600, 2400), cut_v6(&v6(800), 400, 900)],
         // Two different ends.
-        [cut_v4(&v4(800), 400, 900), cut_v4(&v4(1000), 808, 1100)],
+        [cut_v6(&v6(800), 400, 900), cut_v6(&v6(1000), 808, 1100)],
     ] {
         let mut bridge = bridge(FragmentMode::Reassemble);
         let _dropped = bridge.receive(1, &frames);
         assert_eq!(drops(&bridge, DropReason::FragmentOverlap), 2);
+    }
+}
+
+#[test]
+fn an_ipv4_identification_that_is_used_again_costs_only_the_stale_fragments() {
+    let mut bridge = bridge(FragmentMode::Reassemble);
+    let stale = v4(3000);
+    let mut whole = v4(2000);
+    whole[L3 + 500] ^= 1;
+    let (first, last) = (cut_v4(&whole, 0, 1200), cut_v4(&whole, 1200, 9000));
+    // The new data overlap others, or end elsewhere.
+    for (count, left, new) in [
+        (1, cut_v4(&stale, 0, 1480), [first.clone(), last.clone()]),
+        (2, cut_v4(&stale, 1480, 9000), [last, first]),
+    ] {
+        assert!(bridge.one(1, &left).is_empty());
+        assert_eq!(bridge.receive(1, &new), [out(&whole)]);
+        assert_eq!(drops(&bridge, DropReason::FragmentOverlap), count);
     }
 }
 
@@ -209,6 +260,24 @@ fn fragments_of_other_ports_and_vlans_do_not_mix() {
     elsewhere[15] = 6;
     assert!(bridge.receive(1, &[elsewhere]).is_empty());
     assert_eq!(bridge.receive(1, &[cut_v4(&whole, 1480, 9000)]), [out(&whole)]);
+}
+
+#[test]
+fn fragments_of_networks_that_share_a_tunnel_do_not_mix() {
+    let (mut bridge, _) = tunnels::bridge(&[tunnels::tunnel(6, TunnelKind::Vxlan, TunnelKey::Flow, 2, 1)]);
+    bridge.change(|control, ops| control.set_fragments(FragmentMode::Reassemble, ops));
+    bridge.apply("in_port=6,tunnel_id=5", &[Action::output(PortNo::from_raw(2))]);
+    bridge.apply("in_port=6,tunnel_id=6", &[Action::output(PortNo::from_raw(3))]);
+    let (one, mut other) = (v4(1600), v4(1600));
+    other[L3 + 1000] ^= 1;
+    let mut receive = |key, whole: &[u8], begin, end| {
+        let fragment = cut_v4(whole, begin, end);
+        bridge.one(1, &tunnels::enveloped(TunnelKind::Vxlan, key, &fragment))
+    };
+    assert_eq!(receive(5, &one, 0, 800), []);
+    assert_eq!(receive(6, &other, 800, 9000), []);
+    assert_eq!(receive(5, &one, 800, 9000), [out(&one)]);
+    assert_eq!(receive(6, &other, 0, 800), [Event::Out(3, None, other.clone())]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod model;
 mod no_allocation;
 mod normal;
 mod nsh;
+mod oam;
 mod packets;
 mod rewrites;
 mod tunnels;

@@ -23,7 +23,7 @@ fn port(number: u32) -> PortNo {
 }
 
 /// Returns a tunnel at port `number` over port 1, from address `local` to the other address.
-fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) -> Tunnel {
+pub(crate) fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) -> Tunnel {
     Tunnel {
         port: port(number),
         kind,
@@ -42,7 +42,7 @@ fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) 
 }
 
 /// Returns a bridge with these tunnels, and the counters of each.
-fn bridge(tunnels: &[Tunnel]) -> (Bridge, Vec<Arc<TunnelCounts>>) {
+pub(crate) fn bridge(tunnels: &[Tunnel]) -> (Bridge, Vec<Arc<TunnelCounts>>) {
     let mut bridge = Bridge::new(6);
     let counts: Vec<Arc<TunnelCounts>> = tunnels.iter().map(|_| Arc::default()).collect();
     let table = Tunnels::new(tunnels.iter().cloned().zip(counts.iter().cloned()));
@@ -70,21 +70,28 @@ fn set_tunnel_id(id: u128) -> Action {
     Action::SetField(SetField::new(Field::TunnelId, id).unwrap())
 }
 
-/// Returns the encapsulated packets that leave by port 1 of a bridge with a tunnel from 1 to 2, for packets with these
-/// keys.
+/// Returns the encapsulated packet that leaves by port 1 of a bridge with a tunnel from 1 to 2, for a frame with this
+/// key.
+pub(crate) fn enveloped(kind: TunnelKind, key: u32, frame: &[u8]) -> Vec<u8> {
+    let with_checksum = Tunnel {
+        checksum: kind != TunnelKind::MplsUdp,
+        ..tunnel(5, kind, TunnelKey::Flow, 1, 2)
+    };
+    let (mut bridge, _) = bridge(&[with_checksum]);
+    bridge.apply("", &[set_tunnel_id(key.into()), Action::output(port(5))]);
+    let events = bridge.one(2, frame);
+    let [Event::Out(1, None, bytes)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    bytes.clone()
+}
+
+/// Returns encapsulated packets with these keys.
 fn envelopes(kind: TunnelKind, keys: &[u32]) -> Vec<Vec<u8>> {
-    let (mut bridge, _) = bridge(&[tunnel(5, kind, TunnelKey::Flow, 1, 2)]);
-    let mut frames = Vec::new();
-    for (flow, key) in keys.iter().enumerate() {
-        bridge.apply("", &[set_tunnel_id((*key).into()), Action::output(port(5))]);
-        for event in bridge.receive(2, &[inner(flow as u16)]) {
-            let Event::Out(1, None, bytes) = event else {
-                panic!("{event:?}")
-            };
-            frames.push(bytes);
-        }
-    }
-    frames
+    (0..)
+        .zip(keys)
+        .map(|(flow, key)| enveloped(kind, *key, &inner(flow)))
+        .collect()
 }
 
 #[test]
@@ -199,6 +206,43 @@ fn a_packet_goes_from_tunnel_to_tunnel_over_one_underlay() {
 }
 
 #[test]
+fn the_datagrams_of_a_train_come_in_one_by_one() {
+    let (mut far, counts) = bridge(&[tunnel(6, TunnelKind::Vxlan, TunnelKey::Flow, 2, 1)]);
+    far.apply("in_port=6,tunnel_id=7", &[Action::output(port(2))]);
+    far.apply("in_port=6,tunnel_id=9", &[Action::output(port(3))]);
+    // More datagrams than a burst has packets, one of which is not VXLAN.
+    let keys: Vec<u32> = (0..100)
+        .map(|number| if number % 3 == 0 { 9 } else { 7 })
+        .collect();
+    let mut datagrams = envelopes(TunnelKind::Vxlan, &keys);
+    datagrams[70][42] = 0;
+    let mut train = datagrams[0][..42].to_vec();
+    for datagram in &datagrams {
+        train.extend_from_slice(&datagram[42..]);
+    }
+    let size = (train.len() - 14) as u16;
+    train[16..18].copy_from_slice(&size.to_be_bytes());
+    train[38..40].copy_from_slice(&(size - 20).to_be_bytes());
+    // The checksum is partial until the train is segmented.
+    train[40..42].fill(0xaa);
+    let segment_size = NonZeroU16::new((datagrams[0].len() - 42) as u16).unwrap();
+    let events = far.receive_frame(1, Frame::new(&with_checksum(train)).to_gso(segment_size));
+    let wanted: Vec<Event> = (0..)
+        .zip(keys)
+        .filter(|(flow, _)| *flow != 70)
+        .map(|(flow, key)| Event::Out(if key == 7 { 2 } else { 3 }, None, inner(flow)))
+        .collect();
+    let sent: Vec<Event> = events
+        .into_iter()
+        .filter(|event| matches!(event, Event::Out(..)))
+        .collect();
+    assert_eq!(sent, wanted);
+    assert_eq!(counts[0].read().rx_packets, 99);
+    let malformed = far.processor.counters().drops.read(DropReason::TunnelMalformed);
+    assert_eq!(malformed, 1);
+}
+
+#[test]
 fn what_cannot_go_into_a_tunnel_is_dropped_by_name() {
     let mut silent = tunnel(3, TunnelKind::Vxlan, TunnelKey::Flow, 1, 9);
     silent.next_hop = None;
@@ -256,6 +300,50 @@ fn what_comes_to_the_underlay_for_others_is_a_packet_like_others() {
 }
 
 #[test]
+fn packets_in_transit_cross_an_underlay_whatever_is_in_them() {
+    let transit = |proto: u8, payload: &[u8]| {
+        let mut frame = Builder::ethernet(Mac([2, 0, 0, 0, 1, 2]), A)
+            .ipv4([192, 0, 2, 1], [198, 51, 100, 9])
+            .udp(1, 4789)
+            .payload(b"not VXLAN")
+            .build();
+        frame.truncate(34);
+        frame.extend_from_slice(payload);
+        let size = (frame.len() - 14) as u16;
+        frame[16..18].copy_from_slice(&size.to_be_bytes());
+        frame[23] = proto;
+        with_checksum(frame)
+    };
+    // IP in GRE, GRE of PPTP, datagrams to the port of VXLAN that are not VXLAN, and the first fragment of one.
+    let ip_in_gre = transit(47, &[0, 0, 8, 0, 0x45, 0, 0, 20]);
+    let pptp = transit(47, &[0x20, 1, 0x88, 0x0b, 0, 0, 0, 0]);
+    let datagram = transit(17, &[0xc0, 1, 0x12, 0xb5, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut fragment = datagram.clone();
+    fragment[20] = 0x20;
+    let mut wrong = datagram.clone();
+    wrong[24] ^= 1;
+    let frames = [ip_in_gre.clone(), pptp, datagram, with_checksum(fragment), wrong];
+    for kind in [TunnelKind::Vxlan, TunnelKind::Gre] {
+        let (mut bridge, _) = bridge(&[tunnel(6, kind, TunnelKey::Flow, 2, 1)]);
+        bridge.apply("in_port=1", &[Action::output(port(2))]);
+        let wanted: Vec<Event> = frames
+            .iter()
+            .map(|frame| Event::Out(2, None, frame.clone()))
+            .collect();
+        assert_eq!(bridge.receive(1, &frames), wanted, "{kind}");
+        // GRE for the address of the tunnel belongs to it only if it is a GRE tunnel.
+        let mut ours = ip_in_gre.clone();
+        ours[30..34].copy_from_slice(&[192, 0, 2, 2]);
+        let ours = with_checksum(ours);
+        let expected = match kind {
+            TunnelKind::Gre => Event::Dropped(DropReason::TunnelMalformed),
+            _ => Event::Out(2, None, ours.clone()),
+        };
+        assert_eq!(bridge.receive(1, &[ours]), [expected], "{kind}");
+    }
+}
+
+#[test]
 fn questions_for_our_address_go_to_the_control_side_and_no_others() {
     struct Asked(usize, Recorder);
     impl millrace_pipeline::Egress<Frame> for Asked {
@@ -288,6 +376,9 @@ fn questions_for_our_address_go_to_the_control_side_and_no_others() {
         .processor
         .process_burst(&bridge.active, port(1), &mut burst, bridge.now, &mut egress);
     assert_eq!((egress.0, egress.1.events.len()), (1, 1));
+    let question = arp(2).bytes().to_vec();
+    let steps = explain(&bridge.active, port(1), &question, bridge.now).steps;
+    assert_eq!(steps, [millrace_pipeline::Step::Neighbour(port(1))]);
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub enum Event {
     PacketIn(PacketInInfo, Vec<u8>),
     Learn(Learn),
     Traced(u64, Vec<u8>),
+    Oam(u32, Vec<u8>),
     Dropped(DropReason),
 }
 
@@ -49,6 +50,10 @@ impl<P: Packet> Egress<P> for Recorder {
 
     fn traced(&mut self, trace: u64, _: PortNo, packet: P) {
         self.events.push(Event::Traced(trace, bytes(&packet)));
+    }
+
+    fn oam(&mut self, port: PortNo, packet: P) {
+        self.events.push(Event::Oam(port.raw(), bytes(&packet)));
     }
 
     fn dropped(&mut self, reason: DropReason, _: P) {
