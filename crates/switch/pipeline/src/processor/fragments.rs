@@ -39,7 +39,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             Assembled::Whole(bytes) => packet.alike(bytes).map(Some).ok_or((DropReason::NoBuffer, 0)),
             Assembled::Dropped(reason, before) => Err((reason, before)),
         };
-        let (expired, evicted) = assembler.forgotten();
+        let (expired, evicted) = assembler.take_discarded();
         for (reason, fragments) in [
             (DropReason::FragmentTimeout, expired),
             (DropReason::FragmentMemory, evicted),
