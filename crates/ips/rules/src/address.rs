@@ -43,7 +43,7 @@ pub trait Value: Copy + Ord + fmt::Display {
     fn print(first: &Self, last: &Self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
     /// Returns the index of the value's number space (0 for IPv4 and ports, 1 for IPv6), and the value as a
     /// number.
-    fn number(self) -> (usize, u128);
+    fn to_space_and_number(self) -> (usize, u128);
     /// The largest number of each space.
     const LARGEST: [u128; 2];
 }
@@ -113,7 +113,7 @@ impl Value for IpAddr {
         }
     }
 
-    fn number(self) -> (usize, u128) {
+    fn to_space_and_number(self) -> (usize, u128) {
         match self {
             IpAddr::V4(address) => (0, u128::from(address.to_bits())),
             IpAddr::V6(address) => (1, address.to_bits()),
@@ -151,7 +151,7 @@ impl Value for u16 {
         }
     }
 
-    fn number(self) -> (usize, u128) {
+    fn to_space_and_number(self) -> (usize, u128) {
         (0, u128::from(self))
     }
 }

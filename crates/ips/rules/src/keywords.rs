@@ -7,7 +7,7 @@ use crate::options::{number, words};
 use crate::refusal::Reason;
 
 /// Keywords of the syntax tree that are not in the tables of buffers, numbers and texts.
-const OWN: &[&str] = &[
+const SYNTAX_TREE_KEYWORDS: &[&str] = &[
     "msg",
     "sid",
     "rev",
@@ -309,7 +309,7 @@ pub struct Keyword {
 /// Returns every known keyword.
 pub fn keywords() -> Vec<Keyword> {
     let accepted = |name| Keyword { name, refused: None };
-    let mut all: Vec<Keyword> = OWN.iter().copied().map(accepted).collect();
+    let mut all: Vec<Keyword> = SYNTAX_TREE_KEYWORDS.iter().copied().map(accepted).collect();
     all.extend(number::KEYWORDS.iter().copied().map(accepted));
     all.extend(words::KEYWORDS.iter().copied().map(accepted));
     for names in BUFFERS {

@@ -216,8 +216,8 @@ fn expand<T: Value>(
         Spec::Any => Ranges::all::<T>(),
         Spec::Range(first, last) => {
             let mut ranges = Ranges::default();
-            let (space, first) = first.number();
-            ranges.0[space].push((first, last.number().1));
+            let (space, first) = first.to_space_and_number();
+            ranges.0[space].push((first, last.to_space_and_number().1));
             ranges
         }
         Spec::Variable(name) => {

@@ -205,7 +205,7 @@ fn main() -> Outcome<()> {
             median(&figures, |figures| figures.processing_nanos[1]),
         );
     }
-    eal.give_back();
+    eal.unmount_hugetlbfs();
     Ok(())
 }
 

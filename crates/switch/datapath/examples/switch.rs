@@ -108,7 +108,7 @@ fn main() -> Outcome<()> {
     }
     drop(bridge);
     drop(datapath);
-    eal.give_back();
+    eal.unmount_hugetlbfs();
     Ok(())
 }
 

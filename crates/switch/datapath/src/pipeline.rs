@@ -96,7 +96,7 @@ impl<P: Packet> BridgePipeline<P> {
         let Some(sampler) = &self.sampling else {
             return false;
         };
-        let sighting = sampler.sighting(&burst[index]);
+        let ingress = sampler.ingress_record(&burst[index]);
         let mut destinations = SampledDestinations::default();
         if !self.process_all(in_port, burst, now, Some((index, &mut destinations))) {
             return false;
@@ -104,7 +104,7 @@ impl<P: Packet> BridgePipeline<P> {
         let observed = self.processor.end_observation();
         let outcome = destinations.outcome(observed.drop_reason);
         if let Some(sampler) = &mut self.sampling {
-            sampler.push(in_port, &sighting, outcome, observed);
+            sampler.push(in_port, &ingress, outcome, observed);
         }
         true
     }

@@ -44,7 +44,7 @@ pub const fn depth_for(fields: FieldSet) -> Option<Depth> {
         let needed = match field.layer() {
             // TCP flags are zero without the TCP header, so the field's layer does not determine the depth.
             _ if matches!(field, Field::TcpFlags) => Depth::L4,
-            None if field.is_beside_packet() => continue,
+            None if field.is_pipeline_field() => continue,
             None => Depth::L2,
             Some(Layer::Ip | Layer::Arp | Layer::Mpls | Layer::Pbb) => Depth::L3,
             Some(Layer::L4) => Depth::L4,
@@ -61,7 +61,7 @@ pub const fn depth_for(fields: FieldSet) -> Option<Depth> {
 impl Field {
     /// Returns true if the field is metadata and not in the packet's bytes: ports, table metadata and tunnel.
     #[inline]
-    pub const fn is_beside_packet(self) -> bool {
+    pub const fn is_pipeline_field(self) -> bool {
         matches!(
             self,
             Field::InPort | Field::InPhyPort | Field::Metadata | Field::TunnelId
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beside_the_packet_survives_and_what_was_in_it_does_not() {
+    fn pipeline_fields_survive_and_header_fields_do_not() {
         let packet: PacketText = "arp,arp_op=1".parse().unwrap();
         let mut key = FlowKey::default();
         key.words_mut().fill(u64::MAX);

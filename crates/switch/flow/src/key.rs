@@ -117,7 +117,7 @@ impl FlowKey {
 
     /// Copies the fields that are not in the packet's bytes from `other`: ports, metadata and tunnel.
     #[inline]
-    pub const fn copy_beside_packet(&mut self, other: &FlowKey) {
+    pub const fn copy_pipeline_fields(&mut self, other: &FlowKey) {
         [self.words[0], self.words[1], self.words[2]] = [other.words[0], other.words[1], other.words[2]];
     }
 

@@ -92,7 +92,7 @@ pub struct Counters {
     entries: Box<[OnceLock<Box<[EntryCell; CHUNK]>>]>,
     tables: Box<[TableCell]>,
     /// A cell that counts packets without an entry, and is never read.
-    nowhere: EntryCell,
+    discard_cell: EntryCell,
     /// True if counting may allocate.
     grows: bool,
     /// Drops by reason.
@@ -113,7 +113,7 @@ impl Counters {
             grows,
             entries: (0..CHUNKS_MAX).map(|_| OnceLock::new()).collect(),
             tables: (0..TABLES).map(|_| TableCell::default()).collect(),
-            nowhere: EntryCell::default(),
+            discard_cell: EntryCell::default(),
             drops: DropCounts::default(),
         }
     }
@@ -142,26 +142,26 @@ impl Counters {
         self.cell(slot.index()).count(packets, bytes, now);
     }
 
-    /// Returns the counters of the entry whose slot has this index, or [`Counters::nowhere`] if it has none.
+    /// Returns the counters of the entry whose slot has this index, or [`Counters::discard_cell`] if it has none.
     #[inline(always)]
     pub(crate) fn cell(&self, index: usize) -> &EntryCell {
         match self.entry(index) {
             Some(cell) => cell,
             None if self.grows => self.grow(index),
-            None => &self.nowhere,
+            None => &self.discard_cell,
         }
     }
 
     #[cold]
     fn grow(&self, index: usize) -> &EntryCell {
         self.reserve(index);
-        self.entry(index).unwrap_or(&self.nowhere)
+        self.entry(index).unwrap_or(&self.discard_cell)
     }
 
     /// Returns a cell that is never read.
     #[inline(always)]
-    pub(crate) fn nowhere(&self) -> &EntryCell {
-        &self.nowhere
+    pub(crate) fn discard_cell(&self) -> &EntryCell {
+        &self.discard_cell
     }
 
     /// Counts packets of a table. For the owning worker only.

@@ -35,11 +35,11 @@ mod trace;
 mod tunnel;
 
 pub use control::{
-    AbilityError, ActionAbilities, ActionError, Aggregate, ChangeKind, Control, ControlConfig, Cursor,
-    EntryAbilities, EntryChange, ExtensionError, FdbConfig, FlowFilter, FlowMod, FlowModCommand,
+    ActionCapabilities, ActionError, Aggregate, CapabilityError, ChangeKind, Control, ControlConfig, Cursor,
+    EntryCapabilities, EntryChange, ExtensionError, FdbConfig, FlowFilter, FlowMod, FlowModCommand,
     FlowModError, FlowRemoved, FlowStat, GroupMod, GroupModError, GroupStat, MeterMod, MeterModError,
-    MeterStat, ModOutcome, PipelineError, PortModError, Prepared, RemovedReason, TableAbilities, TableLimit,
-    TableSet, TableStat, TypeSet, WhenFull,
+    MeterStat, ModOutcome, PipelineError, PortModError, Prepared, RemovedReason, TableCapabilities,
+    TableLimit, TableSet, TableStat, TypeSet, WhenFull,
 };
 pub use counters::{Counters, EntryCount, TableCount};
 pub use drops::{DropCounts, DropReason};

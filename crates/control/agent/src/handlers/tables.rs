@@ -1,11 +1,13 @@
-//! Table features (OpenFlow 1.3.5, section 7.3.5.5): the abilities of tables, which controllers can read and
+//! Table features (OpenFlow 1.3.5, section 7.3.5.5): the capabilities of tables, which controllers can read and
 //! set.
 
 use millrace_datapath::io::Backend;
 use millrace_flow::{Field, FieldSet};
 use millrace_openflow::multipart::table_features::{Property, PropertyList, PropertyType, TableFeatures};
 use millrace_openflow::{ActionType, ErrorCode, InstructionType, OxmHeader, TableMod};
-use millrace_pipeline::{ActionAbilities, ControlConfig, EntryAbilities, TableAbilities, TableSet, TypeSet};
+use millrace_pipeline::{
+    ActionCapabilities, ControlConfig, EntryCapabilities, TableCapabilities, TableSet, TypeSet,
+};
 use millrace_types::TableId;
 
 use super::replies::error_code;
@@ -27,27 +29,31 @@ pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<I
     tables
         .filter(|table| bridge.tables.has_table(*table))
         .map(move |table| {
-            let abilities = bridge.tables.table_abilities(table).copied().unwrap_or_else(|| {
-                everything(table, bridge.tables.config(), |next| {
-                    bridge.tables.has_table(next)
-                })
-            });
+            let capabilities = bridge
+                .tables
+                .table_capabilities(table)
+                .copied()
+                .unwrap_or_else(|| {
+                    everything(table, bridge.tables.config(), |next| {
+                        bridge.tables.has_table(next)
+                    })
+                });
             TableFeatures {
                 table,
                 // Controllers print the number of a table without a name.
                 name: bridge.table_name(table).unwrap_or_default(),
-                metadata_match: abilities.metadata_match,
-                metadata_write: abilities.metadata_write,
+                metadata_match: capabilities.metadata_match,
+                metadata_write: capabilities.metadata_write,
                 config: 0,
                 max_entries: bridge.tables.max_entries(table),
-                properties: properties(&abilities),
+                properties: properties(&capabilities),
             }
         })
 }
 
-/// Returns all abilities that the switch supports in a table: every instruction, every action, every field
+/// Returns all capabilities that the switch supports in a table: every instruction, every action, every field
 /// that the bridge permits in matches, and every later table that exists.
-fn everything(table: TableId, config: &ControlConfig, exists: impl Fn(TableId) -> bool) -> TableAbilities {
+fn everything(table: TableId, config: &ControlConfig, exists: impl Fn(TableId) -> bool) -> TableCapabilities {
     let all = config.match_extensions;
     let fields = Field::ALL.into_iter();
     let matches: FieldSet = fields.filter(|field| all || !field.is_extension()).collect();
@@ -55,7 +61,7 @@ fn everything(table: TableId, config: &ControlConfig, exists: impl Fn(TableId) -
         .into_iter()
         .filter(|field| field.is_settable())
         .collect();
-    let actions = ActionAbilities {
+    let actions = ActionCapabilities {
         types: ActionType::ALL.iter().map(|type_| type_.raw()).collect(),
         set_fields: settable,
     };
@@ -67,13 +73,13 @@ fn everything(table: TableId, config: &ControlConfig, exists: impl Fn(TableId) -
     let instructions = InstructionType::ALL
         .iter()
         .filter(|type_| !next.is_empty() || **type_ != InstructionType::GotoTable);
-    let entries = EntryAbilities {
+    let entries = EntryCapabilities {
         instructions: instructions.map(|type_| type_.raw()).collect(),
         next_tables: next.into_iter().collect(),
         write: actions,
         apply: actions,
     };
-    TableAbilities {
+    TableCapabilities {
         metadata_match: u64::MAX,
         metadata_write: u64::MAX,
         matches,
@@ -87,13 +93,13 @@ fn everything(table: TableId, config: &ControlConfig, exists: impl Fn(TableId) -
     }
 }
 
-fn properties(abilities: &TableAbilities) -> Vec<Property> {
+fn properties(capabilities: &TableCapabilities) -> Vec<Property> {
     use PropertyType as P;
     let instructions = |set: TypeSet| {
         let types = InstructionType::ALL.iter().copied();
         PropertyList::Instructions(types.filter(|type_| set.contains(type_.raw())).collect())
     };
-    let tables = |entries: &EntryAbilities| {
+    let tables = |entries: &EntryCapabilities| {
         let tables = (0..=TableId::MAX.0).map(TableId);
         PropertyList::Tables(
             tables
@@ -105,7 +111,7 @@ fn properties(abilities: &TableAbilities) -> Vec<Property> {
         let types = ActionType::ALL.iter().copied();
         PropertyList::Actions(types.filter(|type_| set.contains(type_.raw())).collect())
     };
-    let TableAbilities { entries, miss, .. } = abilities;
+    let TableCapabilities { entries, miss, .. } = capabilities;
     let lists = [
         (P::Instructions, instructions(entries.instructions)),
         (P::InstructionsMiss, instructions(miss.instructions)),
@@ -117,8 +123,8 @@ fn properties(abilities: &TableAbilities) -> Vec<Property> {
         (P::ApplyActionsMiss, actions(miss.apply.types)),
     ];
     let fields = [
-        (P::Match, abilities.matches, abilities.maskable),
-        (P::Wildcards, abilities.optional, FieldSet::EMPTY),
+        (P::Match, capabilities.matches, capabilities.maskable),
+        (P::Wildcards, capabilities.optional, FieldSet::EMPTY),
         (P::WriteSetField, entries.write.set_fields, FieldSet::EMPTY),
         (P::WriteSetFieldMiss, miss.write.set_fields, FieldSet::EMPTY),
         (P::ApplySetField, entries.apply.set_fields, FieldSet::EMPTY),
@@ -136,7 +142,7 @@ fn properties(abilities: &TableAbilities) -> Vec<Property> {
 }
 
 /// Sets the table features that a controller requests, all or none. The pipeline then has exactly these
-/// tables with exactly these abilities. A request without properties, as ovs-ofctl sends it, only names
+/// tables with exactly these capabilities. A request without properties, as ovs-ofctl sends it, only names
 /// tables.
 ///
 /// # Errors
@@ -152,8 +158,8 @@ pub(super) fn set_features<B: Backend>(
             .iter()
             .map(|table| {
                 let all = everything(table.table, bridge.tables.config(), is_wanted);
-                let abilities = abilities(table, all);
-                (table.table, (abilities != all).then_some(abilities))
+                let capabilities = capabilities(table, all);
+                (table.table, (capabilities != all).then_some(capabilities))
             })
             .collect();
         let now = bridge.datapath.now();
@@ -168,11 +174,11 @@ pub(super) fn set_features<B: Backend>(
     Ok(())
 }
 
-/// Returns the abilities that a request asks for. A property that the request omits has its value from `all`.
+/// Returns the capabilities that a request asks for. A property that the request omits has its value from `all`.
 /// An omitted property of the table-miss entry has the value of the same property of other entries.
-fn abilities(wanted: &TableFeatures, all: TableAbilities) -> TableAbilities {
+fn capabilities(wanted: &TableFeatures, all: TableCapabilities) -> TableCapabilities {
     use PropertyType as P;
-    let mut abilities = TableAbilities {
+    let mut capabilities = TableCapabilities {
         metadata_match: wanted.metadata_match,
         metadata_write: wanted.metadata_write,
         ..all
@@ -196,38 +202,38 @@ fn abilities(wanted: &TableFeatures, all: TableAbilities) -> TableAbilities {
         Some(PropertyList::Fields(_)) => wanted.fields(type_).collect(),
         _ => otherwise,
     };
-    let entries = EntryAbilities {
+    let entries = EntryCapabilities {
         instructions: types(P::Instructions, all.entries.instructions),
         next_tables: tables(P::NextTables, all.entries.next_tables),
-        write: ActionAbilities {
+        write: ActionCapabilities {
             types: types(P::WriteActions, all.entries.write.types),
             set_fields: fields(P::WriteSetField, all.entries.write.set_fields),
         },
-        apply: ActionAbilities {
+        apply: ActionCapabilities {
             types: types(P::ApplyActions, all.entries.apply.types),
             set_fields: fields(P::ApplySetField, all.entries.apply.set_fields),
         },
     };
-    abilities.miss = EntryAbilities {
+    capabilities.miss = EntryCapabilities {
         instructions: types(P::InstructionsMiss, entries.instructions),
         next_tables: tables(P::NextTablesMiss, entries.next_tables),
-        write: ActionAbilities {
+        write: ActionCapabilities {
             types: types(P::WriteActionsMiss, entries.write.types),
             set_fields: fields(P::WriteSetFieldMiss, entries.write.set_fields),
         },
-        apply: ActionAbilities {
+        apply: ActionCapabilities {
             types: types(P::ApplyActionsMiss, entries.apply.types),
             set_fields: fields(P::ApplySetFieldMiss, entries.apply.set_fields),
         },
     };
-    abilities.entries = entries;
-    abilities.matches = fields(P::Match, all.matches);
+    capabilities.entries = entries;
+    capabilities.matches = fields(P::Match, all.matches);
     if let Some(PropertyList::Fields(headers)) = list(P::Match) {
         let masked = headers.iter().filter(|header| header.has_mask);
-        abilities.maskable = masked.filter_map(OxmHeader::field).collect();
+        capabilities.maskable = masked.filter_map(OxmHeader::field).collect();
     }
-    abilities.optional = fields(P::Wildcards, abilities.matches);
-    abilities
+    capabilities.optional = fields(P::Wildcards, capabilities.matches);
+    capabilities
 }
 
 /// Checks that the switch supports the features in a request, and that the request names each table at most

@@ -24,7 +24,7 @@ const RECORDS: usize = 256;
 /// Largest number of labels and pointers of all names of a message. It is several times the number in the
 /// largest message whose names are all compressed. Without this bound, each of 10,000 names could lead
 /// through 255 pointers.
-const STEPS: usize = 1 << 18;
+const STEP_BUDGET: usize = 1 << 18;
 
 const TYPE_A: u16 = 1;
 const TYPE_NS: u16 = 2;
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         loop {
             let size = usize::from(*self.message.get(at)?);
             self.steps += 1;
-            if self.steps > STEPS {
+            if self.steps > STEP_BUDGET {
                 return None;
             }
             match size {

@@ -61,14 +61,14 @@ impl Expectations {
     /// announcement is looked up at the first data and not at the SYN, because most clients open the
     /// connection before they ask for the file.
     #[inline]
-    pub(crate) fn meet(&mut self, key: &FlowKey, app: &mut AppState, chunk: &StreamChunk<'_>) {
+    pub(crate) fn apply(&mut self, key: &FlowKey, app: &mut AppState, chunk: &StreamChunk<'_>) {
         if !self.list.is_empty() && !chunk.bytes.is_empty() && app.is_untouched() {
             let key = FlowKey {
                 client_port: 0,
                 ..*key
             };
             if let Some((_, expectation)) = self.list.remove(&key) {
-                app.meet(expectation);
+                app.apply_expectation(expectation);
             }
         }
     }
@@ -122,7 +122,7 @@ mod tests {
 
     fn is_met(expectations: &mut Expectations, key: FlowKey) -> bool {
         let mut app = AppState::new(AppSettings::default());
-        expectations.meet(&key, &mut app, &StreamChunk::of(Direction::ToClient, b"x"));
+        expectations.apply(&key, &mut app, &StreamChunk::of(Direction::ToClient, b"x"));
         app.protocol == Some(AppProtocol::FtpData)
     }
 

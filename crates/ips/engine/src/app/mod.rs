@@ -170,9 +170,9 @@ impl AppState {
     }
 
     /// Resets the state to that of a new flow, and keeps its allocated memory.
-    pub(crate) fn renew(&mut self) {
+    pub(crate) fn reset(&mut self) {
         let mut transactions = core::mem::take(&mut self.transactions);
-        transactions.renew();
+        transactions.reset();
         let mut expected = core::mem::take(&mut self.expected);
         expected.clear();
         let mode = match core::mem::take(&mut self.mode) {
@@ -230,7 +230,7 @@ impl AppState {
     }
 
     /// Gives the flow the protocol that another flow announced for it.
-    pub(crate) fn meet(&mut self, expectation: Expectation) {
+    pub(crate) fn apply_expectation(&mut self, expectation: Expectation) {
         if expectation.protocol == AppProtocol::FtpData {
             self.protocol = Some(AppProtocol::FtpData);
             let parser = ftp_data::FtpData::new(expectation.file_name, expectation.direction, self.settings);
@@ -313,8 +313,8 @@ impl AppState {
     }
 
     /// Frees the transactions that are complete and inspected.
-    pub fn retire(&mut self) {
-        self.transactions.retire();
+    pub fn remove_finished_transactions(&mut self) {
+        self.transactions.remove_finished();
     }
 
     /// Returns the number of complete messages in held transactions after which raw stream data are inspected:

@@ -3,7 +3,7 @@ use millrace_wire::{IpProto, ipv4};
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::{Context, LinkType, network};
+use crate::packet::{Context, LinkType, find_ip_header};
 
 const SETTINGS: DefragmentSettings = DefragmentSettings {
     memory: 1 << 20,
@@ -61,7 +61,7 @@ fn add<'a>(defragmenter: &'a mut Defragmenter, seconds: u64, bytes: &[u8]) -> Ou
         reassemblies: 0,
         is_tunnel: false,
     };
-    let network = network(LinkType(LinkType::RAW), bytes).unwrap();
+    let network = find_ip_header(LinkType(LinkType::RAW), bytes).unwrap();
     let packet = Packet::decode(bytes, network, context).unwrap();
     assert!(packet.is_fragment);
     defragmenter.add(&packet)

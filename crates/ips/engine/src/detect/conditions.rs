@@ -18,7 +18,7 @@ fn is_in(ranges: &[(u128, u128)], number: u128) -> bool {
 
 /// Returns true if an address is in a set.
 pub(super) fn has_address(ranges: &Ranges, address: IpAddr) -> bool {
-    match address.number() {
+    match address.to_space_and_number() {
         (0, number) => is_in(ranges.first(), number),
         (_, number) => is_in(ranges.second(), number),
     }

@@ -12,7 +12,7 @@ use super::program::{ContentTest, JumpBase, Operation, PcreTest, VARIABLES, comp
 
 /// Largest number of positions at which contents and expressions of a rule are tried in one inspection of a
 /// buffer.
-pub const STEPS: u32 = 3000;
+pub const STEP_BUDGET: u32 = 3000;
 
 /// The variables of a rule.
 pub type Variables = [u64; VARIABLES];
@@ -73,7 +73,7 @@ impl Scratch {
             variables: Variables::default(),
             limit_matches,
             limit: None,
-            steps: STEPS,
+            steps: STEP_BUDGET,
             decoded: Vec::new(),
         }
     }
@@ -98,7 +98,7 @@ impl Scratch {
 
 /// Returns true if the operations match the subject.
 pub fn matches(operations: &[Operation], subject: &Subject<'_>, scratch: &mut Scratch) -> bool {
-    scratch.steps = STEPS;
+    scratch.steps = STEP_BUDGET;
     run(operations, subject, 0, scratch)
 }
 

@@ -37,7 +37,7 @@ pub use detector::{
     Clock, Condition, Cost, Costs, Counters, DetectSettings, Detector, GroupId, TraceOutcome, TracePlace,
     TraceRecord,
 };
-pub use evaluate::{Limit, STEPS, Scratch, Subject, Variables, matches};
+pub use evaluate::{Limit, STEP_BUDGET, Scratch, Subject, Variables, matches};
 pub use program::{Rule, RuleType};
 pub use reload::Numbers;
 pub use state::FlowBits;
@@ -74,7 +74,7 @@ pub struct FlowState {
 
 impl FlowState {
     /// Removes all state, and keeps the memory.
-    pub(crate) fn renew(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.bits.clear();
         for direction in Direction::BOTH {
             self.raised[direction.index()].clear();

@@ -7,10 +7,10 @@ use crate::detect::Ruleset;
 use crate::event::{Events, FlowEnd};
 use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
 use crate::history;
-use crate::packet::{Context, Network, Packet};
+use crate::packet::{Context, IpHeaderLocation, Packet};
 use crate::policy::Cause;
 use crate::settings::Mode;
-use crate::tcp::normalize::{Edits, Place};
+use crate::tcp::normalize::{Edits, SegmentLocation};
 use crate::verdict::{DropReason, Verdict};
 
 /// The outcome of a packet of a flow.
@@ -24,7 +24,7 @@ pub(super) enum Decided {
 /// A packet that the normaliser changes before it is inspected, and its flow.
 pub(super) struct Changed {
     edits: Edits,
-    place: Place,
+    place: SegmentLocation,
     index: FlowIndex,
     flow: Box<Flow>,
     direction: Direction,
@@ -49,7 +49,7 @@ impl Engine {
         let mut is_from_client = tuple.is_from_client(&flow.key) != is_quoted;
         if !is_from_client && flow.tcp.is_none() && packet.tcp.is_some_and(|tcp| tcp.is_syn()) {
             // The server's packets arrived first, without a handshake: the host that sends this SYN is the client.
-            flow.turn();
+            flow.swap_endpoints();
             is_from_client = true;
         }
         let direction = if is_from_client {
@@ -71,14 +71,14 @@ impl Engine {
             }
             FlowVerdict::Pass | FlowVerdict::Bypass => Verdict::Pass,
             FlowVerdict::None if is_quoted => {
-                packet.is_unordered = true;
+                packet.is_rejected_by_stream = true;
                 self.inspect(rules, packet, &mut flow, direction, out)
             }
             FlowVerdict::None => match self.transport(packet, &mut flow, direction) {
                 Err(problem) => match self.problem(problem, packet, &mut flow, out) {
                     Some(verdict) => verdict,
                     None => {
-                        packet.is_unordered = true;
+                        packet.is_rejected_by_stream = true;
                         self.inspect(rules, packet, &mut flow, direction, out)
                     }
                 },
@@ -87,7 +87,7 @@ impl Engine {
                 }
                 Ok(None) => {
                     if flow.tcp.as_ref().is_some_and(|session| session.is_repeated()) {
-                        packet.is_unordered = true;
+                        packet.is_rejected_by_stream = true;
                         packet.is_encrypted = false;
                     }
                     self.inspect(rules, packet, &mut flow, direction, out)
@@ -114,7 +114,7 @@ impl Engine {
         &mut self,
         rules: &Ruleset,
         bytes: &mut [u8],
-        network: Network,
+        network: IpHeaderLocation,
         context: Context,
         changed: Changed,
         out: &mut Events,
@@ -262,7 +262,7 @@ impl Engine {
             for direction in Direction::BOTH {
                 let counters = &mut self.counters.tcp;
                 session.deliver(direction, &self.tcp, true, counters, |chunk| {
-                    expectations.meet(&key, app, &chunk);
+                    expectations.apply(&key, app, &chunk);
                     app.stream(&key, chunk);
                 });
                 session.end(direction, |chunk| app.stream(&key, chunk));

@@ -35,7 +35,7 @@ impl Engine {
             if let Some(session) = &mut flow.tcp {
                 let counters = &mut self.counters.tcp;
                 session.deliver(direction, &self.tcp, false, counters, |chunk| {
-                    expectations.meet(key, app, &chunk);
+                    expectations.apply(key, app, &chunk);
                     app.stream(key, chunk);
                 });
             }
@@ -72,7 +72,7 @@ impl Engine {
             history::complete_alerts(&mut out.list[events..], flow, direction);
             history::report_complete(flow, packet, out);
         }
-        flow.app.retire();
+        flow.app.remove_finished_transactions();
         match self.charge_parser(packet, flow, out) {
             Some(decided) => verdict.max(decided),
             None => verdict,
@@ -90,7 +90,8 @@ impl Engine {
         out: &mut Events,
     ) -> Action {
         // In mode `ips`, a retransmitted segment is inspected again with the current stream data.
-        let repeats = self.settings.mode == Mode::Ips && !packet.payload.is_empty() && !packet.is_unordered;
+        let repeats =
+            self.settings.mode == Mode::Ips && !packet.payload.is_empty() && !packet.is_rejected_by_stream;
         let buffer = flow
             .tcp
             .as_mut()

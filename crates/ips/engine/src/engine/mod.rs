@@ -16,7 +16,7 @@ use crate::flow::{Direction, FlowCounters, FlowIndex, FlowTable, FlowVerdict, Tu
 use crate::hash::Seed;
 use crate::history;
 use crate::packet::tunnel;
-use crate::packet::{Context, LinkType, Network, Packet, Undecoded, network};
+use crate::packet::{Context, IpHeaderLocation, LinkType, Packet, Undecoded, find_ip_header};
 use crate::policy::{Cause, Overload};
 use crate::settings::{Mode, Settings};
 use crate::tcp::TcpSettings;
@@ -190,7 +190,7 @@ impl Engine {
             is_tunnel: false,
         };
         let first = out.list.len();
-        let verdict = match network(link, bytes) {
+        let verdict = match find_ip_header(link, bytes) {
             Ok(network) => self.packet(rules, bytes, network, context, out),
             Err(reason) => self.undecoded(reason),
         };
@@ -263,7 +263,7 @@ impl Engine {
         &mut self,
         rules: &Ruleset,
         bytes: &mut [u8],
-        network: Network,
+        network: IpHeaderLocation,
         context: Context,
         out: &mut Events,
     ) -> Verdict {
@@ -319,7 +319,7 @@ impl Engine {
                 is_tunnel: false,
                 ..context
             };
-            let network = Network {
+            let network = IpHeaderLocation {
                 offset: 0,
                 version: None,
                 vlans,

@@ -7,7 +7,7 @@ use super::{BUFFER_SIZE, Engine, SPARE_PART};
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
 use crate::settings::Mode;
-use crate::tcp::normalize::{Edits, Place};
+use crate::tcp::normalize::{Edits, SegmentLocation};
 use crate::tcp::{Session, TcpProblem};
 
 impl Engine {
@@ -18,7 +18,7 @@ impl Engine {
         packet: &Packet<'_>,
         flow: &mut Flow,
         direction: Direction,
-    ) -> Result<Option<(Edits, Place)>, TcpProblem> {
+    ) -> Result<Option<(Edits, SegmentLocation)>, TcpProblem> {
         let Some(tcp) = &packet.tcp else {
             if flow.is_two_way() {
                 flow.state = FlowState::Established;
@@ -85,7 +85,7 @@ impl Engine {
                 continue;
             }
             session.deliver(side, &self.tcp, is_last && side == direction, counters, |chunk| {
-                expectations.meet(key, app, &chunk);
+                expectations.apply(key, app, &chunk);
                 app.stream(key, chunk);
             });
         }
@@ -96,7 +96,7 @@ impl Engine {
         if accepted.edits.is_empty() {
             return Ok(None);
         }
-        let Some(place) = Place::of(packet) else {
+        let Some(place) = SegmentLocation::of(packet) else {
             // A segment made of fragments cannot be rewritten. Its last fragment is dropped, so that the
             // segment does not arrive.
             self.counters.tcp.problems[TcpProblem::Fragmented as usize] += 1;

@@ -166,13 +166,16 @@ impl Tuple {
         let end = |address: Ipv4Addr, port: u16| u64::from(address.to_bits()) << 16 | u64::from(port);
         let (src, dst) = (end(src, self.src.1), end(dst, self.dst.1));
         let (low, high) = (src.min(dst), src.max(dst));
-        let words = [low | self.outside(), high | u64::from(self.vlans[0]) << 48];
+        let words = [
+            low | self.protocol_and_depth(),
+            high | u64::from(self.vlans[0]) << 48,
+        ];
         (self.vlans[1] == 0).then_some(words)
     }
 
     /// Returns the protocol in bits 48 to 55, and the number of encapsulations in bits 56 to 63.
     #[inline]
-    fn outside(&self) -> u64 {
+    fn protocol_and_depth(&self) -> u64 {
         u64::from(self.protocol) << 48 | u64::from(self.tunnel_depth) << 56
     }
 }
@@ -194,7 +197,7 @@ impl Hash for Tuple {
             state.write_u64((bits >> 64) as u64);
         }
         let ports = u64::from(low.1) | u64::from(high.1) << 16 | u64::from(self.vlans[0]) << 32;
-        state.write_u64(ports | self.outside());
+        state.write_u64(ports | self.protocol_and_depth());
         if self.vlans[1] != 0 {
             state.write_u64(u64::from(self.vlans[1]) | u64::from(self.vlans[2]) << 16);
         }

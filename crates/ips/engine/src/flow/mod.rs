@@ -147,10 +147,10 @@ impl Flow {
     }
 
     /// Resets the flow to one without packets, and keeps the allocated memory.
-    pub(crate) fn renew(&mut self, key: FlowKey, id: u64, start: Time) {
+    pub(crate) fn reset(&mut self, key: FlowKey, id: u64, start: Time) {
         let (mut app, mut detect) = (core::mem::take(&mut self.app), core::mem::take(&mut self.detect));
-        app.renew();
-        detect.renew();
+        app.reset();
+        detect.reset();
         let spare = self.tcp.take().or_else(|| self.spare.take());
         *self = Flow {
             app,
@@ -194,7 +194,7 @@ impl Flow {
     }
 
     /// Exchanges client and server.
-    pub(crate) fn turn(&mut self) {
+    pub(crate) fn swap_endpoints(&mut self) {
         let key = &mut self.key;
         core::mem::swap(&mut key.client, &mut key.server);
         core::mem::swap(&mut key.client_port, &mut key.server_port);

@@ -18,15 +18,14 @@ use super::{Flow, FlowState, FlowVerdict, Timeouts, Tuple};
 use crate::hash::Seed;
 use crate::tcp::Session;
 
-/// Entries of a set.
-const WAYS: usize = 8;
+const ENTRIES_PER_SET: usize = 8;
 /// Number of flows that are compared to evict one from a full table.
 const CANDIDATES: usize = 32;
 
 /// Number of flows that are searched for the largest parser.
 const LARGEST_SCAN: usize = 1024;
 /// Memory of a parser in bytes at which the search for the largest parser ends.
-const MUCH: usize = 64 << 10;
+const LARGE_PARSER_SIZE: usize = 64 << 10;
 
 /// The eviction rank of an established flow.
 const ESTABLISHED: u8 = 2;
@@ -36,7 +35,7 @@ const ESTABLISHED: u8 = 2;
 pub struct FlowIndex(u32);
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct TableEntry {
     /// Bits of the hash that the choice of the set does not use.
     tag: u32,
     /// Index of the flow plus one; 0 for an empty entry.
@@ -51,7 +50,7 @@ pub const FLOW_SIZE: usize = size_of::<Flow>()
     + size_of::<Age>()
     + size_of::<Deadline>()
     // Up to four times as many entries as flows.
-    + 4 * size_of::<Place>()
+    + 4 * size_of::<TableEntry>()
     // Indexes of free slots, and the overhead of the allocator for two allocations.
     + size_of::<u32>()
     + 2 * 16;
@@ -145,7 +144,7 @@ fn rank(flow: &Flow) -> u8 {
 /// The flows of a lane.
 #[derive(Debug)]
 pub(crate) struct FlowTable {
-    sets: Vec<[Place; WAYS]>,
+    sets: Vec<[TableEntry; ENTRIES_PER_SET]>,
     slots: Vec<Slot>,
     /// The age of each slot.
     ages: Vec<Age>,
@@ -176,9 +175,9 @@ impl FlowTable {
         seed: Seed,
         first_id: u64,
     ) -> FlowTable {
-        let limit = limit.clamp(WAYS, 1 << 30);
+        let limit = limit.clamp(ENTRIES_PER_SET, 1 << 30);
         // Twice as many entries as flows, so that few sets fill up.
-        let sets = (2 * limit / WAYS).next_power_of_two();
+        let sets = (2 * limit / ENTRIES_PER_SET).next_power_of_two();
         FlowTable {
             sets: vec![Default::default(); sets],
             slots: Vec::with_capacity(limit),
@@ -209,10 +208,10 @@ impl FlowTable {
     /// Returns the index of the flow with a key.
     pub(crate) fn find(&self, tuple: &Tuple) -> Option<FlowIndex> {
         let (set, tag) = self.place_of(tuple.hash_with(self.seed));
-        let places = self.sets[set]
+        let entries = self.sets[set]
             .iter()
-            .filter(|place| place.index != 0 && place.tag == tag);
-        places.map(|place| FlowIndex(place.index - 1)).find(|index| {
+            .filter(|entry| entry.index != 0 && entry.tag == tag);
+        entries.map(|entry| FlowIndex(entry.index - 1)).find(|index| {
             let flow = self.slots[index.0 as usize].flow.as_ref();
             flow.is_some_and(|flow| tuple.belongs_to(&flow.key))
         })
@@ -221,7 +220,7 @@ impl FlowTable {
     /// Returns true if a new flow would evict a flow that is established or dropped.
     pub(crate) fn is_full(&self, tuple: &Tuple) -> bool {
         let (set, _) = self.place_of(tuple.hash_with(self.seed));
-        let victim = match self.sets[set].iter().all(|place| place.index != 0) {
+        let victim = match self.sets[set].iter().all(|entry| entry.index != 0) {
             true => Some(self.victim_of_set(set).1),
             false if self.len() >= self.limit => self.victim().map(|index| FlowIndex(index as u32)),
             false => None,
@@ -238,7 +237,7 @@ impl FlowTable {
         let hash = tuple.hash_with(self.seed);
         let (set, tag) = self.place_of(hash);
         let mut evicted = None;
-        let way = match self.sets[set].iter().position(|place| place.index == 0) {
+        let way = match self.sets[set].iter().position(|entry| entry.index == 0) {
             Some(way) => {
                 if self.len() >= self.limit {
                     evicted = self.evict_any();
@@ -255,7 +254,7 @@ impl FlowTable {
         let flow = match self.spare.pop() {
             Some(mut flow) => {
                 self.spare_bytes -= core::mem::take(&mut flow.charged);
-                flow.renew(tuple.flow_key(), self.next_id, now);
+                flow.reset(tuple.flow_key(), self.next_id, now);
                 flow
             }
             None => Box::new(Flow::new(tuple.flow_key(), self.next_id, now)),
@@ -282,7 +281,7 @@ impl FlowTable {
                 (self.slots.len() - 1) as u32
             }
         };
-        self.sets[set][way] = Place {
+        self.sets[set][way] = TableEntry {
             tag,
             index: index + 1,
         };
@@ -307,7 +306,7 @@ impl FlowTable {
         if self.spare.len() >= self.spare.capacity() {
             return;
         }
-        flow.renew(flow.key, 0, Time::ZERO);
+        flow.reset(flow.key, 0, Time::ZERO);
         flow.charged = flow.parser_memory();
         if self.spare_bytes + flow.charged > self.spare_limit {
             flow.free_spare();
@@ -349,7 +348,7 @@ impl FlowTable {
             let parser = self.ages[self.sweep].parser;
             if parser > found.map_or(0, |(_, most)| most) {
                 found = Some((FlowIndex(self.sweep as u32), parser));
-                if usize::from(parser) >= MUCH / PARSER_UNIT {
+                if usize::from(parser) >= LARGE_PARSER_SIZE / PARSER_UNIT {
                     break;
                 }
             }
@@ -368,9 +367,9 @@ impl FlowTable {
         self.ages[index.0 as usize] = Age::ABSENT;
         self.deadlines[index.0 as usize] = NEVER;
         let (set, _) = self.place_of(hash);
-        for place in &mut self.sets[set] {
-            if place.index == index.0 + 1 {
-                *place = Place::default();
+        for entry in &mut self.sets[set] {
+            if entry.index == index.0 + 1 {
+                *entry = TableEntry::default();
             }
         }
         self.free.push(index.0);
@@ -452,10 +451,10 @@ impl FlowTable {
     }
 
     fn victim_of_set(&self, set: usize) -> (usize, FlowIndex) {
-        let places = self.sets[set].iter().enumerate();
-        let victim = places
-            .min_by_key(|(_, place)| self.order(place.index as usize - 1))
-            .map_or((0, 0), |(way, place)| (way, place.index - 1));
+        let entries = self.sets[set].iter().enumerate();
+        let victim = entries
+            .min_by_key(|(_, entry)| self.order(entry.index as usize - 1))
+            .map_or((0, 0), |(way, entry)| (way, entry.index - 1));
         (victim.0, FlowIndex(victim.1))
     }
 

@@ -47,7 +47,7 @@ impl Vlans {
 
 /// The position of an IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Network {
+pub(crate) struct IpHeaderLocation {
     /// Offset of the IP header in the frame, in bytes.
     pub(crate) offset: usize,
     /// The IP version that the preceding header names; `None` if only the IP header names it.
@@ -80,19 +80,19 @@ fn chunk<const N: usize>(frame: &[u8], at: usize) -> Result<&[u8; N], Undecoded>
 
 /// Finds the IP header of a frame.
 #[inline]
-pub(crate) fn network(link: LinkType, frame: &[u8]) -> Result<Network, Undecoded> {
+pub(crate) fn find_ip_header(link: LinkType, frame: &[u8]) -> Result<IpHeaderLocation, Undecoded> {
     // Most frames have no header between the Ethernet header and the IP header.
     if link.0 == LinkType::ETHERNET
         && let Some([.., high, low]) = frame.first_chunk::<{ ethernet::SIZE }>()
         && let Some(version) = version_of(EtherType(u16::from_be_bytes([*high, *low])))
     {
-        return Ok(Network {
+        return Ok(IpHeaderLocation {
             offset: ethernet::SIZE,
             version: Some(version),
             vlans: Vlans::default(),
         });
     }
-    network_behind_headers(link, frame)
+    find_ip_header_behind_headers(link, frame)
 }
 
 /// Returns the IP version of an EtherType; `None` for other protocols.
@@ -106,7 +106,7 @@ fn version_of(ether_type: EtherType) -> Option<IpVersion> {
 }
 
 /// Finds the IP header of a frame of any link type, after any preceding headers.
-fn network_behind_headers(link: LinkType, frame: &[u8]) -> Result<Network, Undecoded> {
+fn find_ip_header_behind_headers(link: LinkType, frame: &[u8]) -> Result<IpHeaderLocation, Undecoded> {
     // https://www.tcpdump.org/linktypes.html numbers the link types and describes their headers.
     let (next, at) = match link.0 {
         LinkType::NULL | LinkType::LOOP => {
@@ -151,7 +151,7 @@ pub(crate) fn follow(
     frame: &[u8],
     mut at: usize,
     mut vlans: Vlans,
-) -> Result<Network, Undecoded> {
+) -> Result<IpHeaderLocation, Undecoded> {
     for _ in 0..HEADERS_MAX {
         (next, at) = match next {
             Next::Ip | Next::IpOf(_) => {
@@ -159,7 +159,7 @@ pub(crate) fn follow(
                     Next::IpOf(version) => Some(version),
                     _ => None,
                 };
-                return Ok(Network {
+                return Ok(IpHeaderLocation {
                     offset: at,
                     version,
                     vlans,
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     fn offset(link: u32, frame: &[u8]) -> Result<usize, Undecoded> {
-        network(LinkType(link), frame).map(|network| network.offset)
+        find_ip_header(LinkType(link), frame).map(|network| network.offset)
     }
 
     fn ethernet(ether_type: u16, payload: &[u8]) -> Vec<u8> {
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn tags_and_labels_are_passed_and_vlans_recorded() {
         let tagged = ethernet(0x88a8, &[0, 5, 0x81, 0, 0x20, 6, 0x08, 0, 0x45]);
-        let network = network(LinkType(LinkType::ETHERNET), &tagged).unwrap();
+        let network = find_ip_header(LinkType(LinkType::ETHERNET), &tagged).unwrap();
         assert_eq!((network.offset, network.vlans.ids), (22, [5, 6, 0]));
         let labels = [0, 0, 0x10, 64, 0, 0, 0x21, 64, 0x45];
         assert_eq!(offset(LinkType::ETHERNET, &ethernet(0x8847, &labels)), Ok(22));

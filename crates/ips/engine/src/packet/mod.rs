@@ -20,7 +20,7 @@ use millrace_wire::{IpProto, checksum, tcp, udp};
 
 use crate::flow::{Direction, FlowKey};
 
-pub(crate) use link::{Network, network};
+pub(crate) use link::{IpHeaderLocation, find_ip_header};
 
 /// Largest number of encapsulations that [`payload`] follows.
 const DEPTH: u8 = 16;
@@ -209,7 +209,7 @@ pub struct Packet<'a> {
     pub is_encrypted: bool,
     /// True for a segment that its connection did not accept. The segment is inspected on its own, not as
     /// part of the stream.
-    pub is_unordered: bool,
+    pub is_rejected_by_stream: bool,
     /// True for a fragment. A fragment has no transport header, and waits for the other fragments of its
     /// packet.
     pub is_fragment: bool,
@@ -255,7 +255,7 @@ impl<'a> Packet<'a> {
         is_reassembled: false,
         is_tunnel: false,
         is_encrypted: false,
-        is_unordered: false,
+        is_rejected_by_stream: false,
         is_fragment: false,
         is_pseudo: true,
         tunnel_depth: 0,
@@ -264,7 +264,7 @@ impl<'a> Packet<'a> {
     /// Returns the packet whose IP header `network` found in `frame`.
     pub(crate) fn decode(
         frame: &'a [u8],
-        network: Network,
+        network: IpHeaderLocation,
         context: Context,
     ) -> Result<Packet<'a>, Undecoded> {
         let mut packet = Packet::EMPTY;
@@ -277,7 +277,7 @@ impl<'a> Packet<'a> {
     pub(crate) fn read(
         &mut self,
         frame: &'a [u8],
-        network: Network,
+        network: IpHeaderLocation,
         context: Context,
     ) -> Result<(), Undecoded> {
         self.number = context.number;
@@ -383,7 +383,7 @@ impl<'a> Packet<'a> {
 /// Returns the payload of the innermost packet of a frame, for event records; `None` if the frame has no
 /// packet.
 pub fn payload(frame: &[u8], link: LinkType) -> Option<&[u8]> {
-    let mut place = network(link, frame).ok()?;
+    let mut place = find_ip_header(link, frame).ok()?;
     let mut found = None;
     for tunnel_depth in 0..DEPTH {
         let context = Context {

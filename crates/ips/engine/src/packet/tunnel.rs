@@ -3,7 +3,7 @@
 use millrace_wire::{EtherType, IpProto};
 
 use super::link::{Next, Vlans, follow};
-use super::{IpVersion, Network, Packet};
+use super::{IpHeaderLocation, IpVersion, Packet};
 
 /// IP in IP (RFC 2003), IPv6 in IP (RFC 4213) and GRE (RFC 2784).
 const IPV4: IpProto = IpProto(4);
@@ -47,7 +47,7 @@ impl Default for Tunnels {
 
 /// Returns the position of the IP header of the packet inside `packet`; `None` if there is no inner packet.
 /// Offsets are relative to `frame`, the bytes that [`Packet::ip_offset`] refers to.
-pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &Tunnels) -> Option<Network> {
+pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &Tunnels) -> Option<IpHeaderLocation> {
     if packet.is_fragment {
         return None;
     }
@@ -59,7 +59,7 @@ pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &Tunnels) -> Op
     let frame = frame.get(..packet.ip_offset + packet.ip.bytes.len())?;
     let payload = packet.ip_offset + packet.ip.header_size;
     let ip = |version| {
-        Some(Network {
+        Some(IpHeaderLocation {
             offset: payload,
             version: Some(version),
             vlans: outer,

@@ -148,7 +148,7 @@ impl Edits {
     }
 
     /// Applies the changes to the frame from which `packet` was decoded, and corrects lengths and checksums.
-    pub(crate) fn apply(&self, place: &Place, frame: &mut [u8]) {
+    pub(crate) fn apply(&self, place: &SegmentLocation, frame: &mut [u8]) {
         const OPTIONS_AT: usize = 20;
         let Some(ip) = frame.get_mut(place.ip_offset..place.ip_offset + place.ip_size) else {
             return;
@@ -192,7 +192,7 @@ impl Edits {
 
 /// The position of a segment in its frame.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct SegmentLocation {
     version: IpVersion,
     ip_offset: usize,
     ip_size: usize,
@@ -200,14 +200,14 @@ pub(crate) struct Place {
     pseudo: Pseudo,
 }
 
-impl Place {
+impl SegmentLocation {
     /// Returns the position of the segment of `packet`; `None` for a packet that is reassembled, pseudo or
     /// not TCP.
-    pub(crate) fn of(packet: &Packet<'_>) -> Option<Place> {
+    pub(crate) fn of(packet: &Packet<'_>) -> Option<SegmentLocation> {
         if packet.is_reassembled || packet.is_pseudo || packet.tcp.is_none() {
             return None;
         }
-        Some(Place {
+        Some(SegmentLocation {
             version: packet.ip.version,
             ip_offset: packet.ip_offset,
             ip_size: packet.ip.bytes.len(),

@@ -6,10 +6,10 @@ use millrace_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN, URG};
 use millrace_wire::{IpProto, ipv4, tcp};
 use proptest::prelude::*;
 
-use super::normalize::{Edits, Place, TcpCounters};
+use super::normalize::{Edits, SegmentLocation, TcpCounters};
 use super::*;
 use crate::flow::FlowState;
-use crate::packet::{Context, LinkType, Packet, network};
+use crate::packet::{Context, LinkType, Packet, find_ip_header};
 use crate::settings::Settings;
 
 const CLIENT: u32 = 1000;
@@ -68,7 +68,7 @@ fn decode(bytes: &[u8]) -> Packet<'_> {
         reassemblies: 0,
         is_tunnel: false,
     };
-    let network = network(LinkType(LinkType::RAW), bytes).unwrap();
+    let network = find_ip_header(LinkType(LinkType::RAW), bytes).unwrap();
     Packet::decode(bytes, network, context).unwrap()
 }
 
@@ -158,7 +158,7 @@ impl TestBed {
     fn segment(&mut self, direction: Direction, segment: &Segment<'_>) -> Result<Vec<u8>, TcpProblem> {
         let mut frame = bytes(segment);
         let packet = decode(&frame);
-        let place = Place::of(&packet).unwrap();
+        let place = SegmentLocation::of(&packet).unwrap();
         let tcp = packet.tcp.unwrap();
         let accepted = self
             .session

@@ -73,8 +73,8 @@ impl DpdkBackend {
 
     /// Returns a pool for drivers that need a frame of `segment_size` bytes in one buffer.
     fn pool_of(&self, segment_size: u32) -> Result<Mempool, MempoolError> {
-        if segment_size as usize <= self.pools.home().segment_size() {
-            return Ok(self.pools.home());
+        if segment_size as usize <= self.pools.default_pool().segment_size() {
+            return Ok(self.pools.default_pool());
         }
         let name = format!("packets-{segment_size}");
         let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +136,7 @@ impl DpdkBackend {
     fn vnic_pool(&self, options: DeviceOptions) -> Result<Mempool, MempoolError> {
         match options.mtu > DEFAULT_MTU {
             true => self.pool_of(u32::from(options.mtu) + FRAME_OVERHEAD),
-            false => Ok(self.pools.home()),
+            false => Ok(self.pools.default_pool()),
         }
     }
 
@@ -179,8 +179,8 @@ impl DpdkBackend {
         } else if is_vnic && options.mtu > DEFAULT_MTU {
             self.vnic_pool(options).map_err(failed(devargs))?
         } else {
-            self.pools.near(info.socket, |node| {
-                let home = self.pools.home();
+            self.pools.pool_of_node(info.socket, |node| {
+                let home = self.pools.default_pool();
                 let config = MempoolConfig {
                     socket: Some(node),
                     ..MempoolConfig::new(&format!("packets-n{node}"), home.size())
@@ -276,7 +276,7 @@ impl Backend for DpdkBackend {
     type Registration = thread::Registration;
 
     fn packet(&self, bytes: &[u8]) -> Option<Mbuf> {
-        self.pools.home().packet(bytes)
+        self.pools.default_pool().packet(bytes)
     }
 
     fn wans(&self) -> &Arc<Wans> {
@@ -302,7 +302,7 @@ impl Backend for DpdkBackend {
     }
 
     fn buffers(&self) -> Option<(usize, usize)> {
-        let home = self.pools.home();
+        let home = self.pools.default_pool();
         Some((home.in_use() as usize, home.size() as usize))
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn link_settings(name: &str) -> io::Result<LinkSettings> {
     // A request with no words returns the number of words that the kernel requires.
     for _ in 0..2 {
         request.ifr_ifru.ifru_data = core::ptr::from_mut(&mut raw).cast();
-        ask(&socket, ETHTOOL, &mut request)?;
+        interface_ioctl(&socket, ETHTOOL, &mut request)?;
         if raw.words >= 0 {
             break;
         }
@@ -125,7 +125,7 @@ fn request(name: &str) -> io::Result<ifreq> {
 }
 
 /// Sends one of this file's requests about an interface to a file or socket.
-fn ask(fd: &impl AsRawFd, what: c_ulong, request: &mut ifreq) -> io::Result<()> {
+fn interface_ioctl(fd: &impl AsRawFd, what: c_ulong, request: &mut ifreq) -> io::Result<()> {
     // SAFETY: each request of this file takes a pointer to an ifreq, which is alive and writable during the call, as
     // is the structure that it points to, and the kernel keeps no reference to them. ETHTOOL writes as many words as
     // the request says there are.
@@ -155,7 +155,7 @@ pub(super) fn create(name: &str) -> io::Result<File> {
         .open("/dev/net/tun")?;
     let mut request = request(name)?;
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as c_short;
-    ask(&file, libc::TUNSETIFF as c_ulong, &mut request)?;
+    interface_ioctl(&file, libc::TUNSETIFF as c_ulong, &mut request)?;
     Ok(file)
 }
 
@@ -166,7 +166,7 @@ pub(super) fn create(name: &str) -> io::Result<File> {
 pub(super) fn set_mtu(name: &str, mtu: u16) -> io::Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_mtu = mtu.into();
-    ask(&socket_for_requests()?, libc::SIOCSIFMTU as c_ulong, &mut request)
+    interface_ioctl(&socket_for_requests()?, libc::SIOCSIFMTU as c_ulong, &mut request)
 }
 
 /// Returns the current state of an interface.
@@ -176,21 +176,21 @@ pub(super) fn set_mtu(name: &str, mtu: u16) -> io::Result<()> {
 pub(super) fn state(name: &str) -> io::Result<InterfaceState> {
     let socket = socket_for_requests()?;
     let mut asked = request(name)?;
-    ask(&socket, libc::SIOCGIFFLAGS as c_ulong, &mut asked)?;
+    interface_ioctl(&socket, libc::SIOCGIFFLAGS as c_ulong, &mut asked)?;
     // SAFETY: the kernel has written this member, and any bytes are a valid number.
     let flags = i32::from(unsafe { asked.ifr_ifru.ifru_flags });
     let running = libc::IFF_UP | libc::IFF_RUNNING;
-    ask(&socket, libc::SIOCGIFHWADDR as c_ulong, &mut asked)?;
+    interface_ioctl(&socket, libc::SIOCGIFHWADDR as c_ulong, &mut asked)?;
     // SAFETY: the kernel has written this member, and any bytes are a valid address.
     let address = unsafe { asked.ifr_ifru.ifru_hwaddr };
     let mut mac = [0; 6];
     for (byte, raw) in mac.iter_mut().zip(address.sa_data) {
         *byte = raw as u8;
     }
-    ask(&socket, libc::SIOCGIFMTU as c_ulong, &mut asked)?;
+    interface_ioctl(&socket, libc::SIOCGIFMTU as c_ulong, &mut asked)?;
     // SAFETY: the kernel has written this member, and any bytes are a valid number.
     let mtu = unsafe { asked.ifr_ifru.ifru_mtu };
-    ask(&socket, libc::SIOCGIFINDEX as c_ulong, &mut asked)?;
+    interface_ioctl(&socket, libc::SIOCGIFINDEX as c_ulong, &mut asked)?;
     // SAFETY: the kernel has written this member, and any bytes are a valid number.
     let index = unsafe { asked.ifr_ifru.ifru_ifindex };
     Ok(InterfaceState {

@@ -128,9 +128,9 @@ impl Sampler {
     }
 
     /// Returns the part of a sample that must be recorded before the packet is processed.
-    pub(crate) fn sighting<P: Packet>(&self, packet: &P) -> Sighting {
+    pub(crate) fn ingress_record<P: Packet>(&self, packet: &P) -> IngressRecord {
         let head = packet.head();
-        Sighting {
+        IngressRecord {
             size: packet.len() as u32,
             header: SampledHeader::of(head, self.header_size),
             tci: rewrite::vlan_tci(head),
@@ -141,7 +141,7 @@ impl Sampler {
     pub(crate) fn push(
         &mut self,
         port: PortNo,
-        sighting: &Sighting,
+        ingress: &IngressRecord,
         outcome: SampleOutcome,
         observed: ObservedPacket,
     ) {
@@ -160,9 +160,9 @@ impl Sampler {
             rate: sampler.rate,
             pool: sampler.pool,
             lost: sampler.lost,
-            size: sighting.size,
-            header: sighting.header,
-            tci: sighting.tci,
+            size: ingress.size,
+            header: ingress.header,
+            tci: ingress.tci,
             outcome,
             metadata: observed.metadata,
             cookie: observed.cookie,
@@ -186,9 +186,9 @@ impl Sampler {
     ) {
         let mut next = 0;
         while let Some(index) = self.advance(port, packets.len() - next) {
-            let sighting = self.sighting(&packets[next + index]);
+            let ingress = self.ingress_record(&packets[next + index]);
             let outcome = SampleOutcome::Dropped { reason, port: None };
-            self.push(port, &sighting, outcome, ObservedPacket::default());
+            self.push(port, &ingress, outcome, ObservedPacket::default());
             next += index + 1;
         }
         self.record_discards((Some(port), None), packets, reason, now);
@@ -247,7 +247,7 @@ fn find(ports: &[PortSampler], direct: &[u16; Sampler::DIRECT], port: PortNo) ->
 
 /// The part of a sample that is recorded before the packet is processed.
 #[derive(Clone, Copy)]
-pub(crate) struct Sighting {
+pub(crate) struct IngressRecord {
     size: u32,
     header: SampledHeader,
     tci: Option<u16>,

@@ -43,7 +43,7 @@ const MOVES_MAX: usize = BUCKETS / 4;
 
 /// A queue, and the number of packets of each of its buckets since the last sample.
 #[derive(Clone, PartialEq, Debug)]
-struct Traffic {
+struct QueueLoad {
     worker: usize,
     is_on: bool,
     owners: Vec<u16>,
@@ -52,50 +52,53 @@ struct Traffic {
 
 /// A request to a queue.
 #[derive(Clone, PartialEq, Debug)]
-enum Advice {
+enum RetaRequest {
     Switch(bool),
     Move(Vec<(u16, u16)>, Urgency),
 }
 
 /// Returns the request that moves the buckets of excluded workers to the receiving worker; `None` if they
 /// have none.
-fn return_home(reta: &Traffic, excluded: &[bool]) -> Option<Advice> {
+fn return_to_receiver(reta: &QueueLoad, excluded: &[bool]) -> Option<RetaRequest> {
     let receiver = reta.worker as u16;
-    let is_away = |owner: u16| owner != receiver && excluded.get(usize::from(owner)) == Some(&true);
-    let away = (0..).zip(&reta.owners).filter(|(_, owner)| is_away(**owner));
-    let moves: Vec<_> = away.map(|(bucket, _)| (bucket, receiver)).collect();
-    (!moves.is_empty()).then_some(Advice::Move(moves, Urgency::Urgent))
+    let is_excluded = |owner: u16| owner != receiver && excluded.get(usize::from(owner)) == Some(&true);
+    let foreign = (0..).zip(&reta.owners).filter(|(_, owner)| is_excluded(**owner));
+    let moves: Vec<_> = foreign.map(|(bucket, _)| (bucket, receiver)).collect();
+    (!moves.is_empty()).then_some(RetaRequest::Move(moves, Urgency::Urgent))
 }
 
 /// Returns the request to each queue, if any. `excluded` says, by worker, which ones get no buckets.
-fn advise(
+fn plan_moves(
     loads: &[Load],
-    retas: &[Traffic],
+    retas: &[QueueLoad],
     permission: Permission,
     excluded: &[bool],
-) -> Vec<Option<Advice>> {
+) -> Vec<Option<RetaRequest>> {
     debug_assert!(
         retas.iter().all(|reta| reta.owners.len() == reta.packets.len()),
         "each bucket has an owner and a count"
     );
-    let mut advice: Vec<Option<Advice>> = retas.iter().map(|reta| return_home(reta, excluded)).collect();
-    if advice.iter().any(Option::is_some) {
-        return advice;
+    let mut requests: Vec<Option<RetaRequest>> = retas
+        .iter()
+        .map(|reta| return_to_receiver(reta, excluded))
+        .collect();
+    if requests.iter().any(Option::is_some) {
+        return requests;
     }
     let total: f64 = loads.iter().map(|load| load.busy).sum();
     let is_low = permission != Permission::Always && total < LOW_LOAD;
     if is_low || permission == Permission::Return {
-        for (reta, advice) in retas.iter().zip(&mut advice).filter(|(reta, _)| reta.is_on) {
+        for (reta, request) in retas.iter().zip(&mut requests).filter(|(reta, _)| reta.is_on) {
             let receiver = reta.worker as u16;
-            let away = (0..).zip(&reta.owners).filter(|(_, owner)| **owner != receiver);
-            let moves: Vec<_> = away.map(|(bucket, _)| (bucket, receiver)).collect();
-            *advice = Some(if moves.is_empty() {
-                Advice::Switch(false)
+            let foreign = (0..).zip(&reta.owners).filter(|(_, owner)| **owner != receiver);
+            let moves: Vec<_> = foreign.map(|(bucket, _)| (bucket, receiver)).collect();
+            *request = Some(if moves.is_empty() {
+                RetaRequest::Switch(false)
             } else {
-                Advice::Move(moves, Urgency::Normal)
+                RetaRequest::Move(moves, Urgency::Normal)
             });
         }
-        return advice;
+        return requests;
     }
     let mut busy: Vec<f64> = loads.iter().map(|load| load.busy).collect();
     // The packets of each worker, which give the cost of one packet.
@@ -122,11 +125,11 @@ fn advise(
             break;
         }
         let mut is_off = false;
-        for (reta, advice) in retas.iter().zip(&mut advice) {
+        for (reta, request) in retas.iter().zip(&mut requests) {
             if reta.worker == full && !reta.is_on {
                 if permission != Permission::Stay && loads[full].packet_nanos >= HANDOFF_NANOS_MIN {
                     // The next sample shows the traffic of the queue's buckets.
-                    *advice = Some(Advice::Switch(true));
+                    *request = Some(RetaRequest::Switch(true));
                 }
                 is_off = true;
             }
@@ -158,12 +161,12 @@ fn advise(
             busy[empty] += weight;
         }
     }
-    for (advice, moves) in advice.iter_mut().zip(moves) {
-        if advice.is_none() && !moves.is_empty() {
-            *advice = Some(Advice::Move(moves, Urgency::Normal));
+    for (request, moves) in requests.iter_mut().zip(moves) {
+        if request.is_none() && !moves.is_empty() {
+            *request = Some(RetaRequest::Move(moves, Urgency::Normal));
         }
     }
-    advice
+    requests
 }
 
 /// The redirection tables of a switch.
@@ -271,7 +274,7 @@ impl LoadMonitor {
                 .iter_mut()
                 .zip(reta.refused())
                 .for_each(|(sum, count)| *sum += count);
-            traffic.push(Traffic {
+            traffic.push(QueueLoad {
                 worker: reta.worker(),
                 is_on: reta.is_on(),
                 owners: states.iter().map(|state| state.owner).collect(),
@@ -294,12 +297,12 @@ impl LoadMonitor {
             Spread::Auto => self.trial.sample(&loads, traffic.iter().any(|reta| reta.is_on)),
             Spread::Always | Spread::Off => Permission::Always,
         };
-        let advice = advise(&loads, &traffic, permission, &excluded);
-        for (reta, advice) in live.iter().zip(advice) {
-            match advice {
-                Some(Advice::Switch(on)) => reta.switch(on),
-                Some(Advice::Move(moves, urgency)) if reta.is_idle() => reta.request(&moves, urgency),
-                Some(Advice::Move(..)) | None => {}
+        let requests = plan_moves(&loads, &traffic, permission, &excluded);
+        for (reta, request) in live.iter().zip(requests) {
+            match request {
+                Some(RetaRequest::Switch(on)) => reta.switch(on),
+                Some(RetaRequest::Move(moves, urgency)) if reta.is_idle() => reta.request(&moves, urgency),
+                Some(RetaRequest::Move(..)) | None => {}
             }
         }
     }
@@ -336,8 +339,8 @@ mod tests {
     }
 
     /// Returns a queue whose buckets received these packets and all belong to `worker`.
-    fn reta(worker: usize, packets: &[u64]) -> Traffic {
-        Traffic {
+    fn reta(worker: usize, packets: &[u64]) -> QueueLoad {
+        QueueLoad {
             worker,
             is_on: true,
             owners: vec![worker as u16; packets.len()],
@@ -345,30 +348,30 @@ mod tests {
         }
     }
 
-    fn moves(advice: &Option<Advice>) -> &[(u16, u16)] {
-        match advice {
-            Some(Advice::Move(moves, _)) => moves,
+    fn moves(request: &Option<RetaRequest>) -> &[(u16, u16)] {
+        match request {
+            Some(RetaRequest::Move(moves, _)) => moves,
             _ => &[],
         }
     }
 
     #[test]
     fn nothing_moves_while_no_worker_is_full() {
-        let advice = advise(
+        let requests = plan_moves(
             &loads(&[0.6, 0.0]),
             &[reta(0, &[10; 8])],
             Permission::AsRequired,
             &[],
         );
-        assert_eq!(advice, [None]);
+        assert_eq!(requests, [None]);
     }
 
     #[test]
     fn a_full_worker_begins_to_hash_before_anything_moves() {
         let mut quiet = reta(0, &[0; 8]);
         quiet.is_on = false;
-        let advice = advise(&loads(&[1.0, 0.1]), &[quiet], Permission::AsRequired, &[]);
-        assert_eq!(advice, [Some(Advice::Switch(true))]);
+        let requests = plan_moves(&loads(&[1.0, 0.1]), &[quiet], Permission::AsRequired, &[]);
+        assert_eq!(requests, [Some(RetaRequest::Switch(true))]);
     }
 
     #[test]
@@ -376,14 +379,14 @@ mod tests {
         let mut quiet = reta(0, &[0; 8]);
         quiet.is_on = false;
         let full = loads(&[1.0, 0.1]);
-        assert_eq!(advise(&full, &[quiet], Permission::Stay, &[]), [None]);
-        let mut away = reta(0, &[10; 8]);
-        away.owners[3] = 1;
-        let advice = advise(&full, &[away.clone()], Permission::Return, &[]);
-        assert_eq!(moves(&advice[0]), [(3, 0)]);
-        away.owners[3] = 0;
-        let advice = advise(&full, &[away], Permission::Return, &[]);
-        assert_eq!(advice, [Some(Advice::Switch(false))]);
+        assert_eq!(plan_moves(&full, &[quiet], Permission::Stay, &[]), [None]);
+        let mut foreign = reta(0, &[10; 8]);
+        foreign.owners[3] = 1;
+        let requests = plan_moves(&full, &[foreign.clone()], Permission::Return, &[]);
+        assert_eq!(moves(&requests[0]), [(3, 0)]);
+        foreign.owners[3] = 0;
+        let requests = plan_moves(&full, &[foreign], Permission::Return, &[]);
+        assert_eq!(requests, [Some(RetaRequest::Switch(false))]);
     }
 
     #[test]
@@ -392,46 +395,46 @@ mod tests {
         quiet.is_on = false;
         let mut loads = loads(&[1.0, 0.1]);
         loads[0].packet_nanos = 30.0;
-        assert_eq!(advise(&loads, &[quiet], Permission::AsRequired, &[]), [None]);
+        assert_eq!(plan_moves(&loads, &[quiet], Permission::AsRequired, &[]), [None]);
     }
 
     #[test]
     fn about_half_of_a_full_workers_load_moves_to_an_idle_one() {
-        let advice = advise(
+        let requests = plan_moves(
             &loads(&[1.0, 0.0]),
             &[reta(0, &[10; 100])],
             Permission::AsRequired,
             &[],
         );
-        assert!((35..=50).contains(&moves(&advice[0]).len()), "{advice:?}");
-        assert!(moves(&advice[0]).iter().all(|(_, to)| *to == 1));
+        assert!((35..=50).contains(&moves(&requests[0]).len()), "{requests:?}");
+        assert!(moves(&requests[0]).iter().all(|(_, to)| *to == 1));
     }
 
     #[test]
     fn a_flow_that_fills_its_worker_stays_and_the_others_leave() {
         let mut packets = [1; 50];
         packets[7] = 450;
-        let advice = advise(
+        let requests = plan_moves(
             &loads(&[1.0, 0.0]),
             &[reta(0, &packets)],
             Permission::AsRequired,
             &[],
         );
-        assert!(moves(&advice[0]).iter().all(|(bucket, _)| *bucket != 7));
-        assert_eq!(moves(&advice[0]).len(), 49);
+        assert!(moves(&requests[0]).iter().all(|(bucket, _)| *bucket != 7));
+        assert_eq!(moves(&requests[0]).len(), 49);
     }
 
     #[test]
     fn several_idle_workers_share_what_one_has_too_much() {
-        let advice = advise(
+        let requests = plan_moves(
             &loads(&[1.0, 0.0, 0.0, 0.0]),
             &[reta(0, &[10; 100])],
             Permission::AsRequired,
             &[],
         );
-        let got = |worker| moves(&advice[0]).iter().filter(|(_, to)| *to == worker).count();
-        assert!((1..4).all(|worker| got(worker) >= 5), "{advice:?}");
-        assert!(moves(&advice[0]).len() <= 80);
+        let got = |worker| moves(&requests[0]).iter().filter(|(_, to)| *to == worker).count();
+        assert!((1..4).all(|worker| got(worker) >= 5), "{requests:?}");
+        assert!(moves(&requests[0]).len() <= 80);
     }
 
     #[test]
@@ -445,48 +448,48 @@ mod tests {
         };
         let idle = Load::default();
         // Processing takes a tenth of the worker's time, so all buckets move.
-        let advice = advise(
+        let requests = plan_moves(
             &[receiving, idle],
             &[reta(0, &[10; 20])],
             Permission::AsRequired,
             &[],
         );
-        assert_eq!(moves(&advice[0]).len(), 20);
+        assert_eq!(moves(&requests[0]).len(), 20);
     }
 
     #[test]
     fn buckets_go_home_when_there_is_little_to_do_and_hashing_ends() {
-        let mut away = reta(0, &[1; 8]);
-        away.owners[3] = 1;
+        let mut foreign = reta(0, &[1; 8]);
+        foreign.owners[3] = 1;
         let little = loads(&[0.1, 0.1]);
         assert_eq!(
-            moves(&advise(&little, &[away.clone()], Permission::AsRequired, &[])[0]),
+            moves(&plan_moves(&little, &[foreign.clone()], Permission::AsRequired, &[])[0]),
             [(3, 0)]
         );
-        away.owners[3] = 0;
+        foreign.owners[3] = 0;
         assert_eq!(
-            advise(&little, &[away.clone()], Permission::AsRequired, &[]),
-            [Some(Advice::Switch(false))]
+            plan_moves(&little, &[foreign.clone()], Permission::AsRequired, &[]),
+            [Some(RetaRequest::Switch(false))]
         );
-        assert_eq!(advise(&little, &[away], Permission::Always, &[]), [None]);
+        assert_eq!(plan_moves(&little, &[foreign], Permission::Always, &[]), [None]);
     }
 
     #[test]
     fn a_worker_that_is_left_alone_gets_nothing_and_loses_what_it_has() {
-        let mut away = reta(0, &[10; 8]);
-        (away.owners[3], away.owners[5]) = (1, 2);
+        let mut foreign = reta(0, &[10; 8]);
+        (foreign.owners[3], foreign.owners[5]) = (1, 2);
         let loads = loads(&[1.0, 0.0, 0.5]);
-        let advice = advise(
+        let requests = plan_moves(
             &loads,
-            &[away.clone()],
+            &[foreign.clone()],
             Permission::AsRequired,
             &[false, true, false],
         );
-        assert_eq!(advice, [Some(Advice::Move(vec![(3, 0)], Urgency::Urgent))]);
-        away.owners[3] = 0;
-        let advice = advise(&loads, &[away], Permission::AsRequired, &[false, true, false]);
-        assert!(moves(&advice[0]).iter().all(|(_, to)| *to == 2), "{advice:?}");
-        assert!(!moves(&advice[0]).is_empty());
+        assert_eq!(requests, [Some(RetaRequest::Move(vec![(3, 0)], Urgency::Urgent))]);
+        foreign.owners[3] = 0;
+        let requests = plan_moves(&loads, &[foreign], Permission::AsRequired, &[false, true, false]);
+        assert!(moves(&requests[0]).iter().all(|(_, to)| *to == 2), "{requests:?}");
+        assert!(!moves(&requests[0]).is_empty());
     }
 
     #[test]
@@ -496,7 +499,7 @@ mod tests {
         let total: u64 = counts.iter().sum();
         let mut traffic = reta(0, &counts);
         let mut rounds = 0;
-        let load_of = |traffic: &Traffic, worker: u16| {
+        let load_of = |traffic: &QueueLoad, worker: u16| {
             let mine = traffic
                 .owners
                 .iter()
@@ -506,11 +509,11 @@ mod tests {
         };
         loop {
             let now = loads(&[load_of(&traffic, 0), load_of(&traffic, 1)]);
-            let advice = advise(&now, std::slice::from_ref(&traffic), Permission::AsRequired, &[]);
-            if moves(&advice[0]).is_empty() {
+            let requests = plan_moves(&now, std::slice::from_ref(&traffic), Permission::AsRequired, &[]);
+            if moves(&requests[0]).is_empty() {
                 break;
             }
-            for (bucket, to) in moves(&advice[0]) {
+            for (bucket, to) in moves(&requests[0]) {
                 traffic.owners[usize::from(*bucket)] = *to;
             }
             rounds += 1;

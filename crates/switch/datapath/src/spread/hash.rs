@@ -147,7 +147,7 @@ impl FlowHash {
     /// Returns 48-bit hashes of both addresses of an IPv6 header: [`Self::end`] takes 48 bits of an address.
     fn v6_ends(&self, header: &[u8; 40]) -> [u64; 2] {
         [8, 24].map(|at| {
-            fold(
+            mix128(
                 be64(header, at) ^ self.keys[2],
                 be64(header, at + 8) ^ self.keys[3],
             ) >> 16
@@ -201,13 +201,13 @@ impl FlowHash {
         let mut next = (Layer::Ethernet, head);
         for _ in 0..LAYERS_MAX {
             let (layer, bytes) = next;
-            let inside = match layer {
+            let payload = match layer {
                 Layer::Ethernet => self.ethernet(bytes, &mut found),
                 Layer::EtherType(kind) => self.ether_typed(kind, bytes, &mut found),
                 Layer::Transport { proto, ends } => self.transport(proto, ends, bytes, &mut found),
             };
-            match inside {
-                Some(inside) => next = inside,
+            match payload {
+                Some(payload) => next = payload,
                 None => break,
             }
         }
@@ -218,13 +218,13 @@ impl FlowHash {
     /// cannot easily find two pairs of ends with equal sums.
     #[inline(always)]
     fn end(&self, address: u64, port: u16) -> u64 {
-        fold((address << 16 | u64::from(port)) ^ self.keys[0], self.keys[1])
+        mix128((address << 16 | u64::from(port)) ^ self.keys[0], self.keys[1])
     }
 
     #[inline(always)]
     fn finish(&self, found: &FlowFields) -> u64 {
-        let inside = found.ends ^ u64::from(found.kind).wrapping_mul(self.keys[3]);
-        fold(inside ^ self.keys[4], found.network ^ self.keys[5])
+        let ends = found.ends ^ u64::from(found.kind).wrapping_mul(self.keys[3]);
+        mix128(ends ^ self.keys[4], found.network ^ self.keys[5])
     }
 
     fn ethernet<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
@@ -293,11 +293,11 @@ impl FlowHash {
             labels = join(labels, entry >> 12);
             // The bottom of the stack (RFC 3032, section 2.1).
             if entry & 0x100 != 0 {
-                let inside = self.mpls_payload(rest);
-                if inside.is_none() {
+                let payload = self.mpls_payload(rest);
+                if payload.is_none() {
                     found.network = found.network.rotate_left(17) ^ labels;
                 }
-                return inside;
+                return payload;
             }
         }
         found.network = found.network.rotate_left(17) ^ labels;
@@ -427,9 +427,9 @@ fn udp_payload<'a>(to: u16, payload: &'a [u8], found: &mut FlowFields) -> Option
             // RFC 8926, section 3.4: version, length of the options in words of four bytes, EtherType, network
             // identifier.
             let header = payload.first_chunk::<8>().filter(|header| header[0] >> 6 == 0)?;
-            let inside = payload.get(8 + 4 * usize::from(header[0] & 0x3f)..)?;
+            let inner = payload.get(8 + 4 * usize::from(header[0] & 0x3f)..)?;
             found.network = join(found.network, be32(header, 4) >> 8);
-            Some((Layer::EtherType(be16(header, 2)), inside))
+            Some((Layer::EtherType(be16(header, 2)), inner))
         }
         port::GTP_U => gtp_payload(payload),
         port::MPLS => Some((Layer::EtherType(ether_type::MPLS), payload)),
@@ -444,23 +444,23 @@ fn gtp_payload(payload: &[u8]) -> Option<(Layer, &[u8])> {
     if header[0] >> 4 != 3 || header[1] != 255 {
         return None;
     }
-    let mut inside = &payload[8..];
+    let mut inner = &payload[8..];
     // Each of the three flags adds the fields of all three: sequence number, N-PDU number, next extension header.
     if header[0] & 7 != 0 {
-        let mut kind = if header[0] & 4 == 0 { 0 } else { *inside.get(3)? };
-        inside = inside.get(4..)?;
+        let mut kind = if header[0] & 4 == 0 { 0 } else { *inner.get(3)? };
+        inner = inner.get(4..)?;
         for _ in 0..EXTENSIONS_MAX {
             if kind == 0 {
                 break;
             }
-            let size = 4 * usize::from(*inside.first()?);
-            kind = *inside.get(size.checked_sub(1)?)?;
-            inside = &inside[size..];
+            let size = 4 * usize::from(*inner.first()?);
+            kind = *inner.get(size.checked_sub(1)?)?;
+            inner = &inner[size..];
         }
     }
-    match inside.first()? >> 4 {
-        4 => Some((Layer::EtherType(ether_type::IPV4), inside)),
-        6 => Some((Layer::EtherType(ether_type::IPV6), inside)),
+    match inner.first()? >> 4 {
+        4 => Some((Layer::EtherType(ether_type::IPV4), inner)),
+        6 => Some((Layer::EtherType(ether_type::IPV6), inner)),
         _ => None,
     }
 }
@@ -475,8 +475,8 @@ fn gre_payload(bytes: &[u8]) -> Option<(Layer, &[u8])> {
     }
     let words = [0x8000, 0x2000, 0x1000];
     let optional: usize = words.into_iter().map(|flag| usize::from(flags & flag != 0)).sum();
-    let inside = bytes.get(4 + 4 * optional..)?;
-    Some((Layer::EtherType(be16(header, 2)), inside))
+    let payload = bytes.get(4 + 4 * optional..)?;
+    Some((Layer::EtherType(be16(header, 2)), payload))
 }
 
 fn is_ipv4(bytes: &[u8]) -> bool {
@@ -514,10 +514,10 @@ fn is_ethernet(bytes: &[u8]) -> bool {
     let Some(header) = bytes.first_chunk::<14>() else {
         return false;
     };
-    let inside = &bytes[14..];
+    let payload = &bytes[14..];
     match be16(header, 12) {
-        ether_type::IPV4 => is_ipv4(inside),
-        ether_type::IPV6 => is_ipv6(inside),
+        ether_type::IPV4 => is_ipv4(payload),
+        ether_type::IPV6 => is_ipv6(payload),
         ether_type::ARP
         | ether_type::VLAN
         | ether_type::SERVICE_VLAN
@@ -540,7 +540,7 @@ fn join(networks: u64, number: u32) -> u64 {
 
 /// Returns the exclusive or of both halves of the product.
 #[inline(always)]
-fn fold(one: u64, two: u64) -> u64 {
+fn mix128(one: u64, two: u64) -> u64 {
     let product = u128::from(one) * u128::from(two);
     product as u64 ^ (product >> 64) as u64
 }

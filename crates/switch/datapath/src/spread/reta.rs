@@ -205,7 +205,7 @@ pub(crate) struct Spreader<P> {
     /// The owner of each bucket, or [`MOVING`].
     owners: Box<[u16; BUCKETS]>,
     /// Number of buckets that other workers own.
-    away: usize,
+    foreign_buckets: usize,
     /// The number of the request that was begun last.
     seen: u64,
     moving: Vec<Move>,
@@ -273,7 +273,7 @@ impl<P: Packet> Spreader<P> {
         Spreader {
             hash,
             me,
-            away: owners.iter().filter(|owner| **owner != me).count(),
+            foreign_buckets: owners.iter().filter(|owner| **owner != me).count(),
             owners,
             seen: reta.requested.load(Ordering::Relaxed),
             moving: Vec::with_capacity(BUCKETS),
@@ -289,7 +289,7 @@ impl<P: Packet> Spreader<P> {
     /// Returns true if packets have to go through [`Self::spread`].
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.reta.is_on() || self.away != 0 || !self.moving.is_empty()
+        self.reta.is_on() || self.foreign_buckets != 0 || !self.moving.is_empty()
     }
 
     /// Moves formerly parked packets of this worker's buckets into the empty `burst`. The queue must not be
@@ -367,7 +367,7 @@ impl<P: Packet> Spreader<P> {
             };
             count.add(1);
         }
-        self.away = self.owners.iter().filter(|owner| **owner != self.me).count();
+        self.foreign_buckets = self.owners.iter().filter(|owner| **owner != self.me).count();
         let mut refused = ArrayVec::new();
         for (bucket, packet) in self.parked.drain(..) {
             match self.owners[usize::from(bucket)] {

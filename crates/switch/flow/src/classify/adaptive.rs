@@ -16,10 +16,10 @@ use super::columns::{AlignedColumns, Burst, COLUMNS, Columns, Projection};
 use super::direct::Direct;
 use super::hash::HashKeys;
 use super::header_columns::HeaderColumns;
+use super::lpm::LpmPart;
 use super::masks::{MaskId, Masks};
 use super::part::{Kind, Part};
-use super::plan::{self, CROWD, FULL, SAMPLE, Sample};
-use super::prefixes::Prefixes;
+use super::plan::{self, COLLISIONS_HARD_MAX, COLLISIONS_MAX, SAMPLE, Sample};
 use super::tuple::{Scratch, Tuple, TupleSpec};
 use super::{BURST, Classifier, PRIORITY_SHIFT, Simd, Slot, rank, slot_of};
 use crate::key::{FlowKey, FlowMask, Rule};
@@ -113,9 +113,9 @@ impl Adaptive {
 
     /// Returns the number of rules outside of their home group.
     #[cfg(test)]
-    pub(super) fn displaced(&self) -> usize {
+    pub(super) fn overflowed(&self) -> usize {
         let tuples = self.parts.iter().flatten().map(|part| match part {
-            Part::Tuple(part) => part.displaced(),
+            Part::Tuple(part) => part.overflowed(),
             _ => 0,
         });
         tuples.sum()
@@ -123,64 +123,64 @@ impl Adaptive {
 
     /// Returns the part that holds the rule with this mask and key, and its rank.
     fn held(&self, mask: MaskId, key: &Columns) -> Option<(u32, u64)> {
-        self.masks.entry(mask).homes.iter().find_map(|(home, _)| {
-            let rank = self.parts[*home as usize].as_ref()?.rank(mask, key);
-            Some((*home, rank?))
+        self.masks.entry(mask).parts.iter().find_map(|(part_index, _)| {
+            let rank = self.parts[*part_index as usize].as_ref()?.rank(mask, key);
+            Some((*part_index, rank?))
         })
     }
 
     /// Changes the rank of a rule from `old` to `rank`.
-    fn replace(&mut self, home: u32, mask: MaskId, key: &Columns, (old, rank): (u64, u64)) {
+    fn replace(&mut self, part_index: u32, mask: MaskId, key: &Columns, (old, rank): (u64, u64)) {
         if old >> PRIORITY_SHIFT != rank >> PRIORITY_SHIFT {
-            self.displace(home, mask, key);
-            self.assign(mask, key, rank);
+            self.remove_from_part(part_index, mask, key);
+            self.insert_into_part(mask, key, rank);
             return;
         }
         let columns = self.masks.entry(mask).columns;
-        if let Some(part) = &mut self.parts[home as usize] {
+        if let Some(part) = &mut self.parts[part_index as usize] {
             part.replace(&self.projection, (mask, &columns), key, rank);
         }
     }
 
     /// Inserts a rule that is in no part.
-    fn assign(&mut self, mask: MaskId, key: &Columns, rank: u64) {
+    fn insert_into_part(&mut self, mask: MaskId, key: &Columns, rank: u64) {
         let columns = self.masks.entry(mask).columns;
-        let home = self.home_for((mask, &columns), key, rank);
-        if let Some(part) = &mut self.parts[home as usize] {
+        let part_index = self.part_for((mask, &columns), key, rank);
+        if let Some(part) = &mut self.parts[part_index as usize] {
             part.insert(&self.projection, (mask, &columns), key, rank);
         }
-        self.masks.entry_mut(mask).arrive(home);
+        self.masks.entry_mut(mask).arrive(part_index);
         self.placed += 1;
-        self.sort(home);
+        self.sort(part_index);
     }
 
     /// Returns the part for a rule; the part may be new.
-    fn home_for(&mut self, (id, mask): (MaskId, &Columns), key: &Columns, rank: u64) -> u32 {
-        let accepting = |crowd: usize| {
+    fn part_for(&mut self, (id, mask): (MaskId, &Columns), key: &Columns, rank: u64) -> u32 {
+        let accepting = |collisions_max: usize| {
             let accepts = |part: &Option<Part>| {
                 part.as_ref()
-                    .is_some_and(|part| part.accepts(mask, key, rank, crowd))
+                    .is_some_and(|part| part.accepts(mask, key, rank, collisions_max))
             };
             self.parts.iter().position(accepts)
         };
-        if let Some(home) = accepting(CROWD) {
-            return home as u32;
+        if let Some(part_index) = accepting(COLLISIONS_MAX) {
+            return part_index as u32;
         }
-        let Some((home, direct)) = self.direct() else {
+        let Some((part_index, direct)) = self.direct() else {
             return self.new_part(Part::Direct(Direct::default()));
         };
         if direct.is_wanted(mask) {
-            return home;
+            return part_index;
         }
-        if let Some(home) = accepting(FULL) {
-            return home as u32;
+        if let Some(part_index) = accepting(COLLISIONS_HARD_MAX) {
+            return part_index as u32;
         }
-        let mut homes = self.masks.entry(id).homes.iter();
-        let alike = homes
-            .find(|(held, _)| *held == home)
+        let mut holders = self.masks.entry(id).parts.iter();
+        let alike = holders
+            .find(|(held, _)| *held == part_index)
             .map_or(0, |(_, rules)| *rules);
         if direct.has_room(mask, alike) {
-            return home;
+            return part_index;
         }
         let tuple = Tuple::new(&self.keys, &self.projection, &TupleSpec::single(*mask));
         self.new_part(Part::Tuple(Box::new(tuple)))
@@ -188,10 +188,13 @@ impl Adaptive {
 
     /// Returns the part whose rules are compared directly.
     fn direct(&self) -> Option<(u32, &Direct)> {
-        self.parts.iter().zip(0..).find_map(|(part, home)| match part {
-            Some(Part::Direct(part)) => Some((home, part)),
-            _ => None,
-        })
+        self.parts
+            .iter()
+            .zip(0..)
+            .find_map(|(part, part_index)| match part {
+                Some(Part::Direct(part)) => Some((part_index, part)),
+                _ => None,
+            })
     }
 
     /// Returns the cost of a lookup, as a number of tuple searches.
@@ -205,7 +208,7 @@ impl Adaptive {
     }
 
     fn new_part(&mut self, part: Part) -> u32 {
-        let home = match self.parts.iter().position(Option::is_none) {
+        let part_index = match self.parts.iter().position(Option::is_none) {
             Some(free) => {
                 self.parts[free] = Some(part);
                 free
@@ -215,36 +218,36 @@ impl Adaptive {
                 self.parts.len() - 1
             }
         };
-        self.order.push((u64::MAX, home as u32));
-        home as u32
+        self.order.push((u64::MAX, part_index as u32));
+        part_index as u32
     }
 
     /// Removes a rule from its part.
-    fn displace(&mut self, home: u32, mask: MaskId, key: &Columns) {
-        if let Some(part) = &mut self.parts[home as usize] {
+    fn remove_from_part(&mut self, part_index: u32, mask: MaskId, key: &Columns) {
+        if let Some(part) = &mut self.parts[part_index as usize] {
             part.remove(mask, key);
         }
-        self.masks.entry_mut(mask).leave(home);
+        self.masks.entry_mut(mask).leave(part_index);
         self.placed -= 1;
-        self.sort(home);
+        self.sort(part_index);
     }
 
     /// Updates the position of a part in the order after its rules changed, or removes an empty part.
-    fn sort(&mut self, home: u32) {
-        let part = self.parts[home as usize].as_ref();
+    fn sort(&mut self, part_index: u32) {
+        let part = self.parts[part_index as usize].as_ref();
         let (len, highest) = part.map_or((0, 0), |part| (part.len(), part.highest()));
         if len == 0 {
-            self.parts[home as usize] = None;
-            self.order.retain(|(_, held)| *held != home);
+            self.parts[part_index as usize] = None;
+            self.order.retain(|(_, held)| *held != part_index);
             return;
         }
         let needless = (highest >> PRIORITY_SHIFT << PRIORITY_SHIFT).max(1);
-        if let Some(held) = self.order.iter_mut().find(|(_, held)| *held == home)
+        if let Some(held) = self.order.iter_mut().find(|(_, held)| *held == part_index)
             && held.0 != needless
         {
             held.0 = needless;
             self.order
-                .sort_by_key(|(needless, home)| (core::cmp::Reverse(*needless), *home));
+                .sort_by_key(|(needless, part_index)| (core::cmp::Reverse(*needless), *part_index));
         }
     }
 
@@ -254,7 +257,7 @@ impl Adaptive {
         let are_few = self.order.len() <= 2 && self.masks.len() == self.order.len();
         are_few
             && self.direct().is_none_or(|(_, direct)| direct.weight() <= 1)
-            && self.masks.iter().all(|(_, mask)| mask.homes.len() == 1)
+            && self.masks.iter().all(|(_, mask)| mask.parts.len() == 1)
     }
 
     /// Returns true if another choice of parts may be better now.
@@ -298,14 +301,14 @@ impl Adaptive {
         let ids: Vec<MaskId> = self.masks.iter().map(|(id, _)| id).collect();
         for id in &ids {
             let entry = self.masks.entry_mut(*id);
-            entry.homes.clear();
+            entry.parts.clear();
             self.projection.extend(entry.mask());
         }
         if rules > DIRECT_MIN {
             let mut sample = self.sample(&parts, rules, &ids);
             for spec in plan::prefixes(&mut sample) {
-                let part = Prefixes::new(&self.projection, spec);
-                self.new_part(Part::Prefixes(Box::new(part)));
+                let part = LpmPart::new(&self.projection, spec);
+                self.new_part(Part::Lpm(Box::new(part)));
             }
             for spec in plan::tuples(&sample) {
                 let part = Tuple::new(&self.keys, &self.projection, &spec);
@@ -313,10 +316,10 @@ impl Adaptive {
             }
         }
         for part in parts.into_iter().flatten() {
-            part.each(|mask, key, rank| self.assign(mask, key, rank));
+            part.each(|mask, key, rank| self.insert_into_part(mask, key, rank));
         }
-        for home in 0..self.parts.len() {
-            self.sort(home as u32);
+        for part_index in 0..self.parts.len() {
+            self.sort(part_index as u32);
         }
         self.planned_rules = self.placed;
         self.planned_weight = self.weight();
@@ -361,9 +364,9 @@ impl Adaptive {
         let start = start.map_or(0, |(priority, slot)| rank(*priority, *slot));
         let mut best = [start; BURST];
         let mut len = verdicts.len().min(BURST);
-        if let [(needless, home)] = *self.order {
+        if let [(needless, part_index)] = *self.order {
             // Rules that are compared directly are found even if a rule that matches everything has their priority.
-            if let Some(part) = &self.parts[home as usize]
+            if let Some(part) = &self.parts[part_index as usize]
                 && (start < needless || matches!(part, Part::Direct(_)))
             {
                 self.simd.search_part(part, burst, len, &mut best, None);
@@ -375,7 +378,7 @@ impl Adaptive {
         }
         let mut scratch = Scratch::new();
         let mut indices: [u8; BURST] = core::array::from_fn(|index| index as u8);
-        for (needless, home) in &self.order {
+        for (needless, part_index) in &self.order {
             let decided = best[..len].iter().filter(|best| **best >= *needless).count();
             if decided * 4 >= len {
                 let mut left = 0;
@@ -396,7 +399,7 @@ impl Adaptive {
             if len == 0 {
                 return;
             }
-            if let Some(part) = &self.parts[*home as usize] {
+            if let Some(part) = &self.parts[*part_index as usize] {
                 self.simd
                     .search_part(part, burst, len, &mut best, Some(&mut scratch));
             }
@@ -418,21 +421,21 @@ impl Adaptive {
 
     /// Returns true if some rule matches a field before the IP header.
     #[inline]
-    pub fn looks_at_links(&self) -> bool {
-        self.projection.has_links()
+    pub fn matches_layer2(&self) -> bool {
+        self.projection.matches_layer2()
     }
 
-    /// Looks up the packets of a burst by their header columns, which were read as [`Adaptive::looks_at_links`]
-    /// requires. The result equals a lookup of each packet's key. `beside` has the fields that are not in the packets'
-    /// bytes, and the keys of [`HeaderColumns::others`]. `verdicts` is as long as the burst.
+    /// Looks up the packets of a burst by their header columns, which were read as [`Adaptive::matches_layer2`]
+    /// requires. The result equals a lookup of each packet's key. `pipeline_fields` has the fields that are not in
+    /// the packets' bytes, and the keys of [`HeaderColumns::others`]. `verdicts` is as long as the burst.
     #[inline]
     pub fn lookup_headers(
         &self,
         headers: &HeaderColumns,
-        beside: (&FlowKey, &[FlowKey]),
+        pipeline_fields: (&FlowKey, &[FlowKey]),
         verdicts: &mut [Option<Slot>],
     ) {
-        self.simd.lookup_headers(self, headers, beside, verdicts);
+        self.simd.lookup_headers(self, headers, pipeline_fields, verdicts);
     }
 
     /// Looks keys up as [`Adaptive::lookup_headers`] does, with the vector instructions of the caller's compilation.
@@ -440,13 +443,13 @@ impl Adaptive {
     pub(super) fn lookup_headers_inlined(
         &self,
         headers: &HeaderColumns,
-        beside: (&FlowKey, &[FlowKey]),
+        pipeline_fields: (&FlowKey, &[FlowKey]),
         verdicts: &mut [Option<Slot>],
     ) {
         match self.projection.len() {
-            0..=2 => self.lookup_header_columns::<2>(headers, beside, verdicts),
-            3..=8 => self.lookup_header_columns::<8>(headers, beside, verdicts),
-            _ => self.lookup_header_columns::<COLUMNS>(headers, beside, verdicts),
+            0..=2 => self.lookup_header_columns::<2>(headers, pipeline_fields, verdicts),
+            3..=8 => self.lookup_header_columns::<8>(headers, pipeline_fields, verdicts),
+            _ => self.lookup_header_columns::<COLUMNS>(headers, pipeline_fields, verdicts),
         }
     }
 
@@ -454,11 +457,11 @@ impl Adaptive {
     fn lookup_header_columns<const N: usize>(
         &self,
         headers: &HeaderColumns,
-        (beside, keys): (&FlowKey, &[FlowKey]),
+        (pipeline_fields, keys): (&FlowKey, &[FlowKey]),
         verdicts: &mut [Option<Slot>],
     ) {
         let mut burst = AlignedColumns::<N>::new();
-        headers.project(&self.projection, beside, keys, &mut burst.0);
+        headers.project(&self.projection, pipeline_fields, keys, &mut burst.0);
         self.search(&mut burst.0, verdicts);
     }
 
@@ -478,16 +481,16 @@ impl Classifier for Adaptive {
         let (rank, key) = (rank(rule.priority.0, slot), Columns::of(&rule.key));
         let known = self.masks.find(&self.keys, &rule.mask);
         let held = known.and_then(|mask| Some((mask, self.held(mask, &key)?)));
-        if let Some((mask, (home, held))) = held {
+        if let Some((mask, (part_index, held))) = held {
             if held >> PRIORITY_SHIFT == rank >> PRIORITY_SHIFT {
-                self.replace(home, mask, &key, (held, rank));
+                self.replace(part_index, mask, &key, (held, rank));
                 return slot_of(held);
             }
             let lower = held.min(rank);
             let hidden = (mask, key, (lower >> PRIORITY_SHIFT) as u16);
             let old = slot_of(lower).and_then(|slot| self.hidden.insert(hidden, slot));
             if rank > held {
-                self.replace(home, mask, &key, (held, rank));
+                self.replace(part_index, mask, &key, (held, rank));
             }
             if old.is_none() {
                 self.masks.add(&self.keys, &rule.mask);
@@ -498,7 +501,7 @@ impl Classifier for Adaptive {
         if new {
             self.projection.extend(&rule.mask);
         }
-        self.assign(mask, &key, rank);
+        self.insert_into_part(mask, &key, rank);
         self.updated();
         None
     }
@@ -509,7 +512,7 @@ impl Classifier for Adaptive {
         }
         let key = Columns::of(&rule.key);
         let mask = self.masks.find(&self.keys, &rule.mask)?;
-        let (home, held) = self.held(mask, &key)?;
+        let (part_index, held) = self.held(mask, &key)?;
         if held >> PRIORITY_SHIFT != u64::from(rule.priority.0) {
             let slot = self.hidden.remove(&(mask, key, rule.priority.0))?;
             self.masks.subtract(&self.keys, mask);
@@ -520,11 +523,11 @@ impl Classifier for Adaptive {
         match next.map(|(hidden, slot)| (*hidden, *slot)) {
             Some((hidden, slot)) => {
                 self.hidden.remove(&hidden);
-                self.replace(home, mask, &key, (held, super::rank(hidden.2, slot)));
+                self.replace(part_index, mask, &key, (held, super::rank(hidden.2, slot)));
                 self.masks.subtract(&self.keys, mask);
             }
             None => {
-                self.displace(home, mask, &key);
+                self.remove_from_part(part_index, mask, &key);
                 self.masks.subtract(&self.keys, mask);
                 self.updated();
             }

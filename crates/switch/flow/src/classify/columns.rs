@@ -90,7 +90,7 @@ impl Projection {
     }
 
     /// Returns true if some word has fields before the IP header.
-    pub(super) fn has_links(&self) -> bool {
+    pub(super) fn matches_layer2(&self) -> bool {
         self.columns().any(|column| matches!(column, 3 | 4 | 7))
     }
 

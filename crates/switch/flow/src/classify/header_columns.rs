@@ -86,20 +86,20 @@ impl HeaderColumns {
     }
 
     /// Reads the headers of a burst: the first bytes of each packet, and its size in bytes in all segments. Packets
-    /// after the first [`BURST`] are ignored. `links` is true if some rule matches a field before the IP header
-    /// ([`Adaptive::looks_at_links`](super::Adaptive::looks_at_links)).
+    /// after the first [`BURST`] are ignored. `with_layer2` is true if some rule matches a field before the IP header
+    /// ([`Adaptive::matches_layer2`](super::Adaptive::matches_layer2)).
     ///
     /// `read` must read the key of the packet `i` of the burst into `keys[i]`. It is called for the packets of
     /// [`HeaderColumns::others`]; all other keys stay unchanged. `keys` is at least as long as the burst.
     #[inline(always)]
     pub fn read<'p>(
         &mut self,
-        links: bool,
+        with_layer2: bool,
         packets: impl Iterator<Item = (&'p [u8], usize)>,
         keys: &mut [FlowKey],
         read: impl FnMut(usize, &mut FlowKey),
     ) {
-        if links {
+        if with_layer2 {
             self.copy::<true>(packets);
         } else {
             self.copy::<false>(packets);
@@ -214,13 +214,13 @@ impl HeaderColumns {
         }
     }
 
-    /// Writes the words that a table compares into the columns. `beside` has the fields that are not in the packets'
-    /// bytes, and `keys` has the keys of the packets that are not common.
+    /// Writes the words that a table compares into the columns. `pipeline_fields` has the fields that are not in the
+    /// packets' bytes, and `keys` has the keys of the packets that are not common.
     #[inline(always)]
     pub(super) fn project(
         &self,
         projection: &Projection,
-        beside: &FlowKey,
+        pipeline_fields: &FlowKey,
         keys: &[FlowKey],
         burst: &mut Burst,
     ) {
@@ -228,7 +228,7 @@ impl HeaderColumns {
         for (from, column) in projection.columns().zip(burst.iter_mut()) {
             let column = &mut column[..padded];
             match from {
-                0..=2 => column.fill(beside.words()[from]),
+                0..=2 => column.fill(pipeline_fields.words()[from]),
                 3 => {
                     for ((place, eth_dst), tag) in column.iter_mut().zip(&self.eth_dst).zip(&self.tag) {
                         *place = u64::from_be(*eth_dst) & !0xffff | tag & 0xfff | tag >> 4 & 0x1000;
@@ -396,15 +396,15 @@ mod tests {
             bursts in prop::collection::vec(prop::collection::vec(a_packet(), 0..=BURST), 1..4),
             in_port in 1..100u32,
         ) {
-            let mut beside = FlowKey::default();
-            beside.set_field(Field::InPort, u128::from(PortNo::from_raw(in_port).raw()));
-            beside.set_field(Field::Metadata, 77);
+            let mut pipeline_fields = FlowKey::default();
+            pipeline_fields.set_field(Field::InPort, u128::from(PortNo::from_raw(in_port).raw()));
+            pipeline_fields.set_field(Field::Metadata, 77);
             let projection = whole();
             for simd in Simd::available() {
                 // The columns of one burst do not affect the next.
                 let mut headers = HeaderColumns::with_simd(simd);
                 for packets in &bursts {
-                    let mut keys = vec![beside; packets.len()];
+                    let mut keys = vec![pipeline_fields; packets.len()];
                     for (key, (head, size)) in keys.iter_mut().zip(packets) {
                         key.read(head, *size, Depth::All);
                     }
@@ -418,7 +418,7 @@ mod tests {
                         }
                     }
                     let mut burst = [[u64::MAX; BURST]; COLUMNS];
-                    headers.project(&projection, &beside, &others, &mut burst);
+                    headers.project(&projection, &pipeline_fields, &others, &mut burst);
                     for (i, key) in keys.iter().enumerate().filter(|(i, _)| headers.others() >> i & 1 == 0) {
                         prop_assert_eq!(headers.connection(i), key.connection());
                     }

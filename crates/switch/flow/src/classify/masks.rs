@@ -22,7 +22,7 @@ pub(super) struct MaskEntry {
     /// The number of rules with this mask.
     pub(super) rules: usize,
     /// The parts that hold rules with this mask, and the number of these rules in each.
-    pub(super) homes: Vec<(u32, usize)>,
+    pub(super) parts: Vec<(u32, usize)>,
 }
 
 impl MaskEntry {
@@ -33,18 +33,18 @@ impl MaskEntry {
 
     /// Adds one to the rules in part `part`.
     pub(super) fn arrive(&mut self, part: u32) {
-        match self.homes.iter_mut().find(|(held, _)| *held == part) {
+        match self.parts.iter_mut().find(|(held, _)| *held == part) {
             Some((_, rules)) => *rules += 1,
-            None => self.homes.push((part, 1)),
+            None => self.parts.push((part, 1)),
         }
     }
 
     /// Subtracts one from the rules in part `part`.
     pub(super) fn leave(&mut self, part: u32) {
-        if let Some(at) = self.homes.iter().position(|(held, _)| *held == part) {
-            self.homes[at].1 -= 1;
-            if self.homes[at].1 == 0 {
-                self.homes.swap_remove(at);
+        if let Some(at) = self.parts.iter().position(|(held, _)| *held == part) {
+            self.parts[at].1 -= 1;
+            if self.parts[at].1 == 0 {
+                self.parts.swap_remove(at);
             }
         }
     }
@@ -94,7 +94,7 @@ impl Masks {
             mask: *mask,
             columns: Columns::of_mask(mask),
             rules: 1,
-            homes: Vec::new(),
+            parts: Vec::new(),
         };
         let id = match self.free.pop() {
             Some(id) => {
@@ -178,9 +178,9 @@ impl Masks {
 
     /// Returns the size in bytes of the heap memory in use.
     pub(super) fn heap_size(&self) -> usize {
-        let homes: usize = self.entries.iter().map(|entry| entry.homes.capacity()).sum();
+        let parts: usize = self.entries.iter().map(|entry| entry.parts.capacity()).sum();
         self.entries.capacity() * size_of::<MaskEntry>()
-            + homes * size_of::<(u32, usize)>()
+            + parts * size_of::<(u32, usize)>()
             + (self.free.capacity() + self.counts.capacity()) * 4
             + self.index.allocation_size()
     }

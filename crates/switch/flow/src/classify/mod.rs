@@ -22,10 +22,10 @@ mod direct;
 mod hash;
 mod header_columns;
 mod linear;
+mod lpm;
 mod masks;
 mod part;
 mod plan;
-mod prefixes;
 mod priorities;
 #[cfg(test)]
 mod properties;

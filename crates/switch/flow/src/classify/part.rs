@@ -5,8 +5,8 @@ use core::fmt;
 use super::BURST;
 use super::columns::{Burst, Columns, Projection};
 use super::direct::Direct;
+use super::lpm::LpmPart;
 use super::masks::MaskId;
-use super::prefixes::Prefixes;
 use super::tuple::{Scratch, Tuple};
 use crate::field::Field;
 
@@ -14,7 +14,7 @@ use crate::field::Field;
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Direct(Direct),
-    Prefixes(Box<Prefixes>),
+    Lpm(Box<LpmPart>),
     Tuple(Box<Tuple>),
 }
 
@@ -23,7 +23,7 @@ macro_rules! each_kind {
     ($self:ident, $part:ident => $call:expr) => {
         match $self {
             Part::Direct($part) => $call,
-            Part::Prefixes($part) => $call,
+            Part::Lpm($part) => $call,
             Part::Tuple($part) => $call,
         }
     };
@@ -40,13 +40,15 @@ impl Part {
         each_kind!(self, part => part.highest())
     }
 
-    /// Returns true if the part suits a rule that it does not hold, and fewer than `crowd` of its rules have the same
-    /// hash.
-    pub(super) fn accepts(&self, mask: &Columns, key: &Columns, rank: u64, crowd: usize) -> bool {
+    /// Returns true if the part suits a rule that it does not hold, and fewer than `collisions_max` of its rules have
+    /// the same hash.
+    pub(super) fn accepts(&self, mask: &Columns, key: &Columns, rank: u64, collisions_max: usize) -> bool {
         match self {
             Part::Direct(_) => false,
-            Part::Prefixes(part) => part.accepts(mask, key, rank),
-            Part::Tuple(part) => part.accepts(mask) && (!part.is_merged() || part.crowd(key) < crowd),
+            Part::Lpm(part) => part.accepts(mask, key, rank),
+            Part::Tuple(part) => {
+                part.accepts(mask) && (!part.is_merged() || part.collisions(key) < collisions_max)
+            }
         }
     }
 
@@ -65,7 +67,7 @@ impl Part {
     ) {
         match self {
             Part::Direct(part) => part.replace(mask.0, key, rank),
-            Part::Prefixes(part) => part.insert(projection, mask, key, rank),
+            Part::Lpm(part) => part.insert(projection, mask, key, rank),
             Part::Tuple(part) => part.replace(mask.0, key, rank),
         }
     }
@@ -80,7 +82,7 @@ impl Part {
     ) {
         match self {
             Part::Direct(part) => part.insert(projection, mask, key, rank),
-            Part::Prefixes(part) => part.insert(projection, mask, key, rank),
+            Part::Lpm(part) => part.insert(projection, mask, key, rank),
             Part::Tuple(part) => part.insert(mask, key, rank),
         }
     }
@@ -108,7 +110,7 @@ impl Part {
         let mut own;
         match self {
             Part::Direct(part) => part.search(burst, len, best),
-            Part::Prefixes(part) => part.search(burst, len, best),
+            Part::Lpm(part) => part.search(burst, len, best),
             Part::Tuple(part) => {
                 let scratch = match scratch {
                     Some(scratch) => scratch,
@@ -159,13 +161,13 @@ impl Kind {
     /// Returns the type of a classifier with these parts.
     pub(super) fn of<'a>(parts: impl Iterator<Item = &'a Part>) -> Kind {
         let (mut tuples, mut merged, mut prefixes, mut direct) = (0, 0, 0, 0);
-        let mut route = Field::Ipv4Dst;
+        let mut lpm_field = Field::Ipv4Dst;
         for part in parts {
             match part {
                 Part::Direct(part) => direct += part.len(),
-                Part::Prefixes(part) => {
+                Part::Lpm(part) => {
                     prefixes += 1;
-                    route = part.field();
+                    lpm_field = part.field();
                 }
                 Part::Tuple(part) => {
                     tuples += 1;
@@ -176,7 +178,7 @@ impl Kind {
         match (tuples, merged, prefixes, direct) {
             (0, _, 0, 0) => Kind::Constant,
             (0, _, 0, rules) => Kind::Direct { rules },
-            (0, _, 1, 0) => Kind::LongestPrefix { field: route },
+            (0, _, 1, 0) => Kind::LongestPrefix { field: lpm_field },
             (1, 0, 0, 0) => Kind::ExactHash,
             _ => Kind::Tuples {
                 tuples,

@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 
 use super::columns::Columns;
 use super::direct::{IRREGULAR, MANY_PLANNED, planned, weight};
-use super::prefixes::{PrefixSpec, Route};
+use super::lpm::{LpmField, LpmSpec};
 use super::table::WINDOWS;
 use super::tuple::{Classes, TupleSpec};
 
 /// The maximum number of rules with equal hashes in a tuple.
-pub(super) const CROWD: usize = 5;
+pub(super) const COLLISIONS_MAX: usize = 5;
 
 /// The maximum number of rules with equal hashes in a tuple, if a lower limit would need another tuple.
-pub(super) const FULL: usize = 20;
+pub(super) const COLLISIONS_HARD_MAX: usize = 20;
 
 /// The maximum number of rules in a sample.
 pub(super) const SAMPLE: usize = 4096;
@@ -40,15 +40,15 @@ const FINALISTS: usize = 16;
 /// remaining rules. Each search takes milliseconds for many different masks.
 const RENEWALS: usize = 6;
 
-/// The minimum number of rules that differ in one prefix for a trie; their prefixes have at least [`ROUTE_LENGTHS`]
+/// The minimum number of rules that differ in one prefix for a trie; their prefixes have at least [`LPM_LENGTHS_MIN`]
 /// lengths.
-const ROUTES: usize = if cfg!(test) { 32 } else { 1024 };
-const ROUTE_LENGTHS: u32 = 4;
+const LPM_RULES_MIN: usize = if cfg!(test) { 32 } else { 1024 };
+const LPM_LENGTHS_MIN: u32 = 4;
 
 /// The number of rules in the first, rough comparison of candidates.
 const ROUGH: usize = 256;
 
-/// The number of tuples with the limit [`CROWD`]; as many again have twice that limit.
+/// The number of tuples with the limit [`COLLISIONS_MAX`]; as many again have twice that limit.
 const TUPLES: usize = 24;
 
 /// Prefix lengths to which candidates shorten IPv4 addresses.
@@ -67,11 +67,11 @@ pub(super) struct Sample {
 
 /// Finds rules that differ in one prefix, if there are many of them with many lengths, and removes them from the
 /// sample.
-pub(super) fn prefixes(sample: &mut Sample) -> Vec<PrefixSpec> {
-    let mut groups: BTreeMap<PrefixSpec, (usize, u128)> = BTreeMap::new();
+pub(super) fn prefixes(sample: &mut Sample) -> Vec<LpmSpec> {
+    let mut groups: BTreeMap<LpmSpec, (usize, u128)> = BTreeMap::new();
     for (number, key) in &sample.rules {
-        for route in Route::ALL {
-            if let Some((spec, len)) = PrefixSpec::of(route, &sample.masks[*number], key) {
+        for field in LpmField::ALL {
+            if let Some((spec, len)) = LpmSpec::of(field, &sample.masks[*number], key) {
                 let (rules, lengths) = groups.entry(spec).or_default();
                 *rules += 1;
                 *lengths |= 1 << len.min(127);
@@ -79,13 +79,13 @@ pub(super) fn prefixes(sample: &mut Sample) -> Vec<PrefixSpec> {
         }
     }
     groups.retain(|_, (rules, lengths)| {
-        *rules * sample.scale >= ROUTES && lengths.count_ones() >= ROUTE_LENGTHS
+        *rules * sample.scale >= LPM_RULES_MIN && lengths.count_ones() >= LPM_LENGTHS_MIN
     });
-    let specs: Vec<PrefixSpec> = groups.into_keys().collect();
+    let specs: Vec<LpmSpec> = groups.into_keys().collect();
     let masks = &sample.masks;
     sample.rules.retain(|(number, key)| {
-        let taken = |spec: &PrefixSpec| {
-            PrefixSpec::of(spec.route, &masks[*number], key).is_some_and(|(held, _)| held == *spec)
+        let taken = |spec: &LpmSpec| {
+            LpmSpec::of(spec.lpm_field, &masks[*number], key).is_some_and(|(held, _)| held == *spec)
         };
         !specs.iter().any(taken)
     });
@@ -106,8 +106,8 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     let mut cheapest = Cheapest::default();
     cheapest.look(sample, &left, 0);
     while left.len() * sample.scale > IRREGULAR && specs.len() < 2 * TUPLES {
-        let crowd = (CROWD << (specs.len() / TUPLES)).div_ceil(sample.scale);
-        let found = best(sample, &family, &left, crowd, &mut counter);
+        let collisions_max = (COLLISIONS_MAX << (specs.len() / TUPLES)).div_ceil(sample.scale);
+        let found = best(sample, &family, &left, collisions_max, &mut counter);
         let serves_few = || {
             let fits = |rule: &&usize| found.is_some_and(|found| found.fits[sample.rules[**rule].0]);
             left.iter().filter(fits).count() * 4 < left.len()
@@ -121,7 +121,7 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
             break;
         };
         is_fresh = false;
-        specs.push(take(sample, found, crowd, &mut left, &mut counter));
+        specs.push(take(sample, found, collisions_max, &mut left, &mut counter));
         cheapest.look(sample, &left, specs.len());
     }
     if let Some((_, tuples)) = cheapest.0 {
@@ -159,12 +159,12 @@ impl Cheapest {
     }
 }
 
-/// Returns a tuple of this mask for those rules in `left` that it serves, with at most `crowd` equal hashes, and
-/// removes them from `left`.
+/// Returns a tuple of this mask for those rules in `left` that it serves, with at most `collisions_max` equal hashes,
+/// and removes them from `left`.
 fn take(
     sample: &Sample,
     Candidate { mask, fits }: &Candidate,
-    crowd: usize,
+    collisions_max: usize,
     left: &mut Vec<usize>,
     counter: &mut Counter,
 ) -> TupleSpec {
@@ -175,7 +175,7 @@ fn take(
     left.retain(|rule| {
         let (number, key) = &sample.rules[*rule];
         let held = &sample.masks[*number];
-        if !fits[*number] || counter.count(mask, key) >= crowd {
+        if !fits[*number] || counter.count(mask, key) >= collisions_max {
             return true;
         }
         merged |= held != mask;
@@ -226,7 +226,7 @@ fn best<'a>(
     sample: &Sample,
     family: &'a [Candidate],
     left: &[usize],
-    crowd: usize,
+    collisions_max: usize,
     counter: &mut Counter,
 ) -> Option<&'a Candidate> {
     let some: Vec<usize> = left.iter().copied().step_by(left.len().div_ceil(ROUGH)).collect();
@@ -239,20 +239,20 @@ fn best<'a>(
     order.truncate(FINALISTS);
     let scores = order
         .into_iter()
-        .map(|(_, candidate)| (score(sample, left, candidate, crowd, counter), candidate));
+        .map(|(_, candidate)| (score(sample, left, candidate, collisions_max, counter), candidate));
     // Among candidates that are about equal, the first one wins, because it has most bits.
     let best = scores.reduce(|best, other| if other.0 * 64 > best.0 * 65 { other } else { best });
     best.filter(|(score, _)| *score > 0)
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns the score of a mask for some rules, with at most `crowd` equal hashes. A rule with a unique hash has the
-/// highest value, and a rule beyond the limit has none.
+/// Returns the score of a mask for some rules, with at most `collisions_max` equal hashes. A rule with a unique hash
+/// has the highest value, and a rule beyond the limit has none.
 fn score(
     sample: &Sample,
     rules: &[usize],
     candidate: &Candidate,
-    crowd: usize,
+    collisions_max: usize,
     counter: &mut Counter,
 ) -> usize {
     counter.clear();
@@ -261,7 +261,7 @@ fn score(
         .map(|rule| &sample.rules[*rule])
         .filter(|(number, _)| candidate.fits[*number]);
     served
-        .map(|(_, key)| crowd.saturating_sub(counter.count(&candidate.mask, key)))
+        .map(|(_, key)| collisions_max.saturating_sub(counter.count(&candidate.mask, key)))
         .sum()
 }
 
@@ -350,7 +350,7 @@ fn family(sample: &Sample, left: &[usize]) -> Vec<Columns> {
         family.extend(own[..at].iter().map(|other| one.and(other)));
     }
     let mut cut = Vec::new();
-    let (addresses, _) = Route::Ipv4Src.columns();
+    let (addresses, _) = LpmField::Ipv4Src.columns();
     for mask in &family {
         let (source, destination) = (mask.0[addresses] >> 32, mask.0[addresses] & 0xffff_ffff);
         for from in IPV4_LENGTHS

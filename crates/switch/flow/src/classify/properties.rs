@@ -445,10 +445,10 @@ fn rules_in_any_regular_pattern_spread_evenly() {
             );
         }
         // A random function moves less than one entry in ten to another group at this load.
-        let displaced = table.displaced();
+        let overflowed = table.overflowed();
         assert!(
-            displaced * 10 < COUNT,
-            "pattern {seed}: {displaced} of {COUNT} not in their group"
+            overflowed * 10 < COUNT,
+            "pattern {seed}: {overflowed} of {COUNT} not in their group"
         );
         assert!(table.heap_size() < COUNT * 80);
     }

@@ -122,16 +122,16 @@ compiled! {
         (headers: &mut HeaderColumns)
         => headers.sort();
 
-    /// Looks up header columns with these instructions. `beside` has the fields that are not in the packets'
+    /// Looks up header columns with these instructions. `pipeline_fields` has the fields that are not in the packets'
     /// bytes, and the keys of packets that are not common.
     lookup_headers, headers_avx2, headers_avx512
-        (table: &Adaptive, headers: &HeaderColumns, beside: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>])
-        => table.lookup_headers_inlined(headers, beside, verdicts);
+        (table: &Adaptive, headers: &HeaderColumns, pipeline_fields: (&FlowKey, &[FlowKey]), verdicts: &mut [Option<Slot>])
+        => table.lookup_headers_inlined(headers, pipeline_fields, verdicts);
 
     /// Looks up header columns in a cache, with these instructions.
     lookup_cache_headers, cache_headers_avx2, cache_headers_avx512
-        (cache: &FlowCache, form: &CacheForm, headers: &HeaderColumns, beside: (&FlowKey, &[FlowKey]), indices: &mut [CacheIndex])
-        => cache.lookup_headers_inlined(form, headers, beside, indices);
+        (cache: &FlowCache, form: &CacheForm, headers: &HeaderColumns, pipeline_fields: (&FlowKey, &[FlowKey]), indices: &mut [CacheIndex])
+        => cache.lookup_headers_inlined(form, headers, pipeline_fields, indices);
 }
 
 /// Prefetches the cache line of `items[at]`; the index may be out of bounds.

@@ -146,7 +146,7 @@ impl Segment {
 
     /// Returns the home group, where a search begins.
     #[inline(always)]
-    pub(super) fn home(&self, hash: u64) -> usize {
+    pub(super) fn home_group(&self, hash: u64) -> usize {
         // The low half of the hash is a fraction of the number of groups (Lemire, "Fast Random Integer Generation in
         // an Interval", 2019). Both factors have 32 bits, so that one cheap multiplication is enough.
         ((u64::from(hash as u32) * u64::from(self.tags.len() as u32)) >> 32) as usize
@@ -169,7 +169,7 @@ impl Segment {
     }
 
     fn put(&mut self, (hash, hint): (u64, Hint), entry: &[u64]) {
-        let (tag, mut group) = (tag(hash), self.home(hash));
+        let (tag, mut group) = (tag(hash), self.home_group(hash));
         loop {
             let free = candidates(self.tags[group], 0);
             if free != 0 {
@@ -193,7 +193,7 @@ impl Segment {
 
     fn clear(&mut self, hash: u64, at: EntryPosition) {
         let tag = tag(hash);
-        let mut group = self.home(hash);
+        let mut group = self.home_group(hash);
         while group != at.group {
             if self.tags[group] < 255 * OVERFLOW {
                 self.tags[group] -= OVERFLOW;
@@ -288,7 +288,7 @@ impl Table {
     pub(super) fn find(&self, hash: u64, mut found: impl FnMut(&[u64]) -> bool) -> Option<EntryPosition> {
         let id = usize::from(self.directory[self.directory_index(hash)]);
         let segment = &self.segments[id];
-        let (tag, mut group) = (tag(hash), segment.home(hash));
+        let (tag, mut group) = (tag(hash), segment.home_group(hash));
         for _ in 0..segment.tags.len() {
             let mut candidates = candidates(segment.tags[group], tag);
             while candidates != 0 {
@@ -353,17 +353,17 @@ impl Table {
 
     /// Returns the number of entries outside of their home group.
     #[cfg(test)]
-    pub(super) fn displaced(&self, digest: impl Fn(&[u64]) -> (u64, Hint)) -> usize {
-        let mut home = 0;
+    pub(super) fn overflowed(&self, digest: impl Fn(&[u64]) -> (u64, Hint)) -> usize {
+        let mut in_home_group = 0;
         self.each(|entry| {
             let hash = digest(entry).0;
             let segment = self.segment(self.segment_number(hash));
-            let group = segment.home(hash);
+            let group = segment.home_group(hash);
             let lanes = (0..LANES).filter(|lane| segment.tags[group] >> (8 * lane) & 0xff != 0);
             let held = |lane| &segment.entries[(group * LANES + lane) * self.shape.stride..][..entry.len()];
-            home += usize::from(lanes.into_iter().any(|lane| held(lane) == entry));
+            in_home_group += usize::from(lanes.into_iter().any(|lane| held(lane) == entry));
         });
-        self.len - home
+        self.len - in_home_group
     }
 
     fn grow(&mut self, id: usize, digest: &impl Fn(&[u64]) -> (u64, Hint)) {

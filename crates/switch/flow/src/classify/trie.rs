@@ -111,9 +111,9 @@ impl<T: Copy + Default> Arena<T> {
 #[derive(Clone, Copy, Default, Debug)]
 struct Node {
     /// The prefixes that end in this node.
-    ends: u64,
+    prefix_bitmap: u64,
     /// The children, by the next six bits.
-    goes_on: u64,
+    child_bitmap: u64,
     /// The index of the first value.
     values: u32,
     /// The index of the first child.
@@ -122,7 +122,7 @@ struct Node {
 
 impl Node {
     fn is_empty(&self) -> bool {
-        self.ends == 0 && self.goes_on == 0
+        self.prefix_bitmap == 0 && self.child_bitmap == 0
     }
 }
 
@@ -162,7 +162,7 @@ impl Prefix {
         (bits << depth >> (128 - STRIDE)) as u32
     }
 
-    /// Returns the bit of this prefix in `ends` of a node at `depth`.
+    /// Returns the bit of this prefix in `prefix_bitmap` of a node at `depth`.
     fn end(self, depth: u32) -> u32 {
         let len = self.len - depth;
         (1 << len) - 1 + (Self::step(self.bits, depth) >> (STRIDE - len))
@@ -198,10 +198,10 @@ impl Trie {
         while prefix.len >= depth + STRIDE {
             let held = &self.nodes.items[node];
             let step = Prefix::step(prefix.bits, depth);
-            if held.goes_on >> step & 1 == 0 {
+            if held.child_bitmap >> step & 1 == 0 {
                 return None;
             }
-            node = (held.children + below(held.goes_on, step)) as usize;
+            node = (held.children + below(held.child_bitmap, step)) as usize;
             depth += STRIDE;
         }
         Some((node, depth))
@@ -210,12 +210,12 @@ impl Trie {
     fn value_mut(&mut self, prefix: Prefix) -> Option<&mut u64> {
         let (node, depth) = self.node(prefix)?;
         let (node, end) = (self.nodes.items[node], prefix.end(depth));
-        if node.ends >> end & 1 == 0 {
+        if node.prefix_bitmap >> end & 1 == 0 {
             return None;
         }
         self.values
             .items
-            .get_mut((node.values + below(node.ends, end)) as usize)
+            .get_mut((node.values + below(node.prefix_bitmap, end)) as usize)
     }
 
     /// Returns the value of exactly this prefix.
@@ -225,8 +225,8 @@ impl Trie {
         }
         let (node, depth) = self.node(prefix)?;
         let (node, end) = (&self.nodes.items[node], prefix.end(depth));
-        let there = node.ends >> end & 1 == 1;
-        there.then(|| self.values.items[(node.values + below(node.ends, end)) as usize])
+        let there = node.prefix_bitmap >> end & 1 == 1;
+        there.then(|| self.values.items[(node.values + below(node.prefix_bitmap, end)) as usize])
     }
 
     /// Sets the value of a prefix, which may be new.
@@ -251,11 +251,11 @@ impl Trie {
         while prefix.len >= depth + STRIDE {
             let mut held = self.nodes.items[node];
             let step = Prefix::step(prefix.bits, depth);
-            let at = below(held.goes_on, step);
-            if held.goes_on >> step & 1 == 0 {
-                let len = held.goes_on.count_ones();
+            let at = below(held.child_bitmap, step);
+            if held.child_bitmap >> step & 1 == 0 {
+                let len = held.child_bitmap.count_ones();
                 held.children = self.nodes.insert(held.children, len, at, Node::default());
-                held.goes_on |= 1 << step;
+                held.child_bitmap |= 1 << step;
                 self.nodes.items[node] = held;
             }
             node = (held.children + at) as usize;
@@ -263,9 +263,9 @@ impl Trie {
         }
         let held = &mut self.nodes.items[node];
         let end = prefix.end(depth);
-        let (at, len) = (below(held.ends, end), held.ends.count_ones());
+        let (at, len) = (below(held.prefix_bitmap, end), held.prefix_bitmap.count_ones());
         held.values = self.values.insert(held.values, len, at, value);
-        held.ends |= 1 << end;
+        held.prefix_bitmap |= 1 << end;
     }
 
     /// Stores `value` in every root entry below this prefix, except entries that a longer one of the short prefixes
@@ -310,23 +310,23 @@ impl Trie {
             let held = &self.nodes.items[node];
             let step = Prefix::step(prefix.bits, depth);
             way.push((node, step));
-            node = (held.children + below(held.goes_on, step)) as usize;
+            node = (held.children + below(held.child_bitmap, step)) as usize;
             depth += STRIDE;
         }
         let held = &mut self.nodes.items[node];
         let end = prefix.end(depth);
-        let (at, len) = (below(held.ends, end), held.ends.count_ones());
+        let (at, len) = (below(held.prefix_bitmap, end), held.prefix_bitmap.count_ones());
         held.values = self.values.remove(held.values, len, at);
-        held.ends &= !(1 << end);
+        held.prefix_bitmap &= !(1 << end);
         let mut empty = held.is_empty();
         for (parent, step) in way.into_iter().rev() {
             if !empty {
                 return Some(value);
             }
             let mut held = self.nodes.items[parent];
-            let (at, len) = (below(held.goes_on, step), held.goes_on.count_ones());
+            let (at, len) = (below(held.child_bitmap, step), held.child_bitmap.count_ones());
             held.children = self.nodes.remove(held.children, len, at);
-            held.goes_on &= !(1 << step);
+            held.child_bitmap &= !(1 << step);
             self.nodes.items[parent] = held;
             empty = held.is_empty();
         }
@@ -349,7 +349,7 @@ impl Trie {
             left.push((held - 1, (place as u128) << (128 - ROOT), ROOT));
             while let Some((node, bits, depth)) = left.pop() {
                 let node = &self.nodes.items[node as usize];
-                for (at, end) in ones(node.ends).enumerate() {
+                for (at, end) in ones(node.prefix_bitmap).enumerate() {
                     let len = (end + 1).ilog2();
                     let more = u128::from(end + 1 - (1 << len)) << (127 - len) << 1 >> depth;
                     let prefix = Prefix {
@@ -358,7 +358,7 @@ impl Trie {
                     };
                     visit(prefix, self.values.items[node.values as usize + at]);
                 }
-                for (at, step) in ones(node.goes_on).enumerate() {
+                for (at, step) in ones(node.child_bitmap).enumerate() {
                     let more = u128::from(step) << (128 - STRIDE) >> depth;
                     left.push((node.children + at as u32, bits | more, depth + STRIDE));
                 }
@@ -393,15 +393,15 @@ impl Trie {
                 let number = usize::from(numbers[at]) % BURST;
                 let node = &self.nodes.items[nodes[at] as usize];
                 let step = Prefix::step(addresses[number], depth);
-                let ends = node.ends & COVERING[step as usize % 64];
+                let ends = node.prefix_bitmap & COVERING[step as usize % 64];
                 let longest = 63 - (ends | 1).leading_zeros();
-                let value = node.values + below(node.ends, longest);
+                let value = node.values + below(node.prefix_bitmap, longest);
                 values[number] = if ends != 0 { value } else { values[number] };
-                let child = node.children + below(node.goes_on, step);
+                let child = node.children + below(node.child_bitmap, step);
                 prefetch(&self.nodes.items, child as usize);
                 numbers[left % BURST] = number as u8;
                 nodes[left % BURST] = child;
-                left += (node.goes_on >> step & 1) as usize;
+                left += (node.child_bitmap >> step & 1) as usize;
             }
             depth += STRIDE;
         }

@@ -97,7 +97,7 @@ struct Piece<const WORDS: usize, const VALUES: usize> {
 impl<const WORDS: usize, const VALUES: usize> Piece<WORDS, VALUES> {
     /// Returns the rules that match the piece of a packet's word.
     #[inline(always)]
-    fn suited(&self, word: u64) -> &Vector<WORDS> {
+    fn matching(&self, word: u64) -> &Vector<WORDS> {
         &self.vectors[(word >> (self.shift & 63)) as usize % VALUES]
     }
 }
@@ -115,7 +115,7 @@ struct Column<const WORDS: usize, const VALUES: usize> {
 }
 
 /// Returns mask and key of a rule for a column.
-fn wanted(compares: &[Compare], position: u8) -> (u64, u64) {
+fn mask_and_key(compares: &[Compare], position: u8) -> (u64, u64) {
     let compare = compares.iter().find(|(held, ..)| *held == position);
     compare.map_or((0, 0), |(_, mask, key)| (*mask, *key))
 }
@@ -164,7 +164,7 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
         }
         for column in &mut columns {
             for (compares, _) in rules.clone() {
-                let (mask, key) = wanted(compares, column.position);
+                let (mask, key) = mask_and_key(compares, column.position);
                 column.mask &= mask & !(column.key ^ key);
             }
             column.key &= column.mask;
@@ -182,7 +182,7 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
     /// Returns true if the rule can be added: it shares the common bits of all rules, and there is capacity.
     pub(super) fn suits(&self, compares: &[Compare]) -> bool {
         let fits = |column: &Column<WORDS, VALUES>| {
-            let (mask, key) = wanted(compares, column.position);
+            let (mask, key) = mask_and_key(compares, column.position);
             column.mask & !mask == 0 && key & column.mask == column.key
         };
         let is_known =
@@ -193,7 +193,7 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
     /// Adds a rule that [`Vectors::suits`] accepts before the one at `at`.
     pub(super) fn insert(&mut self, at: usize, compares: &[Compare], rank: u64) {
         for column in &mut self.columns {
-            let (mask, key) = wanted(compares, column.position);
+            let (mask, key) = mask_and_key(compares, column.position);
             for shift in Self::shifts(mask & !column.mask) {
                 if column.pieces.iter().all(|piece| piece.shift != shift) {
                     // The existing rules match every value of the new piece.
@@ -236,9 +236,9 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
                 // The set is written back as a whole, so that it stays in one register.
                 let mut all = *found;
                 for four in fours {
-                    four.iter().for_each(|piece| all.and(piece.suited(*word)));
+                    four.iter().for_each(|piece| all.and(piece.matching(*word)));
                 }
-                rest.iter().for_each(|piece| all.and(piece.suited(*word)));
+                rest.iter().for_each(|piece| all.and(piece.matching(*word)));
                 *found = all;
             }
         }

@@ -71,7 +71,7 @@ impl ActionError {
 
 /// The reason why the features of a table do not allow an entry (OpenFlow 1.3.5, section 7.3.5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum AbilityError {
+pub enum CapabilityError {
     /// `OFPBIC_UNSUP_INST`.
     #[error("entries of this table have no instruction of type {type_}")]
     Instruction {
@@ -112,21 +112,21 @@ pub enum AbilityError {
     Wildcard { field: Field },
 }
 
-impl AbilityError {
+impl CapabilityError {
     /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4).
     pub const fn code(&self) -> (u16, u16) {
         match self {
             // OFPET_BAD_INSTRUCTION
-            AbilityError::Instruction { .. } => (3, 1),
-            AbilityError::Goto { .. } => (3, 2),
-            AbilityError::WriteMetadata { .. } => (3, 4),
+            CapabilityError::Instruction { .. } => (3, 1),
+            CapabilityError::Goto { .. } => (3, 2),
+            CapabilityError::WriteMetadata { .. } => (3, 4),
             // OFPET_BAD_ACTION
-            AbilityError::Action { .. } => (2, 0),
-            AbilityError::SetField { .. } => (2, 13),
+            CapabilityError::Action { .. } => (2, 0),
+            CapabilityError::SetField { .. } => (2, 13),
             // OFPET_BAD_MATCH
-            AbilityError::Wildcard { .. } => (4, 5),
-            AbilityError::Field { .. } => (4, 6),
-            AbilityError::Mask { .. } => (4, 8),
+            CapabilityError::Wildcard { .. } => (4, 5),
+            CapabilityError::Field { .. } => (4, 6),
+            CapabilityError::Mask { .. } => (4, 8),
         }
     }
 }
@@ -188,7 +188,7 @@ pub enum FlowModError {
     Action(#[from] ActionError),
     /// The features of the table do not allow the entry.
     #[error(transparent)]
-    Ability(#[from] AbilityError),
+    Capability(#[from] CapabilityError),
     /// The bridge is restricted to OpenFlow 1.3.5.
     #[error(transparent)]
     Extension(#[from] ExtensionError),
@@ -209,7 +209,7 @@ impl FlowModError {
             FlowModError::NoSuchMeter { .. } => (12, 2),
             // OFPET_BAD_ACTION
             FlowModError::Action(error) => error.code(),
-            FlowModError::Ability(error) => error.code(),
+            FlowModError::Capability(error) => error.code(),
             FlowModError::Extension(error) => error.code(),
         }
     }

@@ -51,7 +51,7 @@ impl Control {
     /// Adds an entry to the heap of its table. The caller calls this for a new entry, or after a change of
     /// time-outs.
     #[inline]
-    pub(super) fn note_due(&mut self, table: TableId, slot: Slot, due: Time) {
+    pub(super) fn push_expiry(&mut self, table: TableId, slot: Slot, due: Time) {
         let Some(heap) = self.evictions.0.get_mut(&table) else {
             return;
         };
@@ -72,14 +72,14 @@ impl Control {
     /// Fills the heap of a table from slots. Slots without an entry of the table that has a time-out are
     /// ignored.
     fn fill(&mut self, table: TableId, slots: impl IntoIterator<Item = Slot>) {
-        let known = |slot| Some(Reverse((self.due(table, slot)?, slot)));
+        let known = |slot| Some(Reverse((self.expiry_time(table, slot)?, slot)));
         let heap = slots.into_iter().filter_map(known).collect();
         self.evictions.0.insert(table, heap);
     }
 
     /// Returns the expiry time of the entry at a slot; `None` if the table has no entry there, or the entry has no
     /// time-out.
-    pub(super) fn due(&self, table: TableId, slot: Slot) -> Option<Time> {
+    pub(super) fn expiry_time(&self, table: TableId, slot: Slot) -> Option<Time> {
         let record = self.record(slot).filter(|record| record.table == table)?;
         expiry_time(&record.entry, self.banks.entry(slot).last_used)
     }
@@ -93,7 +93,7 @@ impl Control {
         while !candidates.is_full()
             && let Some(Reverse((expected, slot))) = heap.pop()
         {
-            let Some(due) = self.due(table, slot) else {
+            let Some(due) = self.expiry_time(table, slot) else {
                 continue;
             };
             candidates.push((due, slot));

@@ -242,7 +242,7 @@ impl Control {
         let Some(count) = count else {
             if let Some(held) = self.entry(slot).filter(|_| self.journal.is_some()) {
                 let held = Arc::clone(held);
-                self.note(|| Undo::Replaced(slot, held));
+                self.record_undo(|| Undo::Replaced(slot, held));
             }
             self.store(slot, Arc::clone(&entry));
             ops.push(Op::Replace { slot, entry });
@@ -254,7 +254,7 @@ impl Control {
         let old = self.records.get_mut(slot.index()).and_then(Option::take);
         if let Some(old) = old {
             self.tables[table].remove(&old.entry, slot);
-            self.note(|| Undo::Removed(slot, old.clone()));
+            self.record_undo(|| Undo::Removed(slot, old.clone()));
             self.retire(slot, old, None, now);
         }
         self.store(new, Arc::clone(&entry));
@@ -323,7 +323,7 @@ impl Control {
         let before = self.removed.len();
         for (at, record) in records.into_iter().enumerate() {
             if let Some(record) = record {
-                self.note(|| Undo::Removed(Slot::new(at as u32), record.clone()));
+                self.record_undo(|| Undo::Removed(Slot::new(at as u32), record.clone()));
                 self.note_change(ChangeKind::Removed(RemovedReason::Delete), false, &record.entry);
                 self.retire(Slot::new(at as u32), record, Some(RemovedReason::Delete), now);
             }

@@ -129,7 +129,7 @@ impl Control {
             .extend(before.into_iter().flat_map(bucket_slots));
         ops.push(Op::Group(Arc::clone(&compiled)));
         self.groups.set(group.id, Some(GroupRecord { compiled, created }));
-        self.note(|| Undo::Group(group.id, held.map(Box::new)));
+        self.record_undo(|| Undo::Group(group.id, held.map(Box::new)));
         Ok(())
     }
 
@@ -138,7 +138,7 @@ impl Control {
             self.removed_counters.extend(bucket_slots(&held.compiled));
             self.removed_counters.push(held.compiled.slot());
             ops.push(Op::RemoveGroup(id));
-            self.note(|| Undo::Group(id, Some(Box::new(held))));
+            self.record_undo(|| Undo::Group(id, Some(Box::new(held))));
         }
     }
 

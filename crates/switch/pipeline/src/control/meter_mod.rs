@@ -118,7 +118,7 @@ impl Control {
             .extend(held.iter().flat_map(|held| band_slots(&held.compiled)));
         ops.push(Op::Meter(Arc::clone(&compiled)));
         self.meters.insert(meter.id, MeterRecord { compiled, created });
-        self.note(|| Undo::Meter(meter.id, held.map(Box::new)));
+        self.record_undo(|| Undo::Meter(meter.id, held.map(Box::new)));
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Control {
             self.removed_counters.extend(band_slots(&held.compiled));
             self.removed_counters.push(held.compiled.slot());
             ops.push(Op::RemoveMeter(id));
-            self.note(|| Undo::Meter(id, Some(Box::new(held))));
+            self.record_undo(|| Undo::Meter(id, Some(Box::new(held))));
         }
     }
 

@@ -19,14 +19,14 @@
 //! # Layers
 //! Files import each other in one direction only, from the first of these lines to the last:
 //!
-//! 1. `error`, `request`, `limits`, `abilities`, `validate`: requests, and their validation without the state
+//! 1. `error`, `request`, `limits`, `capabilities`, `validate`: requests, and their validation without the state
 //! 2. `wheel`, `record`, `changes`, `strict`, `groups`, `meters`, `fdb`, `config`, `idle_table`, `journal`: parts of
 //!    the state
 //! 3. `writer`: [`Control`], the state
 //! 4. the requests: `flow_mod`, `group_mod`, `meter_mod`, `ports`, `table_features`, `transaction`, `reset`; and the
 //!    periodic and read-only operations: `expiry`, `eviction`, `learning`, `statistics`
 
-mod abilities;
+mod capabilities;
 mod changes;
 mod config;
 mod error;
@@ -54,11 +54,13 @@ mod validate;
 mod wheel;
 mod writer;
 
-pub use abilities::{ActionAbilities, EntryAbilities, PipelineError, TableAbilities, TableSet, TypeSet};
+pub use capabilities::{
+    ActionCapabilities, EntryCapabilities, PipelineError, TableCapabilities, TableSet, TypeSet,
+};
 pub use changes::{ChangeKind, EntryChange};
 pub use config::ControlConfig;
 pub use error::{
-    AbilityError, ActionError, ExtensionError, FlowModError, GroupModError, MeterModError, PortModError,
+    ActionError, CapabilityError, ExtensionError, FlowModError, GroupModError, MeterModError, PortModError,
 };
 pub use fdb::FdbConfig;
 pub use flow_mod::Prepared;

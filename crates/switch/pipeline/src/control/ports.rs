@@ -102,7 +102,7 @@ impl Control {
     ) -> Result<&Port, PortModError> {
         let missing = PortModError::NoSuchPort { port: number };
         let mut port = self.ports.port(number).ok_or(missing)?.clone();
-        self.note(|| Undo::Port(Box::new(port.clone())));
+        self.record_undo(|| Undo::Port(Box::new(port.clone())));
         change(&mut port);
         self.set_port(port, ops);
         self.ports.port(number).ok_or(missing)

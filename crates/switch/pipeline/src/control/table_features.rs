@@ -4,8 +4,8 @@ use millrace_flow::Instructions;
 use millrace_flow::classify::Slot;
 use millrace_types::{TableId, Time};
 
-use super::abilities::{PipelineError, TableAbilities, TableSet, TableState, is_miss};
-use super::error::AbilityError;
+use super::capabilities::{PipelineError, TableCapabilities, TableSet, TableState, is_miss};
+use super::error::CapabilityError;
 use super::request::FlowMod;
 use super::writer::Control;
 use crate::{FlowEntry, Op};
@@ -17,29 +17,29 @@ impl Control {
             && self.table_states.get(usize::from(table.0)) != Some(&TableState::Removed)
     }
 
-    /// Returns the abilities that a controller set for a table; `None` if the table has all abilities of the switch,
-    /// or does not exist.
-    pub fn table_abilities(&self, table: TableId) -> Option<&TableAbilities> {
+    /// Returns the capabilities that a controller set for a table; `None` if the table has all capabilities of the
+    /// switch, or does not exist.
+    pub fn table_capabilities(&self, table: TableId) -> Option<&TableCapabilities> {
         match self.table_states.get(usize::from(table.0)) {
-            Some(TableState::Abilities(abilities)) => Some(abilities),
+            Some(TableState::Limited(capabilities)) => Some(capabilities),
             _ => None,
         }
     }
 
-    /// Sets the tables of the pipeline, with their abilities; `None` stands for all abilities of the switch.
-    /// Tables that are left out are removed. Removed tables, and tables whose abilities change, lose their
+    /// Sets the tables of the pipeline, with their capabilities; `None` stands for all capabilities of the switch.
+    /// Tables that are left out are removed. Removed tables, and tables whose capabilities change, lose their
     /// entries without a flow_removed.
     ///
     /// # Errors
     /// [`PipelineError`]; nothing has changed.
     pub fn set_pipeline(
         &mut self,
-        tables: Vec<(TableId, Option<TableAbilities>)>,
+        tables: Vec<(TableId, Option<TableCapabilities>)>,
         now: Time,
         ops: &mut Vec<Op>,
     ) -> Result<(), PipelineError> {
         let mut states = vec![TableState::Removed; self.tables.len()];
-        for (table, abilities) in tables {
+        for (table, capabilities) in tables {
             let Some(state) = states.get_mut(usize::from(table.0)) else {
                 return Err(PipelineError::BadTable {
                     table,
@@ -49,8 +49,8 @@ impl Control {
             if *state != TableState::Removed {
                 return Err(PipelineError::Twice { table });
             }
-            *state = abilities.map_or(TableState::Default, |abilities| {
-                TableState::Abilities(Box::new(abilities))
+            *state = capabilities.map_or(TableState::Default, |capabilities| {
+                TableState::Limited(Box::new(capabilities))
             });
         }
         if states.first() == Some(&TableState::Removed) {
@@ -78,20 +78,20 @@ impl Control {
     }
 
     /// Checks that the tables' features allow an entry.
-    pub(super) fn check_entry(&self, entry: &FlowEntry) -> Result<(), AbilityError> {
+    pub(super) fn check_entry(&self, entry: &FlowEntry) -> Result<(), CapabilityError> {
         if self.table_states.is_empty() {
             return Ok(());
         }
         let (match_, instructions) = (entry.match_(), entry.instructions());
         let is_miss = is_miss(match_, entry.priority());
-        if let Some(abilities) = self.table_abilities(entry.table()).filter(|_| !is_miss) {
-            abilities.check_match(match_)?;
+        if let Some(capabilities) = self.table_capabilities(entry.table()).filter(|_| !is_miss) {
+            capabilities.check_match(match_)?;
         }
         self.check_instructions(entry.table(), is_miss, &instructions)
     }
 
     /// Checks that the tables' features allow a modify of these entries.
-    pub(super) fn check_modify(&self, request: &FlowMod, slots: &[Slot]) -> Result<(), AbilityError> {
+    pub(super) fn check_modify(&self, request: &FlowMod, slots: &[Slot]) -> Result<(), CapabilityError> {
         if self.table_states.is_empty() {
             return Ok(());
         }
@@ -114,12 +114,12 @@ impl Control {
         table: TableId,
         is_miss: bool,
         instructions: &Instructions,
-    ) -> Result<(), AbilityError> {
+    ) -> Result<(), CapabilityError> {
         if let Some(to) = instructions.goto_table.filter(|to| !self.has_table(*to)) {
-            return Err(AbilityError::Goto { to });
+            return Err(CapabilityError::Goto { to });
         }
-        match self.table_abilities(table) {
-            Some(abilities) => abilities.check_instructions(is_miss, instructions),
+        match self.table_capabilities(table) {
+            Some(capabilities) => capabilities.check_instructions(is_miss, instructions),
             None => Ok(()),
         }
     }

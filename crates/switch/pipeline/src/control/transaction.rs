@@ -46,7 +46,7 @@ impl Control {
     }
 
     /// Records how to undo a change, if a transaction has begun.
-    pub(super) fn note(&mut self, undo: impl FnOnce() -> Undo) {
+    pub(super) fn record_undo(&mut self, undo: impl FnOnce() -> Undo) {
         if let Some(journal) = &mut self.journal {
             journal.undo.push(undo());
         }
@@ -77,8 +77,8 @@ impl Control {
                 if let Some(stored) = self.records.get_mut(slot.index()) {
                     *stored = Some(record);
                 }
-                if let Some(due) = self.due(table, slot) {
-                    self.note_due(table, slot, due);
+                if let Some(due) = self.expiry_time(table, slot) {
+                    self.push_expiry(table, slot, due);
                 }
             }
             Undo::Port(port) => self.ports.insert(*port),

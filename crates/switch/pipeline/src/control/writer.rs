@@ -7,7 +7,7 @@ use millrace_flow::classify::Slot;
 use millrace_flow::{Action, FieldSet, Match};
 use millrace_types::{GroupId, MeterId, TableId, Time};
 
-use super::abilities::TableState;
+use super::capabilities::TableState;
 use super::changes::{ChangeKind, EntryChange};
 use super::config::ControlConfig;
 use super::error::{ActionError, ExtensionError};
@@ -55,7 +55,7 @@ pub struct Control {
     pub(super) tunnels: Arc<Tunnels>,
     pub(super) oam: Arc<OamPorts>,
     pub(super) traces: Vec<Arc<LiveTrace>>,
-    /// The features of each table as controllers set them; empty if no table differs from the switch's abilities.
+    /// The features of each table as controllers set them; empty if no table differs from the switch's capabilities.
     pub(super) table_states: Vec<TableState>,
     /// The tables with a limit of their own.
     pub(super) limits: BTreeMap<TableId, TableLimit>,
@@ -374,7 +374,7 @@ impl Control {
             *stored = Some(record);
         }
         if let Some(due) = due {
-            self.note_due(table, slot, due);
+            self.push_expiry(table, slot, due);
         }
     }
 
@@ -388,7 +388,7 @@ impl Control {
             index.remove(&record.entry, slot);
         }
         ops.push(Op::Remove { slot });
-        self.note(|| Undo::Removed(slot, record.clone()));
+        self.record_undo(|| Undo::Removed(slot, record.clone()));
         self.note_change(
             ChangeKind::Removed(reason.unwrap_or(RemovedReason::Delete)),
             false,

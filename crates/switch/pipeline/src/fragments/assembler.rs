@@ -44,7 +44,7 @@ struct Incomplete {
     identity: Identity,
     source: Source,
     /// True if the fragments contradict each other; the remaining ones are dropped.
-    is_spoiled: bool,
+    is_inconsistent: bool,
     /// The number of fragments that are stored.
     fragments: u64,
     /// The number of stored data bytes, and (`total`) the size of all data, known once the last fragment has
@@ -84,7 +84,7 @@ pub struct Assembler {
     /// The frame of a fragment, and that of a complete packet.
     frame: Vec<u8>,
     whole: Vec<u8>,
-    /// Fragments forgotten since the last call of [`Assembler::forgotten`]: too old (`expired`), and no room
+    /// Fragments discarded since the last call of [`Assembler::take_discarded`]: too old (`expired`), and no room
     /// (`evicted`), and contradicted by a new packet (`replaced`).
     expired: u64,
     evicted: u64,
@@ -140,8 +140,8 @@ impl Assembler {
         self.packets.is_empty()
     }
 
-    /// Returns the numbers of stored fragments forgotten since the last call, with the reasons.
-    pub fn forgotten(&mut self) -> [(DropReason, u64); 3] {
+    /// Returns the numbers of stored fragments discarded since the last call, with the reasons.
+    pub fn take_discarded(&mut self) -> [(DropReason, u64); 3] {
         [
             (DropReason::FragmentTimeout, core::mem::take(&mut self.expired)),
             (DropReason::FragmentMemory, core::mem::take(&mut self.evicted)),
@@ -152,11 +152,11 @@ impl Assembler {
     /// Adds a fragment, which is in [`Assembler::frame`].
     pub fn add(&mut self, fragment: &FragmentView, source: Source, now: Time) -> Assembled<'_> {
         let at = self.index_of(fragment, source, now);
-        let is_spoiled = self.packets.get(at).is_some_and(|packet| packet.is_spoiled);
+        let is_inconsistent = self.packets.get(at).is_some_and(|packet| packet.is_inconsistent);
         let (at, outcome) = match self.check(at, fragment) {
-            _ if is_spoiled => (at, Step::Spoiled),
+            _ if is_inconsistent => (at, Step::Inconsistent),
             Check::Contradiction if !fragment.identity.is_v6 => {
-                self.replaced += self.forget(at);
+                self.replaced += self.discard(at);
                 let at = self.index_of(fragment, source, now);
                 let check = self.check(at, fragment);
                 self.take(at, fragment, check)
@@ -165,16 +165,16 @@ impl Assembler {
         };
         match outcome {
             Step::Kept => Assembled::Kept,
-            Step::Spoiled => {
+            Step::Inconsistent => {
                 let lost = self.packets.get_mut(at).map_or(0, |packet| {
-                    packet.is_spoiled = true;
+                    packet.is_inconsistent = true;
                     core::mem::take(&mut packet.fragments)
                 });
                 self.give_back(at);
                 Assembled::Dropped(DropReason::FragmentOverlap, lost)
             }
             Step::Full => {
-                let lost = self.forget(at);
+                let lost = self.discard(at);
                 Assembled::Dropped(DropReason::FragmentMemory, lost)
             }
             Step::Whole => {
@@ -182,7 +182,7 @@ impl Assembler {
                 // Such packets serve only to evade filters that inspect complete packets.
                 let is_packet = self.write_whole(at)
                     && Layers::parse(&self.whole, Depth::L3).fragment() == Fragment::Whole;
-                let lost = self.forget(at);
+                let lost = self.discard(at);
                 if is_packet {
                     Assembled::Whole(&self.whole)
                 } else {
@@ -199,7 +199,7 @@ impl Assembler {
         while let Some(tag) = self.tags.get(at) {
             if now.since(tag.since) > LIFE {
                 // The last packet has this index now.
-                self.expired += self.forget(at);
+                self.expired += self.discard(at);
             } else {
                 at += 1;
             }
@@ -213,7 +213,7 @@ impl Assembler {
             self.packets.push(Incomplete {
                 identity: fragment.identity,
                 source,
-                is_spoiled: false,
+                is_inconsistent: false,
                 fragments: 0,
                 have: 0,
                 total: None,
@@ -246,7 +246,7 @@ impl Assembler {
                 }
                 Step::Kept
             }
-            Check::Contradiction => Step::Spoiled,
+            Check::Contradiction => Step::Inconsistent,
         };
         (at, step)
     }
@@ -364,7 +364,7 @@ impl Assembler {
         match oldest {
             None => false,
             Some(at) => {
-                self.evicted += self.forget(at);
+                self.evicted += self.discard(at);
                 true
             }
         }
@@ -405,7 +405,7 @@ impl Assembler {
     }
 
     /// Discards the packet at an index. Returns the number of its stored fragments.
-    fn forget(&mut self, at: usize) -> u64 {
+    fn discard(&mut self, at: usize) -> u64 {
         self.give_back(at);
         if at < self.packets.len() && at < self.tags.len() {
             self.tags.swap_remove(at);
@@ -432,7 +432,7 @@ enum Step {
     /// The fragment is stored, and none is missing.
     Whole,
     /// The fragment contradicts others of its packet, or an earlier fragment did.
-    Spoiled,
+    Inconsistent,
     /// No memory is left for the fragment.
     Full,
 }

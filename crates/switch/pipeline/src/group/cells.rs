@@ -14,7 +14,7 @@ const LEN_MAX: usize = 65_536;
 /// The minimum number of cells of a group: shares are then exact to 0.1 %.
 const LEN_MIN: usize = 1024;
 /// The minimum number of cells for each bucket, as far as [`LEN_MAX`] allows.
-const PLACES_EACH: usize = 128;
+const CELLS_PER_BUCKET: usize = 128;
 /// The number of cells that a packet tries before it searches all buckets in turn.
 const TRIES: u32 = 16;
 
@@ -22,7 +22,7 @@ const TRIES: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct BucketCells {
     /// The bucket index of each cell. The number of cells is zero or a power of two.
-    places: Box<[u16]>,
+    cells: Box<[u16]>,
     /// The buckets that have a cell.
     weighty: Box<[u16]>,
     /// The identity of each bucket, by which it is found again when the group changes.
@@ -37,13 +37,13 @@ impl BucketCells {
     ) -> BucketCells {
         let (identities, weights): (Vec<u64>, Vec<u16>) = buckets.into_iter().unzip();
         let count = weights.iter().filter(|weight| **weight > 0).count();
-        let before_len = before.map_or(0, |before| before.places.len());
-        let len = (count * PLACES_EACH)
+        let before_len = before.map_or(0, |before| before.cells.len());
+        let len = (count * CELLS_PER_BUCKET)
             .next_power_of_two()
             .clamp(LEN_MIN, LEN_MAX)
             .max(before_len);
         let mut weighty = Box::default();
-        let places = if count == 0 {
+        let cells = if count == 0 {
             Box::default()
         } else {
             let mut left = quotas(&weights, len);
@@ -52,14 +52,14 @@ impl BucketCells {
                 .filter(|(_, cells)| **cells > 0)
                 .map(|(at, _)| at)
                 .collect();
-            let mut places = vec![None; len];
+            let mut cells = vec![None; len];
             if let Some(before) = before {
-                keep(&mut places, &mut left, before, &identities);
+                keep(&mut cells, &mut left, before, &identities);
             }
-            fill(&places, &left)
+            fill(&cells, &left)
         };
         BucketCells {
-            places,
+            cells,
             weighty,
             identities: identities.into(),
         }
@@ -68,10 +68,10 @@ impl BucketCells {
     /// Returns a live bucket for a packet with this hash; `None` if no bucket with weight is live.
     #[inline]
     pub(crate) fn choose(&self, hash: u64, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
-        let mask = self.places.len().checked_sub(1)?;
+        let mask = self.cells.len().checked_sub(1)?;
         let mut hash = hash;
         for _ in 0..TRIES {
-            let bucket = usize::from(*self.places.get(hash as usize & mask)?);
+            let bucket = usize::from(*self.cells.get(hash as usize & mask)?);
             if is_live(bucket) {
                 return Some(bucket);
             }
@@ -124,8 +124,8 @@ fn quotas(weights: &[u16], len: usize) -> Vec<usize> {
 }
 
 /// Assigns cells to the buckets that had them before, as far as the buckets' new shares allow.
-fn keep(places: &mut [Option<u16>], left: &mut [usize], before: &BucketCells, identities: &[u64]) {
-    let Some(mask) = before.places.len().checked_sub(1) else {
+fn keep(cells: &mut [Option<u16>], left: &mut [usize], before: &BucketCells, identities: &[u64]) {
+    let Some(mask) = before.cells.len().checked_sub(1) else {
         return;
     };
     let now: Vec<Option<u16>> = before
@@ -133,24 +133,24 @@ fn keep(places: &mut [Option<u16>], left: &mut [usize], before: &BucketCells, id
         .iter()
         .map(|was| identities.iter().position(|is| is == was).map(|at| at as u16))
         .collect();
-    for (at, place) in places.iter_mut().enumerate() {
-        let Some(bucket) = now.get(usize::from(before.places[at & mask])).copied().flatten() else {
+    for (at, cell) in cells.iter_mut().enumerate() {
+        let Some(bucket) = now.get(usize::from(before.cells[at & mask])).copied().flatten() else {
             continue;
         };
         if let Some(left) = left.get_mut(usize::from(bucket)).filter(|left| **left > 0) {
             *left -= 1;
-            *place = Some(bucket);
+            *cell = Some(bucket);
         }
     }
 }
 
 /// Assigns the free cells to the buckets whose shares are not used up.
-fn fill(places: &[Option<u16>], left: &[usize]) -> Box<[u16]> {
+fn fill(cells: &[Option<u16>], left: &[usize]) -> Box<[u16]> {
     let waiting = left.iter().enumerate();
     let mut queue = waiting.flat_map(|(bucket, left)| core::iter::repeat_n(bucket as u16, *left));
-    places
+    cells
         .iter()
-        .map(|place| place.or_else(|| queue.next()).unwrap_or_default())
+        .map(|cell| cell.or_else(|| queue.next()).unwrap_or_default())
         .collect()
 }
 
@@ -161,8 +161,8 @@ mod tests {
 
     fn counted(cells: &BucketCells, buckets: usize) -> Vec<usize> {
         let mut counts = vec![0; buckets];
-        for place in &cells.places {
-            counts[usize::from(*place)] += 1;
+        for cell in &cells.cells {
+            counts[usize::from(*cell)] += 1;
         }
         counts
     }
@@ -179,20 +179,20 @@ mod tests {
         ) {
             let all = BucketCells::new(buckets(&weights), None);
             let total: usize = weights.iter().map(|weight| usize::from(*weight)).sum();
-            let len = all.places.len();
-            for (weight, places) in weights.iter().zip(counted(&all, weights.len())) {
+            let len = all.cells.len();
+            for (weight, cells) in weights.iter().zip(counted(&all, weights.len())) {
                 let exact = usize::from(*weight) * len / total;
-                prop_assert!((exact..=exact + 1).contains(&places) || places == 1, "{places} of {len}: {weight} of {total}");
+                prop_assert!((exact..=exact + 1).contains(&cells) || cells == 1, "{cells} of {len}: {weight} of {total}");
             }
             // One bucket goes: its cells are divided, and no other bucket loses one.
             let mut rest = buckets(&weights);
             rest.remove(gone.index(weights.len()));
             let after = BucketCells::new(rest.clone(), Some(&all));
             if rest.is_empty() {
-                prop_assert!(after.places.is_empty());
+                prop_assert!(after.cells.is_empty());
                 return Ok(());
             }
-            let moved = all.places.iter().zip(&after.places).filter(|(was, is)| u64::from(**was) != rest[usize::from(**is)].0).count();
+            let moved = all.cells.iter().zip(&after.cells).filter(|(was, is)| u64::from(**was) != rest[usize::from(**is)].0).count();
             let had = counted(&all, weights.len())[gone.index(weights.len())];
             // Rounding moves at most one cell of a bucket.
             prop_assert!(moved <= had + weights.len(), "{moved} moved, {had} had to");
@@ -262,11 +262,11 @@ mod tests {
         let before = BucketCells::new(buckets(&[5, 5, 5]), None);
         let after = BucketCells::new(buckets(&[5, 5, 5, 5]), Some(&before));
         let moved = before
-            .places
+            .cells
             .iter()
-            .zip(&after.places)
+            .zip(&after.cells)
             .filter(|(was, is)| was != is);
         assert!(moved.clone().all(|(_, is)| *is == 3));
-        assert_eq!(moved.count(), after.places.len() / 4);
+        assert_eq!(moved.count(), after.cells.len() / 4);
     }
 }

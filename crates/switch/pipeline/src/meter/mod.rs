@@ -69,7 +69,7 @@ impl CompiledMeter {
     pub(crate) fn measure(&self, packets: usize, size: usize, now: Time, is_real: bool) -> Option<usize> {
         let mut exceeded: Option<usize> = None;
         for (at, (compiled, band)) in self.bands.iter().zip(&self.meter.bands).enumerate() {
-            if !compiled.gcra.passes(packets, size, now, is_real)
+            if !compiled.gcra.conforms(packets, size, now, is_real)
                 && exceeded.is_none_or(|held| self.meter.bands[held].rate < band.rate)
             {
                 exceeded = Some(at);

@@ -82,13 +82,13 @@ impl Gcra {
 
     /// Returns the duration of a packet of `size` bytes at the rate, in [`UNITS_PER_NS`].
     #[inline]
-    pub(crate) fn takes(&self, size: usize) -> u64 {
-        self.takes_together(1, size)
+    pub(crate) fn duration(&self, size: usize) -> u64 {
+        self.duration_of_packets(1, size)
     }
 
     /// Returns the duration of `packets` packets that have `size` bytes together.
     #[inline]
-    fn takes_together(&self, packets: usize, size: usize) -> u64 {
+    fn duration_of_packets(&self, packets: usize, size: usize) -> u64 {
         let amount = if self.counts_packets { packets } else { size };
         ((amount as u128 * u128::from(self.time_per_unit)) >> FRACTION) as u64
     }
@@ -96,19 +96,24 @@ impl Gcra {
     /// Returns true if a packet that counts as `packets` packets conforms to the rate. A conforming packet is
     /// charged to the bucket if `is_real`.
     #[inline]
-    pub(super) fn passes(&self, packets: usize, size: usize, now: Time, is_real: bool) -> bool {
-        self.advance(self.takes_together(packets, size), self.tolerance, now, is_real)
+    pub(super) fn conforms(&self, packets: usize, size: usize, now: Time, is_real: bool) -> bool {
+        self.advance(
+            self.duration_of_packets(packets, size),
+            self.tolerance,
+            now,
+            is_real,
+        )
     }
 
     /// Returns true if a packet conforms to the rate and the bucket has tokens for all of it. Such a packet
     /// is charged to the bucket.
     #[inline]
-    pub(crate) fn holds(&self, size: usize, now: Time) -> bool {
-        let takes = self.takes(size);
+    pub(crate) fn conforms_within_burst(&self, size: usize, now: Time) -> bool {
+        let duration = self.duration(size);
         let room = self
             .tolerance
-            .saturating_sub(i64::try_from(takes).unwrap_or(i64::MAX));
-        room >= 0 && self.advance(takes, room, now, true)
+            .saturating_sub(i64::try_from(duration).unwrap_or(i64::MAX));
+        room >= 0 && self.advance(duration, room, now, true)
     }
 
     /// Returns the time since the last call during which the bucket was full and tokens overflowed, in
@@ -127,10 +132,10 @@ impl Gcra {
         if is_told { idle as u64 } else { 0 }
     }
 
-    /// Advances the theoretical arrival time by `takes`, unless it is ahead of the clock by more than
+    /// Advances the theoretical arrival time by `duration`, unless it is ahead of the clock by more than
     /// `tolerance`.
     #[inline]
-    fn advance(&self, takes: u64, tolerance: i64, now: Time, is_real: bool) -> bool {
+    fn advance(&self, duration: u64, tolerance: i64, now: Time, is_real: bool) -> bool {
         let now = units(now);
         let mut until = self.theoretical_arrival_time.load(Ordering::Relaxed);
         loop {
@@ -142,7 +147,7 @@ impl Gcra {
                 return true;
             }
             let from = if (0..STALE).contains(&ahead) { until } else { now };
-            let next = from.wrapping_add(takes);
+            let next = from.wrapping_add(duration);
             // Relaxed, because no other data depend on this store.
             match self.theoretical_arrival_time.compare_exchange_weak(
                 until,
@@ -182,7 +187,7 @@ mod tests {
         let start = Time::from_secs(7);
         let len = seconds * 1_000_000_000 / gap_ns;
         let at = |n| start + Duration::from_nanos(n * gap_ns);
-        (0..len).filter(|n| gcra.passes(1, size, at(*n), true)).count() as u64
+        (0..len).filter(|n| gcra.conforms(1, size, at(*n), true)).count() as u64
     }
 
     #[test]
@@ -196,14 +201,19 @@ mod tests {
     fn a_burst_passes_at_once_and_then_the_rate() {
         let gcra = gcra(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 50);
         let start = Time::from_secs(7);
-        let at_once = (0..1000).filter(|_| gcra.passes(1, 64, start, true)).count();
+        let at_once = (0..1000).filter(|_| gcra.conforms(1, 64, start, true)).count();
         assert_eq!(at_once, 51);
         let later = start + Duration::from_millis(20);
-        assert_eq!((0..1000).filter(|_| gcra.passes(1, 64, later, true)).count(), 20);
+        assert_eq!(
+            (0..1000).filter(|_| gcra.conforms(1, 64, later, true)).count(),
+            20
+        );
         // Tokens beyond the burst are lost.
         let much_later = later + Duration::from_secs(1_000_000);
         assert_eq!(
-            (0..1000).filter(|_| gcra.passes(1, 64, much_later, true)).count(),
+            (0..1000)
+                .filter(|_| gcra.conforms(1, 64, much_later, true))
+                .count(),
             51
         );
     }
@@ -221,9 +231,9 @@ mod tests {
         let gcra = gcra(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 90);
         let now = Time::from_secs(7);
         // The second packet begins within the burst, and the third does not.
-        let passed = (0..5).filter(|_| gcra.passes(46, 65_000, now, true)).count();
+        let passed = (0..5).filter(|_| gcra.conforms(46, 65_000, now, true)).count();
         assert_eq!(passed, 2);
-        assert!(!gcra.passes(1, 64, now, true));
+        assert!(!gcra.conforms(1, 64, now, true));
     }
 
     #[test]
@@ -232,7 +242,7 @@ mod tests {
         let now = Time::from_secs(7);
         let passed: usize = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| (0..10_000).filter(|_| gcra.passes(1, 64, now, true)).count()))
+                .map(|_| scope.spawn(|| (0..10_000).filter(|_| gcra.conforms(1, 64, now, true)).count()))
                 .collect();
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
@@ -243,8 +253,8 @@ mod tests {
     fn looking_does_not_count() {
         let gcra = gcra(2, 1, 0);
         let now = Time::from_secs(7);
-        assert!((0..10).all(|_| gcra.passes(1, 64, now, false)));
-        assert!(gcra.passes(1, 64, now, true) && !gcra.passes(1, 64, now, false));
+        assert!((0..10).all(|_| gcra.conforms(1, 64, now, false)));
+        assert!(gcra.conforms(1, 64, now, true) && !gcra.conforms(1, 64, now, false));
     }
 
     #[test]
@@ -253,7 +263,7 @@ mod tests {
         for years in 1..20 {
             let now = Time::from_secs(years * 31_536_000);
             assert_eq!(
-                (0..100).filter(|_| gcra.passes(1, 64, now, true)).count(),
+                (0..100).filter(|_| gcra.conforms(1, 64, now, true)).count(),
                 21,
                 "after {years} years"
             );
@@ -280,7 +290,7 @@ mod tests {
                 let now = start + Duration::from_nanos(nanos - (turn % 2 * 1_000).min(nanos));
                 bytes += size
                     * (0..together)
-                        .filter(|_| gcra.passes(1, size as usize, now, true))
+                        .filter(|_| gcra.conforms(1, size as usize, now, true))
                         .count() as u64;
                 nanos += together * gap_ns;
                 turn += 1;
@@ -298,7 +308,7 @@ mod tests {
             let at = |n: u64| start + Duration::from_nanos(n * gap_ns);
             // The number of packets in 0.1 s, with a burst of 0.02 s.
             let count = (0..100_000_000 / gap_ns)
-                .filter(|n| gcra.passes(1, size, at(*n), true))
+                .filter(|n| gcra.conforms(1, size, at(*n), true))
                 .count() as f64;
             let exact = f64::from(rate_kbps) * 1000.0 * 0.12 / (8.0 * size as f64);
             assert!(

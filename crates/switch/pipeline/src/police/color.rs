@@ -69,7 +69,7 @@ impl Buckets {
         match *rates {
             PolicerRates::SingleRate { cir, cbs, ebs } => {
                 let committed = Gcra::of_bytes(cir, cbs, now);
-                let excess = Overflow::new(committed.takes(usize::try_from(ebs).unwrap_or(usize::MAX)));
+                let excess = Overflow::new(committed.duration(usize::try_from(ebs).unwrap_or(usize::MAX)));
                 Buckets::SingleRate { committed, excess }
             }
             PolicerRates::TwoRate { cir, cbs, pir, pbs } => Buckets::TwoRate {
@@ -94,27 +94,27 @@ impl Buckets {
         match self {
             Buckets::SingleRate { committed, excess } => {
                 excess.fill(committed.idle(now));
-                if is_green && committed.holds(size, now) {
+                if is_green && committed.conforms_within_burst(size, now) {
                     Color::Green
-                } else if excess.take(committed.takes(size)) {
+                } else if excess.take(committed.duration(size)) {
                     Color::Yellow
                 } else {
                     Color::Red
                 }
             }
             Buckets::TwoRate { committed, peak } => {
-                if !peak.holds(size, now) {
+                if !peak.conforms_within_burst(size, now) {
                     Color::Red
-                } else if is_green && committed.holds(size, now) {
+                } else if is_green && committed.conforms_within_burst(size, now) {
                     Color::Green
                 } else {
                     Color::Yellow
                 }
             }
             Buckets::TwoRateExcess { committed, excess } => {
-                if is_green && committed.holds(size, now) {
+                if is_green && committed.conforms_within_burst(size, now) {
                     Color::Green
-                } else if excess.holds(size, now) {
+                } else if excess.conforms_within_burst(size, now) {
                     Color::Yellow
                 } else {
                     Color::Red

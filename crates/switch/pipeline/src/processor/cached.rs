@@ -21,7 +21,7 @@ use crate::{DropReason, Egress};
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Processes the packets that have a cached traversal. The others stay in the burst, in order, and their
     /// keys are read. `by_columns` selects the lookup by header columns instead of keys.
-    pub(crate) fn known_traversals(&mut self, burst: &mut ArrayVec<P, BURST>, by_columns: bool) {
+    pub(crate) fn apply_cached_traversals(&mut self, burst: &mut ArrayVec<P, BURST>, by_columns: bool) {
         let len = burst.len();
         let (form, _) = self.fwd.cache_form();
         let mut places = [CacheIndex::NONE; BURST];
@@ -30,7 +30,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         } else {
             self.traversals.find(form, &self.scratch.keys[..len], &mut places);
         }
-        let mut cells = [self.counters.nowhere(); BURST];
+        let mut cells = [self.counters.discard_cell(); BURST];
         let mut unknown = 0_u64;
         let mut kinds = Kinds::default();
         for (i, ((packet, place), cell)) in burst.iter().zip(&places).zip(&mut cells).enumerate() {
@@ -68,12 +68,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
         }
         if unknown == 0 && !kinds.has(Kind::Run) {
-            self.all_take_traversals(burst, (&places, &cells));
+            self.apply_all_hits(burst, (&places, &cells));
         } else {
-            self.take_traversals(burst, (&places, &cells), unknown);
+            self.apply_hits(burst, (&places, &cells), unknown);
         }
         if by_columns && unknown == 0 {
-            self.weigh_columns(len);
+            self.choose_lookup_mode(len);
         }
         // The keys of the remaining packets are read.
         self.scratch.unread = 0;
@@ -82,7 +82,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Processes a burst in which every packet has a cached traversal that needs no replay.
     #[inline(always)]
-    fn all_take_traversals(
+    fn apply_all_hits(
         &mut self,
         burst: &mut ArrayVec<P, BURST>,
         (places, cells): (&[CacheIndex; BURST], &[&EntryCell; BURST]),
@@ -91,12 +91,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let mut ports = [None; BURST];
         for (((packet, place), cell), port) in burst.iter_mut().zip(places).zip(cells).zip(&mut ports) {
             let traversal = self.traversals.known(form, *place);
-            let (sum, shape) = (traversal.sum(), traversal.shape());
+            let (combined, sequence) = (traversal.combined_actions(), traversal.table_sequence());
             self.count_traversal(traversal, cell, packet);
-            self.traversals.took(shape);
-            if sum.summary.kind() == Kind::Output {
-                *port = Some(sum.summary.port());
-                sum.apply(packet.head_mut());
+            self.traversals.took(sequence);
+            if combined.summary.kind() == Kind::Output {
+                *port = Some(combined.summary.port());
+                combined.apply(packet.head_mut());
             }
         }
         if self.scratch.observation.packets != 0 {
@@ -113,7 +113,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Processes the packets of a burst that have a cached traversal. The packets of `unknown` stay in the
     /// burst.
     #[inline(never)]
-    fn take_traversals(
+    fn apply_hits(
         &mut self,
         burst: &mut ArrayVec<P, BURST>,
         (places, cells): (&[CacheIndex; BURST], &[&EntryCell; BURST]),
@@ -156,20 +156,20 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.need_key(i, &packet);
             return self.replay(i, packet, Traversal(&words));
         }
-        let (sum, shape) = (traversal.sum(), traversal.shape());
-        if sum.summary.kind() == Kind::Rewrite && !self.rewrite(&sum.summary, &mut packet) {
+        let (combined, sequence) = (traversal.combined_actions(), traversal.table_sequence());
+        if combined.summary.kind() == Kind::Rewrite && !self.rewrite(&combined.summary, &mut packet) {
             let words = *traversal.0;
             self.need_key(i, &packet);
             return self.replay(i, packet, Traversal(&words));
         }
         self.count_traversal(traversal, cell, &packet);
-        self.traversals.took(shape);
-        if sum.summary.kind() == Kind::Drop {
+        self.traversals.took(sequence);
+        if combined.summary.kind() == Kind::Drop {
             return self.drop(PacketSource::Move(packet), DropReason::NoOutput);
         }
-        sum.apply(packet.head_mut());
-        match sum.change_tags(&mut packet) {
-            Effect::Done => self.enqueue(i, packet, sum.summary.port()),
+        combined.apply(packet.head_mut());
+        match combined.change_tags(&mut packet) {
+            Effect::Done => self.enqueue(i, packet, combined.summary.port()),
             effect => self.stopped(i, packet, effect),
         }
     }
@@ -177,7 +177,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Executes the entries of a traversal one after the other, until one disposes of the packet.
     #[inline(never)]
     fn replay(&mut self, i: usize, packet: P, traversal: Traversal<'_>) {
-        self.scratch.fresh |= 1 << i;
+        self.scratch.initial_state |= 1 << i;
         let mut packet = Some(packet);
         for step in 0..traversal.len() {
             let slot = traversal.slot(step);
@@ -187,7 +187,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             if self.scratch.observation.has(i) {
                 self.note_entry(Some(slot));
             }
-            let (table, is_table_miss) = self.traversals.step(traversal.shape(), step);
+            let (table, is_table_miss) = self.traversals.step(traversal.table_sequence(), step);
             self.counters.count_entry(slot, 1, taken.len() as u64, self.now);
             self.counters.count_table(table, 1, u64::from(!is_table_miss));
             packet = self.run_entry(i, taken, entry, true);

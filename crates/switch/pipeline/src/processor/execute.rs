@@ -45,7 +45,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             match headers.execute(&mut packet, key, action) {
                 Effect::Done => {}
                 effect => {
-                    self.act_for(i, entry);
+                    self.set_current_entry(i, entry);
                     return self.stopped(i, packet, effect);
                 }
             }
@@ -54,7 +54,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     /// Stores the table and the cookie of the entry that is executed for packet `i` of the burst.
-    fn act_for(&mut self, i: usize, entry: &FlowEntry) {
+    fn set_current_entry(&mut self, i: usize, entry: &FlowEntry) {
         let state = self.state(i);
         state.table = entry.table();
         state.cookie = entry.cookie();
@@ -72,7 +72,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         entry: &'a FlowEntry,
         is_known: bool,
     ) -> Option<P> {
-        self.act_for(i, entry);
+        self.set_current_entry(i, entry);
         let mut packet = packet;
         if let Some(meter) = entry.meter() {
             packet = self.meter(i, packet, meter)?;
@@ -101,7 +101,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
             let is_plain = state.set.is_empty() && state.queue.is_none() && !state.sent;
             if !is_known {
-                self.scratch.plain = self.scratch.plain & !(1 << i) | u64::from(is_plain) << i;
+                self.scratch.summary_only = self.scratch.summary_only & !(1 << i) | u64::from(is_plain) << i;
                 self.scratch.wait(i, table);
             }
             return Some(packet);

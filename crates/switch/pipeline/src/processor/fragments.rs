@@ -43,7 +43,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             Assembled::Whole(bytes) => packet.alike(bytes).map(Some).ok_or((DropReason::NoBuffer, 0)),
             Assembled::Dropped(reason, before) => Err((reason, before)),
         };
-        for (reason, fragments) in assembler.forgotten() {
+        for (reason, fragments) in assembler.take_discarded() {
             if fragments != 0 {
                 self.counters.drops.add(reason, fragments);
             }

@@ -17,16 +17,16 @@ use millrace_flow::classify::Kind;
 const WINDOW: u64 = 8192;
 /// The windows of a trial: 524,288 packets. If 100,000 flows send in turn, most of them send a fifth packet
 /// in it.
-const TRIAL: u32 = 64;
+const TRIAL_WINDOWS: u32 = 64;
 /// The maximum number of consecutive trials. Each must find a quarter more hits than the one before.
 const TRIALS: u32 = 4;
 /// Another trial follows only if at least one packet in this many is a hit.
-const FOUND_LEAST: u64 = 32;
+const PACKETS_PER_HIT_MAX: u64 = 32;
 /// The number of windows for which the cache is off: after the first failure, and the maximum.
 const PAUSE: u32 = 64;
 const PAUSE_MAX: u32 = 4096;
 /// The windows without a loss after which earlier failures are forgotten.
-const GOOD: u32 = 256;
+const GOOD_WINDOWS: u32 = 256;
 
 /// The cost of a miss: the lookup in the cache, and the occasional recording of a traversal.
 const MISS: u64 = 30;
@@ -36,7 +36,7 @@ const HIT_STEP: u64 = 3;
 /// The cost of going from one table to the next, without the lookup.
 const NEXT_TABLE: u64 = 12;
 /// The saving of a hit that a trial requires: without it, the cache stays off.
-const WORTH: u64 = 10;
+const MIN_SAVING: u64 = 10;
 
 /// The number of entries beyond which a table with its counters does not fit the second-level cache. A lookup then
 /// reads one cache line more than a hit, at the cost [`FAR`].
@@ -97,9 +97,9 @@ pub(crate) struct Governor {
     hits: u64,
     steps: u64,
     /// Packets of this window that went through the tables.
-    walks: u64,
+    uncached_packets: u64,
     /// The cost of one packet's lookups in the tables, measured in the last windows.
-    walk_cost: u64,
+    table_cost: u64,
 }
 
 impl Governor {
@@ -109,8 +109,8 @@ impl Governor {
             pause: PAUSE,
             hits: 0,
             steps: 0,
-            walks: 0,
-            walk_cost: 0,
+            uncached_packets: 0,
+            table_cost: 0,
         }
     }
 
@@ -129,33 +129,33 @@ impl Governor {
 
     /// Counts packets that go through the tables.
     #[inline(always)]
-    pub(crate) fn walk(&mut self, packets: usize) {
-        self.walks += packets as u64;
+    pub(crate) fn count_uncached(&mut self, packets: usize) {
+        self.uncached_packets += packets as u64;
     }
 
     /// Returns true if the window is over and [`Governor::judge`] is due.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
-        self.hits + self.walks >= WINDOW
+        self.hits + self.uncached_packets >= WINDOW
     }
 
     /// Ends the window. It had `visits` lookups in tables, at a total cost of `cost`. Returns true if the
     /// cache was switched on.
     pub(crate) fn judge(&mut self, visits: u64, cost: u64) -> bool {
-        if self.walks >= WINDOW / 16 {
-            let further = visits.saturating_sub(self.walks);
-            self.walk_cost = (cost + further * NEXT_TABLE) / self.walks;
+        if self.uncached_packets >= WINDOW / 16 {
+            let further = visits.saturating_sub(self.uncached_packets);
+            self.table_cost = (cost + further * NEXT_TABLE) / self.uncached_packets;
         }
-        let saved = (self.hits * self.walk_cost).saturating_sub(self.hits * HIT + self.steps * HIT_STEP);
-        let lost = self.walks * MISS;
+        let saved = (self.hits * self.table_cost).saturating_sub(self.hits * HIT + self.steps * HIT_STEP);
+        let lost = self.uncached_packets * MISS;
         let (pays, hits) = (saved > lost, self.hits);
-        (self.hits, self.steps, self.walks) = (0, 0, 0);
+        (self.hits, self.steps, self.uncached_packets) = (0, 0, 0);
         let before = self.state;
         self.state = match before {
-            State::Off(0) if self.walk_cost >= HIT + HIT_STEP + WORTH => State::Trial(Trial::default()),
+            State::Off(0) if self.table_cost >= HIT + HIT_STEP + MIN_SAVING => State::Trial(Trial::default()),
             State::Off(left) => State::Off(left.saturating_sub(1)),
             State::On(windows) if pays => {
-                if windows == GOOD {
+                if windows == GOOD_WINDOWS {
                     self.pause = PAUSE;
                 }
                 State::On(windows.saturating_add(1))
@@ -170,13 +170,13 @@ impl Governor {
     fn go_on(&mut self, mut trial: Trial, hits: u64, pays: bool) -> State {
         trial.windows += 1;
         trial.found += hits;
-        if trial.windows < TRIAL {
+        if trial.windows < TRIAL_WINDOWS {
             return State::Trial(trial);
         }
         if pays {
             return State::On(0);
         }
-        let is_found = trial.found * FOUND_LEAST >= WINDOW * u64::from(TRIAL);
+        let is_found = trial.found * PACKETS_PER_HIT_MAX >= WINDOW * u64::from(TRIAL_WINDOWS);
         let is_found_more = trial.found * 4 > trial.found_before * 5;
         if is_found && is_found_more && trial.before + 1 < TRIALS {
             return State::Trial(Trial {
@@ -212,7 +212,7 @@ mod tests {
                 0
             };
             governor.hit(hits as usize, 8 * hits as usize);
-            governor.walk((WINDOW - hits) as usize);
+            governor.count_uncached((WINDOW - hits) as usize);
             assert!(governor.is_due());
             governor.judge(WINDOW - hits, (WINDOW - hits) * cost);
         }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn one_table_is_worth_it_if_it_has_several_tuples_and_not_if_it_has_one() {
-        let worth = |kind| cost(kind, 10_000) >= HIT + HIT_STEP + WORTH;
+        let worth = |kind| cost(kind, 10_000) >= HIT + HIT_STEP + MIN_SAVING;
         let tuples = |tuples, merged| Kind::Tuples {
             tuples,
             merged,
@@ -237,7 +237,7 @@ mod tests {
         assert!(!worth(Kind::ExactHash) && !worth(tuples(2, 0)) && !worth(tuples(1, 1)));
         assert!(worth(tuples(3, 2)) && worth(tuples(5, 4)));
         // A lookup among many entries costs more, but in an exact table hardly more than a hit.
-        let worth = |kind| cost(kind, 100_000) >= HIT + HIT_STEP + WORTH;
+        let worth = |kind| cost(kind, 100_000) >= HIT + HIT_STEP + MIN_SAVING;
         assert!(!worth(Kind::ExactHash) && worth(tuples(1, 1)));
     }
 

@@ -89,7 +89,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         let layers = headers.layers(packet);
         let mut key = FlowKey::default();
         key.extract(packet.head(), &layers);
-        key.copy_beside_packet(&self.scratch.keys[i]);
+        key.copy_pipeline_fields(&self.scratch.keys[i]);
         hash.of(&key)
     }
 

@@ -24,7 +24,7 @@ const PAUSE: u8 = 63;
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Returns true if the burst is looked up by header columns. Traces and tunnels need keys.
     #[inline]
-    pub(crate) fn goes_by_columns(&mut self) -> bool {
+    pub(crate) fn uses_header_columns(&mut self) -> bool {
         if O::IS_WATCHING || self.scratch.pause != 0 {
             self.scratch.pause = self.scratch.pause.saturating_sub(1);
             return false;
@@ -61,10 +61,10 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Makes the header columns of a burst, and reads the keys of packets without the common layout. `links` says
-    /// whether fields before the IP header are needed.
+    /// Makes the header columns of a burst, and reads the keys of packets without the common layout. `with_layer2`
+    /// says whether fields before the IP header are needed.
     #[inline(always)]
-    fn read_columns(&mut self, links: bool, burst: &ArrayVec<P, BURST>, origin: &FlowKey) {
+    fn read_columns(&mut self, with_layer2: bool, burst: &ArrayVec<P, BURST>, origin: &FlowKey) {
         let fwd = self.fwd;
         let packets = burst.iter().map(|packet| (packet.head(), packet.len()));
         let read = |i: usize, key: &mut FlowKey| {
@@ -73,7 +73,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
         };
         let Scratch { columns, keys, .. } = &mut *self.scratch;
-        columns.read(links, packets, keys, read);
+        columns.read(with_layer2, packets, keys, read);
         self.scratch.unread = !columns.others();
     }
 
@@ -86,7 +86,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         found: &mut LookupResults<'a>,
     ) {
         let origin = self.origin.key();
-        self.read_columns(table.looks_at_links(), burst, &origin);
+        self.read_columns(table.matches_layer2(), burst, &origin);
         let Scratch { columns, keys, .. } = &*self.scratch;
         table.lookup_headers(columns, (&origin, keys), &mut found.slots[..burst.len()]);
     }
@@ -95,7 +95,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     #[inline(always)]
     pub(crate) fn find_by_columns(&mut self, burst: &ArrayVec<P, BURST>, places: &mut [CacheIndex; BURST]) {
         let (origin, form) = (self.origin.key(), self.fwd.cache_form().0);
-        self.read_columns(form.looks_at_links(), burst, &origin);
+        self.read_columns(form.matches_layer2(), burst, &origin);
         let Scratch { columns, keys, .. } = &*self.scratch;
         self.traversals
             .find_by_columns(form, columns, (&origin, keys), &mut places[..burst.len()]);
@@ -135,7 +135,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Decides, after a burst of `len` packets that was looked up by header columns, if the keys of the next
     /// bursts are read before the lookup.
     #[inline]
-    pub(crate) fn weigh_columns(&mut self, len: usize) {
+    pub(crate) fn choose_lookup_mode(&mut self, len: usize) {
         let unread = core::mem::take(&mut self.scratch.unread);
         let read = (!unread).count_ones() as usize;
         if read * 4 > len {
@@ -154,6 +154,6 @@ fn read_one<P: Packet>(key: &mut FlowKey, packet: &P, origin: &FlowKey, fwd: &Fo
 
 #[inline(always)]
 fn read<P: Packet>(key: &mut FlowKey, packet: &P, origin: &FlowKey, depth: Depth) {
-    key.copy_beside_packet(origin);
+    key.copy_pipeline_fields(origin);
     key.read(packet.head(), packet.len(), depth);
 }

@@ -36,7 +36,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Finds the action summaries of the slots, and prefetches the data of the entries that the packets need,
     /// so that the cache misses of a burst overlap.
     #[inline(always)]
-    pub(crate) fn bring_near(&self, found: &mut LookupResults<'a>, len: usize) {
+    pub(crate) fn prefetch(&self, found: &mut LookupResults<'a>, len: usize) {
         let LookupResults {
             slots,
             summaries,
@@ -57,7 +57,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             kinds.add(summary.kind());
         }
         if kinds.has(Kind::Rewrite) {
-            self.bring_rewrites_near(&summaries[..len]);
+            self.prefetch_rewrites(&summaries[..len]);
         }
         if kinds.need_entries() {
             self.bring_entries_near(found, len);
@@ -66,7 +66,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Prefetches the rewrites of summaries, one cache line each.
     #[inline(always)]
-    fn bring_rewrites_near(&self, summaries: &[&ActionSummary]) {
+    fn prefetch_rewrites(&self, summaries: &[&ActionSummary]) {
         let rewrites = self.fwd.rewrites();
         for summary in summaries.iter().filter(|summary| summary.kind() == Kind::Rewrite) {
             prefetch(rewrites, summary.rewrite_index() as usize);

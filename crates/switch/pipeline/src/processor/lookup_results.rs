@@ -22,7 +22,7 @@ impl<'a> LookupResults<'a> {
         LookupResults {
             slots: [None; BURST],
             summaries: [&ActionSummary::VACANT; BURST],
-            cells: [counters.nowhere(); BURST],
+            cells: [counters.discard_cell(); BURST],
             kinds: Kinds::default(),
         }
     }

@@ -107,12 +107,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             found.summaries[..len].fill(summary);
         } else {
             let knows_traversals = !O::IS_WATCHING && self.traversals.begin(fwd);
-            by_columns = self.goes_by_columns();
+            by_columns = self.uses_header_columns();
             if !by_columns {
                 self.keys(burst);
             }
             if knows_traversals {
-                self.known_traversals(burst, core::mem::take(&mut by_columns));
+                self.apply_cached_traversals(burst, core::mem::take(&mut by_columns));
                 if burst.is_empty() {
                     self.flush();
                     return self.traversals.end(fwd);
@@ -125,12 +125,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             } else {
                 table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut found.slots[..len]);
             }
-            self.bring_near(&mut found, len);
+            self.prefetch(&mut found, len);
         }
         self.first_table(burst, &found, is_counted);
         self.flush();
         if by_columns {
-            self.weigh_columns(len);
+            self.choose_lookup_mode(len);
         }
         if !O::IS_WATCHING {
             if self.traversals.noted != 0 {
@@ -196,7 +196,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &LookupResults<'a>, is_counted: bool) {
         let (len, mut matches) = (burst.len(), 0);
-        (self.scratch.fresh, self.scratch.plain) = (u64::MAX, u64::MAX);
+        (self.scratch.initial_state, self.scratch.summary_only) = (u64::MAX, u64::MAX);
         if let Some(index) = self.scratch.observation.index()
             && !is_counted
         {
@@ -304,7 +304,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             if let Some(table) = self.fwd.table(number) {
                 table.lookup_burst(&self.scratch.keys, &select, &mut found.slots[..len]);
             }
-            self.bring_near(&mut found, len);
+            self.prefetch(&mut found, len);
             if self.scratch.observation.packets & waiting != 0
                 && let Some(at) = select
                     .iter()
@@ -338,7 +338,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if self.traversals.noted & 1 << i != 0 {
             self.traversals.met(i, slot);
         }
-        let is_plain = self.scratch.plain & 1 << i != 0;
+        let is_plain = self.scratch.summary_only & 1 << i != 0;
         if !O::IS_WATCHING {
             match summary.kind() {
                 Kind::Goto => {
@@ -390,8 +390,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     #[inline]
     pub(super) fn state(&mut self, i: usize) -> &mut PacketState {
         let state = &mut self.scratch.states[i];
-        if self.scratch.fresh & 1 << i != 0 {
-            self.scratch.fresh &= !(1 << i);
+        if self.scratch.initial_state & 1 << i != 0 {
+            self.scratch.initial_state &= !(1 << i);
             *state = PacketState::START;
         }
         state
@@ -437,7 +437,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Executes the actions of a packet-out, and then processes the packets that these actions output to
     /// TABLE.
     pub(crate) fn packet_out(&mut self, packet: P, actions: &[Action]) {
-        self.scratch.fresh = u64::MAX;
+        self.scratch.initial_state = u64::MAX;
         self.state(0);
         self.scratch.keys[0] = self.origin.key();
         self.scratch.states[0].headers.changed = true;

@@ -45,13 +45,13 @@ pub(crate) struct Scratch {
     /// For each table, the packets that wait at it, one bit each.
     waiting: [u64; 256],
     /// The tables at which some packet waits, one bit each.
-    busy: [u64; 4],
+    tables_with_packets: [u64; 4],
     /// Packets in the state [`PacketState::START`], one bit each. The elements of these packets in `states`
     /// are ignored.
-    pub(crate) fresh: u64,
+    pub(crate) initial_state: u64,
     /// Packets with an empty action set and without a queue that were not output yet, one bit each. Only
     /// their action summary remains to be executed.
-    pub(super) plain: u64,
+    pub(super) summary_only: u64,
     /// The header columns of the burst, where packets are looked up by these; see `keys.rs`.
     pub(crate) columns: HeaderColumns,
     /// Packets whose keys are not read yet, one bit each.
@@ -69,9 +69,9 @@ impl Scratch {
             states: [PacketState::START; BURST],
             sets: [NO_ACTIONS; BURST],
             waiting: [0; 256],
-            busy: [0; 4],
-            fresh: 0,
-            plain: 0,
+            tables_with_packets: [0; 4],
+            initial_state: 0,
+            summary_only: 0,
             columns: HeaderColumns::new(),
             unread: 0,
             pause: 0,
@@ -83,14 +83,14 @@ impl Scratch {
     pub(super) fn wait(&mut self, i: usize, table: TableId) {
         let table = usize::from(table.0);
         self.waiting[table] |= 1 << i;
-        self.busy[table / 64] |= 1 << (table % 64);
+        self.tables_with_packets[table / 64] |= 1 << (table % 64);
     }
 
     /// Returns the lowest table at which packets wait, and these packets.
     pub(super) fn next_table(&mut self) -> Option<(TableId, u64)> {
-        let word = self.busy.iter().position(|word| *word != 0)?;
-        let table = word * 64 + self.busy[word].trailing_zeros() as usize;
-        self.busy[word] &= self.busy[word] - 1;
+        let word = self.tables_with_packets.iter().position(|word| *word != 0)?;
+        let table = word * 64 + self.tables_with_packets[word].trailing_zeros() as usize;
+        self.tables_with_packets[word] &= self.tables_with_packets[word] - 1;
         Some((TableId(table as u8), core::mem::take(&mut self.waiting[table])))
     }
 }

@@ -79,14 +79,14 @@ pub(crate) struct CombinedActions {
 /// word 0, 1   the action summary
 /// word 2      63                36 35     24 23   16 15    8 7          0
 ///            +--------------------+---------+-------+-------+------------+
-///            | epoch of the shape | VLAN id | flags | shape | entries    |
+///            | epoch of tables    | VLAN id | flags |tables | entries    |
 ///            +--------------------+---------+-------+-------+------------+
 /// word 3...   two slots of 30 bits, each below 2 bits of difference in tags
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traversal<'a>(pub(crate) &'a [u64; KEPT_MAX]);
 
-const SHAPE_SHIFT: u32 = 8;
+const TABLES_SHIFT: u32 = 8;
 const FLAGS_SHIFT: u32 = 16;
 const VID_SHIFT: u32 = 24;
 const EPOCH_SHIFT: u32 = 36;
@@ -95,19 +95,19 @@ const EPOCH_SHIFT: u32 = 36;
 pub(crate) const EPOCHS: u64 = 1 << (u64::BITS - EPOCH_SHIFT);
 
 impl<'a> Traversal<'a> {
-    /// Returns the words of a traversal. `shape` is the index of its shape, the list of its tables; `epoch`
-    /// is the shape's epoch.
+    /// Returns the words of a traversal. `sequence` is the index of its table sequence, and `epoch`
+    /// the epoch of that sequence.
     pub(crate) fn encode(
-        (sum, lengths): &(CombinedActions, SizeChanges),
-        (shape, epoch): (u8, u64),
+        (combined, lengths): &(CombinedActions, SizeChanges),
+        (sequence, epoch): (u8, u64),
         slots: &[Slot],
     ) -> [u64; KEPT_MAX] {
         let mut words = [0; KEPT_MAX];
-        [words[0], words[1]] = sum.summary.words();
+        [words[0], words[1]] = combined.summary.words();
         words[2] = slots.len().min(STEPS_MAX) as u64
-            | u64::from(shape) << SHAPE_SHIFT
-            | u64::from(sum.flags) << FLAGS_SHIFT
-            | u64::from(sum.vid & 0xfff) << VID_SHIFT
+            | u64::from(sequence) << TABLES_SHIFT
+            | u64::from(combined.flags) << FLAGS_SHIFT
+            | u64::from(combined.vid & 0xfff) << VID_SHIFT
             | epoch << EPOCH_SHIFT;
         for (i, slot) in slots.iter().take(STEPS_MAX).enumerate() {
             let is_in = |steps: u32| (steps >> i & 1) as i32;
@@ -120,7 +120,7 @@ impl<'a> Traversal<'a> {
 
     /// Returns the combined actions.
     #[inline(always)]
-    pub(crate) fn sum(self) -> CombinedActions {
+    pub(crate) fn combined_actions(self) -> CombinedActions {
         CombinedActions {
             summary: ActionSummary::from_words([self.0[0], self.0[1]]),
             vid: (self.0[2] >> VID_SHIFT) as u16 & 0xfff,
@@ -133,16 +133,16 @@ impl<'a> Traversal<'a> {
         (self.0[2] >> FLAGS_SHIFT) as u8
     }
 
-    /// Returns the epoch that its shape had when the traversal was recorded.
+    /// Returns the epoch that its table sequence had when the traversal was recorded.
     #[inline(always)]
     pub(crate) fn epoch(self) -> u64 {
         self.0[2] >> EPOCH_SHIFT
     }
 
-    /// Returns the index of its shape.
+    /// Returns the index of its table sequence.
     #[inline(always)]
-    pub(crate) fn shape(self) -> u8 {
-        (self.0[2] >> SHAPE_SHIFT) as u8
+    pub(crate) fn table_sequence(self) -> u8 {
+        (self.0[2] >> TABLES_SHIFT) as u8
     }
 
     /// Returns true if the entries have to be executed one after the other.
@@ -177,7 +177,7 @@ impl<'a> Traversal<'a> {
     /// them.
     #[inline(always)]
     pub(crate) fn kind(self) -> Kind {
-        let kind = self.sum().summary.kind();
+        let kind = self.combined_actions().summary.kind();
         if self.flags() & (REPLAY | PUSHES_TAG | POPS_TAG) != 0 || kind == Kind::Rewrite {
             Kind::Run
         } else {
@@ -215,7 +215,7 @@ impl CombinedActions {
     /// Returns the combined actions of entries that a packet meets in this order; `None` if the traversal cannot be
     /// cached.
     pub(crate) fn of(entries: &[&FlowEntry]) -> Option<(CombinedActions, SizeChanges)> {
-        let mut sum = CombinedActions {
+        let mut combined = CombinedActions {
             summary: ActionSummary::drop(),
             vid: 0,
             flags: 0,
@@ -227,12 +227,12 @@ impl CombinedActions {
             entry.goto_table()?;
             let mut actions = entry.apply_actions().iter();
             // A meter may remark a packet, and later tables match the result.
-            if entry.meter().is_some() || actions.any(|action| hides(action, &mut tags)) {
+            if entry.meter().is_some() || actions.any(|action| makes_key_unknown(action, &mut tags)) {
                 return None;
             }
             lengths.longer |= u32::from(tags == Tags::Pushed) << (step + 1);
             lengths.shorter |= u32::from(tags == Tags::Popped) << (step + 1);
-            sum.add(entry, entry.apply_actions(), &mut written);
+            combined.add(entry, entry.apply_actions(), &mut written);
         }
         if last.goto_table().is_some() {
             return None;
@@ -241,22 +241,22 @@ impl CombinedActions {
             [changes @ .., Action::Output { port, .. }] => (changes, Some(*port)),
             changes => (changes, None),
         };
-        sum.add(last, changes, &mut written);
+        combined.add(last, changes, &mut written);
         match (output, written) {
             (None, None) => {}
             (Some(port), None) | (None, Some(port)) => match u16::try_from(port.raw()) {
-                Ok(number) if port.is_ordinary() => sum.summary.output(number),
-                _ => sum.flags |= REPLAY,
+                Ok(number) if port.is_ordinary() => combined.summary.output(number),
+                _ => combined.flags |= REPLAY,
             },
-            (Some(_), Some(_)) => sum.flags |= REPLAY,
+            (Some(_), Some(_)) => combined.flags |= REPLAY,
         }
         if lengths.shorter != 0 {
-            sum.flags |= ONE_TAG;
+            combined.flags |= ONE_TAG;
         }
-        if lengths.shorter != 0 || sum.flags & (DEC_TTL | REPLAY) == DEC_TTL {
-            sum.flags |= DEPENDS;
+        if lengths.shorter != 0 || combined.flags & (DEC_TTL | REPLAY) == DEC_TTL {
+            combined.flags |= DEPENDS;
         }
-        Some((sum, lengths))
+        Some((combined, lengths))
     }
 
     /// Returns the rewrite of the last entry alone if its summary is a [`Kind::Rewrite`] and the earlier entries have
@@ -391,7 +391,7 @@ enum Tags {
 }
 
 /// Returns true if the key of a packet after this action cannot be derived from its first key.
-fn hides(action: &Action, tags: &mut Tags) -> bool {
+fn makes_key_unknown(action: &Action, tags: &mut Tags) -> bool {
     match action {
         // An SCTP port is set only in unfragmented packets, but a first fragment has the same key as such a
         // packet.
@@ -407,13 +407,13 @@ fn hides(action: &Action, tags: &mut Tags) -> bool {
         ),
         Action::PushVlan(_) => core::mem::replace(tags, Tags::Pushed) != Tags::AsTheyCame,
         Action::PopVlan => {
-            let (next, hides) = match *tags {
+            let (next, is_unknown) = match *tags {
                 Tags::AsTheyCame => (Tags::Popped, false),
                 Tags::Pushed => (Tags::AsTheyCame, false),
                 Tags::Popped => (Tags::Popped, true),
             };
             *tags = next;
-            hides
+            is_unknown
         }
         Action::PushMpls(_) | Action::PopMpls(_) | Action::PushPbb(_) | Action::PopPbb | Action::Group(_) => {
             true
@@ -479,7 +479,7 @@ mod tests {
     use millrace_types::TableId;
 
     /// Returns the combined actions of entries that apply these actions, each but the last with a goto.
-    fn sum(steps: &[&[Action]]) -> Option<(CombinedActions, SizeChanges)> {
+    fn combine(steps: &[&[Action]]) -> Option<(CombinedActions, SizeChanges)> {
         let entries: Vec<FlowEntry> = (1..)
             .zip(steps)
             .map(|(next, actions)| {
@@ -506,8 +506,8 @@ mod tests {
 
     #[test]
     fn a_tag_that_is_pushed_and_popped_leaves_nothing_but_longer_counts() {
-        let (cancelled, lengths) = sum(&[&[PUSH, vid(100)], &[], &[POP, OUT]]).unwrap();
-        let (plain, _) = sum(&[&[OUT]]).unwrap();
+        let (cancelled, lengths) = combine(&[&[PUSH, vid(100)], &[], &[POP, OUT]]).unwrap();
+        let (plain, _) = combine(&[&[OUT]]).unwrap();
         assert_eq!((cancelled.summary, cancelled.flags), (plain.summary, 0));
         let slots = [3, 4, 5].map(Slot::new);
         let words = Traversal::encode(&(cancelled, lengths), (0, 0), &slots);
@@ -518,16 +518,16 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_stays_or_goes_is_in_the_sum() {
-        let (pushed, _) = sum(&[&[PUSH, vid(5)], &[OUT]]).unwrap();
+    fn a_tag_that_stays_or_goes_is_in_the_combined_actions() {
+        let (pushed, _) = combine(&[&[PUSH, vid(5)], &[OUT]]).unwrap();
         assert_eq!((pushed.flags, pushed.vid), (PUSHES_TAG | SETS_VID, 5));
-        let (popped, _) = sum(&[&[vid(5)], &[POP, OUT]]).unwrap();
+        let (popped, _) = combine(&[&[vid(5)], &[POP, OUT]]).unwrap();
         assert_eq!(popped.flags, POPS_TAG);
     }
 
     #[test]
     fn a_tag_popped_on_the_way_is_the_only_one() {
-        let (popped, lengths) = sum(&[&[POP], &[], &[OUT]]).unwrap();
+        let (popped, lengths) = combine(&[&[POP], &[], &[OUT]]).unwrap();
         assert!(popped.is_for(true) && !popped.is_for(false));
         let slots = [3, 4, 5].map(Slot::new);
         let words = Traversal::encode(&(popped, lengths), (0, 0), &slots);
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sum_does_not_say_is_replayed_and_what_comes_to_light_not_remembered() {
+    fn what_combined_actions_do_not_say_is_replayed_and_what_comes_to_light_not_remembered() {
         for steps in [
             [&[vid(5), PUSH][..], &[OUT]],
             [&[PUSH, vid(5)], &[PUSH, OUT]],
@@ -564,8 +564,8 @@ mod tests {
             [&[], &[POP, vid(5), OUT]],
             [&[], &[Action::PushVlan(EtherType::PBB), OUT]],
         ] {
-            let (sum, _) = sum(&steps).unwrap();
-            assert!(sum.flags & REPLAY != 0, "{steps:?}");
+            let (combined, _) = combine(&steps).unwrap();
+            assert!(combined.flags & REPLAY != 0, "{steps:?}");
         }
         for steps in [
             [&[POP, POP][..], &[OUT]],
@@ -573,7 +573,7 @@ mod tests {
             [&[PUSH, PUSH], &[OUT]],
             [&[Action::PopPbb], &[OUT]],
         ] {
-            assert!(sum(&steps).is_none(), "{steps:?}");
+            assert!(combine(&steps).is_none(), "{steps:?}");
         }
     }
 }

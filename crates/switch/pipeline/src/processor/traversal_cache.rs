@@ -1,8 +1,8 @@
 //! The cache of traversals of one worker, and their invalidation.
 //!
-//! A traversal is valid while none of its tables changes. Traversals of the same tables share a *shape*. The shape
-//! knows the last change of its tables, so a change of a table invalidates the traversals through that table and no
-//! others.
+//! A traversal is valid while none of its tables changes. Traversals of the same tables share a *table sequence*,
+//! which knows the last change of its tables, so a change of a table invalidates the traversals through that table
+//! and no others.
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
@@ -14,8 +14,7 @@ use super::governor::{self, Governor};
 use super::traversal::{self, CombinedActions, EPOCHS, STEPS_MAX, Traversal};
 use crate::{Counters, FlowCachePolicy, Forwarding};
 
-/// The most shapes.
-const SHAPES: usize = 64;
+const TABLE_SEQUENCES_MAX: usize = 64;
 /// The most traversals that are recorded in one burst.
 const NOTES: usize = 8;
 /// One in this many new traversals whose insertion would evict another is recorded. If there are more flows than
@@ -25,7 +24,7 @@ const DISPLACING: u32 = 8;
 
 /// The tables of a traversal.
 #[derive(Clone, Debug)]
-struct Shape {
+struct TableSequence {
     tables: ArrayVec<TableId, STEPS_MAX>,
     /// The steps that meet a table-miss entry, one bit each.
     misses: u32,
@@ -33,7 +32,7 @@ struct Shape {
     changed: u64,
     /// The number of these changes modulo [`EPOCHS`]; traversals of another epoch are invalid.
     epoch: u64,
-    /// Packets of this burst that took a traversal of the shape.
+    /// Packets of this burst that took a traversal of the sequence.
     packets: u64,
 }
 
@@ -55,8 +54,8 @@ struct Note {
 #[derive(Debug)]
 pub(crate) struct TraversalCache {
     cache: FlowCache,
-    shapes: Vec<Shape>,
-    /// The generation of the forwarding, and the version of its cache form, that the shapes agree with.
+    table_sequences: Vec<TableSequence>,
+    /// The generation of the forwarding, and the version of its cache form, that the sequences agree with.
     generation: u64,
     form_version: u64,
     notes: Vec<Note>,
@@ -73,7 +72,7 @@ impl TraversalCache {
     pub(crate) fn new() -> TraversalCache {
         TraversalCache {
             cache: FlowCache::new(),
-            shapes: Vec::with_capacity(SHAPES),
+            table_sequences: Vec::with_capacity(TABLE_SEQUENCES_MAX),
             generation: 0,
             form_version: 0,
             notes: Vec::with_capacity(NOTES),
@@ -108,12 +107,12 @@ impl TraversalCache {
             self.form_version = fwd.cache_form().1;
             self.forget();
         }
-        for shape in &mut self.shapes {
-            let changes = shape.tables.iter().map(|table| fwd.changed(*table));
+        for sequence in &mut self.table_sequences {
+            let changes = sequence.tables.iter().map(|table| fwd.changed(*table));
             let changed = changes.max().unwrap_or(0);
-            if core::mem::replace(&mut shape.changed, changed) != changed {
-                shape.epoch = (shape.epoch + 1) % EPOCHS;
-                if shape.epoch == 0 {
+            if core::mem::replace(&mut sequence.changed, changed) != changed {
+                sequence.epoch = (sequence.epoch + 1) % EPOCHS;
+                if sequence.epoch == 0 {
                     // Traversals of its first epoch must not become valid again.
                     self.cache.clear();
                 }
@@ -121,10 +120,10 @@ impl TraversalCache {
         }
     }
 
-    /// Removes all traversals and shapes.
+    /// Removes all traversals and table sequences.
     fn forget(&mut self) {
         self.cache.clear();
-        self.shapes.clear();
+        self.table_sequences.clear();
     }
 
     /// Looks up the traversals of packets by their keys.
@@ -139,10 +138,10 @@ impl TraversalCache {
         &self,
         form: &CacheForm,
         columns: &HeaderColumns,
-        beside: (&FlowKey, &[FlowKey]),
+        pipeline_fields: (&FlowKey, &[FlowKey]),
         places: &mut [CacheIndex],
     ) {
-        self.cache.lookup_headers(form, columns, beside, places);
+        self.cache.lookup_headers(form, columns, pipeline_fields, places);
     }
 
     /// Returns the traversal at a position of the cache, if it is valid.
@@ -152,8 +151,10 @@ impl TraversalCache {
             return None;
         }
         let traversal = Traversal(self.cache.value(form, place));
-        let shape = self.shapes.get(usize::from(traversal.shape()))?;
-        (traversal.epoch() == shape.epoch).then_some(traversal)
+        let sequence = self
+            .table_sequences
+            .get(usize::from(traversal.table_sequence()))?;
+        (traversal.epoch() == sequence.epoch).then_some(traversal)
     }
 
     /// Returns the traversal at a position where [`TraversalCache::traversal`] has found a valid one.
@@ -162,11 +163,11 @@ impl TraversalCache {
         Traversal(self.cache.value(form, place))
     }
 
-    /// Counts a packet that took a traversal of a shape; [`TraversalCache::count`] adds it to the tables.
+    /// Counts a packet that took a traversal of a table sequence; [`TraversalCache::count`] adds it to the tables.
     #[inline(always)]
-    pub(crate) fn took(&mut self, shape: u8) {
-        if let Some(shape) = self.shapes.get_mut(usize::from(shape)) {
-            shape.packets += 1;
+    pub(crate) fn took(&mut self, sequence: u8) {
+        if let Some(sequence) = self.table_sequences.get_mut(usize::from(sequence)) {
+            sequence.packets += 1;
         }
     }
 
@@ -175,26 +176,34 @@ impl TraversalCache {
         self.governor.hit(1, steps);
     }
 
-    /// Returns the table of a step of a shape, and whether the step meets a table-miss entry.
-    pub(crate) fn step(&self, shape: u8, step: usize) -> (TableId, bool) {
-        let shape = self.shapes.get(usize::from(shape));
-        shape.map_or((TableId(0), false), |shape| {
-            let table = shape.tables.get(step).copied().unwrap_or(TableId(0));
-            (table, shape.misses >> step & 1 != 0)
+    /// Returns the table of a step of a table sequence, and whether the step meets a table-miss entry.
+    pub(crate) fn step(&self, sequence: u8, step: usize) -> (TableId, bool) {
+        let sequence = self.table_sequences.get(usize::from(sequence));
+        sequence.map_or((TableId(0), false), |sequence| {
+            let table = sequence.tables.get(step).copied().unwrap_or(TableId(0));
+            (table, sequence.misses >> step & 1 != 0)
         })
     }
 
-    /// Adds the packets of this burst to the counters of the tables of each shape.
+    /// Adds the packets of this burst to the counters of the tables of each sequence.
     pub(crate) fn count(&mut self, counters: &Counters) {
         let (mut hits, mut steps) = (0, 0);
-        for shape in self.shapes.iter_mut().filter(|shape| shape.packets != 0) {
-            let packets = core::mem::take(&mut shape.packets);
-            for (step, table) in shape.tables.iter().enumerate() {
-                let matched = if shape.misses >> step & 1 != 0 { 0 } else { packets };
+        for sequence in self
+            .table_sequences
+            .iter_mut()
+            .filter(|sequence| sequence.packets != 0)
+        {
+            let packets = core::mem::take(&mut sequence.packets);
+            for (step, table) in sequence.tables.iter().enumerate() {
+                let matched = if sequence.misses >> step & 1 != 0 {
+                    0
+                } else {
+                    packets
+                };
                 counters.count_table(*table, packets, matched);
             }
             hits += packets as usize;
-            steps += packets as usize * shape.tables.len();
+            steps += packets as usize * sequence.tables.len();
         }
         self.governor.hit(hits, steps);
     }
@@ -246,21 +255,21 @@ impl TraversalCache {
             if !note.is_lost
                 && note.slots.len() <= traversal::steps(form.kept())
                 && let Some(entries) = entries.collect::<Option<ArrayVec<_, STEPS_MAX>>>()
-                && let Some((sum, lengths)) = CombinedActions::of(&entries)
+                && let Some((combined, lengths)) = CombinedActions::of(&entries)
                 && let Some(last) = note.slots.last()
-                && let sum = sum.with_last(&entries, *fwd.summary(*last))
-                && sum.is_for(note.has_one_tag)
-                && let Some(shape) = self.shape(fwd, &note.slots)
+                && let combined = combined.with_last(&entries, *fwd.summary(*last))
+                && combined.is_for(note.has_one_tag)
+                && let Some(sequence) = self.table_sequence(fwd, &note.slots)
             {
-                let traversal = Traversal::encode(&(sum, lengths), shape, &note.slots);
+                let traversal = Traversal::encode(&(combined, lengths), sequence, &note.slots);
                 self.cache.insert(form, &note.key, &traversal);
             }
         }
     }
 
-    /// Returns the index of the shape of a traversal of these entries, and the epoch of the shape.
-    fn shape(&mut self, fwd: &Forwarding, slots: &[Slot]) -> Option<(u8, u64)> {
-        let mut shape = Shape {
+    /// Returns the index of the table sequence of a traversal of these entries, and its epoch.
+    fn table_sequence(&mut self, fwd: &Forwarding, slots: &[Slot]) -> Option<(u8, u64)> {
+        let mut sequence = TableSequence {
             tables: ArrayVec::new(),
             misses: 0,
             changed: 0,
@@ -269,19 +278,19 @@ impl TraversalCache {
         };
         for (step, slot) in slots.iter().enumerate() {
             let table = fwd.entry(*slot)?.table();
-            shape.tables.push(table);
-            shape.misses |= u32::from(!fwd.summary(*slot).is_match()) << step;
-            shape.changed = shape.changed.max(fwd.changed(table));
+            sequence.tables.push(table);
+            sequence.misses |= u32::from(!fwd.summary(*slot).is_match()) << step;
+            sequence.changed = sequence.changed.max(fwd.changed(table));
         }
-        let same = |held: &Shape| held.misses == shape.misses && held.tables == shape.tables;
-        if let Some(held) = self.shapes.iter().position(same) {
-            return Some((held as u8, self.shapes[held].epoch));
+        let same = |held: &TableSequence| held.misses == sequence.misses && held.tables == sequence.tables;
+        if let Some(held) = self.table_sequences.iter().position(same) {
+            return Some((held as u8, self.table_sequences[held].epoch));
         }
-        if self.shapes.len() == SHAPES {
+        if self.table_sequences.len() == TABLE_SEQUENCES_MAX {
             return None;
         }
-        self.shapes.push(shape);
-        Some((self.shapes.len() as u8 - 1, 0))
+        self.table_sequences.push(sequence);
+        Some((self.table_sequences.len() as u8 - 1, 0))
     }
 
     /// Counts packets that are looked up in a table.
@@ -289,7 +298,7 @@ impl TraversalCache {
     pub(crate) fn visit(&mut self, table: TableId, packets: usize) {
         self.visits[usize::from(table.0)] += packets as u32;
         if table == TableId(0) {
-            self.governor.walk(packets);
+            self.governor.count_uncached(packets);
         }
     }
 

@@ -134,7 +134,7 @@ pub(crate) fn decapsulate<'t, P: Packet>(
         header[6..12].copy_from_slice(&[0x02, 0, 0, 0, 0, 0]);
         header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
     }
-    if !take_congestion_along(packet, outer.ecn) {
+    if !decapsulate_ecn(packet, outer.ecn) {
         return Decapsulation::Drop(DropReason::TunnelCongested);
     }
     Decapsulation::Packet(tunnel, outer.key.unwrap_or_default().into())
@@ -142,7 +142,7 @@ pub(crate) fn decapsulate<'t, P: Packet>(
 
 /// Sets the ECN field of the inner header by both ECN fields (RFC 6040, section 4.2). Returns false if the
 /// packet must be dropped.
-fn take_congestion_along<P: Packet>(packet: &mut P, outer: u8) -> bool {
+fn decapsulate_ecn<P: Packet>(packet: &mut P, outer: u8) -> bool {
     if outer & 3 != CONGESTED && outer & 3 != 1 {
         return true;
     }

@@ -205,20 +205,20 @@ impl Calls {
     }
 
     /// Parses bytes as complete PDUs, without the incomplete PDU that waits for its rest.
-    pub(super) fn alone(
+    pub(super) fn parse_separately(
         &mut self,
         bytes: &[u8],
         direction: Direction,
         carrier: Carrier,
         out: &mut Transactions,
     ) {
-        let mut alone = Calls {
+        let mut separate = Calls {
             calls: core::mem::take(&mut self.calls),
             contexts: core::mem::take(&mut self.contexts),
             ..Calls::default()
         };
-        alone.data(bytes, direction, carrier, out);
-        (self.calls, self.contexts) = (alone.calls, alone.contexts);
+        separate.data(bytes, direction, carrier, out);
+        (self.calls, self.contexts) = (separate.calls, separate.contexts);
     }
 
     /// Parses the next bytes of a direction; returns false if they are not PDUs.

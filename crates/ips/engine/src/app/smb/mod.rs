@@ -20,7 +20,7 @@ const SESSION_HEADER: usize = 4;
 /// Largest size of a message that is kept; the bytes of larger ones are skipped.
 const MESSAGE_SIZE: usize = 256 << 10;
 /// Number of first bytes of a larger message that show if other commands or calls are skipped with it.
-const GLANCE: usize = 128;
+const PREVIEW_SIZE: usize = 128;
 /// Largest number of chained commands of a message of SMB 1.
 const CHAINED: usize = 16;
 /// Size of the header of SMB 1.
@@ -332,7 +332,7 @@ impl Parser for Smb {
             }
             if size > MESSAGE_SIZE {
                 // Larger messages usually write to a file; several commands in one are unusual.
-                let Some(start) = data[at + SESSION_HEADER..].first_chunk::<GLANCE>() else {
+                let Some(start) = data[at + SESSION_HEADER..].first_chunk::<PREVIEW_SIZE>() else {
                     break;
                 };
                 if hides_commands(start) {

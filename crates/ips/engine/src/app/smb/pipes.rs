@@ -144,7 +144,7 @@ impl Pipes {
         let calls = &mut self.list[at].calls;
         let waits = calls.waits(direction);
         if waits && begins {
-            calls.alone(data, direction, carrier, out);
+            calls.parse_separately(data, direction, carrier, out);
         }
         if waits || begins {
             calls.pipe(data, direction, carrier, out);

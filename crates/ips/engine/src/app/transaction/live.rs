@@ -84,7 +84,7 @@ impl Sizes {
 
 impl Transactions {
     /// Removes all transactions, and keeps the memory of their list.
-    pub(in crate::app) fn renew(&mut self) {
+    pub(in crate::app) fn reset(&mut self) {
         self.list.clear();
         self.events.clear();
         self.sizes = None;
@@ -199,7 +199,7 @@ impl Transactions {
 
     /// Removes the transactions that are complete and inspected. If none is left, it also frees the memory of
     /// the list, because most flows are idle until their timeout.
-    pub(in crate::app) fn retire(&mut self) {
+    pub(in crate::app) fn remove_finished(&mut self) {
         let len = self.list.len();
         let sizes = &mut self.sizes;
         self.list.retain(|transaction| {
@@ -262,7 +262,7 @@ mod tests {
             transaction.progress = [Progress::Complete; 2];
             transaction.is_inspected = [true; 2];
         });
-        out.retire();
+        out.remove_finished();
         assert_eq!(
             (out.list.len(), out.count_size()),
             (LIVE_TRANSACTIONS / 2, out.size())
@@ -276,7 +276,7 @@ mod tests {
         transaction.progress = [Progress::Complete; 2];
         transaction.is_inspected = [true; 2];
         assert_eq!(out.heap(), size_of::<Transaction>());
-        out.retire();
+        out.remove_finished();
         assert_eq!((out.list.len(), out.heap()), (0, 0));
         assert_eq!(out.start(AppProtocol::Dns).id, 1);
     }

@@ -4,8 +4,8 @@
 //! Detection reads the instances of a buffer, each with the bytes so far and a flag that says if more can
 //! follow.
 
+mod index_ranges;
 mod live;
-mod places;
 
 use millrace_ips_rules::buffers::Buffer;
 
@@ -18,9 +18,9 @@ use crate::app::heap::{Heap, heap};
 use crate::detect;
 use crate::flow::Direction;
 
+use index_ranges::BufferIndexRanges;
 use live::Counted;
 pub use live::{LIVE_SIZE, LIVE_TRANSACTIONS, Transactions};
-use places::Places;
 
 /// The progress of a transaction in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -119,7 +119,7 @@ pub struct Transaction {
     counted: Counted,
     stored: Vec<Stored>,
     /// The parts of `stored` with the buffers of each direction.
-    places: [Places; 2],
+    index_ranges: [BufferIndexRanges; 2],
     /// The bytes of short buffers.
     text: Vec<u8>,
 }
@@ -143,7 +143,7 @@ impl Transaction {
             charged: (0, 0),
             counted: Counted::default(),
             stored: Vec::new(),
-            places: [Places::EMPTY; 2],
+            index_ranges: [BufferIndexRanges::EMPTY; 2],
             text: Vec::new(),
         }
     }
@@ -184,7 +184,7 @@ impl Transaction {
                 && (stored.buffer == buffer || stored.alias == Some(buffer))
                 && is_new(stored)
         };
-        let stored = self.places[direction.index()].of(buffer, &self.stored);
+        let stored = self.index_ranges[direction.index()].of(buffer, &self.stored);
         stored.iter().filter(is_it).filter_map(|stored| {
             let bytes = stored.bytes.of(&self.text);
             (stored.is_complete || bytes.len() >= stored.minimum).then_some(BufferView {
@@ -389,9 +389,9 @@ impl Transaction {
         if !self.has_room() {
             return usize::MAX;
         }
-        let places = &mut self.places[direction.index()];
+        let ranges = &mut self.index_ranges[direction.index()];
         for buffer in [Some(buffer), alias].into_iter().flatten() {
-            places.add(buffer, self.stored.len());
+            ranges.add(buffer, self.stored.len());
         }
         self.stored.push(Stored {
             buffer,

@@ -92,7 +92,7 @@ impl Detector {
                 gid: rule.gid,
                 rev: rule.rev,
                 rule: found.rule,
-                action: self.taken(action),
+                action: self.reported_action(action),
                 packet_action: Action::None,
                 app: flow.and_then(|flow| flow.app.protocol),
                 transaction: found.transaction,
@@ -105,7 +105,7 @@ impl Detector {
     }
 
     /// Returns the action that the alert of a rule shows: only mode `ips` drops.
-    fn taken(&self, action: Action) -> Action {
+    fn reported_action(&self, action: Action) -> Action {
         match action {
             Action::DropPacket | Action::DropFlow if self.mode == Mode::Ids => Action::None,
             action => action,

@@ -298,7 +298,7 @@ impl Detector {
         if rule.payload.is_empty() {
             return !packet.is_pseudo || rule.kind == RuleType::Transaction;
         }
-        let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some()) && !packet.is_unordered;
+        let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some()) && !packet.is_rejected_by_stream;
         if rule.on_stream
             && let Some(window) = stream
             && self.window(rule, &window)

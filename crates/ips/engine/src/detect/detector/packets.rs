@@ -71,7 +71,7 @@ impl Detector {
             // are also over streams.
             let is_in_window = stream.is_some_and(|window| {
                 let new = window.bytes.get(window.new_from..).unwrap_or_default();
-                !packet.is_unordered && new.starts_with(packet.payload)
+                !packet.is_rejected_by_stream && new.starts_with(packet.payload)
             });
             let group = match is_in_window {
                 true => &prefilter.packets_in_stream,

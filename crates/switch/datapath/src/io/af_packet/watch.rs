@@ -17,7 +17,7 @@ use super::interface::Interface;
 /// `RTMGRP_LINK` of linux/rtnetlink.h.
 const LINKS: u32 = 1;
 /// Time until an interface that could not be opened is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread. Dropping this ends the thread and closes the queues.
 pub(super) struct LinkMonitor {
@@ -53,7 +53,7 @@ impl LinkMonitor {
 
 /// Waits for an event or the end, and for [`AGAIN`] at most if the interface is not settled.
 fn wait(events: &OwnedFd, interface: &Interface, is_settled: bool) {
-    let again = Timespec::try_from(AGAIN).ok().filter(|_| !is_settled);
+    let again = Timespec::try_from(RETRY_INTERVAL).ok().filter(|_| !is_settled);
     let mut files = [
         PollFd::new(events, PollFlags::IN),
         PollFd::new(&interface.wake, PollFlags::IN),

@@ -71,20 +71,20 @@ impl Sockets {
         } else {
             options.queues.max(1)
         };
-        let (interface, end) = match &spec.access {
+        let (interface, thread) = match &spec.access {
             None => {
                 let wake = Arc::new(WakeEvent::new().map_err(|error| failed(spec, &error))?);
                 let interface = Interface::new(spec, id, queues, options.mtu, Arc::clone(&wake));
                 let interface = Arc::new(interface);
                 let client = Client::start(&spec.path, &interface, wake)?;
-                (interface, EndReason::Client(client))
+                (interface, ConnectionThread::Client(client))
             }
             Some(access) => {
                 let server = self.server(&spec.path, access)?;
                 let interface = Interface::new(spec, id, queues, options.mtu, server.wake());
                 let interface = Arc::new(interface);
                 server.add(&interface)?;
-                (interface, EndReason::Server(server))
+                (interface, ConnectionThread::Server(server))
             }
         };
         let rx = (0..queues).map(|queue| {
@@ -99,7 +99,7 @@ impl Sockets {
                 mtu: options.mtu,
                 rx_queues: queues,
                 interface,
-                end,
+                thread,
             }),
         })
     }
@@ -119,7 +119,7 @@ impl Sockets {
 }
 
 /// The thread that handles the connections of an interface.
-enum EndReason {
+enum ConnectionThread {
     Server(Arc<Server>),
     /// The client's thread ends when this is dropped.
     Client(#[expect(dead_code, reason = "held for its end")] Client),
@@ -130,7 +130,7 @@ struct Memif {
     mtu: u16,
     rx_queues: u16,
     interface: Arc<Interface>,
-    end: EndReason,
+    thread: ConnectionThread,
 }
 
 impl Device for Memif {
@@ -159,7 +159,7 @@ impl Device for Memif {
 
 impl Drop for Memif {
     fn drop(&mut self) {
-        if let EndReason::Server(server) = &self.end {
+        if let ConnectionThread::Server(server) = &self.thread {
             server.remove(&self.interface);
         }
         self.interface.notifier.close();

@@ -51,8 +51,8 @@ impl CacheForm {
 
     /// Returns true if a compared bit is in a field before the IP header.
     #[inline]
-    pub fn looks_at_links(&self) -> bool {
-        self.projection.has_links()
+    pub fn matches_layer2(&self) -> bool {
+        self.projection.matches_layer2()
     }
 
     /// Returns the number of cached words for each key, which fills whole cache lines.

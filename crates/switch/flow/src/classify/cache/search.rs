@@ -17,18 +17,19 @@ impl FlowCache {
         self.simd.lookup_cache(self, form, keys, indices);
     }
 
-    /// Looks up a burst by its header columns, which were read as [`CacheForm::looks_at_links`] requires.
-    /// `beside` has the fields that are not in the packets' bytes, and the keys of [`HeaderColumns::others`].
+    /// Looks up a burst by its header columns, which were read as [`CacheForm::matches_layer2`] requires.
+    /// `pipeline_fields` has the fields that are not in the packets' bytes, and the keys of
+    /// [`HeaderColumns::others`].
     #[inline]
     pub fn lookup_headers(
         &self,
         form: &CacheForm,
         headers: &HeaderColumns,
-        beside: (&FlowKey, &[FlowKey]),
+        pipeline_fields: (&FlowKey, &[FlowKey]),
         indices: &mut [CacheIndex],
     ) {
         self.simd
-            .lookup_cache_headers(self, form, headers, beside, indices);
+            .lookup_cache_headers(self, form, headers, pipeline_fields, indices);
     }
 
     /// Same as [`FlowCache::lookup_headers`], with the vector instructions of the caller's compilation.
@@ -37,14 +38,14 @@ impl FlowCache {
         &self,
         form: &CacheForm,
         headers: &HeaderColumns,
-        beside: (&FlowKey, &[FlowKey]),
+        pipeline_fields: (&FlowKey, &[FlowKey]),
         indices: &mut [CacheIndex],
     ) {
         match form.words.len() {
-            0..=2 => self.lookup_header_columns::<2>(form, headers, beside, indices),
-            3..=4 => self.lookup_header_columns::<4>(form, headers, beside, indices),
-            5..=8 => self.lookup_header_columns::<8>(form, headers, beside, indices),
-            _ => self.lookup_header_columns::<COLUMNS>(form, headers, beside, indices),
+            0..=2 => self.lookup_header_columns::<2>(form, headers, pipeline_fields, indices),
+            3..=4 => self.lookup_header_columns::<4>(form, headers, pipeline_fields, indices),
+            5..=8 => self.lookup_header_columns::<8>(form, headers, pipeline_fields, indices),
+            _ => self.lookup_header_columns::<COLUMNS>(form, headers, pipeline_fields, indices),
         }
     }
 
@@ -53,11 +54,11 @@ impl FlowCache {
         &self,
         form: &CacheForm,
         headers: &HeaderColumns,
-        (beside, keys): (&FlowKey, &[FlowKey]),
+        (pipeline_fields, keys): (&FlowKey, &[FlowKey]),
         indices: &mut [CacheIndex],
     ) {
         let mut burst = AlignedColumns::<N>::new();
-        headers.project(&form.projection, beside, keys, &mut burst.0);
+        headers.project(&form.projection, pipeline_fields, keys, &mut burst.0);
         self.search(form, &mut burst.0, indices);
     }
 

@@ -4,7 +4,7 @@
 //! mask; the rules with that mask form an exact match on the masked key. A *merged* tuple (Daly et al., "TupleMerge",
 //! 2019) hashes fewer bits than its rules compare, so that rules with many masks share one table. A lookup
 //! then searches fewer tables, but some rules have the same hash and are compared one after the other. The
-//! plan keeps the number of rules with the same hash low ([`Tuple::crowd`]).
+//! plan keeps the number of rules with the same hash low ([`Tuple::collisions`]).
 
 mod search;
 
@@ -235,20 +235,20 @@ impl Tuple {
 
     /// Returns the number of rules outside of their home group.
     #[cfg(test)]
-    pub(super) fn displaced(&self) -> usize {
-        self.table.displaced(|entry| self.form.digest(entry))
+    pub(super) fn overflowed(&self) -> usize {
+        self.table.overflowed(|entry| self.form.digest(entry))
     }
 
     /// Returns the number of rules with the same hash as this key.
-    pub(super) fn crowd(&self, key: &Columns) -> usize {
-        let mut crowd = 0;
+    pub(super) fn collisions(&self, key: &Columns) -> usize {
+        let mut collisions = 0;
         self.table.find(self.form.hash_of_key(key), |entry| {
             let same =
                 |(word, held): (&Word, &u64)| (held ^ key.0[usize::from(word.column)]) & word.hashed == 0;
-            crowd += usize::from(self.form.words.iter().zip(&entry[1..]).all(same));
+            collisions += usize::from(self.form.words.iter().zip(&entry[1..]).all(same));
             false
         });
-        crowd
+        collisions
     }
 
     fn find(&self, mask: MaskId, key: &Columns) -> Option<(u64, EntryPosition, u64)> {

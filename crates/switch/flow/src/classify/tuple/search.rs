@@ -64,7 +64,7 @@ impl Tuple {
             }
         }
         hashes[..padded].iter_mut().for_each(|hash| *hash = finish(*hash));
-        self.home(&hashes[..len], segments, groups, tags);
+        self.find_home_groups(&hashes[..len], segments, groups, tags);
         for ((lanes, tags), hash) in lanes[..padded].iter_mut().zip(&*tags).zip(&*hashes) {
             *lanes = candidates(*tags, tag(*hash));
         }
@@ -195,7 +195,7 @@ impl Tuple {
 
     /// Finds the segment, the home group and its tags for each hash.
     #[inline(always)]
-    fn home(
+    fn find_home_groups(
         &self,
         hashes: &[u64],
         segments: &mut [u16; BURST],
@@ -206,7 +206,7 @@ impl Tuple {
         if let Some(segment) = self.table.only_segment() {
             segments.fill(0);
             for (group, hash) in groups.iter_mut().zip(hashes) {
-                *group = segment.home(*hash) as u32;
+                *group = segment.home_group(*hash) as u32;
             }
             for (tags, group) in tags.iter_mut().zip(groups) {
                 *tags = segment.tags[*group as usize];
@@ -216,7 +216,7 @@ impl Tuple {
         for ((group, number), hash) in groups.iter_mut().zip(&mut *segments).zip(hashes) {
             *number = self.table.segment_number(*hash);
             let segment = self.table.segment(*number);
-            *group = segment.home(*hash) as u32;
+            *group = segment.home_group(*hash) as u32;
             prefetch(&segment.tags, *group as usize);
         }
         for ((tags, number), group) in tags.iter_mut().zip(segments).zip(groups) {

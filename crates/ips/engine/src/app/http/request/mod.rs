@@ -24,7 +24,7 @@ pub(super) use request_line::{is_http_11, trimmed};
 const SIDE: Direction = Direction::ToServer;
 
 /// White space that may follow the line of an HTTP/0.9 request.
-const HTTP_09_JUNK: usize = 16;
+const HTTP_09_TRAILING_SPACES_MAX: usize = 16;
 
 /// Bytes that wait for the answer to CONNECT.
 const TUNNEL_WAIT: usize = 64 << 10;
@@ -360,7 +360,7 @@ impl RequestSide {
     /// Decides whether a request without protocol is one of HTTP/0.9 or has headers.
     fn http_09(&mut self, data: &[u8], out: &mut Transactions) -> Step {
         let spaces = data.iter().take_while(|&&byte| is_space(byte)).count();
-        if spaces == data.len() && spaces <= HTTP_09_JUNK {
+        if spaces == data.len() && spaces <= HTTP_09_TRAILING_SPACES_MAX {
             return Step::NeedMore;
         }
         self.raise(out, "http.request_line_missing_protocol");

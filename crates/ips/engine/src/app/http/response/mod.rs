@@ -35,7 +35,7 @@ enum State {
     UntilClose,
     Chunked(Chunked),
     /// In bytes behind the last response that belong to no response.
-    Junk,
+    TrailingBytes,
     /// Behind the headers that open a tunnel or change the protocol.
     Tunnel,
     Failed,
@@ -205,7 +205,7 @@ impl ResponseSide {
         match self.state {
             State::Failed => Step::NeedMore,
             State::Tunnel => Step::NeedMore,
-            State::Junk => {
+            State::TrailingBytes => {
                 let end = data.iter().position(|&byte| byte == b'\n');
                 if end.is_some() {
                     self.state = State::Idle;

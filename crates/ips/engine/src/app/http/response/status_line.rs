@@ -64,7 +64,7 @@ impl ResponseSide {
                     if let Some(transaction) = out.by_id(previous) {
                         transaction.raise("http.response_body_unexpected");
                     }
-                    self.state = State::Junk;
+                    self.state = State::TrailingBytes;
                     return Step::Consumed(0);
                 }
             }

@@ -345,7 +345,7 @@ impl Detector {
             return;
         }
         let Context { packet, stream, .. } = context;
-        let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some()) && !packet.is_unordered;
+        let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some()) && !packet.is_rejected_by_stream;
         let mut subjects = Vec::new();
         if rule.on_stream
             && let Some(window) = stream

@@ -1,4 +1,4 @@
-//! Routes: rules that differ in the prefix of one field, and are equal in all other fields.
+//! Longest-prefix match (LPM) of rules that differ in the prefix of one field, and are equal in all other fields.
 
 use super::columns::{Burst, Columns, Projection};
 use super::masks::MaskId;
@@ -7,9 +7,9 @@ use super::trie::{Prefix, Trie};
 use super::{BURST, PRIORITY_SHIFT};
 use crate::field::Field;
 
-/// A field with prefixes of routes.
+/// A field that is matched by the longest prefix.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Route {
+pub(super) enum LpmField {
     /// `ipv4_src`, or `arp_spa` at the same position.
     Ipv4Src,
     /// `ipv4_dst`, or `arp_tpa` at the same position.
@@ -20,16 +20,21 @@ pub(super) enum Route {
     Ipv6Dst,
 }
 
-impl Route {
-    pub(super) const ALL: [Route; 4] = [Route::Ipv4Dst, Route::Ipv6Dst, Route::Ipv4Src, Route::Ipv6Src];
+impl LpmField {
+    pub(super) const ALL: [LpmField; 4] = [
+        LpmField::Ipv4Dst,
+        LpmField::Ipv6Dst,
+        LpmField::Ipv4Src,
+        LpmField::Ipv6Src,
+    ];
 
     /// Returns the field.
     pub(super) fn field(self) -> Field {
         match self {
-            Route::Ipv4Src => Field::Ipv4Src,
-            Route::Ipv4Dst => Field::Ipv4Dst,
-            Route::Ipv6Src => Field::Ipv6Src,
-            Route::Ipv6Dst => Field::Ipv6Dst,
+            LpmField::Ipv4Src => Field::Ipv4Src,
+            LpmField::Ipv4Dst => Field::Ipv4Dst,
+            LpmField::Ipv6Src => Field::Ipv6Src,
+            LpmField::Ipv6Dst => Field::Ipv6Dst,
         }
     }
 
@@ -44,9 +49,9 @@ impl Route {
     #[inline(always)]
     fn address(self, first: u64, second: u64) -> u128 {
         match self {
-            Route::Ipv4Src => u128::from(first >> 32) << 96,
-            Route::Ipv4Dst => u128::from(first & 0xffff_ffff) << 96,
-            Route::Ipv6Src | Route::Ipv6Dst => u128::from(first) << 64 | u128::from(second),
+            LpmField::Ipv4Src => u128::from(first >> 32) << 96,
+            LpmField::Ipv4Dst => u128::from(first & 0xffff_ffff) << 96,
+            LpmField::Ipv6Src | LpmField::Ipv6Dst => u128::from(first) << 64 | u128::from(second),
         }
     }
 
@@ -60,9 +65,9 @@ impl Route {
         let mut others = *columns;
         let (first, second) = self.columns();
         match self {
-            Route::Ipv4Src => others.0[first] &= 0xffff_ffff,
-            Route::Ipv4Dst => others.0[first] &= !0xffff_ffff,
-            Route::Ipv6Src | Route::Ipv6Dst => others.0[first] = 0,
+            LpmField::Ipv4Src => others.0[first] &= 0xffff_ffff,
+            LpmField::Ipv4Dst => others.0[first] &= !0xffff_ffff,
+            LpmField::Ipv6Src | LpmField::Ipv6Dst => others.0[first] = 0,
         }
         if let Some(second) = second {
             others.0[second] = 0;
@@ -80,29 +85,29 @@ impl Route {
     }
 }
 
-/// The properties that the rules of one [`Prefixes`] share.
+/// The properties that the rules of one [`LpmPart`] share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct PrefixSpec {
-    pub(super) route: Route,
+pub(super) struct LpmSpec {
+    pub(super) lpm_field: LpmField,
     /// Mask and key of all other fields.
     mask: Columns,
     key: Columns,
 }
 
-impl PrefixSpec {
+impl LpmSpec {
     /// Returns the properties that a rule shares with rules that differ only in this field's prefix, and the
     /// length of the rule's prefix; `None` if the mask of the field is not a prefix.
-    pub(super) fn of(route: Route, mask: &Columns, key: &Columns) -> Option<(PrefixSpec, u32)> {
-        let prefix = route.prefix(mask, key)?;
-        let (mask, key) = (route.others(mask), route.others(key));
-        Some((PrefixSpec { route, mask, key }, prefix.len))
+    pub(super) fn of(lpm_field: LpmField, mask: &Columns, key: &Columns) -> Option<(LpmSpec, u32)> {
+        let prefix = lpm_field.prefix(mask, key)?;
+        let (mask, key) = (lpm_field.others(mask), lpm_field.others(key));
+        Some((LpmSpec { lpm_field, mask, key }, prefix.len))
     }
 }
 
 /// Rules that are found by the longest prefix of one field, after a comparison of all other fields.
 #[derive(Clone, Debug)]
-pub(super) struct Prefixes {
-    spec: PrefixSpec,
+pub(super) struct LpmPart {
+    spec: LpmSpec,
     /// The positions of the field's columns in a burst.
     first: usize,
     second: usize,
@@ -114,14 +119,14 @@ pub(super) struct Prefixes {
     lengths: Vec<(MaskId, Priorities)>,
 }
 
-impl Prefixes {
+impl LpmPart {
     /// Returns an empty set.
-    pub(super) fn new(projection: &Projection, spec: PrefixSpec) -> Prefixes {
+    pub(super) fn new(projection: &Projection, spec: LpmSpec) -> LpmPart {
         let position = |column: usize| projection.position(column);
-        let (first, second) = spec.route.columns();
+        let (first, second) = spec.lpm_field.columns();
         let first = position(first).unwrap_or(0);
         let compare = |column| Some((position(column)? as u8, spec.mask.0[column], spec.key.0[column]));
-        Prefixes {
+        LpmPart {
             first,
             second: second.and_then(position).unwrap_or(first),
             compares: spec.mask.occupied().filter_map(compare).collect(),
@@ -133,7 +138,7 @@ impl Prefixes {
 
     /// Returns the field.
     pub(super) fn field(&self) -> Field {
-        self.spec.route.field()
+        self.spec.lpm_field.field()
     }
 
     /// Returns the number of rules.
@@ -151,7 +156,7 @@ impl Prefixes {
     /// below that of a shorter prefix, and not above that of a longer one, because a lookup finds the longest prefix.
     pub(super) fn accepts(&self, mask: &Columns, key: &Columns, rank: u64) -> bool {
         let priority = (rank >> PRIORITY_SHIFT) as u16;
-        match PrefixSpec::of(self.spec.route, mask, key) {
+        match LpmSpec::of(self.spec.lpm_field, mask, key) {
             Some((spec, len)) if spec == self.spec => {
                 let (shorter, longer) = self.lengths.split_at(len as usize);
                 let mut shorter = shorter.iter().filter_map(|(_, held)| held.highest());
@@ -164,19 +169,19 @@ impl Prefixes {
 
     fn prefix(&self, mask: MaskId, key: &Columns) -> Option<Prefix> {
         let len = self.lengths.iter().position(|(held, _)| *held == mask)? as u32;
-        let bits = self.spec.route.bits(key);
+        let bits = self.spec.lpm_field.bits(key);
         Some(Prefix { bits, len })
     }
 
     /// Returns the rank of the rule with this mask and key.
     pub(super) fn rank(&self, mask: MaskId, key: &Columns) -> Option<u64> {
-        if self.spec.route.others(key) != self.spec.key {
+        if self.spec.lpm_field.others(key) != self.spec.key {
             return None;
         }
         self.trie.value(self.prefix(mask, key)?)
     }
 
-    /// Adds a rule that [`Prefixes::accepts`] allows, or changes its rank.
+    /// Adds a rule that [`LpmPart::accepts`] allows, or changes its rank.
     pub(super) fn insert(
         &mut self,
         projection: &Projection,
@@ -185,11 +190,11 @@ impl Prefixes {
         rank: u64,
     ) {
         // The position may be known only now: bursts have the second half of an address once some rule compares it.
-        let second = self.spec.route.columns().1;
+        let second = self.spec.lpm_field.columns().1;
         if let Some(position) = second.and_then(|column| projection.position(column)) {
             self.second = position;
         }
-        if let Some(prefix) = self.spec.route.prefix(mask.1, key) {
+        if let Some(prefix) = self.spec.lpm_field.prefix(mask.1, key) {
             let (held, priorities) = &mut self.lengths[prefix.len as usize];
             *held = mask.0;
             if let Some(old) = self.trie.value(prefix) {
@@ -216,9 +221,13 @@ impl Prefixes {
     pub(super) fn each(&self, mut visit: impl FnMut(MaskId, &Columns, u64)) {
         self.trie.each(|prefix, rank| {
             let mut key = self.spec.key;
-            match self.spec.route.columns() {
+            match self.spec.lpm_field.columns() {
                 (column, None) => {
-                    let shift = if self.spec.route == Route::Ipv4Src { 64 } else { 96 };
+                    let shift = if self.spec.lpm_field == LpmField::Ipv4Src {
+                        64
+                    } else {
+                        96
+                    };
                     key.0[column] |= (prefix.bits >> shift) as u64;
                 }
                 (first, Some(second)) => {
@@ -245,7 +254,7 @@ impl Prefixes {
         let (mut packets, mut addresses, mut left) = ([0u8; BURST], [0; BURST], 0);
         for packet in 0..len {
             packets[left % BURST] = packet as u8;
-            addresses[left % BURST] = self.spec.route.address(first[packet], second[packet]);
+            addresses[left % BURST] = self.spec.lpm_field.address(first[packet], second[packet]);
             left += usize::from(differences[packet] == 0);
         }
         self.trie.search(&addresses, left, |number, rank| {

@@ -1,15 +1,15 @@
-//! Table features (OpenFlow 1.3.5, section 7.3.5.5): the abilities of entries of a table, which a controller may
+//! Table features (OpenFlow 1.3.5, section 7.3.5.5): the capabilities of entries of a table, which a controller may
 //! restrict.
 //!
 //! A controller that sets table features describes the whole pipeline: tables that it leaves out are removed, tables
-//! whose abilities change lose their entries, and later entries may use only these abilities. While no
+//! whose capabilities change lose their entries, and later entries may use only these capabilities. While no
 //! controller has set table features, nothing is checked.
 
 use millrace_flow::{Action, Field, FieldSet, Instructions, Match};
 use millrace_types::{Priority, TableId};
 use thiserror::Error;
 
-use super::error::AbilityError;
+use super::error::CapabilityError;
 
 /// A set of instruction types or of action types, which OpenFlow numbers from 0 to 31.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,29 +63,29 @@ impl FromIterator<TableId> for TableSet {
 
 /// The actions that a list may contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ActionAbilities {
+pub struct ActionCapabilities {
     /// Types of actions (`ofp_action_type`).
     pub types: TypeSet,
     /// Fields that set_field may set.
     pub set_fields: FieldSet,
 }
 
-/// The abilities of entries.
+/// The capabilities of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EntryAbilities {
+pub struct EntryCapabilities {
     /// Types of instructions (`ofp_instruction_type`).
     pub instructions: TypeSet,
     /// Tables that goto_table may name.
     pub next_tables: TableSet,
     /// Actions of write_actions.
-    pub write: ActionAbilities,
+    pub write: ActionCapabilities,
     /// Actions of apply_actions.
-    pub apply: ActionAbilities,
+    pub apply: ActionCapabilities,
 }
 
-/// The abilities of one table.
+/// The capabilities of one table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TableAbilities {
+pub struct TableCapabilities {
     /// Bits of the metadata that entries may match.
     pub metadata_match: u64,
     /// Bits of the metadata that entries may write.
@@ -96,10 +96,10 @@ pub struct TableAbilities {
     pub maskable: FieldSet,
     /// Fields of `matches` that may be left out.
     pub optional: FieldSet,
-    /// The abilities of entries other than the table-miss entry.
-    pub entries: EntryAbilities,
-    /// The abilities of the table-miss entry.
-    pub miss: EntryAbilities,
+    /// The capabilities of entries other than the table-miss entry.
+    pub entries: EntryCapabilities,
+    /// The capabilities of the table-miss entry.
+    pub miss: EntryCapabilities,
 }
 
 mod instruction {
@@ -133,25 +133,25 @@ const fn action_type(action: &Action) -> u16 {
     }
 }
 
-impl ActionAbilities {
-    fn check(&self, actions: &[Action]) -> Result<(), AbilityError> {
+impl ActionCapabilities {
+    fn check(&self, actions: &[Action]) -> Result<(), CapabilityError> {
         for action in actions {
             let type_ = action_type(action);
             if !self.types.contains(type_) {
-                return Err(AbilityError::Action { type_ });
+                return Err(CapabilityError::Action { type_ });
             }
             if let Action::SetField(set) = action
                 && !self.set_fields.contains(set.field())
             {
-                return Err(AbilityError::SetField { field: set.field() });
+                return Err(CapabilityError::SetField { field: set.field() });
             }
         }
         Ok(())
     }
 }
 
-impl EntryAbilities {
-    fn check(&self, instructions: &Instructions, metadata_write: u64) -> Result<(), AbilityError> {
+impl EntryCapabilities {
+    fn check(&self, instructions: &Instructions, metadata_write: u64) -> Result<(), CapabilityError> {
         let used = [
             (instruction::GOTO_TABLE, instructions.goto_table.is_some()),
             (instruction::WRITE_METADATA, instructions.write_metadata.is_some()),
@@ -162,19 +162,19 @@ impl EntryAbilities {
         ];
         for (type_, is_used) in used {
             if is_used && !self.instructions.contains(type_) {
-                return Err(AbilityError::Instruction { type_ });
+                return Err(CapabilityError::Instruction { type_ });
             }
         }
         if let Some(to) = instructions
             .goto_table
             .filter(|to| !self.next_tables.contains(*to))
         {
-            return Err(AbilityError::Goto { to });
+            return Err(CapabilityError::Goto { to });
         }
         if let Some((_, mask)) = instructions.write_metadata
             && mask & !metadata_write != 0
         {
-            return Err(AbilityError::WriteMetadata {
+            return Err(CapabilityError::WriteMetadata {
                 mask,
                 possible: metadata_write,
             });
@@ -186,35 +186,35 @@ impl EntryAbilities {
     }
 }
 
-impl TableAbilities {
-    pub(super) fn check_match(&self, match_: &Match) -> Result<(), AbilityError> {
+impl TableCapabilities {
+    pub(super) fn check_match(&self, match_: &Match) -> Result<(), CapabilityError> {
         for given in match_.iter() {
             let field = given.field;
             if !self.matches.contains(field) {
-                return Err(AbilityError::Field { field });
+                return Err(CapabilityError::Field { field });
             }
             if given.mask.is_some() && !self.maskable.contains(field) {
-                return Err(AbilityError::Mask { field });
+                return Err(CapabilityError::Mask { field });
             }
             let mask = given.mask.unwrap_or(field.max_value());
             if field == Field::Metadata && mask & !u128::from(self.metadata_match) != 0 {
-                return Err(AbilityError::Mask { field });
+                return Err(CapabilityError::Mask { field });
             }
         }
         let missing = self
             .matches
             .iter()
             .find(|field| !self.optional.contains(*field) && match_.field(*field).is_none());
-        missing.map_or(Ok(()), |field| Err(AbilityError::Wildcard { field }))
+        missing.map_or(Ok(()), |field| Err(CapabilityError::Wildcard { field }))
     }
 
     pub(super) fn check_instructions(
         &self,
         is_miss: bool,
         instructions: &Instructions,
-    ) -> Result<(), AbilityError> {
-        let abilities = if is_miss { &self.miss } else { &self.entries };
-        abilities.check(instructions, self.metadata_write)
+    ) -> Result<(), CapabilityError> {
+        let capabilities = if is_miss { &self.miss } else { &self.entries };
+        capabilities.check(instructions, self.metadata_write)
     }
 }
 
@@ -226,11 +226,11 @@ pub(super) fn is_miss(match_: &Match, priority: Priority) -> bool {
 /// The features of one table, as a controller set them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum TableState {
-    /// The table has all abilities of the switch.
+    /// The table has all capabilities of the switch.
     #[default]
     Default,
-    /// The table has only these abilities.
-    Abilities(Box<TableAbilities>),
+    /// The table has only these capabilities.
+    Limited(Box<TableCapabilities>),
     /// The table does not exist.
     Removed,
 }
