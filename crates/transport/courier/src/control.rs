@@ -6,17 +6,20 @@
 //! When all links are in use, a new peer takes the link of the oldest peer that is not authorized yet. Keys cost nothing, so a limit for
 //! each key does not stop a peer that makes a key for each connection.
 
+mod link;
+
 use crate::identity::{Identity, PublicKey};
 use crate::key_log::KeyLog;
-use crate::message::{CLASSES, Class, GREETING_MAX, Message};
+use crate::message::{Class, Message};
 use crate::tls;
 use crate::window::BorrowedWindow;
 use bytes::{Bytes, BytesMut};
+use link::Link;
 use millrace_transport::seal::PairwiseKey;
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionError, ConnectionEvent, ConnectionHandle, DatagramEvent, Dir,
-    Endpoint, EndpointConfig, EndpointEvent, Event, IdleTimeout, ReadError, ServerConfig, StreamEvent,
-    StreamId, Transmit, TransportConfig, VarInt,
+    ClientConfig, ConnectionError, ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint,
+    EndpointConfig, EndpointEvent, Event, IdleTimeout, ServerConfig, StreamEvent, Transmit, TransportConfig,
+    VarInt,
 };
 use rustls::pki_types::CertificateDer;
 use std::collections::{HashMap, VecDeque};
@@ -70,31 +73,6 @@ pub(crate) enum LinkEnd {
 
 /// Names a link.
 pub(crate) type LinkId = ConnectionHandle;
-
-struct Link {
-    connection: Connection,
-    window: BorrowedWindow,
-    out: [Outbound; CLASSES],
-    inbound: HashMap<StreamId, Vec<u8>>,
-    /// True if the connection had no datagram to send when it was last asked, and nothing has happened to it
-    /// since.
-    quiet: bool,
-    /// The receiver accepts the key or the ticket of the peer: the link keeps its place when others dial.
-    authorized: bool,
-    /// The peer may send more than its first stream.
-    admitted: bool,
-    /// Bytes that the peer sent before it was admitted.
-    greeting_size: usize,
-    closing: bool,
-    /// The time at which a peer that dials must have completed its handshake.
-    handshake_until: Option<Instant>,
-}
-
-#[derive(Default)]
-struct Outbound {
-    stream: Option<StreamId>,
-    queue: VecDeque<Bytes>,
-}
 
 /// The links of one socket.
 pub(crate) struct Control {
@@ -227,10 +205,7 @@ impl Control {
         let reason = "the receiver has too many connections; try again later";
         self.close(now, id, CODE_ERROR, reason);
         if let Some(link) = self.links.get_mut(&id) {
-            let mut datagram = Vec::new();
-            if let Some(transmit) = link.connection.poll_transmit(now, 1, &mut datagram) {
-                self.responses.push_back((transmit.destination, datagram));
-            }
+            self.responses.extend(link.poll_transmit(now));
             // The peer gets no second CONNECTION_CLOSE if this one is lost: a link that drains would keep its place.
             let _ = self.endpoint.handle_event(id, EndpointEvent::drained());
             self.links.remove(&id);
@@ -377,22 +352,12 @@ impl Control {
         if let Some(response) = self.responses.pop_front() {
             return Some(response);
         }
-        for link in self.links.values_mut().filter(|link| !link.quiet) {
-            let mut datagram = Vec::new();
-            if let Some(transmit) = link.connection.poll_transmit(now, 1, &mut datagram) {
-                return Some((transmit.destination, datagram));
-            }
-            link.quiet = true;
-        }
-        None
+        self.links.values_mut().find_map(|link| link.poll_transmit(now))
     }
 
     /// Returns the time of the next timer of a link.
     pub(crate) fn next_timeout(&mut self) -> Option<Instant> {
-        self.links
-            .values_mut()
-            .filter_map(|link| link.connection.poll_timeout())
-            .min()
+        self.links.values_mut().filter_map(Link::poll_timeout).min()
     }
 
     /// Runs the timers that are due.
@@ -400,19 +365,20 @@ impl Control {
         let due: Vec<LinkId> = self
             .links
             .iter_mut()
-            .filter_map(|(id, link)| (link.connection.poll_timeout()? <= now).then_some(*id))
+            .filter_map(|(id, link)| (link.poll_timeout()? <= now).then_some(*id))
             .collect();
         for id in due {
             if let Some(link) = self.links.get_mut(&id) {
                 link.connection.handle_timeout(now);
+                self.responses.extend(link.repeat_close(now));
             }
             self.drive(now, id);
         }
     }
 
-    /// Returns how many links exist.
-    pub(crate) fn len(&self) -> usize {
-        self.links.len()
+    /// Returns true if all links are closed, and all peers were notified: nothing is lost if the process ends.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.responses.is_empty() && self.links.values().all(Link::is_finished)
     }
 
     /// Returns the peer's address, which changes if the peer moves.
@@ -486,108 +452,6 @@ fn closed(reason: &ConnectionError) -> String {
         }
         ConnectionError::TimedOut => "no answer from the peer".into(),
         reason => reason.to_string(),
-    }
-}
-
-impl Link {
-    /// Returns the link of a connection. `handshake_until` is the limit for a peer that dials, which is not
-    /// admitted yet.
-    fn new(connection: Connection, window: BorrowedWindow, handshake_until: Option<Instant>) -> Link {
-        Link {
-            connection,
-            window,
-            out: Default::default(),
-            inbound: HashMap::new(),
-            quiet: false,
-            authorized: handshake_until.is_none(),
-            admitted: handshake_until.is_none(),
-            greeting_size: 0,
-            closing: false,
-            handshake_until,
-        }
-    }
-
-    /// Writes queued messages to the QUIC streams, as far as flow control allows.
-    fn write(&mut self) {
-        for (class, out) in [Class::Session, Class::Manifest, Class::Values, Class::Answers]
-            .into_iter()
-            .zip(&mut self.out)
-        {
-            if out.queue.is_empty() {
-                continue;
-            }
-            if out.stream.is_none() {
-                let dir = if class == Class::Session {
-                    Dir::Bi
-                } else {
-                    Dir::Uni
-                };
-                out.stream = self.connection.streams().open(dir);
-                if let (Some(stream), Class::Session) = (out.stream, class) {
-                    self.inbound.insert(stream, Vec::new());
-                }
-            }
-            let Some(stream) = out.stream else { continue };
-            while let Some(bytes) = out.queue.front_mut() {
-                match self.connection.send_stream(stream).write(bytes) {
-                    Ok(written) if written == bytes.len() => {
-                        out.queue.pop_front();
-                    }
-                    Ok(written) => {
-                        let _ = bytes.split_to(written);
-                    }
-                    Err(quinn_proto::WriteError::Blocked) => break,
-                    Err(_) => out.queue.clear(),
-                }
-            }
-        }
-    }
-
-    /// Reads the bytes that arrived on each stream, and appends the complete messages to `events`.
-    fn read(&mut self, id: LinkId, events: &mut VecDeque<(LinkId, LinkEvent)>) -> Result<(), String> {
-        let streams: Vec<StreamId> = self.inbound.keys().copied().collect();
-        for stream in streams {
-            if !self.admitted && stream.dir() == Dir::Uni {
-                continue;
-            }
-            let Some(bytes) = self.inbound.get_mut(&stream) else {
-                continue;
-            };
-            let mut ended = false;
-            let mut reader = self.connection.recv_stream(stream);
-            if let Ok(mut chunks) = reader.read(true) {
-                loop {
-                    match chunks.next(64 << 10) {
-                        Ok(Some(chunk)) => {
-                            bytes.extend_from_slice(&chunk.bytes);
-                            if !self.admitted {
-                                self.greeting_size += chunk.bytes.len();
-                                if self.greeting_size > GREETING_MAX {
-                                    break;
-                                }
-                            }
-                        }
-                        Ok(None) | Err(ReadError::Reset(_)) => {
-                            ended = true;
-                            break;
-                        }
-                        Err(ReadError::Blocked) => break,
-                    }
-                }
-                let _ = chunks.finalize();
-            }
-            if !self.admitted && self.greeting_size > GREETING_MAX {
-                return Err(format!(
-                    "the peer sent more than {GREETING_MAX} bytes before it was admitted"
-                ));
-            }
-            let mut handle = |message| events.push_back((id, LinkEvent::Message(message)));
-            Message::take_all(bytes, &mut handle).map_err(|error| error.to_string())?;
-            if ended {
-                self.inbound.remove(&stream);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::files::Requests;
-use crate::message::{Offer, VERSION};
+use crate::message::{GREETING_MAX, Offer, VERSION};
 
 const SILENCE: Duration = Duration::from_secs(20);
 
@@ -134,7 +134,11 @@ fn any_number_of_unknown_peers_that_dial_leave_no_state_until_their_address_is_v
     for port in 1..=2 * LINKS_MAX as u16 {
         let (client, first) = bed.dial();
         let retry = bed.answers(address(port), &first);
-        assert_eq!((retry.len(), bed.server.len()), (1, 0), "a retry, and no link");
+        assert_eq!(
+            (retry.len(), bed.server.links.len()),
+            (1, 0),
+            "a retry, and no link"
+        );
         last = Some((client, port, retry.concat()));
     }
     let (mut client, port, retry) = last.unwrap();
@@ -142,9 +146,9 @@ fn any_number_of_unknown_peers_that_dial_leave_no_state_until_their_address_is_v
     let (_, second) = client.poll_transmit(bed.now).unwrap();
     // A token is valid only at the address to which it was sent.
     bed.answers(address(9), &second);
-    assert_eq!(bed.server.len(), 0);
+    assert_eq!(bed.server.links.len(), 0);
     assert!(!bed.answers(address(port), &second).is_empty());
-    assert_eq!(bed.server.len(), 1, "the address is validated");
+    assert_eq!(bed.server.links.len(), 1, "the address is validated");
 }
 
 #[test]
@@ -158,13 +162,43 @@ fn a_peer_that_does_not_complete_its_handshake_in_time_is_closed() {
     let closing = |server: &Control| server.links.values().filter(|link| link.closing).count();
     let end = bed.now + HANDSHAKE;
     bed.server.end_handshakes(end - Duration::from_nanos(1));
-    assert_eq!((bed.server.len(), closing(&bed.server)), (1, 0));
+    assert_eq!((bed.server.links.len(), closing(&bed.server)), (1, 0));
     bed.server.end_handshakes(end);
     assert_eq!(closing(&bed.server), 1);
     while let Some(at) = bed.server.next_timeout() {
         bed.server.on_timeout(at);
     }
-    assert_eq!(bed.server.len(), 0);
+    assert_eq!(bed.server.links.len(), 0);
+}
+
+#[test]
+fn a_link_that_is_closed_says_so_three_times_and_is_then_finished() {
+    let mut bed = Bed::new();
+    let (mut client, first) = bed.dial();
+    let link = *client.links.keys().next().unwrap();
+    let retry = bed.answers(address(1), &first).concat();
+    client.handle_datagram(bed.now, address(7_800), &retry);
+    let (_, second) = client.poll_transmit(bed.now).unwrap();
+    assert!(!client.is_finished());
+    // All datagrams to the server but the last are lost.
+    client.close(bed.now, link, CODE_DONE, "done");
+    let mut closes = Vec::new();
+    while !client.is_finished() {
+        while let Some((_, datagram)) = client.poll_transmit(bed.now) {
+            closes.push(datagram);
+        }
+        if let Some(at) = client.next_timeout() {
+            bed.now = bed.now.max(at);
+            client.on_timeout(bed.now);
+        }
+        assert!(closes.len() <= 3);
+    }
+    assert_eq!(closes.len(), 3);
+    assert!(closes.iter().all(|datagram| *datagram == closes[0]));
+    bed.answers(address(1), &second);
+    assert_eq!(bed.server.links.len(), 1);
+    bed.answers(address(1), &closes[2]);
+    assert!(bed.server.is_finished());
 }
 
 #[test]
@@ -195,13 +229,13 @@ fn a_peer_that_dials_takes_the_link_of_the_oldest_one_without_authorization() {
     };
     let last = LINKS_MAX as u16;
     let mut clients: Vec<Control> = (1..=last).map(|port| dial(&mut bed, port).0).collect();
-    assert_eq!(bed.server.len(), LINKS_MAX);
+    assert_eq!(bed.server.links.len(), LINKS_MAX);
     let first = link_of(&bed.server, 1).unwrap();
     bed.server.authorize(first);
     let second = link_of(&bed.server, 2).unwrap();
 
     let (_, answers) = dial(&mut bed, last + 1);
-    assert_eq!(bed.server.len(), LINKS_MAX);
+    assert_eq!(bed.server.links.len(), LINKS_MAX);
     assert!(link_of(&bed.server, 1).is_some(), "an authorized peer stays");
     assert!(
         link_of(&bed.server, 2).is_none(),
@@ -233,7 +267,7 @@ fn a_peer_that_dials_takes_the_link_of_the_oldest_one_without_authorization() {
         link_of(&bed.server, last + 2).is_none(),
         "all links are authorized"
     );
-    assert_eq!(bed.server.len(), LINKS_MAX);
+    assert_eq!(bed.server.links.len(), LINKS_MAX);
 }
 
 #[test]
@@ -244,7 +278,7 @@ fn datagrams_that_begin_no_connection_leave_no_state_whatever_they_are() {
     let mut try_one = |datagram: &[u8]| {
         number += 1;
         bed.answers(address(number), datagram);
-        assert_eq!(bed.server.len(), 0, "{datagram:02x?}");
+        assert_eq!(bed.server.links.len(), 0, "{datagram:02x?}");
     };
     // The first datagram: cut off at several sizes, with any version, and with any byte changed.
     for size in [1, 7, 20, 100, 1_199] {

@@ -271,7 +271,7 @@ impl Sender<'_> {
                 .all(|peer| matches!(peer.stage, Stage::Ended(_)))
             {
                 let until = *linger.get_or_insert(now + LINGER);
-                if self.control.len() == 0 || now >= until {
+                if self.control.is_finished() || now >= until {
                     return Ok(());
                 }
             } else {
