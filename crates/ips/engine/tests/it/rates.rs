@@ -173,7 +173,7 @@ fn suppressions_name_either_address_and_come_before_all_rates() {
         let alerts = alerted("", &suppress(track, address));
         assert_eq!(alerts.len(), expected, "{track} {address}");
     }
-    // Packets of a suppressed host do not use up the limit of the others.
+    // Matches of a suppressed host do not use up the limit of the others.
     let rule =
         "alert udp any any -> any any (threshold:type limit, track by_rule, count 1, seconds 60; sid:1;)";
     let (mut bed, _) = with_rows(rule, &suppress("by_src", "10.0.0.1"));

@@ -7,7 +7,15 @@ use millrace_ips_rules::options::content;
 use super::super::program::{
     Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand, Operation, TestOperator, VARIABLES,
 };
-use super::rule::List;
+
+/// The list that operations are added to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum List {
+    #[default]
+    Payload,
+    /// The buffer test with this index.
+    Buffer(usize),
+}
 
 /// The names of the variables of a rule, in the order of their indices. A variable belongs to the list of operations that sets
 /// it: other buffers may come with other packets, and are then evaluated without it.

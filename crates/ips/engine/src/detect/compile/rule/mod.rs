@@ -15,6 +15,7 @@ use super::super::program::{
 use super::fast_pattern::{self, Candidate};
 use super::{CompileSettings, Hook, Interner, bytes, protocols};
 use crate::app::AppProtocol;
+use bytes::List;
 use options::keyword;
 pub(super) use resolve::{Row, rows};
 use resolve::{endpoints, thresholds};
@@ -23,14 +24,6 @@ use resolve::{endpoints, thresholds};
 pub(crate) const BUFFER_TESTS: usize = 32;
 /// Priority of a rule without class and priority.
 const PRIORITY: u32 = 3;
-
-/// The list that operations are added to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum List {
-    #[default]
-    Payload,
-    Buffer(usize),
-}
 
 /// A rule under construction.
 struct Builder<'a> {

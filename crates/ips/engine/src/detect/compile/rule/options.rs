@@ -12,11 +12,12 @@ use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::options::state::FlowState;
 use millrace_ips_rules::options::words::TextField;
 
-use super::{Builder, List};
+use super::Builder;
 use crate::app::event;
+use crate::detect::compile::bytes::{self, List};
 use crate::detect::compile::fast_pattern::Candidate;
+use crate::detect::compile::protocols;
 use crate::detect::compile::words::{self, Shared};
-use crate::detect::compile::{bytes, protocols};
 use crate::detect::fields;
 use crate::detect::program::{AppTest, BufferTest, ContentTest, Operand, Operation, PacketTest, PcreTest};
 use crate::flow::Direction;
