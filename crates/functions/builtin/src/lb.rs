@@ -2,15 +2,17 @@
 //! same number of entries, and loses few of them when another server is added or removed.
 //!
 //! All servers have the same IP address. The function sends frames of a connection to the MAC address of its server. Replies
-//! do not traverse the function (direct server return), and pass if they do. A known connection stays with its server.
+//! do not traverse the function (direct server return), and pass if they do. ICMP errors about packets of a connection go to its
+//! server (RFC 7690). Fragments are spread by addresses alone, since only the first one of a datagram has ports. Functions with
+//! another list of servers begin without connections, and place about one in N of the open ones on another server.
 
 use core::net::IpAddr;
 
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
 use millrace_types::{Duration, Mac, Time};
-use millrace_wire::rewrite;
+use millrace_wire::{Fragment, rewrite};
 
-use millrace_nf::flow::{FlowId, FlowPacket};
+use millrace_nf::flow::{Endpoint, FlowId, FlowPacket};
 use millrace_nf::table::{KeyedHash, Table};
 
 pub(crate) const KIND: Kind = Kind {
@@ -127,19 +129,37 @@ impl Balancer {
         })
     }
 
+    /// Returns the flow id, towards the servers, of the connection that a packet belongs to.
+    fn connection_of(&self, seen: &FlowPacket, packet: &dyn Buffer) -> FlowId {
+        let cause = seen.cause(packet).map(|cause| cause.reversed());
+        let id = cause
+            .filter(|cause| cause.destination.address == self.address)
+            .unwrap_or(seen.id);
+        if seen.layers.fragment() == Fragment::Whole {
+            return id;
+        }
+        let address_of = |end: Endpoint| Endpoint { port: 0, ..end };
+        FlowId {
+            source: address_of(id.source),
+            destination: address_of(id.destination),
+            proto: 0,
+        }
+    }
+
     /// Returns the server for a packet, and whether its connection was known; `None` if the packet is not for the servers.
     fn choose(&mut self, packet: &dyn Buffer, now: Time) -> Option<(Mac, bool)> {
         let seen = FlowPacket::of(packet)?;
         if seen.id.destination.address != self.address {
             return None;
         }
-        if let Some(server) = self.connections.get(&seen.id, now) {
+        let id = self.connection_of(&seen, packet);
+        if let Some(server) = self.connections.get(&id, now) {
             return Some((self.servers[usize::from(*server)], true));
         }
-        let entry = self.hash.of(&seen.id) as usize % LOOKUP_LEN;
+        let entry = self.hash.of(&id) as usize % LOOKUP_LEN;
         let server = self.lookup[entry];
         // Without an entry in the connection table, the lookup table selects the same server again.
-        let _full = self.connections.insert(seen.id, server, now, |_, _| true);
+        let _full = self.connections.insert(id, server, now, |_, _| true);
         Some((self.servers[usize::from(server)], false))
     }
 }
@@ -221,6 +241,64 @@ mod tests {
         }
         assert_eq!(used.into_iter().collect::<Vec<_>>(), [0, 1]);
         assert_eq!(setup.counters.value("remembered"), Some(50));
+    }
+
+    const CLIENT: [u8; 4] = [10, 0, 0, 1];
+    const ADDRESS: [u8; 4] = [10, 0, 1, 1];
+
+    fn ethernet() -> Builder<'static> {
+        Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
+    }
+
+    /// Returns a function with 16 servers.
+    fn balancer() -> Box<dyn Function> {
+        let servers = (0..16).map(|number| format!("server=02:00:00:00:01:{number:02x}"));
+        let settings: Vec<String> = ["address=10.0.1.1".to_owned()]
+            .into_iter()
+            .chain(servers)
+            .collect();
+        let settings = Settings::parse(&settings).unwrap();
+        KIND.make_function(&KIND.setup(&settings, 1, 0)).unwrap()
+    }
+
+    /// Returns the number of the server for a packet.
+    fn server(function: &mut dyn Function, bytes: &[u8]) -> u8 {
+        let mut frame = Frame::new(bytes);
+        function.process(&Context::default(), &mut [&mut frame], &mut [Verdict::Next]);
+        frame.bytes()[5]
+    }
+
+    #[test]
+    fn all_fragments_of_a_datagram_go_to_one_server() {
+        let mut function = balancer();
+        for port in 0..50 {
+            let whole = ethernet()
+                .ipv4(CLIENT, ADDRESS)
+                .udp(port, 80)
+                .payload(&[7; 16])
+                .build();
+            let (mut first, mut later) = (whole.clone(), whole);
+            first[20] = 0x20;
+            // The offset in units of 8 bytes.
+            later[21] = 3;
+            let later = server(&mut *function, &later);
+            assert_eq!(server(&mut *function, &first), later, "port {port}");
+        }
+    }
+
+    #[test]
+    fn an_error_about_a_packet_of_a_server_goes_to_that_server() {
+        let mut function = balancer();
+        for port in 0..50 {
+            let request = ethernet().ipv4(CLIENT, ADDRESS).udp(port, 80).build();
+            let reply = ethernet().ipv4(ADDRESS, CLIENT).udp(80, port).build();
+            // Fragmentation needed, from a router.
+            let message = [&[3, 4, 0, 0, 0, 0, 5, 0], &reply[14..42]].concat();
+            let mut error = ethernet().ipv4([192, 0, 2, 1], ADDRESS).payload(&message).build();
+            error[23] = 1;
+            let expected = server(&mut *function, &request);
+            assert_eq!(server(&mut *function, &error), expected, "port {port}");
+        }
     }
 
     #[test]

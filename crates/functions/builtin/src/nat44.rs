@@ -4,7 +4,10 @@
 //! to that port is translated back. TCP, UDP and ICMP echo are translated, and ICMP errors together with the packet inside.
 //! Other IPv4 packets are dropped, and packets other than IPv4 pass.
 
+mod mapping;
+
 use core::net::Ipv4Addr;
+use std::collections::VecDeque;
 
 use millrace_nf::{
     Access, Buffer, Context, Counters, Direction, Function, Kind, SettingError, Setup, Verdict,
@@ -12,6 +15,7 @@ use millrace_nf::{
 use millrace_types::{Duration, Time};
 use millrace_wire::{L3, L4, Layers, rewrite};
 
+use mapping::{Idle, Mapping, State};
 use millrace_nf::flow::FlowPacket;
 use millrace_nf::table::Table;
 
@@ -22,6 +26,10 @@ pub(crate) const KIND: Kind = Kind {
         ("outside", "the outside IPv4 address"),
         ("ports", "outside ports, LOW-HIGH (1024-65535)"),
         ("idle_s", "idle time-out of a mapping in seconds (300)"),
+        (
+            "tcp_idle_s",
+            "idle time-out of a mapping with an established TCP connection in seconds (7440)",
+        ),
     ],
     counters: &["translated", "no_mapping", "no_port", "unsupported", "mappings"],
     reads: Access::ADDRESSES.or(Access::PORTS),
@@ -44,34 +52,32 @@ mod count {
 
 /// Sets of the table that one tick scans.
 const SWEEP: usize = 1024;
-/// Ports that are tried before a packet is dropped.
-const TRIES: u32 = 64;
+/// Ports that are searched for an expired mapping before a packet is dropped, if no port is free.
+const TRIES: usize = 64;
 
 /// An inside endpoint: protocol, address, port.
 type Inside = (u8, [u8; 4], u16);
 
-#[derive(Clone, Copy, Debug)]
-struct Owner {
-    inside: Inside,
-    used: Time,
-}
-
 struct Nat {
     outside: Ipv4Addr,
     low: u16,
-    high: u16,
-    idle: Duration,
-    /// The outside port of each inside endpoint.
-    mappings: Table<Inside, u16>,
+    idle: Idle,
+    mappings: Table<Inside, Mapping>,
     /// The inside endpoint of each outside port, by protocol (TCP, UDP, ICMP) and port.
-    owners: [Box<[Option<Owner>]>; 3],
-    next: u32,
+    owners: [Box<[Option<Inside>]>; 3],
+    /// The outside ports without an owner, by protocol.
+    free: [VecDeque<u16>; 3],
+    /// The index of the port at which the next search for an expired mapping begins.
+    next: usize,
     counters: Counters,
 }
 
+/// The index of the ports of TCP.
+const TCP: usize = 0;
+
 fn plane(proto: u8) -> Option<usize> {
     match proto {
-        6 => Some(0),
+        6 => Some(TCP),
         17 => Some(1),
         1 => Some(2),
         _ => None,
@@ -98,59 +104,80 @@ impl Nat {
         let (low, high) =
             range.ok_or_else(|| SettingError::value("ports", text, "expected LOW-HIGH, both 1 to 65535"))?;
         let ports = setup.table_len(usize::from(high - low) + 1);
+        let port = |number: usize| low + (number.wrapping_add(setup.seed as usize) % ports) as u16;
         Ok(Nat {
             outside,
             low,
-            high,
-            idle: Duration::from_secs(settings.within("idle_s", 300, 1..=86_400)?),
+            idle: Idle {
+                open: Duration::from_secs(settings.within("tcp_idle_s", 7_440, 1..=86_400)?),
+                other: Duration::from_secs(settings.within("idle_s", 300, 1..=86_400)?),
+            },
             mappings: Table::new(3 * ports, setup.seed),
             owners: core::array::from_fn(|_| vec![None; ports].into_boxed_slice()),
-            next: setup.seed as u32,
+            free: core::array::from_fn(|_| (0..ports).map(port).collect()),
+            next: 0,
             counters: setup.counters.clone(),
         })
     }
 
-    /// Returns the outside port of an inside endpoint, and allocates one if it has none.
-    fn port_of(&mut self, inside: Inside, plane: usize, now: Time) -> Option<u16> {
-        if let Some(port) = self.mappings.get(&inside, now) {
-            let port = *port;
-            if let Some(owner) = &mut self.owners[plane][usize::from(port - self.low)] {
-                owner.used = now;
-            }
+    /// Returns the outside port of an inside endpoint that sends a packet, and allocates one if it has none.
+    fn port_of(&mut self, inside: Inside, plane: usize, flags: u8, now: Time) -> Option<u16> {
+        if let Some(mapping) = self.mappings.get(&inside, now) {
+            mapping.state = mapping.state.next(flags);
+            return Some(mapping.port);
+        }
+        let port = self.free_port(plane, now)?;
+        let state = State::new(plane == TCP, flags);
+        if self
+            .mappings
+            .insert(inside, Mapping { port, state }, now, |_, _| false)
+            .is_err()
+        {
+            self.free[plane].push_back(port);
+            return None;
+        }
+        self.owners[plane][usize::from(port - self.low)] = Some(inside);
+        Some(port)
+    }
+
+    /// Returns a port without an owner. If there is none, the mapping of a port may have expired since the table was scanned.
+    fn free_port(&mut self, plane: usize, now: Time) -> Option<u16> {
+        if let Some(port) = self.free[plane].pop_front() {
             return Some(port);
         }
-        let ports = u32::from(self.high - self.low) + 1;
+        let ports = self.owners[plane].len();
         for _ in 0..TRIES.min(ports) {
-            self.next = self.next.wrapping_add(1);
-            let index = (self.next % ports) as usize;
-            match &self.owners[plane][index] {
-                Some(owner) if now.since(owner.used) < self.idle => continue,
-                Some(owner) => {
-                    let old = owner.inside;
-                    self.mappings.remove(&old);
-                }
-                None => {}
+            self.next = (self.next + 1) % ports;
+            if let Some(inside) = self.owners[plane][self.next]
+                && self.mapping(&inside, now).is_none()
+            {
+                self.mappings.remove(&inside);
+                self.owners[plane][self.next] = None;
+                return Some(self.low + self.next as u16);
             }
-            let port = self.low + index as u16;
-            if self.mappings.insert(inside, port, now, |_, _| false).is_err() {
-                self.owners[plane][index] = None;
-                return None;
-            }
-            self.owners[plane][index] = Some(Owner { inside, used: now });
-            return Some(port);
         }
         None
     }
 
-    fn owner(&mut self, plane: usize, port: u16, now: Time) -> Option<Inside> {
+    /// Returns the mapping of an inside endpoint, if it has not expired. This is no use of the mapping.
+    fn mapping(&self, inside: &Inside, now: Time) -> Option<&Mapping> {
+        let (mapping, used) = self.mappings.peek(inside)?;
+        (!self.idle.is_over(mapping, used, now)).then_some(mapping)
+    }
+
+    /// Returns the inside endpoint of an outside port.
+    fn owner(&self, plane: usize, port: u16) -> Option<Inside> {
         let index = usize::from(port.checked_sub(self.low)?);
-        let owner = self.owners[plane].get_mut(index)?.as_mut()?;
-        if now.since(owner.used) >= self.idle {
-            return None;
-        }
-        owner.used = now;
-        let inside = owner.inside;
-        self.mappings.get(&inside, now);
+        *self.owners[plane].get(index)?
+    }
+
+    /// Returns the inside endpoint that receives a packet sent to an outside port.
+    fn receiver(&mut self, plane: usize, port: u16, flags: u8, now: Time) -> Option<Inside> {
+        let inside = self.owner(plane, port)?;
+        let idle = self.idle;
+        let is_over = |mapping: &Mapping, used| idle.is_over(mapping, used, now);
+        let mapping = self.mappings.get_unless(&inside, now, is_over)?;
+        mapping.state = mapping.state.next(flags);
         Some(inside)
     }
 
@@ -171,7 +198,7 @@ impl Nat {
         match context.direction {
             Direction::Forward => {
                 let inside = (seen.id.proto, v4(seen.id.source.address), seen.id.source.port);
-                let Some(port) = self.port_of(inside, plane, context.now) else {
+                let Some(port) = self.port_of(inside, plane, seen.tcp_flags, context.now) else {
                     return count::NO_PORT;
                 };
                 rewrite::ipv4_src(head, &layers, self.outside);
@@ -181,8 +208,8 @@ impl Nat {
                 if v4(seen.id.destination.address) != self.outside.octets() {
                     return count::NO_MAPPING;
                 }
-                let Some((_, address, port)) = self.owner(plane, seen.id.destination.port, context.now)
-                else {
+                let to = seen.id.destination.port;
+                let Some((_, address, port)) = self.receiver(plane, to, seen.tcp_flags, context.now) else {
                     return count::NO_MAPPING;
                 };
                 rewrite::ipv4_dst(head, &layers, address.into());
@@ -192,7 +219,8 @@ impl Nat {
         count::TRANSLATED
     }
 
-    /// Translates an ICMP error. The error quotes a packet of the other direction, in its translated form.
+    /// Translates an ICMP error. The error quotes a packet of the other direction, in its translated form. It
+    /// does not refresh its mapping (RFC 5508, REQ-6).
     fn translate_error(
         &mut self,
         packet: &mut dyn Buffer,
@@ -212,15 +240,16 @@ impl Nat {
                 if v4(cause.source.address) != self.outside.octets() {
                     return count::NO_MAPPING;
                 }
-                match self.owner(plane, cause.source.port, context.now) {
+                let owner = self.owner(plane, cause.source.port);
+                match owner.filter(|inside| self.mapping(inside, context.now).is_some()) {
                     Some((_, address, port)) => (address, port, inner + 12, inner_l4),
                     None => return count::NO_MAPPING,
                 }
             }
             Direction::Forward => {
                 let inside = (cause.proto, v4(cause.destination.address), cause.destination.port);
-                match self.mappings.get(&inside, context.now) {
-                    Some(port) => (self.outside.octets(), *port, inner + 16, inner_l4 + 2),
+                match self.mapping(&inside, context.now) {
+                    Some(mapping) => (self.outside.octets(), mapping.port, inner + 16, inner_l4 + 2),
                     None => return count::NO_MAPPING,
                 }
             }
@@ -301,13 +330,14 @@ impl Function for Nat {
 
     fn tick(&mut self, now: Time) {
         let (idle, low) = (self.idle, self.low);
-        let owners = &mut self.owners;
+        let (owners, free) = (&mut self.owners, &mut self.free);
         self.mappings.sweep(
             SWEEP,
-            |_, used| now.since(used) >= idle,
-            |inside, port| {
+            |mapping, used| idle.is_over(mapping, used, now),
+            |inside, Mapping { port, .. }| {
                 if let Some(plane) = plane(inside.0) {
                     owners[plane][usize::from(port - low)] = None;
+                    free[plane].push_back(port);
                 }
             },
         );
@@ -436,7 +466,60 @@ mod tests {
     }
 
     #[test]
-    fn an_error_about_a_translated_packet_finds_its_sender() {
+    fn a_new_flow_gets_any_port_that_is_free() {
+        let mut bed = TestBed::new(&["ports=1000-2999", "idle_s=10"]);
+        let send = |bed: &mut TestBed, inside: u16, second: u64| {
+            bed.run(
+                &datagram((INSIDE, inside), (SERVER, 53)),
+                Direction::Forward,
+                second,
+            )
+            .is_some()
+        };
+        assert!((0..2_000).all(|inside| send(&mut bed, inside, 0)));
+        // Half of the mappings, with adjacent ports, are used further. The others expire.
+        assert!((0..1_000).all(|inside| send(&mut bed, inside, 9)));
+        (0..2).for_each(|_| bed.nat.tick(Time::from_secs(12)));
+        assert_eq!(bed.setup.counters.value("mappings"), Some(1_000));
+        assert!((2_000..3_000).all(|inside| send(&mut bed, inside, 12)));
+        assert!(!send(&mut bed, 3_000, 12), "all ports are in use");
+    }
+
+    #[test]
+    fn an_established_connection_may_be_idle_for_two_hours() {
+        use millrace_wire::tcp::{
+            Repr,
+            flags::{ACK, FIN, SYN},
+        };
+        let mut bed = TestBed::new(&[]);
+        let segment = |from: ([u8; 4], u16), to: ([u8; 4], u16), flags| {
+            let ethernet = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
+            let repr = Repr {
+                src: from.1,
+                dst: to.1,
+                flags,
+                ..Repr::default()
+            };
+            ethernet.ipv4(from.0, to.0).tcp(repr).build()
+        };
+        let (client, server) = ((INSIDE, 5000), (SERVER, 80));
+        let out = bed
+            .run(&segment(client, server, SYN), Direction::Forward, 0)
+            .unwrap();
+        let outside = (OUTSIDE, u16::from_be_bytes([out[34], out[35]]));
+        let mut back = |flags, second| {
+            bed.nat.tick(Time::from_secs(second));
+            bed.run(&segment(server, outside, flags), Direction::Backward, second)
+                .is_some()
+        };
+        assert!(back(SYN | ACK, 1) && back(ACK, 2));
+        assert!(back(ACK, 2 + 7_439));
+        assert!(back(FIN | ACK, 7_500) && back(ACK, 7_799));
+        assert!(!back(ACK, 8_099), "closing");
+    }
+
+    #[test]
+    fn an_error_about_a_translated_packet_finds_its_sender_and_does_not_keep_its_mapping() {
         let mut bed = TestBed::new(&[]);
         let sent = datagram((INSIDE, 5000), (SERVER, 53));
         let out = bed.run(&sent, Direction::Forward, 0).unwrap();
@@ -460,5 +543,8 @@ mod tests {
             "the packet inside is the one that was sent"
         );
         assert_eq!(back[62..64], 5000_u16.to_be_bytes());
+        // Errors are no use of the mapping.
+        assert!(bed.run(&error, Direction::Backward, 299).is_some());
+        assert_eq!(bed.run(&error, Direction::Backward, 300), None);
     }
 }

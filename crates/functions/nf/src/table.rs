@@ -154,6 +154,31 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         Some(&mut entry.value)
     }
 
+    /// Returns the value of a key, and records the use of its entry, unless `is_over` returns true for the value and the time of
+    /// its last use.
+    #[inline]
+    pub fn get_unless(
+        &mut self,
+        key: &K,
+        now: Time,
+        is_over: impl FnOnce(&V, Time) -> bool,
+    ) -> Option<&mut V> {
+        let at = self.find(key)?;
+        let entry = self.entries[at].as_mut()?;
+        if is_over(&entry.value, entry.used) {
+            return None;
+        }
+        entry.used = now;
+        Some(&mut entry.value)
+    }
+
+    /// Returns the value of a key, and the time at which its entry was used last.
+    #[inline]
+    pub fn peek(&self, key: &K) -> Option<(&V, Time)> {
+        let at = self.find(key)?;
+        self.entries[at].as_ref().map(|entry| (&entry.value, entry.used))
+    }
+
     /// Returns the time at which the entry of a key was used last.
     #[inline]
     pub fn used(&self, key: &K) -> Option<Time> {
@@ -258,7 +283,13 @@ mod tests {
                     .is_ok()
             );
         }
-        assert_eq!(table.get(&10, Time::from_secs(600)), Some(&mut 20));
+        assert_eq!(table.peek(&10), Some((&20, Time::from_secs(10))));
+        assert_eq!(table.get_unless(&10, Time::from_secs(600), |_, _| true), None);
+        assert_eq!(table.used(&10), Some(Time::from_secs(10)));
+        assert_eq!(
+            table.get_unless(&10, Time::from_secs(600), |_, _| false),
+            Some(&mut 20)
+        );
         assert_eq!(table.get(&501, Time::ZERO), None);
         let mut gone = Vec::new();
         let sets = table.sets();

@@ -15,8 +15,18 @@ use crate::setting::Setting;
 /// The length limit of a port name, in bytes (OpenFlow 1.3.5, section 7.2.1).
 const PORT_NAME_MAX: usize = 15;
 
-/// The function that keeps state per translated flow and therefore cannot have several instances.
-const SINGLE_INSTANCE: &str = "nat44";
+/// The functions that cannot have several instances, and what would go wrong.
+const SINGLE_INSTANCE: [(&str, &str); 2] = [
+    // Return packets have the translated address, so that their flow hash selects another instance.
+    (
+        "nat44",
+        "return packets would reach an instance without their translation",
+    ),
+    (
+        "ratelimit",
+        "each instance would let packets of the whole rate pass",
+    ),
+];
 
 /// The functions that reassemble packets.
 const REASSEMBLING: [&str; 2] = ["ips", "ids"];
@@ -46,16 +56,16 @@ fn check_spread(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
 
 /// Checks that the function and class of a hop support its parameters.
 fn check_function(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
-    if hop.function.name() == Some(SINGLE_INSTANCE) {
-        // Return packets have the translated address, so that their flow hash selects another instance.
+    let single = SINGLE_INSTANCE
+        .iter()
+        .find(|(name, _)| hop.function.name() == Some(name));
+    if let Some((name, reason)) = single {
         let several = [
             ("instances", hop.instances.get(), "instances"),
             ("lanes", chain.lanes.get(), "function"),
         ];
         for (what, found, key) in several.into_iter().filter(|(_, found, _)| *found > 1) {
-            let message = format!(
-                "`{what} = {found}` with `{SINGLE_INSTANCE}`: return packets would reach an instance without their translation; expected 1"
-            );
+            let message = format!("`{what} = {found}` with `{name}`: {reason}; expected 1");
             checks.conflict(path.key(key), message);
         }
     }

@@ -91,6 +91,10 @@ fn what_contradicts_itself_is_refused() {
         ],
     );
     assert_messages(
+        &hop("function = \"ratelimit\"\nsettings = [\"rate=1Gbps\"]"),
+        &["`lanes = 2` with `ratelimit`: each instance would let packets of the whole rate pass; expected 1"],
+    );
+    assert_messages(
         &hop("function = \"library:/x.so\"\nfuel = 5000\nmemory_mib = 8\nweight = 50\ncpu_percent = 50"),
         &[
             "`fuel` bounds WebAssembly modules: expected a function `wasm:PATH`",

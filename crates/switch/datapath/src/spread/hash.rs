@@ -6,6 +6,7 @@
 //! * Both directions of a flow have one hash, since the two ends (addresses, ports) are combined symmetrically.
 //! * The innermost flow is hashed: VLAN tags of any number, PBB, MPLS, VXLAN, Geneve, GRE, GTP-U and IP in IP are
 //!   parsed. NICs hash the outer headers of a tunnel only, and nothing of MPLS and PBB.
+//! * An ICMP error has the hash of the flow of the packet that it quotes, so that it follows the connection it is about.
 //! * Fragments are hashed by addresses and protocol only, as later fragments have no ports. A flow of which only some
 //!   packets are fragments therefore has two hashes.
 //! * Without the key, nobody can construct flows whose hashes collide.
@@ -74,12 +75,14 @@ mod ether_type {
 }
 
 mod proto {
+    pub(super) const ICMPV4: u8 = 1;
     pub(super) const IPV4: u8 = 4;
     pub(super) const TCP: u8 = 6;
     pub(super) const UDP: u8 = 17;
     pub(super) const DCCP: u8 = 33;
     pub(super) const IPV6: u8 = 41;
     pub(super) const GRE: u8 = 47;
+    pub(super) const ICMPV6: u8 = 58;
     pub(super) const SCTP: u8 = 132;
     pub(super) const UDP_LITE: u8 = 136;
 }
@@ -115,8 +118,8 @@ impl FlowHash {
     }
 
     /// Returns the hash of the two outermost IP addresses of a packet. All packets between two addresses have
-    /// the same hash, whatever their protocol, fragments and tunnelled packets included. All packets without
-    /// IP behind their VLAN tags have one common hash.
+    /// the same hash, whatever their protocol: fragments, tunnelled packets, and packets that an ICMP error
+    /// quotes, included. All packets without IP behind their VLAN tags have one common hash.
     pub fn of_addresses(&self, head: &[u8]) -> u64 {
         let address_ends = || {
             let (mut kind, mut rest) = (be16(head.first_chunk::<14>()?, 12), &head[14..]);
@@ -127,14 +130,9 @@ impl FlowHash {
                 kind = be16(rest.first_chunk::<4>()?, 2);
                 rest = &rest[4..];
             }
-            let ends = match kind {
-                ether_type::IPV4 => {
-                    let header = rest.first_chunk::<20>()?;
-                    [12, 16].map(|at| u64::from(be32(header, at)))
-                }
-                ether_type::IPV6 => self.v6_ends(rest.first_chunk::<40>()?),
-                _ => return None,
-            };
+            let (ends, quoted) = self.addresses(kind, rest)?;
+            let quoted = quoted.and_then(|(kind, packet)| self.addresses(kind, packet));
+            let ends = quoted.map_or(ends, |(ends, _)| ends);
             Some(self.end(ends[0], 0).wrapping_add(self.end(ends[1], 0)))
         };
         self.finish(&FlowFields {
@@ -144,7 +142,25 @@ impl FlowHash {
         })
     }
 
-    /// Returns 48-bit hashes of both addresses of an IPv6 header: [`Self::end`] takes 48 bits of an address.
+    /// Returns the addresses of an IP packet, and the packet that it quotes if it is a whole ICMP error.
+    fn addresses<'a>(&self, kind: u16, bytes: &'a [u8]) -> Option<([u64; 2], Option<Quoted<'a>>)> {
+        match kind {
+            ether_type::IPV4 => {
+                let header = bytes.first_chunk::<20>()?;
+                let message = bytes.get(usize::from(header[0] & 0xf) * 4..);
+                let message = message.filter(|_| be16(header, 6) & FRAGMENT == 0);
+                let quoted = message.and_then(|message| quoted(header[9], message));
+                Some(([12, 16].map(|at| u64::from(be32(header, at))), quoted))
+            }
+            ether_type::IPV6 => {
+                let header = bytes.first_chunk::<40>()?;
+                Some((self.v6_ends(header), quoted(header[6], &bytes[40..])))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the addresses of an IPv6 header, hashed to 48 bits each, which is what [`Self::end`] takes.
     fn v6_ends(&self, header: &[u8; 40]) -> [u64; 2] {
         [8, 24].map(|at| {
             mix128(
@@ -404,9 +420,26 @@ impl FlowHash {
             proto::IPV4 => Some((Layer::EtherType(ether_type::IPV4), bytes)),
             proto::IPV6 => Some((Layer::EtherType(ether_type::IPV6), bytes)),
             proto::GRE => gre_payload(bytes),
+            proto::ICMPV4 | proto::ICMPV6 => {
+                quoted(protocol, bytes).map(|(kind, packet)| (Layer::EtherType(kind), packet))
+            }
             _ => None,
         }
     }
+}
+
+/// A packet that an ICMP error quotes, with its EtherType.
+type Quoted<'a> = (u16, &'a [u8]);
+
+/// Returns the packet that an ICMP message quotes, if it is an error (RFC 792; RFC 4443, section 2.1).
+fn quoted(protocol: u8, message: &[u8]) -> Option<Quoted<'_>> {
+    let header = message.first_chunk::<8>()?;
+    let kind = match (protocol, header[0]) {
+        (proto::ICMPV4, 3 | 4 | 5 | 11 | 12) => ether_type::IPV4,
+        (proto::ICMPV6, 1..=4) => ether_type::IPV6,
+        _ => return None,
+    };
+    Some((kind, &message[8..]))
 }
 
 /// The flag "more fragments" and the fragment offset (RFC 791, section 3.1).

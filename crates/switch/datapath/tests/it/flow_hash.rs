@@ -354,6 +354,35 @@ fn fragments_of_a_packet_have_one_hash() {
 }
 
 #[test]
+fn an_icmp_error_has_the_hash_of_the_flow_that_it_is_about() {
+    let hash = FlowHash::new(7);
+    for number in 0..100 {
+        // The noise selects packets without extension headers.
+        let flow = Flow::number(number).noise(0);
+        let router = Flow {
+            from: 0xc000_0201,
+            to: flow.from,
+            ..flow
+        };
+        let quoted = ipv4(&flow);
+        let message = [&[3, 4, 0, 0, 0, 0, 5, 0], &quoted[..28]].concat();
+        let v4 = [quoted, ipv4_of(1, &router, &message)].map(|packet| ethernet(&flow, 0x0800, &packet));
+        let quoted = ipv6(&flow);
+        let message = [&[2, 0, 0, 0, 0, 0, 5, 0], &quoted[..]].concat();
+        let mut error = ipv6(&router);
+        error.truncate(40);
+        error[4..6].copy_from_slice(&(message.len() as u16).to_be_bytes());
+        error[6] = 58;
+        error.extend(message);
+        let v6 = [quoted, error].map(|packet| ethernet(&flow, 0x86dd, &packet));
+        for [packet, error] in [v4, v6] {
+            assert_eq!(hash.of(&error), hash.of(&packet));
+            assert_eq!(hash.of_addresses(&error), hash.of_addresses(&packet));
+        }
+    }
+}
+
+#[test]
 fn a_label_stack_over_something_unknown_is_a_flow_by_its_labels() {
     let hash = FlowHash::new(7);
     let packet = |flow: &Flow, payload: &[u8]| hash.of(&ethernet(flow, 0x8847, &mpls(flow, 3, payload)));
