@@ -1,10 +1,11 @@
 //! The connections of switches: one task for each, which carries the engine's requests out and reports events.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use millrace_controller::driver::{self, Config, Handle as Connection, Session};
+use millrace_controller::driver::{self, Config, Handle as Connection, RoleRefused, Session};
 use millrace_controller::{Applied, CommitError, DumpFilter, Event as SwitchEvent};
 use millrace_flow::{Action, Match};
 use millrace_ix_api::counters::FilterCounters;
@@ -32,7 +33,9 @@ type Connected = BTreeMap<SwitchId, (u64, mpsc::UnboundedSender<FabricRequest>)>
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Switches {
     connected: Arc<Mutex<Connected>>,
-    sessions: Arc<std::sync::atomic::AtomicU64>,
+    sessions: Arc<AtomicU64>,
+    /// The epoch of the engine, which is the generation_id of its election as master.
+    epoch: Arc<AtomicU64>,
     /// The counters of filters, which the API shows; set before switches connect.
     pub(crate) counters: FilterCounters,
 }
@@ -56,6 +59,7 @@ impl Switches {
 
     /// Listens on all addresses of the settings.
     pub(crate) async fn listen(&self, settings: &OpenFlow, epoch: u64, handle: &Handle) -> Result<()> {
+        self.epoch.fetch_max(epoch, Ordering::Relaxed);
         for target in settings.targets()? {
             let name = target.to_string();
             let config = Config {
@@ -71,7 +75,7 @@ impl Switches {
                 while let Some(session) = listener.accept().await {
                     let (switches, handle) = (switches.clone(), handle.clone());
                     let certificates = certificates.clone();
-                    tokio::spawn(async move { switches.serve(session, epoch, &handle, &certificates).await });
+                    tokio::spawn(async move { switches.serve(session, &handle, &certificates).await });
                 }
             });
             tracing::info!("switches connect to {name}");
@@ -80,13 +84,7 @@ impl Switches {
     }
 
     /// Serves a connection until it ends.
-    async fn serve(
-        &self,
-        session: Session,
-        epoch: u64,
-        handle: &Handle,
-        certificates: &BTreeMap<String, String>,
-    ) {
+    async fn serve(&self, session: Session, handle: &Handle, certificates: &BTreeMap<String, String>) {
         let dpid = session.features.dpid;
         let found = handle
             .snapshot()
@@ -109,12 +107,12 @@ impl Switches {
             tokio::time::sleep(UNKNOWN_PAUSE).await;
             return session.handle.close().await;
         }
-        if let Err(error) = session.handle.set_role(RequestedRole::Master, epoch).await {
-            tracing::error!(%switch, %error, "the switch does not accept this engine as master");
+        if let Err(error) = self.become_master(&session.handle, switch, handle).await {
+            tracing::error!(%switch, error = format!("{error:#}"), "the switch does not accept this engine as master");
             tokio::time::sleep(UNKNOWN_PAUSE).await;
             return session.handle.close().await;
         }
-        let number = 1 + self.sessions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let number = 1 + self.sessions.fetch_add(1, Ordering::Relaxed);
         let (sender, requests) = mpsc::unbounded_channel();
         let previous = {
             let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,6 +147,32 @@ impl Switches {
         {
             connected.remove(&switch);
         }
+    }
+}
+
+impl Switches {
+    /// Makes this engine the master of a switch. A switch that knows a later generation_id was led with a newer database than
+    /// this one, as before the restore of a backup: the epoch of this engine, if it has the database still, becomes later.
+    async fn become_master(&self, connection: &Connection, switch: SwitchId, handle: &Handle) -> Result<()> {
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        match connection.set_role(RequestedRole::Master, epoch).await {
+            Err(RoleRefused::Stale) => {}
+            outcome => return Ok(outcome.map(drop)?),
+        }
+        let latest = connection
+            .set_role(RequestedRole::NoChange, epoch)
+            .await?
+            .generation_id;
+        let raised = handle.raise_epoch(latest).await.context(
+            "the switch knows a later generation_id, and the epoch of the database cannot be raised above it",
+        )?;
+        self.epoch.fetch_max(raised, Ordering::Relaxed);
+        tracing::warn!(
+            %switch, epoch, latest, raised,
+            "the switch was led with a newer database: the epoch is raised"
+        );
+        connection.set_role(RequestedRole::Master, raised).await?;
+        Ok(())
     }
 }
 
@@ -375,5 +399,115 @@ async fn carry_out(request: FabricRequest, connection: &Connection, fabric: &Fab
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use millrace_ix_model::{Actor, Operation};
+    use millrace_ix_service::{OrderOptions, Service, Settings};
+    use millrace_ix_store::Sqlite;
+    use millrace_openflow::roles::{Role, RoleArbiter};
+    use millrace_openflow::{
+        Capabilities, ErrorCode, ErrorMessage, HEADER_SIZE, Header, Hello, RoleMessage, SwitchFeatures,
+        decode, encode,
+    };
+    use millrace_types::{Dpid, Xid};
+
+    use super::*;
+
+    const ENGINE: u32 = 1;
+
+    /// Answers a controller as a switch does until the controller is master, or closes the connection.
+    fn elect(mut stream: UnixStream, mut arbiter: RoleArbiter<u32>) -> RoleArbiter<u32> {
+        let mut answer = Some((Xid(1), Message::Hello(Hello::OURS)));
+        while arbiter.master().is_none() {
+            if let Some((xid, message)) = answer.take() {
+                let mut bytes = Vec::new();
+                encode(&message, xid, &mut bytes).unwrap();
+                stream.write_all(&bytes).unwrap();
+            }
+            let mut bytes = vec![0; HEADER_SIZE];
+            if stream.read_exact(&mut bytes).is_err() {
+                break;
+            }
+            let header = Header::parse(&bytes).unwrap();
+            bytes.resize(header.length.into(), 0);
+            stream.read_exact(&mut bytes[HEADER_SIZE..]).unwrap();
+            let reply = match decode(&bytes).unwrap().1 {
+                Message::FeaturesRequest => Some(Message::FeaturesReply(SwitchFeatures {
+                    dpid: Dpid(1),
+                    buffers: 0,
+                    tables: 20,
+                    auxiliary_id: 0,
+                    capabilities: Capabilities::FLOW_STATS,
+                })),
+                Message::RoleRequest(request) => Some(match arbiter.request(ENGINE, Role::Equal, request) {
+                    Ok(change) => Message::RoleReply(change.reply),
+                    Err(_) => Message::Error(ErrorMessage {
+                        code: ErrorCode::OFPRRFC_STALE,
+                        data: Box::default(),
+                    }),
+                }),
+                _ => None,
+            };
+            answer = reply.map(|reply| (header.xid, reply));
+        }
+        arbiter
+    }
+
+    #[test]
+    fn a_switch_that_a_newer_database_led_accepts_the_engine_of_a_restored_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(&folder.path().join("exchange.db")).unwrap();
+        let settings = Settings {
+            engine: millrace_ix_engine::Settings::default(),
+            extensions: false,
+            audit_key: None,
+        };
+        let service = Service::start(Box::new(store), settings, drop).unwrap();
+        let handle = service.handle();
+        let operations = [
+            serde_json::json!({"operation": "create_site", "name": "Otemachi"}),
+            serde_json::json!({"operation": "create_switch", "name": "ote-1", "site": "st-0", "dpid": "0000000000000001",
+                "ports": [{"number": 1, "speed_mbps": 10000}]}),
+        ];
+        let operations: Vec<Operation> = operations
+            .map(|value| serde_json::from_value(value).unwrap())
+            .into();
+        let mut arbiter = RoleArbiter::default();
+        let earlier = RoleMessage {
+            role: RequestedRole::Master,
+            generation_id: 12,
+        };
+        arbiter.request(2, Role::Equal, earlier).unwrap();
+        arbiter.disconnected(2);
+        let socket = folder.path().join("openflow.sock");
+        let openflow = OpenFlow {
+            listen: vec![format!("unix:{}", socket.display())],
+            private_key: None,
+            certificate: None,
+            ca_certificate: None,
+            certificates: BTreeMap::new(),
+        };
+        let switches = Switches::default();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let arbiter = runtime.block_on(async {
+            let options = OrderOptions::default();
+            handle.order(operations, Actor::system(), options).await.unwrap();
+            switches.listen(&openflow, 1, &handle).await.unwrap();
+            let stream = UnixStream::connect(&socket).unwrap();
+            tokio::task::spawn_blocking(move || elect(stream, arbiter))
+                .await
+                .unwrap()
+        });
+        assert_eq!(arbiter.master(), Some(ENGINE));
+        assert_eq!(switches.epoch.load(Ordering::Relaxed), 13);
+        service.stop();
     }
 }

@@ -9,6 +9,9 @@ use millrace_ix_plan::Carried;
 
 use crate::core::{Core, Now};
 
+/// The largest number of identifiers that a decision skips. A switch may have any number in a cookie.
+const IDS_SKIPPED_MAX: u32 = 1 << 20;
+
 impl Core {
     /// Returns what the entries carry that the exchange does not know and leaves.
     pub(crate) fn carried_by_kept(&self) -> Carried {
@@ -49,21 +52,28 @@ impl Core {
         let released: Vec<_> = new
             .map(|(kind, number)| (*kind, *number, Some(Released::InSwitches)))
             .collect();
-        if released.is_empty() && carried.last_id <= self.exchange.last_id {
+        let highest = self.exchange.last_id.saturating_add(IDS_SKIPPED_MAX);
+        let last_id = carried.last_id.min(highest);
+        if released.is_empty() && last_id <= self.exchange.last_id {
             return None;
         }
         let mut after = Exchange::clone(&self.exchange);
         after.commit(ChangeSet {
             released,
-            last_id: carried.last_id,
+            last_id,
             ..ChangeSet::default()
         });
         Some(after)
     }
 
-    /// Notes the numbers of kept entries after a listing.
+    /// Notes the numbers of kept entries after a listing. Identifiers are skipped by the operator's decision only: each listing
+    /// of a hostile switch could skip more of them.
     pub(crate) fn note_kept(&mut self, now: Now) {
-        let Some(after) = self.with_carried(&self.carried_by_kept()) else {
+        let carried = Carried {
+            last_id: 0,
+            ..self.carried_by_kept()
+        };
+        let Some(after) = self.with_carried(&carried) else {
             return;
         };
         let transaction = self.transaction(&after, &Applied::default());
