@@ -192,7 +192,7 @@ impl Control {
                 let slot = self.allocate();
                 self.banks.set_entry(slot, EntryCount::default());
                 self.store(slot, Arc::clone(&entry));
-                self.tables[usize::from(table.0)].insert_hashed(hash, slot);
+                self.tables[usize::from(table.0)].insert_hashed(hash, &entry, slot);
                 self.note_added(slot);
                 ops.push(Op::Insert { slot, entry });
                 Ok(ModOutcome {
@@ -219,7 +219,16 @@ impl Control {
 
     /// Returns true if another entry of equal priority could match the same packet. The entry with the same match at
     /// `held`, which the add replaces, does not count.
-    fn overlaps(&self, entry: &FlowEntry, held: Option<Slot>) -> bool {
+    fn overlaps(&mut self, entry: &FlowEntry, held: Option<Slot>) -> bool {
+        let table = entry.table();
+        let records = self.records.iter().flatten();
+        let of_table = records
+            .filter(|record| record.table == table)
+            .map(|record| &*record.entry);
+        let index = &mut self.tables[usize::from(table.0)];
+        if index.has_only_shape(entry.match_(), entry.priority(), of_table) {
+            return false;
+        }
         let rule = entry.rule();
         self.entries().any(|(slot, record)| {
             Some(slot) != held

@@ -13,7 +13,7 @@
 //!
 //! # Cost
 //! A request that names one entry takes constant time. A request that covers many, and an add that checks for
-//! overlaps, visit all entries of all tables once. Expiry and listings do bounded work at each call and continue at
+//! overlaps with entries of other fields or masks, visit all entries of all tables once. Expiry and listings do bounded work at each call and continue at
 //! the next.
 //!
 //! # Layers
