@@ -10,7 +10,7 @@ use crate::identity::{Identity, PublicKey};
 use crate::key_log::KeyLog;
 use crate::message::{CLASSES, Class, GREETING_MAX, Message};
 use crate::tls;
-use crate::window::BorrowedWindow;
+use crate::window::SharedWindow;
 use bytes::{Bytes, BytesMut};
 use millrace_transport::seal::PairwiseKey;
 use quinn_proto::{
@@ -73,7 +73,7 @@ pub(crate) type LinkId = ConnectionHandle;
 
 struct Link {
     connection: Connection,
-    window: BorrowedWindow,
+    window: SharedWindow,
     out: [Outbound; CLASSES],
     inbound: HashMap<StreamId, Vec<u8>>,
     /// True if the connection had no datagram to send when it was last asked, and nothing has happened to it
@@ -109,7 +109,7 @@ pub(crate) struct Control {
     key_log: Option<KeyLog>,
 }
 
-fn transport(window: BorrowedWindow, silence: Duration) -> Arc<TransportConfig> {
+fn transport(window: SharedWindow, silence: Duration) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
@@ -163,7 +163,7 @@ impl Control {
         address: SocketAddr,
         key: PublicKey,
     ) -> Result<LinkId, ControlError> {
-        let window = BorrowedWindow::default();
+        let window = SharedWindow::default();
         let mut config = ClientConfig::new(Arc::new(tls::client(identity, key, self.key_log.as_ref())?));
         config.transport_config(transport(window.clone(), self.silence));
         let (id, connection) = self
@@ -192,7 +192,7 @@ impl Control {
                     let transmit = self.endpoint.refuse(incoming, &mut self.buffer);
                     self.respond(&transmit);
                 } else {
-                    let window = BorrowedWindow::default();
+                    let window = SharedWindow::default();
                     // Each link gets a separate congestion window.
                     let config = self.server.clone().map(|mut config| {
                         config.transport_config(transport(window.clone(), self.silence));
@@ -426,9 +426,9 @@ impl Control {
     }
 
     /// Sets the control channel's window from the data path's model.
-    pub(crate) fn lend(&mut self, id: LinkId, bytes_per_second: u64, rtt: Duration) {
+    pub(crate) fn set_window(&mut self, id: LinkId, bytes_per_second: u64, rtt: Duration) {
         if let Some(link) = self.links.get_mut(&id) {
-            link.window.lend(bytes_per_second, rtt);
+            link.window.set(bytes_per_second, rtt);
             link.quiet = false;
         }
     }
@@ -492,7 +492,7 @@ fn closed(reason: &ConnectionError) -> String {
 impl Link {
     /// Returns the link of a connection. `handshake_until` is the limit for a peer that dials, which is not
     /// admitted yet.
-    fn new(connection: Connection, window: BorrowedWindow, handshake_until: Option<Instant>) -> Link {
+    fn new(connection: Connection, window: SharedWindow, handshake_until: Option<Instant>) -> Link {
         Link {
             connection,
             window,
