@@ -36,7 +36,10 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         packet.copy_to(assembler.frame(), Assembler::FRAME_MAX);
         let outcome = match assembler.add(fragment, self.origin.in_port, self.now) {
             Assembled::Kept => Ok(None),
-            Assembled::Whole(bytes) => packet.alike(bytes).map(Some).ok_or((DropReason::NoBuffer, 0)),
+            Assembled::Whole(bytes) => packet
+                .alloc_like(bytes)
+                .map(Some)
+                .ok_or((DropReason::NoBuffer, 0)),
             Assembled::Dropped(reason, before) => Err((reason, before)),
         };
         let (expired, evicted) = assembler.take_discarded();
