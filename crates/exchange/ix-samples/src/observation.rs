@@ -14,9 +14,9 @@ pub struct Ends {
     /// The index of the service.
     pub service: u32,
     /// The index of the end by which the packet entered.
-    pub entered: u32,
+    pub ingress_end: u32,
     /// The index of the end by which it leaves; 0 if it was dropped before its way out was known.
-    pub leaves: u32,
+    pub egress_end: u32,
 }
 
 /// A sampled packet.
@@ -98,8 +98,8 @@ impl Observation {
             at,
             ends: Ends {
                 service: metadata.service,
-                entered: metadata.entered,
-                leaves: metadata.leaves,
+                ingress_end: metadata.ingress_end,
+                egress_end: metadata.egress_end,
             },
             packets,
             bytes: packets * f64::from(sample.frame_size),
