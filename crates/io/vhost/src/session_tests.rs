@@ -260,7 +260,7 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 proptest! {
-    /// [`Account`] fails the test if a ring runs without memory, runs twice, or runs while memory changes.
+    /// [`RecordingDevice`] fails the test if a ring runs without memory, runs twice, or runs while memory changes.
     #[test]
     fn in_whatever_order_things_are_said_no_ring_runs_that_must_not(
         messages in proptest::collection::vec(message(), 0..100),

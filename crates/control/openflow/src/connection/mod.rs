@@ -87,7 +87,7 @@ impl RequestPrefix {
 
 impl core::fmt::Debug for RequestPrefix {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "RequestHead({} bytes)", self.size)
+        write!(f, "RequestPrefix({} bytes)", self.size)
     }
 }
 

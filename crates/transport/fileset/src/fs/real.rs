@@ -105,7 +105,7 @@ impl Root {
 }
 
 /// Directories that were created for files that may not arrive. Dropping the value removes the empty ones,
-/// unless [`MadeDirectories::keep`] was called.
+/// unless [`CreatedDirectories::keep`] was called.
 #[derive(Debug)]
 pub struct CreatedDirectories {
     root: Root,
