@@ -45,7 +45,7 @@ pub(crate) fn messages(bytes: &[u8]) {
             match step {
                 Ok(server::Step::Reply(_)) => {}
                 Ok(server::Step::Connect(offer)) => look_at(&offer),
-                Ok(server::Step::Gone) | Err(_) => server = None,
+                Ok(server::Step::Closed) | Err(_) => server = None,
             }
         }
         if let Some(session) = &mut client {

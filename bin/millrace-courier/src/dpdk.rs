@@ -67,7 +67,7 @@ impl Environment {
     pub(crate) fn release(self) {
         if let Some((eal, registration)) = self.started.into_inner() {
             drop(registration);
-            eal.give_back();
+            eal.unmount_hugetlbfs();
         }
     }
 }

@@ -81,7 +81,7 @@ fn with_dpdk(between: &BetweenArgs, interfaces: &[DeviceSpec; 2]) -> Result<()> 
     .context("DPDK does not start (interfaces of the kernel need none)")?;
     let backend = DpdkBackend::new(eal, BUFFERS).context("the packet pool")?;
     let outcome = crate::run::run(&Arc::new(backend), between, interfaces);
-    eal.give_back();
+    eal.unmount_hugetlbfs();
     outcome
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> R
         huge_pages: eal.has_huge_pages(),
     };
     let outcome = crate::run::run(Arc::new(backend), start, machine, log, Some(dpdk));
-    eal.give_back();
+    eal.unmount_hugetlbfs();
     outcome
 }
 

@@ -11,8 +11,8 @@ mod log;
 mod machine;
 mod man;
 mod options;
-mod rehearse;
 mod run;
+mod simulate;
 mod start;
 
 use std::path::Path;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn start(options: &Options) -> Result<()> {
-    if options.rehearsal.run()? {
+    if options.simulation.run()? {
         return Ok(());
     }
     if options.man {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use crate::log::Filter;
-use crate::rehearse::Rehearsal;
+use crate::simulate::SimulationOptions;
 
 /// A software switch under OpenFlow control.
 #[derive(Parser, Debug)]
@@ -52,5 +52,5 @@ pub(crate) struct Options {
     pub(crate) man: bool,
 
     #[command(flatten)]
-    pub(crate) rehearsal: Rehearsal,
+    pub(crate) simulation: SimulationOptions,
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use millrace_ix_filter::{Authority, Shared};
+use millrace_ix_filter::{FilterController, Shared};
 use millrace_ix_service::Handle;
 use millrace_types::Time;
 use tokio::sync::Notify;
@@ -42,7 +42,7 @@ pub(crate) async fn serve(
     }
     let start = Instant::now();
     let settings = bgp.filter_settings(extensions)?;
-    let authority = Authority::new(settings, irr.is_some(), Time::ZERO, handle.now());
+    let authority = FilterController::new(settings, irr.is_some(), Time::ZERO, handle.now());
     let routing = Routing {
         handle: handle.clone(),
         shared: Shared::new(authority),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use millrace_ix_filter::{Authority, Shared};
+use millrace_ix_filter::{FilterController, Shared};
 use millrace_types::Time;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -70,14 +70,14 @@ impl Connections {
         Admission::Admitted { number, end }
     }
 
-    /// Runs `act` on the authority if the connection is the current one of its peer. Returns `None`
+    /// Runs `act` on the filter_controller if the connection is the current one of its peer. Returns `None`
     /// otherwise.
     fn with<T>(
         &self,
         shared: &Shared,
         peer: IpAddr,
         number: u64,
-        act: impl FnOnce(&mut Authority) -> Option<T>,
+        act: impl FnOnce(&mut FilterController) -> Option<T>,
     ) -> Option<T> {
         let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_present = present
@@ -99,13 +99,13 @@ impl Connections {
             return false;
         }
         present.by_peer.remove(&peer);
-        let mut authority = shared.lock();
-        if let Some(state) = authority.peer(peer) {
+        let mut filter_controller = shared.lock();
+        if let Some(state) = filter_controller.peer(peer) {
             state.connection_lost(now);
             let reason = state.state().last_error;
             tracing::info!(%peer, reason, "BGP connection closed");
         }
-        authority.collect(peer)
+        filter_controller.collect(peer)
     }
 }
 
@@ -178,8 +178,8 @@ async fn converse(
     let _unsupported = stream.set_nodelay(true);
     let mut buffer = vec![0; READ_SIZE];
     loop {
-        let step = connections.with(&routing.shared, peer, number, |authority| {
-            let state = authority.peer(peer)?;
+        let step = connections.with(&routing.shared, peer, number, |filter_controller| {
+            let state = filter_controller.peer(peer)?;
             Some((state.take_output(), state.is_open(), state.deadline()))
         });
         let Some((output, is_open, deadline)) = step else {
@@ -214,11 +214,11 @@ async fn converse(
         };
         // Bytes of a connection that was replaced meanwhile are dropped. The next iteration ends the
         // connection.
-        let has_changes = connections.with(&routing.shared, peer, number, |authority| {
-            let state = authority.peer(peer)?;
+        let has_changes = connections.with(&routing.shared, peer, number, |filter_controller| {
+            let state = filter_controller.peer(peer)?;
             state.receive(bytes, now);
             state.poll(now);
-            Some(authority.collect(peer))
+            Some(filter_controller.collect(peer))
         });
         if has_changes == Some(true) {
             routing.changed.notify_one();
@@ -239,7 +239,7 @@ mod tests {
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
     fn shared() -> Shared {
-        let mut authority = Authority::new(
+        let mut filter_controller = FilterController::new(
             millrace_ix_filter::Settings::default(),
             false,
             Time::ZERO,
@@ -261,8 +261,8 @@ mod tests {
             restart_secs: 120,
         };
         let limits = Limits::default();
-        authority.put_peer(PEER, info, PeerSettings { session, limits }, Time::ZERO);
-        Shared::new(authority)
+        filter_controller.put_peer(PEER, info, PeerSettings { session, limits }, Time::ZERO);
+        Shared::new(filter_controller)
     }
 
     fn admit(connections: &Connections, shared: &Shared) -> (u64, oneshot::Receiver<Vec<u8>>) {
@@ -273,8 +273,8 @@ mod tests {
     }
 
     fn output(connections: &Connections, shared: &Shared, number: u64) -> Option<Vec<u8>> {
-        connections.with(shared, PEER, number, |authority| {
-            authority.peer(PEER).map(millrace_bgp::Peer::take_output)
+        connections.with(shared, PEER, number, |filter_controller| {
+            filter_controller.peer(PEER).map(millrace_bgp::Peer::take_output)
         })
     }
 

@@ -26,7 +26,7 @@ fn is_there() -> bool {
         }
         there
     });
-    let refusal = Command::new(&millraced).args(["--rehearse", "/nowhere"]).output();
+    let refusal = Command::new(&millraced).args(["--simulate", "/nowhere"]).output();
     let is_older = refusal.is_ok_and(|output| String::from_utf8_lossy(&output.stderr).contains("unexpected"));
     if is_older {
         eprintln!(

@@ -80,7 +80,7 @@ pub trait Packet: Sized + Send {
     fn try_clone(&self) -> Option<Self>;
 
     /// Returns a packet with these bytes from the same pool; `None` if no buffer is free or the bytes do not fit.
-    fn alike(&self, bytes: &[u8]) -> Option<Self> {
+    fn alloc_like(&self, bytes: &[u8]) -> Option<Self> {
         let _ = bytes;
         None
     }
@@ -147,7 +147,7 @@ pub trait Packet: Sized + Send {
     /// Returns a new packet of the same pool: `header`, then `size` bytes of this packet from offset `at`,
     /// over all segments. The new packet is not a GSO packet. Returns `None` if no buffer is free or this
     /// packet has fewer bytes.
-    fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
+    fn gso_segment(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
         let _ = (header, at, size);
         None
     }
@@ -329,7 +329,7 @@ impl Packet for Frame {
     }
 
     /// Returns a packet from the same pool if there is one with large enough buffers, else a new frame.
-    fn alike(&self, bytes: &[u8]) -> Option<Frame> {
+    fn alloc_like(&self, bytes: &[u8]) -> Option<Frame> {
         let (Some(home), end) = (&self.home, Self::HEADROOM + bytes.len()) else {
             return Some(Frame::new(bytes));
         };
@@ -358,12 +358,12 @@ impl Packet for Frame {
         self.segment_size = size;
     }
 
-    fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Frame> {
+    fn gso_segment(&self, header: &[u8], at: usize, size: usize) -> Option<Frame> {
         let data = self.bytes().get(at..at.checked_add(size)?)?;
         let mut bytes = Vec::with_capacity(header.len() + size);
         bytes.extend_from_slice(header);
         bytes.extend_from_slice(data);
-        self.alike(&bytes)
+        self.alloc_like(&bytes)
     }
 
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize) {

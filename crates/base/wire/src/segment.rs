@@ -198,7 +198,7 @@ impl GsoLayout {
         let size = self.size.checked_sub(begin)?.min(self.segment_size());
         let mut headers = self.headers.clone();
         self.place(&mut headers, number, begin, size)?;
-        let mut segment = packet.piece(&headers, self.headers.len() + begin, size)?;
+        let mut segment = packet.gso_segment(&headers, self.headers.len() + begin, size)?;
         let l4_size = self.headers.len() - self.l4_at + size;
         let sum = segment
             .sum(self.l4_at, l4_size)

@@ -183,14 +183,14 @@ pub struct Counters {
 /// instead. A change that the peer must know first is in force when the poll sequence ends (RFC 5880, section
 /// 6.8.3).
 #[derive(Clone, Copy, Debug)]
-struct Intervals {
+struct ActiveIntervals {
     min_tx: Duration,
     min_rx: Duration,
 }
 
-impl Intervals {
-    fn of(settings: &Settings) -> Intervals {
-        Intervals {
+impl ActiveIntervals {
+    fn of(settings: &Settings) -> ActiveIntervals {
+        ActiveIntervals {
             min_tx: settings.min_tx,
             min_rx: settings.min_rx,
         }
@@ -201,7 +201,7 @@ impl Intervals {
 #[derive(Clone, Debug)]
 pub struct Session {
     settings: Settings,
-    in_force: Intervals,
+    active: ActiveIntervals,
     state: State,
     diagnostic: Diagnostic,
     local_discriminator: u32,
@@ -226,7 +226,7 @@ impl Session {
         let mut random = seed;
         Session {
             settings,
-            in_force: Intervals::of(&settings),
+            active: ActiveIntervals::of(&settings),
             state: State::Down,
             diagnostic: Diagnostic::None,
             local_discriminator: ((split_mix::next(&mut random) >> 32) as u32).max(1),
@@ -254,13 +254,13 @@ impl Session {
         if settings == self.settings {
             return;
         }
-        let before = self.in_force;
+        let before = self.active;
         self.settings = settings;
-        self.in_force = Intervals::of(&settings);
+        self.active = ActiveIntervals::of(&settings);
         self.is_polling = self.state == State::Up;
         if self.is_polling {
-            self.in_force.min_tx = self.in_force.min_tx.min(before.min_tx);
-            self.in_force.min_rx = self.in_force.min_rx.max(before.min_rx);
+            self.active.min_tx = self.active.min_tx.min(before.min_tx);
+            self.active.min_rx = self.active.min_rx.max(before.min_rx);
         }
     }
 
@@ -296,12 +296,12 @@ impl Session {
         if self.remote_min_rx.is_zero() || self.is_remote_demand && are_up && !self.is_polling {
             return None;
         }
-        Some(self.not_below_slow(self.in_force.min_tx).max(self.remote_min_rx))
+        Some(self.not_below_slow(self.active.min_tx).max(self.remote_min_rx))
     }
 
     /// Returns the time without packets after which the session ends (RFC 5880, section 6.8.4).
     pub fn detection_time(&self) -> Duration {
-        let interval = self.in_force.min_rx.max(self.remote_min_tx);
+        let interval = self.active.min_rx.max(self.remote_min_tx);
         interval.saturating_mul(u32::from(self.remote_multiplier))
     }
 
@@ -333,7 +333,7 @@ impl Session {
         self.last_received = Some(now);
         if packet.is_final {
             self.is_polling = false;
-            self.in_force = Intervals::of(&self.settings);
+            self.active = ActiveIntervals::of(&self.settings);
         }
         self.answers_poll |= packet.is_poll;
         match (self.state, packet.state) {
@@ -363,7 +363,7 @@ impl Session {
             self.counters.flaps += 1;
         }
         self.state = state;
-        self.in_force = Intervals::of(&self.settings);
+        self.active = ActiveIntervals::of(&self.settings);
         // The interval of the new state differs, and a poll sequence informs the peer (RFC 5880, section
         // 6.8.3).
         self.is_polling = state == State::Up;

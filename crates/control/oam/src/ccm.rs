@@ -199,14 +199,14 @@ impl Mep {
 
     /// Returns true if messages arrive from the other end (no LOC defect) and no message with another defect
     /// arrived recently.
-    fn receives(&self, now: Time) -> bool {
+    fn has_continuity(&self, now: Time) -> bool {
         let is_recent = |at: Time| now < at + self.lifetime();
         self.last.is_some_and(|(at, _)| is_recent(at)) && !self.last_defect.is_some_and(is_recent)
     }
 
     /// Returns true if messages arrive, and the other end reports that it receives messages from this end.
     pub fn is_up(&self, now: Time) -> bool {
-        self.receives(now) && self.last.is_some_and(|(_, has_rdi)| !has_rdi)
+        self.has_continuity(now) && self.last.is_some_and(|(_, has_rdi)| !has_rdi)
     }
 
     /// Returns true if the other end reports a defect.
@@ -250,7 +250,7 @@ impl Mep {
         self.counters.sent += 1;
         let message = Message {
             level: self.settings.level,
-            has_rdi: !self.receives(now),
+            has_rdi: !self.has_continuity(now),
             interval: self.settings.interval as u8,
             sequence: self.sequence,
             mep: self.settings.mep,

@@ -92,9 +92,9 @@ pub enum Treatment {
     TreatAsWithdraw,
 }
 
-/// The attributes that have been read so far.
+/// Reads path attributes one by one, and holds those that have been read so far.
 #[derive(Debug, Default)]
-pub(crate) struct Collected {
+pub(crate) struct AttributeParser {
     pub(crate) attributes: Attributes,
     pub(crate) as4_path: Option<AsPath>,
     /// The AS number in an AGGREGATOR attribute with two-octet AS numbers.
@@ -112,9 +112,9 @@ pub(crate) struct Context {
 }
 
 /// The treatment of a malformed attribute, and an error message.
-pub(crate) type Fault = (Treatment, String);
+pub(crate) type MalformedAttribute = (Treatment, String);
 
-const fn withdraw(text: String) -> Fault {
+const fn withdraw(text: String) -> MalformedAttribute {
     (Treatment::TreatAsWithdraw, text)
 }
 
@@ -140,7 +140,7 @@ pub(crate) const fn is_unknown_well_known(flags: u8, kind: u8) -> bool {
 }
 
 /// Checks the Optional and Transitive flags of an attribute (RFC 7606, section 3, (c)).
-pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), Fault> {
+pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), MalformedAttribute> {
     match expected_flags(kind) {
         Some(expected) if flags & (OPTIONAL | TRANSITIVE) != expected => Err(withdraw(format!(
             "flags {flags:#04x}: expected {expected:#04x} in the first two bits"
@@ -149,7 +149,7 @@ pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), Fault> {
     }
 }
 
-impl Collected {
+impl AttributeParser {
     /// Returns AS_PATH with the four-octet AS numbers of AS4_PATH. A speaker that has aggregated the route
     /// without knowledge of AS4_PATH writes its own AS number into AGGREGATOR. AS4_PATH and AS4_AGGREGATOR
     /// are then older than AS_PATH, and are ignored (RFC 6793, section 4.2.3).
@@ -166,7 +166,12 @@ impl Collected {
     }
 
     /// Reads an attribute other than MP_REACH_NLRI and MP_UNREACH_NLRI. The arms cite sections of RFC 7606.
-    pub(crate) fn read(&mut self, kind: u8, value: &[u8], context: Context) -> Result<(), Fault> {
+    pub(crate) fn read(
+        &mut self,
+        kind: u8,
+        value: &[u8],
+        context: Context,
+    ) -> Result<(), MalformedAttribute> {
         let length = |expected: &str| format!("length {}: expected {expected}", value.len());
         match kind {
             // RFC 7606, section 7.1

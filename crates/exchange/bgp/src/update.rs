@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 pub use crate::attributes::Treatment;
 use crate::attributes::{
-    AS_PATH, Attributes, Collected, Context, EXTENDED_LENGTH, LOCAL_PREF, MP_REACH, MP_UNREACH, NEXT_HOP,
-    ORIGIN, check_flags, check_next_hop, is_unknown_well_known, mp_next_hop,
+    AS_PATH, AttributeParser, Attributes, Context, EXTENDED_LENGTH, LOCAL_PREF, MP_REACH, MP_UNREACH,
+    NEXT_HOP, ORIGIN, check_flags, check_next_hop, is_unknown_well_known, mp_next_hop,
 };
 use crate::family::{Family, FamilySet};
 use crate::nlri::{Nlri, read_all, write};
@@ -84,7 +84,7 @@ impl Update {
         let mut decoder = Decoder {
             session,
             update: Update::default(),
-            collected: Collected::default(),
+            collected: AttributeParser::default(),
             seen: BTreeSet::new(),
         };
         let is_empty = withdrawn.is_empty() && announced.is_empty();
@@ -124,7 +124,7 @@ impl Update {
 struct Decoder<'a> {
     session: &'a Negotiated,
     update: Update,
-    collected: Collected,
+    collected: AttributeParser,
     seen: BTreeSet<u8>,
 }
 

@@ -165,7 +165,7 @@ impl Causes {
 }
 
 /// Removes the causes that say only that the route is rejected, and sorts the others.
-pub(crate) fn settle(causes: &mut Vec<Cause>) {
+pub(crate) fn sort_causes(causes: &mut Vec<Cause>) {
     causes.retain(|cause| (cause.scheme, cause.number) != (Scheme::Arouteserver, REJECTED));
     causes.sort_unstable();
 }
@@ -201,7 +201,7 @@ mod tests {
             "(64999, 1101, 3) (64998, 1101, 4) (64999, 1000, 1) (64999, 1101, 99)",
             &mut found,
         );
-        settle(&mut found);
+        sort_causes(&mut found);
         let texts: Vec<String> = found.iter().map(Cause::to_string).collect();
         assert_eq!(texts, ["65520:2", "64999:1101:3", "64999:1101:99"]);
         let schemes: Vec<Scheme> = found.iter().map(|cause| cause.scheme).collect();
@@ -213,7 +213,7 @@ mod tests {
         let causes = Causes::new(64_999, "64999:65520:*".parse().unwrap());
         let mut found = Vec::new();
         causes.read("(64999, 65520, 0) (64999, 65520, 14)", &mut found);
-        settle(&mut found);
+        sort_causes(&mut found);
         assert_eq!((found[0].scheme, found[0].number), (Scheme::Arouteserver, 14));
         assert_eq!(
             causes.condition(),

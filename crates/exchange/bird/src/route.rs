@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bgp::Prefix;
 
 use crate::bounded;
-use crate::cause::{Cause, Causes, settle};
+use crate::cause::{Cause, Causes, sort_causes};
 use crate::limits::{ROUTES, SESSION_ROUTES};
 use crate::reply::Line;
 
@@ -151,7 +151,7 @@ impl RouteParser {
             return;
         };
         let has_cause = !route.causes.is_empty();
-        settle(&mut route.causes);
+        sort_causes(&mut route.causes);
         if has_cause || self.form == Form::Filtered {
             rejected.add(&session, route);
         }

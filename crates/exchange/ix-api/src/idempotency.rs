@@ -13,7 +13,7 @@
 //! started is completed even if its client disconnects, because otherwise its answer would not be stored.
 //! Work of the engine is executed only once, even if the process is killed between the work and the answer.
 //! An order and its key are one transaction ([`Order::idempotency`](crate::service::Order::idempotency)), and
-//! a new record contains the mark of the request that created it ([`Once`]).
+//! a new record contains the mark of the request that created it ([`RequestMark`]).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -127,24 +127,27 @@ struct Stored {
 /// The mark of a request that is executed once. The request writes it into the record that it creates. `None`
 /// without a key.
 #[derive(Debug, Clone)]
-pub(crate) struct Once {
+pub(crate) struct RequestMark {
     pub(crate) mark: Option<String>,
     pub(crate) now: Timestamp,
 }
 
-impl FromRequestParts<App> for Once {
+impl FromRequestParts<App> for RequestMark {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Once, Infallible> {
-        let mark = parts.extensions.get::<Mark>().map(|mark| mark.0.clone());
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<RequestMark, Infallible> {
+        let mark = parts
+            .extensions
+            .get::<IdempotencyMark>()
+            .map(|mark| mark.0.clone());
         let now = app.now();
-        Ok(Once { mark, now })
+        Ok(RequestMark { mark, now })
     }
 }
 
 /// The hash of user, key and request, which identifies a repeatable request.
 #[derive(Clone)]
-struct Mark(String);
+struct IdempotencyMark(String);
 
 /// Executes a POST with an `Idempotency-Key` once, and answers repetitions with the stored answer.
 pub(crate) async fn execute_once(State(app): State<App>, request: Request, next: Next) -> Response {
@@ -196,7 +199,7 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
     }
     parts
         .extensions
-        .insert(Mark(fingerprint(&format!("{scope} {key} {hash}"))));
+        .insert(IdempotencyMark(fingerprint(&format!("{scope} {key} {hash}"))));
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     if !response.status().is_success() {
         return Ok(response);

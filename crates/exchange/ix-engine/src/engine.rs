@@ -116,7 +116,7 @@ impl<E: Entries> Engine<E> {
                     entry.differs.clear();
                     entry.dump_wanted = true;
                     if let Some(dumping) = &mut entry.dumping {
-                        dumping.is_void = true;
+                        dumping.is_invalid = true;
                     }
                 }
             }
@@ -305,7 +305,7 @@ impl<E: Entries> Engine<E> {
         let Some(change) = self.changes.get_mut(&id) else {
             return;
         };
-        release_claims(change, &mut self.switches);
+        release_keys(change, &mut self.switches);
         change.phase = phase;
         change.since = now;
         change.silence_reported = false;
@@ -331,7 +331,7 @@ impl<E: Entries> Engine<E> {
                 .entry(*number)
                 .or_insert_with(|| Switch::new(Content::<E>::new()));
             for (key, (before, after)) in delta {
-                switch.claims.insert(key.clone(), id);
+                switch.owners.insert(key.clone(), id);
                 switch.intend(
                     key,
                     if is_rollback {
@@ -360,7 +360,7 @@ impl<E: Entries> Engine<E> {
         let Some(change) = self.changes.remove(&id) else {
             return;
         };
-        release_claims(&change, &mut self.switches);
+        release_keys(&change, &mut self.switches);
         let earlier = change.predecessors.union(&change.drained_predecessors);
         let earlier: Vec<_> = earlier
             .filter_map(|earlier| Some((*earlier, self.changes.get(earlier)?.writes())))
@@ -401,12 +401,12 @@ impl<E: Entries> Engine<E> {
             let is_free = switch.dumping.is_none() && (switch.known || switch.in_flight.is_none());
             if is_free && (switch.dump_wanted || now >= switch.next_dump) {
                 let in_flight = switch.in_flight.as_ref();
-                let overtaken = in_flight
-                    .map(|flight| flight.to.keys().cloned().collect())
+                let changed = in_flight
+                    .map(|flight| flight.values_after.keys().cloned().collect())
                     .unwrap_or_default();
                 switch.dumping = Some(Dumping {
-                    overtaken,
-                    is_void: false,
+                    changed_during_dump: changed,
+                    is_invalid: false,
                     is_outdated: false,
                 });
                 switch.dump_wanted = false;
@@ -500,15 +500,15 @@ impl<E: Entries> Engine<E> {
     }
 }
 
-/// Removes the claims of a change's current phase.
-fn release_claims<E: Entries>(change: &Change<E>, switches: &mut BTreeMap<SwitchId, Switch<E>>) {
+/// Removes a change as the owner of the keys of its current phase.
+fn release_keys<E: Entries>(change: &Change<E>, switches: &mut BTreeMap<SwitchId, Switch<E>>) {
     for (number, delta) in change.deltas().into_iter().flatten() {
         let Some(switch) = switches.get_mut(number) else {
             continue;
         };
         for key in delta.keys() {
-            if switch.claims.get(key) == Some(&change.order.change) {
-                switch.claims.remove(key);
+            if switch.owners.get(key) == Some(&change.order.change) {
+                switch.owners.remove(key);
             }
         }
     }

@@ -127,11 +127,11 @@ pub enum Action<E: Entries> {
         modifications: Vec<Modification<E::Key, E::Value>>,
     },
     /// The switches have confirmed the removal of a finished change's entries. The numbers that the change
-    /// freed rest from now on, and may then be used again.
+    /// freed are held from now on, and may then be used again.
     Release(ChangeId),
     /// All switches have been compared with the plan since the start, and have no entries of changes that
-    /// were finished before the start. The numbers that those changes freed rest from now on, and may then be
-    /// used again.
+    /// were finished before the start. The numbers that those changes freed are held from now on, and may then
+    /// be used again.
     Swept,
     /// Report a notice to people.
     Notify(Notice<E::Key>),

@@ -29,7 +29,7 @@ pub enum SyncState {
 pub(crate) struct InFlight<E: Entries> {
     pub(crate) number: u64,
     /// The value of each key after the commit.
-    pub(crate) to: BTreeMap<E::Key, Option<E::Value>>,
+    pub(crate) values_after: BTreeMap<E::Key, Option<E::Value>>,
     /// The changes whose entries the commit contains; `None` stands for the repair of differences that belong
     /// to no change.
     pub(crate) parts: BTreeSet<Option<ChangeId>>,
@@ -39,10 +39,10 @@ pub(crate) struct InFlight<E: Entries> {
 #[derive(Debug)]
 pub(crate) struct Dumping<E: Entries> {
     /// The keys that commits have changed since the dump began. The dump does not give their values.
-    pub(crate) overtaken: BTreeSet<E::Key>,
+    pub(crate) changed_during_dump: BTreeSet<E::Key>,
     /// True if a commit was executed in part during the dump. Neither the commit's answer nor the dump then
-    /// gives the values of the overtaken keys.
-    pub(crate) is_void: bool,
+    /// gives the values of the keys that the commit changes.
+    pub(crate) is_invalid: bool,
     /// True if others have changed entries during the dump. The dump may be older than their changes.
     pub(crate) is_outdated: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Switch<E: Entries> {
     /// The entries that the exchange does not know and leaves, as of the last dump.
     pub(crate) kept: Content<E>,
     /// The change whose current phase sets the key.
-    pub(crate) claims: BTreeMap<E::Key, ChangeId>,
+    pub(crate) owners: BTreeMap<E::Key, ChangeId>,
     pub(crate) session: Option<Session>,
     /// False until the first complete dump of a session.
     pub(crate) known: bool,
@@ -88,7 +88,7 @@ impl<E: Entries> Switch<E> {
             intended,
             differs: BTreeMap::new(),
             kept: Content::<E>::new(),
-            claims: BTreeMap::new(),
+            owners: BTreeMap::new(),
             session: None,
             known: false,
             in_flight: None,
@@ -118,7 +118,7 @@ impl<E: Entries> Switch<E> {
 
     /// Returns true if the switch is known to have only entries of the plan and of changes in progress.
     pub(crate) fn is_swept(&self) -> bool {
-        self.known && self.differs.keys().all(|key| self.claims.contains_key(key))
+        self.known && self.differs.keys().all(|key| self.owners.contains_key(key))
     }
 
     /// Discards all knowledge of the content. The next dump gives it again.
@@ -145,7 +145,7 @@ impl<E: Entries> Switch<E> {
         let in_flight = self
             .in_flight
             .as_ref()
-            .is_some_and(|commit| commit.to.contains_key(key));
+            .is_some_and(|commit| commit.values_after.contains_key(key));
         let kept = self.kept.remove(key).map(Some);
         let confirmed = self.differs.remove(key).or(kept).unwrap_or(before);
         if confirmed.as_ref() != value || in_flight {
@@ -185,13 +185,13 @@ impl<E: Entries> Switch<E> {
         have: &Content<E>,
         keep: impl Fn(&E::Key, &E::Value) -> bool,
     ) -> Vec<E::Key> {
-        let overtaken = self
+        let changed = self
             .dumping
             .take()
-            .map(|dumping| dumping.overtaken)
+            .map(|dumping| dumping.changed_during_dump)
             .unwrap_or_default();
         let (marker, _) = E::marker(0);
-        if !overtaken.contains(&marker) {
+        if !changed.contains(&marker) {
             match have.get(&marker) {
                 Some(value) => self.intended.insert(marker, value.clone()),
                 None => self.intended.remove(&marker),
@@ -201,16 +201,16 @@ impl<E: Entries> Switch<E> {
         // dump.
         let mut differs: BTreeMap<_, _> = std::mem::take(&mut self.differs)
             .into_iter()
-            .filter(|(key, _)| overtaken.contains(key))
+            .filter(|(key, _)| changed.contains(key))
             .collect();
         let mut unexpected = Vec::new();
         let mut kept = Content::<E>::new();
         for (key, (has, wanted)) in crate::content::difference::<E>(have, &self.intended) {
-            if overtaken.contains(&key) {
+            if changed.contains(&key) {
                 continue;
             }
             // An entry that a change under way removes is the exchange's own, whoever else's it may look like.
-            if let (Some(has), None, false) = (&has, &wanted, self.claims.contains_key(&key)) {
+            if let (Some(has), None, false) = (&has, &wanted, self.owners.contains_key(&key)) {
                 unexpected.push(key.clone());
                 if keep(&key, has) {
                     kept.insert(key, has.clone());
@@ -227,7 +227,7 @@ impl<E: Entries> Switch<E> {
 
     /// Returns the part to which a key belongs: a change, or `None` for the repair.
     fn part(&self, key: &E::Key) -> Option<ChangeId> {
-        self.claims.get(key).copied()
+        self.owners.get(key).copied()
     }
 
     /// Returns the earliest time at which a differing part may be sent, if all differing parts are held back.
@@ -296,15 +296,24 @@ impl<E: Entries> Switch<E> {
             });
         }
         if let Some(dumping) = &mut self.dumping {
-            dumping.overtaken.extend(to.keys().cloned());
+            dumping.changed_during_dump.extend(to.keys().cloned());
         }
-        self.in_flight = Some(InFlight { number, to, parts });
+        self.in_flight = Some(InFlight {
+            number,
+            values_after: to,
+            parts,
+        });
         Some(modifications)
     }
 
     /// Records that the commit in flight was refused as a whole. Returns its parts.
     pub(crate) fn refused(&mut self) -> BTreeSet<Option<ChangeId>> {
-        let Some(InFlight { to, parts, .. }) = self.in_flight.take() else {
+        let Some(InFlight {
+            values_after: to,
+            parts,
+            ..
+        }) = self.in_flight.take()
+        else {
             return BTreeSet::new();
         };
         for key in to.into_keys() {
@@ -317,7 +326,12 @@ impl<E: Entries> Switch<E> {
 
     /// Records that the commit in flight was executed.
     pub(crate) fn committed(&mut self) {
-        let Some(InFlight { to, parts, .. }) = self.in_flight.take() else {
+        let Some(InFlight {
+            values_after: to,
+            parts,
+            ..
+        }) = self.in_flight.take()
+        else {
             return;
         };
         for part in parts {

@@ -9,7 +9,7 @@
 //!   page and API ──► Filter objects ──────────────────────┘
 //! ```
 //!
-//! [`Authority`] holds the peers and the evidence, and compares what the peers announce with the filters of
+//! [`FilterController`] holds the peers and the evidence, and compares what the peers announce with the filters of
 //! the exchange. It makes the filters equal to the announcements, by the same orders that people give.
 //! [`translate`] converts a Flowspec rule to matches that are exactly equivalent, or refuses it. [`explain`]
 //! says which filter applies to a packet, and why.
@@ -18,7 +18,7 @@
 
 #![forbid(unsafe_code)]
 
-mod authority;
+mod controller;
 mod evidence;
 mod explain;
 pub mod irr;
@@ -30,7 +30,7 @@ mod shared;
 mod tcp_flags;
 mod translate;
 
-pub use authority::{Authority, PeerInfo, SessionKind, SessionStatus, Settings};
+pub use controller::{FilterController, PeerInfo, SessionKind, SessionStatus, Settings};
 pub use evidence::{RouteObjects, Validity, VrpState, VrpTable};
 pub use explain::{Packet, Step, explain, matches};
 pub use ownership::{Finding, Verdict};

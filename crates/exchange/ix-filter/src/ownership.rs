@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bgp::Attributes;
 use millrace_ix_model::{AccountId, Exchange, FilterMatch, Prefix, Reason, Timestamp, reason};
 
-use crate::authority::{Authority, PeerInfo, SessionKind};
+use crate::controller::{FilterController, PeerInfo, SessionKind};
 use crate::evidence::{RouteObjects, Validity, VrpState, covering};
 
 /// The answer to the question whether an account may filter a prefix.
@@ -159,7 +159,7 @@ impl Path<'_> {
     }
 }
 
-impl Authority {
+impl FilterController {
     /// Returns the account of a route from a neighbour.
     pub(crate) fn account_of(
         &self,

@@ -9,7 +9,7 @@ use millrace_ix_model::{
 };
 use millrace_ix_plan::filter_entries;
 
-use crate::authority::{Authority, Budget};
+use crate::controller::{Budget, FilterController};
 use crate::ownership::{Finding, Index};
 use crate::reference::{PREFIX, peer_of};
 use crate::rule::Desired;
@@ -77,7 +77,7 @@ fn entries<'a>(
     matches.map(|matching| filter_entries(matching, extensions)).sum()
 }
 
-impl Authority {
+impl FilterController {
     /// Compares the rules and prefixes that have changed since the last call with the filters. Returns the
     /// orders that are due.
     pub fn reconcile(&mut self, exchange: &Exchange, now: Timestamp) -> Round {
@@ -226,7 +226,7 @@ impl Authority {
                     comparison.delete(id, filter, self.entries_of(id));
                 }
             }
-            (Some(desired), Some((id, filter))) if desired.is(filter) => {
+            (Some(desired), Some((id, filter))) if desired.matches_filter(filter) => {
                 self.compare_state(id, filter, desired.untranslatable, comparison);
             }
             (Some(desired), filter) => {

@@ -6,7 +6,7 @@ use millrace_bgp::flowspec::{Component, Pattern};
 use millrace_bgp::{Attributes, FlowRule, RouteKey};
 use millrace_ix_model::{AccountId, Filter, FilterAction, FilterMatch, FilterOrigin, Reason};
 
-use crate::authority::Authority;
+use crate::controller::FilterController;
 use crate::ownership::Index;
 use crate::prefix;
 use crate::translate::{Translated, translate};
@@ -27,7 +27,7 @@ pub(crate) struct Desired {
 
 impl Desired {
     /// Returns true if `filter` equals this filter, apart from its state.
-    pub(crate) fn is(&self, filter: &Filter) -> bool {
+    pub(crate) fn matches_filter(&self, filter: &Filter) -> bool {
         self.account == filter.account
             && self.matching == filter.matching
             && self.alternatives == filter.alternatives
@@ -37,7 +37,7 @@ impl Desired {
     }
 }
 
-impl Authority {
+impl FilterController {
     /// Returns the filter for a rule; `None` if no peer announces the rule, or it belongs to no account.
     pub(crate) fn desired(&self, reference: &str, index: &Index) -> Option<Desired> {
         let announced = self.rules.get(reference)?;

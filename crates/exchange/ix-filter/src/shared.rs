@@ -1,25 +1,25 @@
-//! Access to the authority from several threads.
+//! Access to the filter controller from several threads.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_ix_model::{AccountId, Exchange, FilterMatch, Timestamp};
 
-use crate::authority::{Authority, SessionStatus};
+use crate::controller::{FilterController, SessionStatus};
 use crate::ownership::Verdict;
 
-/// An [`Authority`] that several threads use. Clones are cheap.
+/// A [`FilterController`] that several threads use. Clones are cheap.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<Authority>>);
+pub struct Shared(Arc<Mutex<FilterController>>);
 
 impl Shared {
-    /// Returns shared access to an authority.
-    pub fn new(authority: Authority) -> Shared {
-        Shared(Arc::new(Mutex::new(authority)))
+    /// Returns shared access to a filter controller.
+    pub fn new(controller: FilterController) -> Shared {
+        Shared(Arc::new(Mutex::new(controller)))
     }
 
-    /// Locks the authority. The guard must be dropped soon, because all sessions wait for it.
-    pub fn lock(&self) -> MutexGuard<'_, Authority> {
+    /// Locks the filter controller. The guard must be dropped soon, because all sessions wait for it.
+    pub fn lock(&self) -> MutexGuard<'_, FilterController> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

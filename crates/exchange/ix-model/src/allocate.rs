@@ -1,13 +1,13 @@
-//! Allocation of numbers: a pure function of the numbers in use, the resting numbers and the requested range.
+//! Allocation of numbers: a pure function of the numbers in use, the held numbers and the requested range.
 //!
-//! A released number rests until the engine has confirmed that no switch has a rule with it, and for [`REST`]
+//! A released number is held until the engine has confirmed that no switch has a rule with it, and for [`HOLD_DOWN`]
 //! after that, because late packets may still carry it.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 
 use crate::persistent::PersistentMap;
-use crate::service::Released;
+use crate::service::NumberHold;
 use crate::time::Timestamp;
 
 /// The numbers of a pool that objects use; several objects may use one number.
@@ -106,13 +106,13 @@ impl PartialEq for Bits {
 impl Eq for Bits {}
 
 /// The shortest time from the removal of a number's rules to the next use of the number.
-pub const REST: Duration = Duration::from_secs(60);
+pub const HOLD_DOWN: Duration = Duration::from_secs(60);
 
-/// Returns the lowest number from `first` to `last` that is neither taken nor resting, or `None`.
+/// Returns the lowest number from `first` to `last` that is neither taken nor held, or `None`.
 pub fn lowest_free(
     (first, last): (u32, u32),
     taken: &Taken,
-    released: &BTreeMap<u32, Released>,
+    released: &BTreeMap<u32, NumberHold>,
     now: Timestamp,
 ) -> Option<u32> {
     u32::try_from(busy(taken, released, now).first_free(first))
@@ -120,22 +120,22 @@ pub fn lowest_free(
         .filter(|free| *free <= last)
 }
 
-/// Returns how many numbers from `first` to `last` are neither taken nor resting.
+/// Returns how many numbers from `first` to `last` are neither taken nor held.
 pub fn free(
     (first, last): (u32, u32),
     taken: &Taken,
-    released: &BTreeMap<u32, Released>,
+    released: &BTreeMap<u32, NumberHold>,
     now: Timestamp,
 ) -> usize {
     let busy = busy(taken, released, now);
     (first..=last).filter(|number| !busy.has(*number)).count()
 }
 
-/// Returns the numbers that are in use or resting.
-fn busy(taken: &Taken, released: &BTreeMap<u32, Released>, now: Timestamp) -> Bits {
+/// Returns the numbers that are in use or held.
+fn busy(taken: &Taken, released: &BTreeMap<u32, NumberHold>, now: Timestamp) -> Bits {
     let mut busy = taken.bits.clone();
-    for (number, rest) in released {
-        if rests(*rest, now) {
+    for (number, hold) in released {
+        if is_held(*hold, now) {
             busy.set(*number, true);
         }
     }
@@ -143,10 +143,10 @@ fn busy(taken: &Taken, released: &BTreeMap<u32, Released>, now: Timestamp) -> Bi
 }
 
 /// Returns true if a released number cannot be used yet.
-pub fn rests(released: Released, now: Timestamp) -> bool {
-    match released {
-        Released::InSwitches => true,
-        Released::FreeFrom(time) => now < time,
+pub fn is_held(hold: NumberHold, now: Timestamp) -> bool {
+    match hold {
+        NumberHold::InSwitches => true,
+        NumberHold::FreeFrom(time) => now < time,
     }
 }
 
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn a_number_rests_until_its_rules_are_gone_and_sixty_seconds_more() {
-        let free_from = NOW.after(REST);
-        let released = BTreeMap::from([(1, Released::InSwitches), (2, Released::FreeFrom(free_from))]);
+        let free_from = NOW.after(HOLD_DOWN);
+        let released = BTreeMap::from([(1, NumberHold::InSwitches), (2, NumberHold::FreeFrom(free_from))]);
         assert_eq!(lowest_free((1, 9), &taken([3]), &released, NOW), Some(4));
         assert_eq!(lowest_free((1, 9), &taken([3]), &released, free_from), Some(2));
         assert_eq!(lowest_free((1, 3), &taken([3]), &released, NOW), None);
@@ -197,14 +197,14 @@ mod tests {
             first in 0..150u32, len in 0..80u32,
             numbers in prop::collection::vec(0..200u32, 0..200),
             ended in 0..100usize,
-            resting in prop::collection::btree_set(0..200u32, 0..20),
+            held in prop::collection::btree_set(0..200u32, 0..20),
         ) {
-            let released = resting.iter().map(|number| (*number, Released::InSwitches)).collect();
+            let released = held.iter().map(|number| (*number, NumberHold::InSwitches)).collect();
             let mut taken: Taken = numbers.iter().copied().collect();
             let ended = ended.min(numbers.len());
             numbers[..ended].iter().for_each(|number| taken.remove(*number));
             let left = &numbers[ended..];
-            let expected = (first..=first + len).find(|number| !left.contains(number) && !resting.contains(number));
+            let expected = (first..=first + len).find(|number| !left.contains(number) && !held.contains(number));
             prop_assert_eq!(lowest_free((first, first + len), &taken, &released, NOW), expected);
             prop_assert_eq!(taken, left.iter().copied().collect());
         }

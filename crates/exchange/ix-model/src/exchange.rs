@@ -21,7 +21,8 @@ use crate::id::{
 use crate::index::IndexCell;
 use crate::persistent::{Numbered, PersistentMap};
 use crate::service::{
-    Config, Connection, LanPolicy, Pool, PoolKind, RegisteredIp, RegisteredMac, Released, Service, ServiceKey,
+    Config, Connection, LanPolicy, NumberHold, Pool, PoolKind, RegisteredIp, RegisteredMac, Service,
+    ServiceKey,
 };
 
 /// Defines the collections of an exchange, and the types that hold one object of any of them.
@@ -232,7 +233,7 @@ impl Applied {
 pub struct Draft<'a> {
     base: &'a Exchange,
     changes: BTreeMap<ObjectId, Option<Object>>,
-    released: BTreeMap<(PoolKind, u32), Option<Released>>,
+    released: BTreeMap<(PoolKind, u32), Option<NumberHold>>,
     last_id: u32,
 }
 
@@ -242,7 +243,7 @@ pub struct ChangeSet {
     /// The new contents of each object; `None` for a deleted object.
     pub objects: BTreeMap<ObjectId, Option<Object>>,
     /// The numbers that were released (`Some`) or may be used again (`None`).
-    pub released: Vec<(PoolKind, u32, Option<Released>)>,
+    pub released: Vec<(PoolKind, u32, Option<NumberHold>)>,
     /// The number of the last identifier that was assigned.
     pub last_id: u32,
 }
@@ -310,12 +311,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Records that a number was released, or may be used again.
-    pub fn set_released(&mut self, kind: PoolKind, number: u32, released: Option<Released>) {
+    pub fn set_released(&mut self, kind: PoolKind, number: u32, released: Option<NumberHold>) {
         self.released.insert((kind, number), released);
     }
 
     /// Returns the released numbers of a type.
-    pub fn released(&self, kind: PoolKind) -> BTreeMap<u32, Released> {
+    pub fn released(&self, kind: PoolKind) -> BTreeMap<u32, NumberHold> {
         let mut released = self
             .base
             .pools

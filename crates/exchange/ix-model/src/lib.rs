@@ -54,8 +54,8 @@ pub use prefix::{Prefix, PrefixError};
 pub use reason::{Coded, Reason};
 pub use refusal::{Refusal, RefusalCode};
 pub use service::{
-    ArpMode, Config, Connection, ConnectionKind, Consent, EndRole, LanPolicy, Pool, PoolKind, Quarantine,
-    RegisteredIp, RegisteredMac, Released, Service, ServiceKey, ServiceKind,
+    ArpMode, Config, Connection, ConnectionKind, Consent, EndRole, LanPolicy, NumberHold, Pool, PoolKind,
+    Quarantine, RegisteredIp, RegisteredMac, Service, ServiceKey, ServiceKind,
 };
 pub use time::{Timestamp, TimestampParseError};
 pub use vlan::{TagType, VlanConfig, VlanId, VlanIdError, VlanRequest};

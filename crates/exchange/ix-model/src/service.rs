@@ -315,13 +315,13 @@ pub enum PoolKind {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Pool {
     /// The numbers that were given back, each with its state.
-    pub released: BTreeMap<u32, Released>,
+    pub released: BTreeMap<u32, NumberHold>,
 }
 
 /// The state of a number that was given back, until it is free again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Released {
+pub enum NumberHold {
     /// The switches may still have rules with the number.
     InSwitches,
     /// The rules are confirmed gone; the number is free from this time on.

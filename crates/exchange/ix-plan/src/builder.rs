@@ -34,7 +34,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    pub(crate) fn flow(&mut self, switch: SwitchId, line: Line) {
+    pub(crate) fn flow(&mut self, switch: SwitchId, line: FlowBuilder) {
         let id = EntryId::Flow(FlowId {
             table: line.table,
             priority: Priority(line.priority),
@@ -97,7 +97,7 @@ impl Builder {
 
 /// A flow entry under construction.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct FlowBuilder {
     table: TableId,
     priority: u16,
     matching: Matching,
@@ -105,10 +105,15 @@ pub(crate) struct Line {
     instructions: Instructions,
 }
 
-impl Line {
+impl FlowBuilder {
     /// Returns an entry that drops.
-    pub(crate) fn new(table: TableId, priority: u16, matching: Matching, cookie: CookieFields) -> Line {
-        Line {
+    pub(crate) fn new(
+        table: TableId,
+        priority: u16,
+        matching: Matching,
+        cookie: CookieFields,
+    ) -> FlowBuilder {
+        FlowBuilder {
             table,
             priority,
             matching,
@@ -117,30 +122,30 @@ impl Line {
         }
     }
 
-    pub(crate) fn meter(mut self, meter: MeterId) -> Line {
+    pub(crate) fn meter(mut self, meter: MeterId) -> FlowBuilder {
         self.instructions.meter = Some(meter);
         self
     }
 
-    pub(crate) fn apply(mut self, actions: Vec<Action>) -> Line {
+    pub(crate) fn apply(mut self, actions: Vec<Action>) -> FlowBuilder {
         self.instructions.apply_actions =
             Some(actions.into_boxed_slice()).filter(|actions| !actions.is_empty());
         self
     }
 
     /// Writes all bits of the metadata.
-    pub(crate) fn metadata(mut self, metadata: Metadata) -> Line {
+    pub(crate) fn metadata(mut self, metadata: Metadata) -> FlowBuilder {
         self.instructions.write_metadata = Some((metadata.word(), u64::MAX));
         self
     }
 
     /// Writes the index of the end by which the frame leaves to the metadata.
-    pub(crate) fn leaves(mut self, end: u32) -> Line {
-        self.instructions.write_metadata = Some((u64::from(end), Metadata::LEAVES));
+    pub(crate) fn egress_end(mut self, end: u32) -> FlowBuilder {
+        self.instructions.write_metadata = Some((u64::from(end), Metadata::EGRESS_END));
         self
     }
 
-    pub(crate) fn goto(mut self, table: TableId) -> Line {
+    pub(crate) fn goto(mut self, table: TableId) -> FlowBuilder {
         self.instructions.goto_table = Some(table);
         self
     }

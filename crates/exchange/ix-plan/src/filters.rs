@@ -18,7 +18,7 @@ use millrace_ix_model::{
 };
 
 pub(crate) use self::scope::FilterScope;
-use crate::builder::{Builder, Line};
+use crate::builder::{Builder, FlowBuilder};
 use crate::entry::Matching;
 use crate::lan::{ICMPV6, IPV4, IPV6};
 use crate::layout::{CookieFields, CookieKind, EGRESS, Metadata, PROTECT, filter_meter};
@@ -139,7 +139,7 @@ impl PlannedFilter<'_> {
                     let line = match self.action {
                         FilterAction::Drop => line,
                         FilterAction::Count | FilterAction::Shape { .. } => {
-                            meter.into_iter().fold(line, Line::meter).goto(EGRESS)
+                            meter.into_iter().fold(line, FlowBuilder::meter).goto(EGRESS)
                         }
                     };
                     builder.flow(switch, line);
@@ -149,23 +149,28 @@ impl PlannedFilter<'_> {
     }
 
     /// Returns an entry without instructions, for frames from a source to a victim.
-    fn line(&self, matching: &Matching, victim: u32, source: Option<u32>) -> Line {
+    fn line(&self, matching: &Matching, victim: u32, source: Option<u32>) -> FlowBuilder {
         let fields = Metadata {
-            entered: source.unwrap_or(0),
-            leaves: victim,
+            ingress_end: source.unwrap_or(0),
+            egress_end: victim,
             ..Metadata::default()
         };
-        let entered = if source.is_some() { Metadata::ENTERED } else { 0 };
-        let matching = matching
-            .clone()
-            .masked(Field::Metadata, fields.word(), Metadata::LEAVES | entered);
+        let ingress = if source.is_some() {
+            Metadata::INGRESS_END
+        } else {
+            0
+        };
+        let matching =
+            matching
+                .clone()
+                .masked(Field::Metadata, fields.word(), Metadata::EGRESS_END | ingress);
         let cookie = CookieFields {
             kind: CookieKind::Filter,
             object: self.id.0,
             generation: 0,
         };
         // The engine removes filters at their end. A timeout of the switch would end active ones, too.
-        Line::new(PROTECT, self.priority, matching, cookie)
+        FlowBuilder::new(PROTECT, self.priority, matching, cookie)
     }
 }
 

@@ -18,10 +18,11 @@ use millrace_flow::{Action, Field};
 use millrace_ix_model::{Config, Exchange, LanPolicy, ServiceKind};
 use millrace_types::{Mac, MeterId, PortNo};
 
-use crate::builder::{Builder, Line, RESERVED_PRIORITY, actions, reserved_addresses, set};
+use crate::builder::{Builder, FlowBuilder, RESERVED_PRIORITY, actions, reserved_addresses, set};
 use crate::entry::Matching;
 use crate::layout::{
-    ADMIT, CookieFields, CookieKind, FORWARD, Metadata, POLICE, PORT, PROTECT, Storm, storm_meter,
+    ADMIT, CookieFields, CookieKind, FORWARD, Metadata, POLICE, PORT, PROTECT, RateLimitedTraffic,
+    storm_meter,
 };
 use crate::service::{End, ServiceContext};
 use crate::tags::{self, PRIORITY};
@@ -123,7 +124,7 @@ pub(crate) fn plan_lan(context: &ServiceContext<'_>, builder: &mut Builder) {
         for matching in never_admitted(context) {
             builder.flow(
                 switch,
-                Line::new(ADMIT, DROP_PRIORITY, matching, drop_cookie(context)),
+                FlowBuilder::new(ADMIT, DROP_PRIORITY, matching, drop_cookie(context)),
             );
         }
     }
@@ -183,11 +184,11 @@ fn never_admitted(context: &ServiceContext<'_>) -> Vec<Matching> {
 
 /// Adds the entries of an end in quarantine: its frames go nowhere, and the engine gets some of them to judge.
 fn plan_quarantine(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
-    let meter = storm_meter(end.config, Storm::PacketIn);
+    let meter = storm_meter(end.config, RateLimitedTraffic::PacketIn);
     builder.packet_meter(end.switch, meter, QUARANTINE_PPS);
-    let matching = context.matching(context.entered_by(end), Metadata::ENTERED);
+    let matching = context.matching(context.entered_by(end), Metadata::INGRESS_END);
     // The entry outranks the drops of the whole LAN, because the engine looks for exactly those frames.
-    let line = Line::new(ADMIT, DROP_PRIORITY + 1, matching, end.cookie(CookieKind::End));
+    let line = FlowBuilder::new(ADMIT, DROP_PRIORITY + 1, matching, end.cookie(CookieKind::End));
     builder.flow(
         end.switch,
         line.meter(meter).apply(vec![Action::output(PortNo::CONTROLLER)]),
@@ -214,15 +215,15 @@ pub(crate) fn plan_strays(exchange: &Exchange, builder: &mut Builder) {
             continue;
         }
         let cookie = CookieFields {
-            kind: CookieKind::Stray,
+            kind: CookieKind::UnassignedFrames,
             object: config.connection.0,
             generation: 0,
         };
-        let meter = storm_meter(config, Storm::PacketIn);
+        let meter = storm_meter(config, RateLimitedTraffic::PacketIn);
         for port in &connection.ports {
             let from_port = |matching: Matching| matching.with(Field::InPort, port.port.raw());
             let mut watch = |priority: u16, matching: Matching| {
-                let line = Line::new(PORT, priority, from_port(matching), cookie);
+                let line = FlowBuilder::new(PORT, priority, from_port(matching), cookie);
                 let to_engine = vec![Action::output(PortNo::CONTROLLER)];
                 builder.flow(port.switch, line.meter(meter).apply(to_engine));
             };
@@ -240,20 +241,20 @@ fn plan_admission(
     policy: &LanPolicy,
     builder: &mut Builder,
 ) {
-    let broadcast = storm_meter(end.config, Storm::Broadcast);
-    let multicast = storm_meter(end.config, Storm::Multicast);
+    let broadcast = storm_meter(end.config, RateLimitedTraffic::Broadcast);
+    let multicast = storm_meter(end.config, RateLimitedTraffic::Multicast);
     builder.packet_meter(end.switch, broadcast, policy.broadcast_pps);
     builder.packet_meter(end.switch, multicast, policy.multicast_pps);
     let cookie = end.cookie(CookieKind::End);
     // A frame that still has a tag here has one tag more than the end, and is not admitted.
     let from_end = || {
         context
-            .matching(context.entered_by(end), Metadata::ENTERED)
+            .matching(context.entered_by(end), Metadata::INGRESS_END)
             .with(Field::VlanVid, 0u16)
     };
     let mut admit = |priority: u16, matching: Matching, meter: Option<MeterId>| {
-        let line = Line::new(ADMIT, priority, matching, cookie).goto(POLICE);
-        builder.flow(end.switch, meter.into_iter().fold(line, Line::meter));
+        let line = FlowBuilder::new(ADMIT, priority, matching, cookie).goto(POLICE);
+        builder.flow(end.switch, meter.into_iter().fold(line, FlowBuilder::meter));
     };
     for mac in &own.macs {
         let from_mac = || from_end().with(Field::EthSrc, mac.to_u64());
@@ -303,7 +304,7 @@ fn plan_admission(
     if policy.ethertypes.contains(&IPV6) {
         for kind in [NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT] {
             let any = from_end().with(Field::EthType, IPV6).with(Field::IpProto, ICMPV6);
-            let line = Line::new(ADMIT, FOREIGN_PRIORITY, any.with(Field::Icmpv6Type, kind), cookie);
+            let line = FlowBuilder::new(ADMIT, FOREIGN_PRIORITY, any.with(Field::Icmpv6Type, kind), cookie);
             builder.flow(end.switch, line);
         }
     }
@@ -353,11 +354,15 @@ fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, b
                     .masked(Field::Metadata, value, mask.unwrap_or(u64::MAX.into()))
             };
             let write = actions([mac.and_then(|mac| set(Field::EthDst, mac.to_u64()))]);
-            let line = Line::new(FORWARD, PRIORITY, asked(Metadata::default(), 0), cookie).apply(write);
-            builder.flow(switch, line.leaves(end.index()).goto(PROTECT));
+            let line =
+                FlowBuilder::new(FORWARD, PRIORITY, asked(Metadata::default(), 0), cookie).apply(write);
+            builder.flow(switch, line.egress_end(end.index()).goto(PROTECT));
             if switch == end.switch {
-                let itself = asked(context.entered_by(end), Metadata::ENTERED | Metadata::TRUNK);
-                builder.flow(switch, Line::new(FORWARD, TO_SELF_PRIORITY, itself, cookie));
+                let itself = asked(context.entered_by(end), Metadata::INGRESS_END | Metadata::TRUNK);
+                builder.flow(
+                    switch,
+                    FlowBuilder::new(FORWARD, TO_SELF_PRIORITY, itself, cookie),
+                );
             }
         }
     }

@@ -35,7 +35,7 @@ pub const EGRESS: TableId = TableId(6);
 pub const TABLES_END: u8 = 7;
 
 /// The VID of the tag that every frame has between table 0 and table 6.
-pub const INSIDE_VID: u16 = 1;
+pub const INTERNAL_VID: u16 = 1;
 /// The VID, on trunks, of copies that a leaf of a `p2mp_vc` sent: they go to roots only.
 pub const LEAF_COPY_VID: u16 = 2;
 
@@ -53,9 +53,9 @@ pub struct Metadata {
     /// True if the frame came by a trunk.
     pub by_trunk: bool,
     /// The index of the end by which the frame entered, 19 bits.
-    pub entered: u32,
+    pub ingress_end: u32,
     /// The index of the end by which the frame leaves, 20 bits.
-    pub leaves: u32,
+    pub egress_end: u32,
 }
 
 impl Metadata {
@@ -64,17 +64,17 @@ impl Metadata {
     /// The mask of the trunk bit.
     pub const TRUNK: u64 = 1 << 39;
     /// The mask of the end by which a frame entered.
-    pub const ENTERED: u64 = 0x7_ffff << 20;
+    pub const INGRESS_END: u64 = 0x7_ffff << 20;
     /// The mask of the end by which a frame leaves.
-    pub const LEAVES: u64 = 0xf_ffff;
+    pub const EGRESS_END: u64 = 0xf_ffff;
     /// The bit in the index of the end that marks a frame that leaves by several ends.
     pub const COPIES: u32 = 1 << 19;
 
     /// Returns the word. Values that are too wide lose their high bits.
     pub const fn word(self) -> u64 {
         let service = (self.service as u64 & 0xff_ffff) << 40;
-        let entered = (self.entered as u64 & 0x7_ffff) << 20;
-        service | (self.by_trunk as u64) << 39 | entered | self.leaves as u64 & Self::LEAVES
+        let ingress_end = (self.ingress_end as u64 & 0x7_ffff) << 20;
+        service | (self.by_trunk as u64) << 39 | ingress_end | self.egress_end as u64 & Self::EGRESS_END
     }
 
     /// Returns the fields of a word.
@@ -82,8 +82,8 @@ impl Metadata {
         Metadata {
             service: (word >> 40) as u32,
             by_trunk: word & Self::TRUNK != 0,
-            entered: (word >> 20) as u32 & 0x7_ffff,
-            leaves: (word & Self::LEAVES) as u32,
+            ingress_end: (word >> 20) as u32 & 0x7_ffff,
+            egress_end: (word & Self::EGRESS_END) as u32,
         }
     }
 }
@@ -111,7 +111,7 @@ pub enum CookieKind {
     Drop = 6,
     /// Frames of a connection with an end in quarantine that belong to no end; the object is the number of the
     /// connection's identifier.
-    Stray = 7,
+    UnassignedFrames = 7,
     /// Probes of a trunk; the object is the number of the trunk's identifier, the generation field is the
     /// position of the end in the trunk.
     Probe = 8,
@@ -126,7 +126,7 @@ impl CookieKind {
         CookieKind::Egress,
         CookieKind::Filter,
         CookieKind::Drop,
-        CookieKind::Stray,
+        CookieKind::UnassignedFrames,
         CookieKind::Probe,
     ];
 }
@@ -176,15 +176,15 @@ pub(crate) const fn parity(service: &Service) -> u32 {
 
 /// The type of an end's packets that a separate meter limits, in addition to the contracted rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Storm {
+pub(crate) enum RateLimitedTraffic {
     Broadcast,
     Multicast,
     PacketIn,
 }
 
 /// Returns the meter of an end for broadcast, multicast or packet-in.
-pub(crate) const fn storm_meter(config: &Config, storm: Storm) -> MeterId {
-    MeterId(0x0100_0000 | config.meter.raw() << 2 | storm as u32)
+pub(crate) const fn storm_meter(config: &Config, traffic: RateLimitedTraffic) -> MeterId {
+    MeterId(0x0100_0000 | config.meter.raw() << 2 | traffic as u32)
 }
 
 /// Returns the meter of a filter that limits.
@@ -240,22 +240,22 @@ mod tests {
         let masks = [
             Metadata::SERVICE,
             Metadata::TRUNK,
-            Metadata::ENTERED,
-            Metadata::LEAVES,
+            Metadata::INGRESS_END,
+            Metadata::EGRESS_END,
         ];
         assert_eq!(masks.iter().sum::<u64>(), u64::MAX);
         assert_eq!(masks.map(u64::count_ones), [24, 1, 19, 20]);
         let metadata = Metadata {
             service: 77,
             by_trunk: true,
-            entered: 5,
-            leaves: 6,
+            ingress_end: 5,
+            egress_end: 6,
         };
         assert_eq!(metadata.word(), 77 << 40 | 1 << 39 | 5 << 20 | 6);
         assert_eq!(Metadata::from_word(metadata.word()), metadata);
         let widest = Metadata::from_word(u64::MAX);
         assert_eq!(
-            (widest.service, widest.entered, widest.leaves),
+            (widest.service, widest.ingress_end, widest.egress_end),
             (0xff_ffff, 0x7_ffff, 0xf_ffff)
         );
         assert_eq!(widest.word(), u64::MAX);

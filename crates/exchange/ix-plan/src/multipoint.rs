@@ -12,12 +12,12 @@ use millrace_flow::{Action, Bucket, Field};
 use millrace_ix_model::{EndRole, SwitchId, TagType, TrunkKind, VlanConfig};
 use millrace_types::GroupId;
 
-use crate::builder::{Builder, Line, actions, bucket, present, push_tag, set, set_pcp, set_vid};
+use crate::builder::{Builder, FlowBuilder, actions, bucket, present, push_tag, set, set_pcp, set_vid};
 use crate::entry::{GroupKind, Matching};
 use crate::lan::{addresses, siblings};
 use crate::layout::{
-    ADMIT, CookieKind, EGRESS, FORWARD, INSIDE_VID, LEAF_COPY_VID, Metadata, POLICE, PROTECT, Storm,
-    copies_group, outer_tag_group, root_copies_group, storm_meter,
+    ADMIT, CookieKind, EGRESS, FORWARD, INTERNAL_VID, LEAF_COPY_VID, Metadata, POLICE, PROTECT,
+    RateLimitedTraffic, copies_group, outer_tag_group, root_copies_group, storm_meter,
 };
 use crate::service::{End, ServiceContext};
 use crate::tags::{self, PRIORITY};
@@ -85,23 +85,23 @@ fn reaches(from: &End<'_>, to: &End<'_>) -> bool {
 
 /// Adds the admission of registered sources: table 2. Frames to groups pass a storm meter.
 fn plan_admission(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
-    let meter = storm_meter(end.config, Storm::Multicast);
+    let meter = storm_meter(end.config, RateLimitedTraffic::Multicast);
     builder.packet_meter(end.switch, meter, COPIES_PPS);
     let cookie = end.cookie(CookieKind::End);
     for mac in addresses(context, end).macs {
         let from_mac = context
-            .matching(context.entered_by(end), Metadata::ENTERED)
+            .matching(context.entered_by(end), Metadata::INGRESS_END)
             .with(Field::EthSrc, mac.to_u64());
         let to_group = from_mac
             .clone()
             .masked(Field::EthDst, 0x0100_0000_0000_u64, 0x0100_0000_0000_u64);
         builder.flow(
             end.switch,
-            Line::new(ADMIT, PRIORITY, from_mac, cookie).goto(POLICE),
+            FlowBuilder::new(ADMIT, PRIORITY, from_mac, cookie).goto(POLICE),
         );
         builder.flow(
             end.switch,
-            Line::new(ADMIT, PRIORITY + 1, to_group, cookie)
+            FlowBuilder::new(ADMIT, PRIORITY + 1, to_group, cookie)
                 .meter(meter)
                 .goto(POLICE),
         );
@@ -115,13 +115,16 @@ fn plan_known(context: &ServiceContext<'_>, end: &End<'_>, ends: &[End<'_>], bui
         let to_mac =
             |fields: Metadata, mask: u64| context.matching(fields, mask).with(Field::EthDst, mac.to_u64());
         for switch in context.switches() {
-            let line = Line::new(FORWARD, KNOWN_PRIORITY, to_mac(Metadata::default(), 0), cookie);
-            builder.flow(switch, line.leaves(end.index()).goto(PROTECT));
+            let line = FlowBuilder::new(FORWARD, KNOWN_PRIORITY, to_mac(Metadata::default(), 0), cookie);
+            builder.flow(switch, line.egress_end(end.index()).goto(PROTECT));
         }
         // The sender itself and, if this end is a leaf, all other leaves.
         for from in ends.iter().filter(|from| !reaches(from, end)) {
-            let refused = to_mac(context.entered_by(from), Metadata::ENTERED | Metadata::TRUNK);
-            builder.flow(from.switch, Line::new(FORWARD, REFUSED_PRIORITY, refused, cookie));
+            let refused = to_mac(context.entered_by(from), Metadata::INGRESS_END | Metadata::TRUNK);
+            builder.flow(
+                from.switch,
+                FlowBuilder::new(FORWARD, REFUSED_PRIORITY, refused, cookie),
+            );
         }
     }
 }
@@ -149,20 +152,23 @@ fn plan_copies(context: &ServiceContext<'_>, end: &End<'_>, ends: &[End<'_>], bu
     }
     let cookie = context.cookie();
     let fields = Metadata {
-        leaves: Metadata::COPIES,
+        egress_end: Metadata::COPIES,
         ..context.entered_by(end)
     };
-    let from_end = context.matching(fields, Metadata::ENTERED | Metadata::TRUNK);
+    let from_end = context.matching(fields, Metadata::INGRESS_END | Metadata::TRUNK);
     if buckets.is_empty() {
         return;
     }
     builder.group(end.switch, group, GroupKind::All, buckets);
-    let unknown = Line::new(FORWARD, UNKNOWN_PRIORITY, from_end, cookie);
-    builder.flow(end.switch, unknown.leaves(Metadata::COPIES).goto(EGRESS));
-    let copies = context.matching(fields, Metadata::ENTERED | Metadata::TRUNK | Metadata::LEAVES);
+    let unknown = FlowBuilder::new(FORWARD, UNKNOWN_PRIORITY, from_end, cookie);
+    builder.flow(end.switch, unknown.egress_end(Metadata::COPIES).goto(EGRESS));
+    let copies = context.matching(
+        fields,
+        Metadata::INGRESS_END | Metadata::TRUNK | Metadata::EGRESS_END,
+    );
     builder.flow(
         end.switch,
-        Line::new(EGRESS, PRIORITY, copies, cookie).apply(vec![Action::Group(group)]),
+        FlowBuilder::new(EGRESS, PRIORITY, copies, cookie).apply(vec![Action::Group(group)]),
     );
 }
 
@@ -181,12 +187,12 @@ fn plan_copies_from_trunk(
     let roots = || local().filter(|end| end.config.role == EndRole::Root);
     let by_trunk = Metadata {
         by_trunk: true,
-        leaves: Metadata::COPIES,
+        egress_end: Metadata::COPIES,
         ..Metadata::default()
     };
     let index = context.service.index;
     let to_all = (
-        INSIDE_VID,
+        INTERNAL_VID,
         copies_group(index),
         local().map(|end| copy_bucket(end, false)).collect::<Vec<_>>(),
     );
@@ -202,10 +208,10 @@ fn plan_copies_from_trunk(
         builder.group(switch, group, GroupKind::All, buckets);
         let with_vid = |matching: Matching| matching.with(Field::VlanVid, present(vid));
         let unknown = with_vid(context.matching(by_trunk, Metadata::TRUNK));
-        let line = Line::new(FORWARD, UNKNOWN_PRIORITY, unknown, context.cookie());
-        builder.flow(switch, line.leaves(Metadata::COPIES).goto(EGRESS));
-        let copies = with_vid(context.matching(by_trunk, Metadata::TRUNK | Metadata::LEAVES));
-        let line = Line::new(EGRESS, PRIORITY, copies, context.cookie());
+        let line = FlowBuilder::new(FORWARD, UNKNOWN_PRIORITY, unknown, context.cookie());
+        builder.flow(switch, line.egress_end(Metadata::COPIES).goto(EGRESS));
+        let copies = with_vid(context.matching(by_trunk, Metadata::TRUNK | Metadata::EGRESS_END));
+        let line = FlowBuilder::new(EGRESS, PRIORITY, copies, context.cookie());
         builder.flow(switch, line.apply(vec![Action::Group(group)]));
     }
 }

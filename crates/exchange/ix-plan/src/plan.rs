@@ -8,7 +8,9 @@ use millrace_ix_model::{
 };
 use millrace_types::GroupId;
 
-use crate::builder::{Builder, Line, Problem, RESERVED_PRIORITY, metadata, reserved_addresses, watching};
+use crate::builder::{
+    Builder, FlowBuilder, Problem, RESERVED_PRIORITY, metadata, reserved_addresses, watching,
+};
 use crate::entry::{GroupKind, Matching, SwitchState};
 use crate::filters::FilterScope;
 use crate::layout::{CookieFields, CookieKind, EGRESS, Metadata, PORT, PROTECT};
@@ -77,7 +79,7 @@ pub(crate) fn plan_switches(exchange: &Exchange) -> Plan {
 }
 
 /// Returns true if the entries of the switches themselves, as [`plan_switches`] returns them, may differ
-/// between two exchanges. They depend on peering LANs and their ends, because of the entries for stray frames
+/// between two exchanges. They depend on peering LANs and their ends, because of the entries for unassigned frames
 /// in quarantine, and on ends with two tags. They depend on no other service or end.
 pub(crate) fn switches_differ(old: &Exchange, new: &Exchange) -> bool {
     let is_lan = |exchange: &Exchange, id: &ServiceId| {
@@ -117,15 +119,18 @@ fn plan_base(exchange: &Exchange, builder: &mut Builder) {
             generation: 0,
         };
         let reserved = reserved_addresses();
-        builder.flow(*switch, Line::new(PORT, RESERVED_PRIORITY, reserved, cookie));
+        builder.flow(
+            *switch,
+            FlowBuilder::new(PORT, RESERVED_PRIORITY, reserved, cookie),
+        );
         let by_trunk = metadata(Metadata::from_word(Metadata::TRUNK), Metadata::TRUNK);
         builder.flow(
             *switch,
-            Line::new(PROTECT, BY_TRUNK_PRIORITY, by_trunk, cookie).goto(EGRESS),
+            FlowBuilder::new(PROTECT, BY_TRUNK_PRIORITY, by_trunk, cookie).goto(EGRESS),
         );
         builder.flow(
             *switch,
-            Line::new(PROTECT, 1, Matching::any(), cookie).goto(EGRESS),
+            FlowBuilder::new(PROTECT, 1, Matching::any(), cookie).goto(EGRESS),
         );
         for (other, remote) in exchange.switches.iter().filter(|(other, _)| *other != switch) {
             let trunks = trunks_between(exchange, *switch, *other);

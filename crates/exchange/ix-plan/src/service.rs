@@ -190,8 +190,8 @@ impl<'a> ServiceContext<'a> {
         Metadata {
             service: self.service.index.raw(),
             by_trunk: false,
-            entered: end.index(),
-            leaves: 0,
+            ingress_end: end.index(),
+            egress_end: 0,
         }
     }
 

@@ -12,10 +12,10 @@ use millrace_ix_model::{
 };
 use millrace_types::{GroupId, PortNo, TableId};
 
-use crate::builder::{Builder, Line, actions, present, push_tag, set, set_pcp, set_vid};
+use crate::builder::{Builder, FlowBuilder, actions, present, push_tag, set, set_pcp, set_vid};
 use crate::entry::Matching;
 use crate::layout::{
-    ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INSIDE_VID, LLDP, Metadata, POLICE, PORT,
+    ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INTERNAL_VID, LLDP, Metadata, POLICE, PORT,
     PROBE_MAC, PROTECT, parity, probe_meter,
 };
 use crate::service::{End, ServiceContext, trunk_port, trunks_between};
@@ -47,17 +47,17 @@ pub(crate) fn plan_ingress(
 ) {
     let cookie = end.cookie(CookieKind::End);
     let inside = context.entered_by(end);
-    let push_inside = || actions([push_tag(C_TAG), set_vid(INSIDE_VID), set_pcp(0)]);
+    let push_inside = || actions([push_tag(C_TAG), set_vid(INTERNAL_VID), set_pcp(0)]);
     for port in &end.connection.ports {
         let from_port = || Matching::any().with(Field::InPort, port.port.raw());
         match end.config.vlan {
             VlanConfig::Port if end.is_transparent => {
-                let line = Line::new(PORT, PRIORITY, from_port(), cookie);
+                let line = FlowBuilder::new(PORT, PRIORITY, from_port(), cookie);
                 builder.flow(end.switch, line.apply(push_inside()).metadata(inside).goto(next));
             }
             VlanConfig::Port => {
                 let untagged = from_port().with(Field::VlanVid, 0u16);
-                let line = Line::new(PORT, PRIORITY, untagged, cookie);
+                let line = FlowBuilder::new(PORT, PRIORITY, untagged, cookie);
                 builder.flow(end.switch, line.apply(push_inside()).metadata(inside).goto(next));
             }
             VlanConfig::Dot1q {
@@ -65,7 +65,8 @@ pub(crate) fn plan_ingress(
                 ethertype: TagType::CTag,
             } => {
                 let tagged = from_port().with(Field::VlanVid, present(vlan.raw()));
-                let line = Line::new(PORT, PRIORITY, tagged, cookie).apply(actions([set_vid(INSIDE_VID)]));
+                let line =
+                    FlowBuilder::new(PORT, PRIORITY, tagged, cookie).apply(actions([set_vid(INTERNAL_VID)]));
                 builder.flow(end.switch, line.metadata(inside).goto(next));
             }
             VlanConfig::Dot1q {
@@ -79,10 +80,10 @@ pub(crate) fn plan_ingress(
                     let retag = [
                         Some(Action::PopVlan),
                         push_tag(C_TAG),
-                        set_vid(INSIDE_VID),
+                        set_vid(INTERNAL_VID),
                         set_pcp(pcp),
                     ];
-                    let line = Line::new(PORT, PRIORITY, tagged, cookie).apply(actions(retag));
+                    let line = FlowBuilder::new(PORT, PRIORITY, tagged, cookie).apply(actions(retag));
                     builder.flow(end.switch, line.metadata(inside).goto(next));
                 }
             }
@@ -92,23 +93,24 @@ pub(crate) fn plan_ingress(
     }
     if let VlanConfig::Qinq { outer, inner, .. } = end.config.vlan {
         let matching = inner_tag(end, outer).with(Field::VlanVid, present(inner.raw()));
-        let line = Line::new(INNER, PRIORITY, matching, cookie).apply(actions([set_vid(INSIDE_VID)]));
+        let line =
+            FlowBuilder::new(INNER, PRIORITY, matching, cookie).apply(actions([set_vid(INTERNAL_VID)]));
         builder.flow(end.switch, line.metadata(inside).goto(next));
     }
 }
 
 /// Adds the entries that admit an end's frames and pop the tags of the end, so that table 2 can detect a
 /// further tag. The priority is kept in the metadata, in the field where a later table writes the end by
-/// which the frame leaves. Table 3 pushes the inside tag.
+/// which the frame leaves. Table 3 pushes the internal tag.
 pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
     let cookie = end.cookie(CookieKind::End);
     let with_pcp = |pcp: u8| Metadata {
-        leaves: pcp.into(),
+        egress_end: pcp.into(),
         ..context.entered_by(end)
     };
     let pop = |builder: &mut Builder, table: TableId, matching: Matching| {
         for pcp in PCPS {
-            let line = Line::new(
+            let line = FlowBuilder::new(
                 table,
                 PRIORITY,
                 matching.clone().with(Field::VlanPcp, pcp),
@@ -136,7 +138,7 @@ pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>,
                 pop(builder, PORT, from_port.with(Field::VlanVid, present(vlan.raw())));
             }
             VlanConfig::Port => {
-                let line = Line::new(PORT, PRIORITY, from_port.with(Field::VlanVid, 0u16), cookie);
+                let line = FlowBuilder::new(PORT, PRIORITY, from_port.with(Field::VlanVid, 0u16), cookie);
                 builder.flow(end.switch, line.metadata(with_pcp(0)).goto(ADMIT));
             }
             // Several ends may share the outer tag: `plan_outer_tags` adds its entries.
@@ -149,7 +151,7 @@ pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>,
 fn inner_tag(end: &End<'_>, outer: VlanId) -> Matching {
     crate::builder::metadata(
         outer_known(end.connection, outer),
-        Metadata::SERVICE | Metadata::ENTERED,
+        Metadata::SERVICE | Metadata::INGRESS_END,
     )
 }
 
@@ -158,8 +160,8 @@ const fn outer_known(connection: &Connection, outer: VlanId) -> Metadata {
     Metadata {
         service: outer.raw() as u32,
         by_trunk: false,
-        entered: connection.index.raw(),
-        leaves: 0,
+        ingress_end: connection.index.raw(),
+        egress_end: 0,
     }
 }
 
@@ -181,7 +183,7 @@ pub(crate) fn plan_outer_tags(exchange: &Exchange, builder: &mut Builder) {
             let tagged = Matching::any()
                 .with(Field::InPort, port.port.raw())
                 .with(Field::VlanVid, present(outer.raw()));
-            let line = Line::new(PORT, PRIORITY, tagged, cookie).apply(vec![Action::PopVlan]);
+            let line = FlowBuilder::new(PORT, PRIORITY, tagged, cookie).apply(vec![Action::PopVlan]);
             builder.flow(
                 port.switch,
                 line.metadata(outer_known(connection, outer)).goto(INNER),
@@ -190,12 +192,12 @@ pub(crate) fn plan_outer_tags(exchange: &Exchange, builder: &mut Builder) {
     }
 }
 
-/// Adds the contracted rate of an end: table 3 and its meter. Frames of a peering LAN get their inside tag here. Frames of
-/// a circuit have one path only, to the end `leaves`, and need no table 4.
+/// Adds the contracted rate of an end: table 3 and its meter. Frames of a peering LAN get their internal tag here. Frames of
+/// a circuit have one path only, to the end `egress_end`, and need no table 4.
 pub(crate) fn plan_police(
     context: &ServiceContext<'_>,
     end: &End<'_>,
-    leaves: Option<&End<'_>>,
+    egress_end: Option<&End<'_>>,
     builder: &mut Builder,
 ) {
     let speed_mbps = || -> u32 {
@@ -209,10 +211,10 @@ pub(crate) fn plan_police(
     builder.rate_meter(end.switch, end.meter(), rate_mbps.saturating_mul(1000));
     let cookie = end.cookie(CookieKind::Police);
     if context.service.kind != ServiceKind::ExchangeLan {
-        let matching = context.matching(context.entered_by(end), Metadata::ENTERED);
-        let line = Line::new(POLICE, PRIORITY, matching, cookie).meter(end.meter());
-        let line = match leaves {
-            Some(other) => line.leaves(other.index()).goto(PROTECT),
+        let matching = context.matching(context.entered_by(end), Metadata::INGRESS_END);
+        let line = FlowBuilder::new(POLICE, PRIORITY, matching, cookie).meter(end.meter());
+        let line = match egress_end {
+            Some(other) => line.egress_end(other.index()).goto(PROTECT),
             None => line.goto(FORWARD),
         };
         builder.flow(end.switch, line);
@@ -221,14 +223,14 @@ pub(crate) fn plan_police(
     let has_tag = end.config.vlan != VlanConfig::Port;
     for pcp in PCPS.filter(|pcp| has_tag || *pcp == 0) {
         let fields = Metadata {
-            leaves: pcp.into(),
+            egress_end: pcp.into(),
             ..context.entered_by(end)
         };
         let matching = context
-            .matching(fields, Metadata::ENTERED | Metadata::LEAVES)
+            .matching(fields, Metadata::INGRESS_END | Metadata::EGRESS_END)
             .with(Field::VlanVid, 0u16);
-        let line = Line::new(POLICE, PRIORITY, matching, cookie).meter(end.meter());
-        let push = actions([push_tag(C_TAG), set_vid(INSIDE_VID), set_pcp(pcp)]);
+        let line = FlowBuilder::new(POLICE, PRIORITY, matching, cookie).meter(end.meter());
+        let push = actions([push_tag(C_TAG), set_vid(INTERNAL_VID), set_pcp(pcp)]);
         builder.flow(end.switch, line.apply(push).goto(FORWARD));
     }
 }
@@ -255,27 +257,27 @@ pub(crate) fn plan_egress(
 ) {
     let cookie = end.cookie(CookieKind::Egress);
     let fields = Metadata {
-        entered: from.map_or(0, End::index),
-        leaves: end.index(),
+        ingress_end: from.map_or(0, End::index),
+        egress_end: end.index(),
         ..Metadata::default()
     };
     let (priority, mask) = match from {
         Some(_) => (
             HAIRPIN_PRIORITY,
-            Metadata::ENTERED | Metadata::TRUNK | Metadata::LEAVES,
+            Metadata::INGRESS_END | Metadata::TRUNK | Metadata::EGRESS_END,
         ),
-        None => (PRIORITY, Metadata::LEAVES),
+        None => (PRIORITY, Metadata::EGRESS_END),
     };
     let matching = || {
         context
             .matching(fields, mask)
-            .with(Field::VlanVid, present(INSIDE_VID))
+            .with(Field::VlanVid, present(INTERNAL_VID))
     };
     let out = output(end, from.is_some());
     let mut add = |matching, list: Vec<Action>| {
         builder.flow(
             end.switch,
-            Line::new(EGRESS, priority, matching, cookie).apply(list),
+            FlowBuilder::new(EGRESS, priority, matching, cookie).apply(list),
         );
     };
     let with_pcp = |pcp: u8| matching().with(Field::VlanPcp, pcp);
@@ -332,10 +334,10 @@ pub(crate) fn plan_to_trunk(context: &ServiceContext<'_>, end: &End<'_>, builder
         .filter(|switch| *switch != end.switch)
     {
         let fields = Metadata {
-            leaves: end.index(),
+            egress_end: end.index(),
             ..Metadata::default()
         };
-        let matching = context.matching(fields, Metadata::TRUNK | Metadata::LEAVES);
+        let matching = context.matching(fields, Metadata::TRUNK | Metadata::EGRESS_END);
         let next = context.next_switch(switch, end.switch);
         let Some(remote) = context.exchange.switches.get(&next) else {
             continue;
@@ -353,7 +355,7 @@ pub(crate) fn plan_to_trunk(context: &ServiceContext<'_>, end: &End<'_>, builder
                 continue;
             }
         };
-        let line = Line::new(EGRESS, PRIORITY, matching, context.cookie());
+        let line = FlowBuilder::new(EGRESS, PRIORITY, matching, context.cookie());
         builder.flow(switch, line.apply(encapsulate));
     }
 }
@@ -369,17 +371,17 @@ pub(crate) fn plan_from_trunks(context: &ServiceContext<'_>, builder: &mut Build
     let switches = context.switches();
     for switch in &switches {
         let mut local = context.ends.iter().filter(|end| end.switch == *switch);
-        let leaves = match context.service.kind {
+        let egress_end = match context.service.kind {
             ServiceKind::P2pVc => local.next().map(End::index),
             _ => None,
         };
         let inside = Metadata {
             service: context.service.index.raw(),
             by_trunk: true,
-            entered: parity(context.service),
-            leaves: leaves.unwrap_or(0),
+            ingress_end: parity(context.service),
+            egress_end: egress_end.unwrap_or(0),
         };
-        let next = if leaves.is_some() { EGRESS } else { FORWARD };
+        let next = if egress_end.is_some() { EGRESS } else { FORWARD };
         for other in switches.iter().filter(|other| *other != switch) {
             let previous = context.next_switch(*switch, *other);
             for (_, trunk) in trunks_between(context.exchange, *switch, previous) {
@@ -397,7 +399,7 @@ pub(crate) fn plan_from_trunks(context: &ServiceContext<'_>, builder: &mut Build
                         )
                     }
                 };
-                let line = Line::new(PORT, TRUNK_PRIORITY, matching, context.cookie()).apply(list);
+                let line = FlowBuilder::new(PORT, TRUNK_PRIORITY, matching, context.cookie()).apply(list);
                 builder.flow(*switch, line.metadata(inside).goto(next));
             }
         }
@@ -442,7 +444,7 @@ pub(crate) fn plan_transit(
         };
         builder.flow(
             here,
-            Line::new(PORT, TRUNK_PRIORITY, matching, context.cookie()).apply(list),
+            FlowBuilder::new(PORT, TRUNK_PRIORITY, matching, context.cookie()).apply(list),
         );
     }
 }
@@ -466,7 +468,7 @@ pub(crate) fn plan_probes(exchange: &Exchange, builder: &mut Builder) {
                 TrunkKind::STag => probe.with(Field::VlanVid, 0u16),
             };
             builder.packet_meter(end.switch, probe_meter(*id), PROBE_PPS);
-            let line = Line::new(PORT, PROBE_PRIORITY, probe, cookie).meter(probe_meter(*id));
+            let line = FlowBuilder::new(PORT, PROBE_PRIORITY, probe, cookie).meter(probe_meter(*id));
             builder.flow(end.switch, line.apply(vec![Action::output(PortNo::CONTROLLER)]));
         }
     }

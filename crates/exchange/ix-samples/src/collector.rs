@@ -131,7 +131,7 @@ impl Collector {
             destination_port: observation.destination_port,
         };
         self.flows.add(flow, observation.bytes as u64);
-        let destination = (observation.ends.leaves, observation.destination);
+        let destination = (observation.ends.egress_end, observation.destination);
         if let Some(evicted) = self.destinations.add(destination, observation.bytes as u64) {
             self.minutes.remove(&evicted);
         }
@@ -155,7 +155,7 @@ impl Collector {
     /// Adds an observation to the history of its end. If too many ends have a history, the history of the end
     /// that is idle longest is removed. If no end is idle, the new end gets no history.
     fn keep(&mut self, observation: Observation) {
-        let end = (observation.ends.service, observation.ends.leaves);
+        let end = (observation.ends.service, observation.ends.egress_end);
         if self.before.len() >= BEFORE_ENDS_MAX && !self.before.contains_key(&end) {
             let idle = self.before.iter();
             let idle = idle.map(|(end, history)| (history.idle_ms(observation.at), *end));
@@ -181,10 +181,10 @@ impl Collector {
         let ends: HashMap<(u32, u32), ConnectionId> = ends.collect();
         let mut rates: BTreeMap<ConnectionId, [f64; 2]> = BTreeMap::new();
         for (end, rate) in self.rates.read(now) {
-            if let Some(connection) = ends.get(&(end.service, end.entered)) {
+            if let Some(connection) = ends.get(&(end.service, end.ingress_end)) {
                 rates.entry(*connection).or_default()[0] += rate.bits_per_s;
             }
-            if let Some(connection) = ends.get(&(end.service, end.leaves)) {
+            if let Some(connection) = ends.get(&(end.service, end.egress_end)) {
                 rates.entry(*connection).or_default()[1] += rate.bits_per_s - rate.dropped_bits_per_s;
             }
         }
@@ -200,7 +200,7 @@ impl Collector {
                 continue;
             };
             let account_of = |end| parties.ends.get(&(ends.service, end)).copied();
-            let (from, to) = (account_of(ends.entered), account_of(ends.leaves));
+            let (from, to) = (account_of(ends.ingress_end), account_of(ends.egress_end));
             let with = |peer| PeerRate {
                 peer,
                 service: *service,
@@ -242,7 +242,7 @@ impl Collector {
         let mut bytes: HashMap<FlowId, u64> = HashMap::new();
         for sketch in [&self.flows, &self.former_flows] {
             for (flow, counter) in sketch.heaviest() {
-                let to = parties.ends.get(&(flow.ends.service, flow.ends.leaves));
+                let to = parties.ends.get(&(flow.ends.service, flow.ends.egress_end));
                 if to == Some(&account) {
                     *bytes.entry(flow).or_default() += counter.weight - counter.error;
                 }
@@ -265,7 +265,7 @@ impl Collector {
     /// usual rate, if it is known.
     pub fn targets(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Vec<TargetRate> {
         let parties = Parties::of(exchange);
-        let is_own = |ends: Ends| parties.ends.get(&(ends.service, ends.leaves)) == Some(&account);
+        let is_own = |ends: Ends| parties.ends.get(&(ends.service, ends.egress_end)) == Some(&account);
         let mut targets: HashMap<IpAddr, (Present, f64)> = HashMap::new();
         let (seconds, recent) = self.attack_window(now);
         for observation in recent.filter(|observation| is_own(observation.ends)) {
@@ -293,7 +293,7 @@ impl Collector {
 
     /// Returns true if the usual traffic of the end by which packets leave is known from its history.
     fn is_known(&self, ends: Ends) -> bool {
-        let history = self.before.get(&(ends.service, ends.leaves));
+        let history = self.before.get(&(ends.service, ends.egress_end));
         history.is_some_and(History::is_known)
     }
 
@@ -335,7 +335,7 @@ impl Collector {
     ) -> Gathered {
         let is_own = |observation: &Observation| {
             let ends = observation.ends;
-            parties.ends.get(&(ends.service, ends.leaves)) == Some(&account)
+            parties.ends.get(&(ends.service, ends.egress_end)) == Some(&account)
         };
         let (current_seconds, recent) = self.attack_window(now);
         let current: Vec<Observation> = recent
@@ -364,11 +364,11 @@ impl Collector {
                 ..observation
             }));
         }
-        let own_leaves: BTreeSet<u32> = own_ends.iter().map(|(_, leaves)| *leaves).collect();
+        let own_egress: BTreeSet<u32> = own_ends.iter().map(|(_, egress)| *egress).collect();
         let minutes = self
             .minutes
             .iter()
-            .filter(|((leaves, address), _)| own_leaves.contains(leaves) && target.contains(*address))
+            .filter(|((egress, address), _)| own_egress.contains(egress) && target.contains(*address))
             .map(|(_, minutes)| minutes.clone())
             .collect();
         Gathered {
@@ -433,7 +433,7 @@ impl Gathered {
             observations,
             seconds: 1.0,
         });
-        let account_of = |ends: &Ends| self.parties.ends.get(&(ends.service, ends.entered)).copied();
+        let account_of = |ends: &Ends| self.parties.ends.get(&(ends.service, ends.ingress_end)).copied();
         analyse(
             current,
             before,
@@ -470,13 +470,13 @@ mod tests {
     use super::*;
 
     /// Returns a packet to the end of a service, `seconds` after the start.
-    fn packet(leaves: u32, seconds: u64) -> Observation {
+    fn packet(egress_end: u32, seconds: u64) -> Observation {
         Observation {
             at: Timestamp::from_secs(1_795_470_000 + seconds),
             ends: Ends {
                 service: 7,
-                entered: 1,
-                leaves,
+                ingress_end: 1,
+                egress_end,
             },
             packets: 1_000.0,
             bytes: 500_000.0,
@@ -497,24 +497,24 @@ mod tests {
     fn ends_that_fall_silent_leave_their_histories_to_others() {
         let mut collector = Collector::new(1);
         for second in 0..300 {
-            for leaves in 0..BEFORE_ENDS_MAX as u32 {
-                collector.observe(packet(leaves, second));
+            for egress in 0..BEFORE_ENDS_MAX as u32 {
+                collector.observe(packet(egress, second));
             }
         }
-        let is_known = |collector: &Collector, leaves| collector.is_known(packet(leaves, 0).ends);
+        let is_known = |collector: &Collector, egress| collector.is_known(packet(egress, 0).ends);
         assert!(is_known(&collector, 0));
         // 44 further ends; the others are silent from now on.
         for second in 300..2_000 {
-            for leaves in 256..300 {
-                collector.observe(packet(leaves, second));
+            for egress in 256..300 {
+                collector.observe(packet(egress, second));
             }
             assert!(collector.before.len() <= BEFORE_ENDS_MAX);
             if second == 600 {
                 assert!(!is_known(&collector, 256), "nobody is idle for long");
             }
         }
-        assert!((256..300).all(|leaves| is_known(&collector, leaves)));
-        let others = (0..256).filter(|leaves| is_known(&collector, *leaves));
+        assert!((256..300).all(|egress| is_known(&collector, egress)));
+        let others = (0..256).filter(|egress| is_known(&collector, *egress));
         assert_eq!(others.count(), BEFORE_ENDS_MAX - 44);
     }
 }

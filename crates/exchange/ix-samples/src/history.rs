@@ -14,9 +14,9 @@ const BUCKET_MS: u64 = 10_000;
 /// The duration that the observations must represent before the usual traffic is known, in milliseconds.
 const KNOWN_MS: u64 = 120_000;
 /// The largest number of observations of an end that are kept.
-const KEPT_MAX: usize = 4_096;
+const RESERVOIR_MAX: usize = 4_096;
 /// The largest number of observations of a bucket that are examined.
-const STAGED_MAX: usize = 4_096;
+const BUCKET_RESERVOIR_MAX: usize = 4_096;
 /// The ratio to the mean rate above which a bucket is left out.
 const BURST_RATIO: f64 = 2.0;
 /// The minimum number of buckets for a mean.
@@ -28,32 +28,32 @@ const LEFT_OUT_MAX: u64 = 360;
 /// The history of an end's traffic.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
-    kept: Vec<Observation>,
-    /// The number of observations from which `kept` was chosen, each with the same probability (Vitter,
+    reservoir: Vec<Observation>,
+    /// The number of observations from which `reservoir` was chosen, each with the same probability (Vitter,
     /// "Random Sampling with a Reservoir", ACM TOMS 1985, algorithm R).
     seen: u64,
-    /// The number of buckets, and of bytes, that `kept` represents.
+    /// The number of buckets, and of bytes, that `reservoir` represents.
     buckets: u64,
     bytes: f64,
     /// The bucket that is being filled.
     bucket: u64,
-    staged: Vec<Observation>,
-    staged_len: u64,
-    staged_bytes: f64,
+    bucket_reservoir: Vec<Observation>,
+    bucket_len: u64,
+    bucket_bytes: f64,
     left_out: u64,
 }
 
 impl History {
     pub(crate) fn new(at: Timestamp) -> History {
         History {
-            kept: Vec::new(),
+            reservoir: Vec::new(),
             seen: 0,
             buckets: 0,
             bytes: 0.0,
             bucket: at.millis() / BUCKET_MS,
-            staged: Vec::new(),
-            staged_len: 0,
-            staged_bytes: 0.0,
+            bucket_reservoir: Vec::new(),
+            bucket_len: 0,
+            bucket_bytes: 0.0,
             left_out: 0,
         }
     }
@@ -65,16 +65,22 @@ impl History {
             self.end_bucket(bucket.saturating_sub(self.bucket), random);
             self.bucket = bucket;
         }
-        self.staged_len += 1;
-        self.staged_bytes += observation.bytes;
-        choose(&mut self.staged, STAGED_MAX, self.staged_len, observation, random);
+        self.bucket_len += 1;
+        self.bucket_bytes += observation.bytes;
+        reservoir_insert(
+            &mut self.bucket_reservoir,
+            BUCKET_RESERVOIR_MAX,
+            self.bucket_len,
+            observation,
+            random,
+        );
     }
 
     /// Ends the bucket; the next observation is `buckets` buckets later.
     fn end_bucket(&mut self, buckets: u64, random: &mut Random) {
-        let staged = core::mem::take(&mut self.staged);
-        let (len, bytes) = (self.staged_len, self.staged_bytes);
-        (self.staged_len, self.staged_bytes) = (0, 0.0);
+        let observations = core::mem::take(&mut self.bucket_reservoir);
+        let (len, bytes) = (self.bucket_len, self.bucket_bytes);
+        (self.bucket_len, self.bucket_bytes) = (0, 0.0);
         let mean = self.bytes / self.buckets.max(1) as f64;
         if self.buckets >= MEAN_MIN && bytes > BURST_RATIO * mean {
             self.left_out += 1;
@@ -82,24 +88,24 @@ impl History {
                 return;
             }
             (self.seen, self.buckets, self.bytes) = (0, 0, 0.0);
-            self.kept.clear();
+            self.reservoir.clear();
         }
         self.left_out = 0;
         self.buckets += buckets;
         self.bytes += bytes;
         // If only some observations of the bucket were examined, each of them counts `scale` times.
-        let scale = len.div_ceil(staged.len().max(1) as u64);
-        for observation in staged {
+        let scale = len.div_ceil(observations.len().max(1) as u64);
+        for observation in observations {
             self.seen += scale;
-            choose(&mut self.kept, KEPT_MAX, self.seen, observation, random);
+            reservoir_insert(&mut self.reservoir, RESERVOIR_MAX, self.seen, observation, random);
         }
     }
 
     /// Returns the observations, each with the traffic that it represents.
     pub(crate) fn observations(&self) -> impl Iterator<Item = Observation> + '_ {
-        let kept: f64 = self.kept.iter().map(|observation| observation.bytes).sum();
-        let scale = if kept > 0.0 { self.bytes / kept } else { 0.0 };
-        self.kept.iter().map(move |observation| Observation {
+        let sampled: f64 = self.reservoir.iter().map(|observation| observation.bytes).sum();
+        let scale = if sampled > 0.0 { self.bytes / sampled } else { 0.0 };
+        self.reservoir.iter().map(move |observation| Observation {
             bytes: observation.bytes * scale,
             packets: observation.packets * scale,
             ..*observation
@@ -123,7 +129,7 @@ impl History {
 }
 
 /// Offers the `seen`-th observation to a random selection of at most `max` observations.
-fn choose(
+fn reservoir_insert(
     chosen: &mut Vec<Observation>,
     max: usize,
     seen: u64,

@@ -15,10 +15,10 @@ pub struct Ends {
     /// The index of the service.
     pub service: u32,
     /// The index of the end at which the packet enters.
-    pub entered: u32,
+    pub ingress_end: u32,
     /// The index of the end at which the packet leaves; 0 if the packet was dropped before this end was
     /// known.
-    pub leaves: u32,
+    pub egress_end: u32,
 }
 
 /// A sampled packet.
@@ -100,8 +100,8 @@ impl Observation {
             at,
             ends: Ends {
                 service: metadata.service,
-                entered: metadata.entered,
-                leaves: metadata.leaves,
+                ingress_end: metadata.ingress_end,
+                egress_end: metadata.egress_end,
             },
             packets,
             bytes: packets * f64::from(sample.frame_size),

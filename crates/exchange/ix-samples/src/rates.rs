@@ -205,8 +205,8 @@ mod tests {
     fn a_steady_rate_is_read_as_it_is_at_any_time_of_a_slot() {
         let ends = Ends {
             service: 1,
-            entered: 1,
-            leaves: 2,
+            ingress_end: 1,
+            egress_end: 2,
         };
         for read_at in [60_100, 62_500, 64_900] {
             let mut rates = Rates::default();

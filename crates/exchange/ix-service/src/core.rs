@@ -10,7 +10,7 @@ use millrace_ix_engine::{
     Action, Content, Engine, Event, Modification, Resume, Session, Settings, SwitchStatus,
 };
 use millrace_ix_model::{
-    Actor, Applied, ConfigId, Exchange, ObjectId, Operation, Released, SwitchId, Timestamp,
+    Actor, Applied, ConfigId, Exchange, NumberHold, ObjectId, Operation, SwitchId, Timestamp,
 };
 use millrace_ix_store::{AuditEntry, ChangeState, Revision, Store, StoreError, Transaction, UnixMillis};
 use millrace_types::{Mac, PortNo, Time};
@@ -416,7 +416,7 @@ impl Core {
             let numbers = pool
                 .released
                 .iter()
-                .filter(|(_, rest)| **rest == Released::InSwitches);
+                .filter(|(_, rest)| **rest == NumberHold::InSwitches);
             numbers.map(|(number, _)| (*kind, *number))
         });
         waiting.filter(|number| !held.contains(number)).collect()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_ix_model::{ChangeSet, Exchange, Object, ObjectId, PoolKind, Released};
+use millrace_ix_model::{ChangeSet, Exchange, NumberHold, Object, ObjectId, PoolKind};
 use millrace_ix_store::{ChangeRecord, ChangeState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -51,12 +51,12 @@ impl OpenChange {
                 .copied()
         };
         // After a rollback the switches may still have staged entries with the new numbers.
-        let mut rests: BTreeMap<(PoolKind, u32), Option<Released>> = redo
+        let mut rests: BTreeMap<(PoolKind, u32), Option<NumberHold>> = redo
             .released
             .iter()
             .map(|(kind, number, _)| ((*kind, *number), released(*kind, *number)))
             .collect();
-        rests.extend(takes.iter().map(|number| (*number, Some(Released::InSwitches))));
+        rests.extend(takes.iter().map(|number| (*number, Some(NumberHold::InSwitches))));
         let released = rests
             .into_iter()
             .map(|((kind, number), rest)| (kind, number, rest))
@@ -72,7 +72,7 @@ impl OpenChange {
     fn from_stored(stored: Stored, state: ChangeState) -> OpenChange {
         let in_switches = |changes: &ChangeSet| {
             let released = changes.released.iter();
-            let waiting = released.filter(|(_, _, rest)| *rest == Some(Released::InSwitches));
+            let waiting = released.filter(|(_, _, rest)| *rest == Some(NumberHold::InSwitches));
             waiting.map(|(kind, number, _)| (*kind, *number)).collect()
         };
         OpenChange {

@@ -15,7 +15,7 @@ const POOLS: &str = "pools";
 /// The released numbers, which may not be used again yet, and the last identifier.
 #[derive(Serialize, Deserialize)]
 struct Pools {
-    released: Vec<(PoolKind, u32, millrace_ix_model::Released)>,
+    released: Vec<(PoolKind, u32, millrace_ix_model::NumberHold)>,
     last_id: u32,
 }
 

@@ -259,7 +259,7 @@ impl<P: Packet> Traversal<'_, P> {
             let packet = match sent.is_full() {
                 true => None,
                 // All packets of a burst are from the same pool.
-                false => burst.first().and_then(|packet| packet.alike(bytes)),
+                false => burst.first().and_then(|packet| packet.alloc_like(bytes)),
             };
             match packet {
                 Some(packet) => {

@@ -169,7 +169,7 @@ pub fn run(args: &Args) -> Result<(), ProgramError> {
     let _ = commands.send(EngineCommand::Quit);
     let joined = worker.join();
     drop(ports);
-    eal.give_back();
+    eal.unmount_hugetlbfs();
     outcome?;
     joined.map_err(|_| ProgramError::Loop)
 }

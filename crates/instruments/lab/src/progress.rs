@@ -102,7 +102,7 @@ impl fmt::Display for Progress<'_> {
                 )
             }
             Progress::Accelerator { accelerator, why } => {
-                write!(f, "guests run under {} ({why})", accelerator.word())
+                write!(f, "guests run under {} ({why})", accelerator.keyword())
             }
             Progress::Guest { guest, took } => {
                 write!(f, "guest {guest}: ready after {:.2} s", took.as_secs_f64())

@@ -175,7 +175,7 @@ pub enum OvsPorts {
 
 impl SwitchKind {
     /// Returns the keyword of this kind in a lab file.
-    pub fn word(&self) -> &'static str {
+    pub fn keyword(&self) -> &'static str {
         match self {
             SwitchKind::Millrace { .. } => "millrace",
             SwitchKind::LinuxBridge => "linux-bridge",
@@ -213,7 +213,7 @@ pub enum FailMode {
 
 impl FailMode {
     /// Returns the keyword in a lab file, in `millraced`'s configuration and in Open vSwitch.
-    pub fn word(self) -> &'static str {
+    pub fn keyword(self) -> &'static str {
         match self {
             FailMode::Standalone => "standalone",
             FailMode::Secure => "secure",
@@ -236,7 +236,7 @@ pub enum Device {
 
 impl Device {
     /// Returns the keyword of this device type in a lab file.
-    pub fn word(self) -> &'static str {
+    pub fn keyword(self) -> &'static str {
         match self {
             Device::Auto => "auto",
             Device::Kernel => "kernel",

@@ -355,7 +355,7 @@ fn nodes(topology: &Topology, directory: &LabDirectory) -> Vec<NodeRecord> {
     });
     let switches = topology.switches.iter().map(|switch: &Switch| NodeRecord {
         name: switch.name.clone(),
-        kind: switch.kind.word().to_owned(),
+        kind: switch.kind.keyword().to_owned(),
         namespace: topology.namespace(&switch.name),
         interfaces: switch
             .ports

@@ -47,11 +47,11 @@ pub struct Receiver {
 
 /// The outcome of a frame.
 enum Outcome {
-    Came,
+    Received,
     Dropped,
     Missed,
     /// No packet buffer was free.
-    Waits,
+    NoBuffer,
 }
 
 impl Receiver {
@@ -109,8 +109,8 @@ impl Receiver {
                 DataLocation::Lost => Outcome::Missed,
             };
             match outcome {
-                Outcome::Came => at += 1,
-                Outcome::Waits => {
+                Outcome::Received => at += 1,
+                Outcome::NoBuffer => {
                     received.is_short = true;
                     break;
                 }
@@ -140,7 +140,7 @@ impl Receiver {
 
     #[inline(always)]
     fn advance(&mut self) {
-        self.ring.give_back(self.next);
+        self.ring.release_slot(self.next);
         self.next = self.next.wrapping_add(1);
     }
 
@@ -191,14 +191,14 @@ impl Receiver {
         if wanted > 0 {
             empty(wanted, &mut more);
             if more.len() < wanted || more.iter().any(|packet| packet.room() < room) {
-                return Outcome::Waits;
+                return Outcome::NoBuffer;
             }
         }
         let mut header = [0; SHORT];
         let mut pieces = ArrayVec::<IoSliceMut<'_>, PIECES_MAX>::new();
         pieces.push(IoSliceMut::new(&mut header));
         let Some(first) = packet.append(left.min(room)) else {
-            return Outcome::Waits;
+            return Outcome::NoBuffer;
         };
         left -= first.len();
         let (addresses, rest) = first.split_at_mut(ADDRESSES_SIZE);
@@ -210,7 +210,7 @@ impl Receiver {
         pieces.push(IoSliceMut::new(rest));
         for packet in &mut more {
             let Some(piece) = packet.append(left.min(room)) else {
-                return Outcome::Waits;
+                return Outcome::NoBuffer;
             };
             left -= piece.len();
             pieces.push(IoSliceMut::new(piece));
@@ -255,7 +255,7 @@ impl Receiver {
 #[inline(always)]
 fn finish<P: Packet>(header: Header, tag_size: usize, packet: &mut P, accepted: &Accepted) -> Outcome {
     if header.is_plain() || header.shifted(tag_size as u16).finish(packet, accepted) {
-        Outcome::Came
+        Outcome::Received
     } else {
         Outcome::Dropped
     }

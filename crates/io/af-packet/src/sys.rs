@@ -199,7 +199,7 @@ impl Ring {
 
     /// Gives a slot back to the kernel.
     #[inline(always)]
-    pub(crate) fn give_back(&self, index: usize) {
+    pub(crate) fn release_slot(&self, index: usize) {
         self.status(index).store(0, Ordering::Release);
     }
 

@@ -40,7 +40,7 @@
 //! })?;
 //! let _ = worker.join();
 //! port.stop()?;
-//! eal.give_back();
+//! eal.unmount_hugetlbfs();
 //! # Ok(())
 //! # }
 //! ```

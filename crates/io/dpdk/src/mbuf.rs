@@ -154,7 +154,7 @@ impl Mbuf {
         let grown = u16::try_from(len).ok()?;
         let data_off = head.data_off().checked_sub(grown)?;
         let data_len = head.data_len().checked_add(grown)?;
-        head.place(data_off, data_len);
+        head.set_data(data_off, data_len);
         self.set_len(self.len() + len);
         self.head_mut().get_mut(..len)
     }
@@ -167,7 +167,7 @@ impl Mbuf {
         let Some((cut, data_len)) = shrink(head.data_len(), len) else {
             return false;
         };
-        head.place(head.data_off() + cut, data_len);
+        head.set_data(head.data_off() + cut, data_len);
         self.set_len(self.len() - len);
         true
     }
@@ -180,7 +180,7 @@ impl Mbuf {
         let last = self.last();
         let grown = u16::try_from(len).ok().filter(|_| len <= last.tailroom())?;
         let old_len = last.data_len();
-        last.place(last.data_off(), old_len + grown);
+        last.set_data(last.data_off(), old_len + grown);
         self.set_len(self.len() + len);
         last.bytes_mut().get_mut(usize::from(old_len)..)
     }
@@ -193,7 +193,7 @@ impl Mbuf {
         let Some((_, data_len)) = shrink(last.data_len(), len) else {
             return false;
         };
-        last.place(last.data_off(), data_len);
+        last.set_data(last.data_off(), data_len);
         self.set_len(self.len() - len);
         true
     }
@@ -292,7 +292,7 @@ impl Mbuf {
     /// buffers as needed, with the header in the first. Returns `None` if the pool has too few buffers, a buffer
     /// cannot hold the header, or the packet has fewer bytes.
     #[must_use]
-    pub fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
+    pub fn gso_segment(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
         if at.checked_add(size)? > self.len() {
             return None;
         }
@@ -422,7 +422,7 @@ impl Segment {
     /// Sets data offset and length. The caller has checked that the data stays inside the buffer, and adjusts the
     /// packet length.
     #[inline]
-    fn place(self, data_off: u16, data_len: u16) {
+    fn set_data(self, data_off: u16, data_len: u16) {
         // SAFETY: the segment belongs to a mutably borrowed Mbuf, and the callers checked the value.
         unsafe { field::set_data_off(self.0.as_ptr(), data_off) };
         // SAFETY: as above.

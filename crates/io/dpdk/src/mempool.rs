@@ -203,7 +203,7 @@ impl Mempool {
     }
 
     /// Returns true if the memory is contiguous, as `net_af_xdp` requires.
-    pub(crate) fn is_in_one_piece(&self) -> bool {
+    pub(crate) fn is_contiguous(&self) -> bool {
         // SAFETY: the pool lives as long as the process.
         unsafe { sys::shim_mempool_chunks(self.raw.as_ptr()) == 1 }
     }

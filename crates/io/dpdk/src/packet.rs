@@ -92,7 +92,7 @@ impl Packet for Mbuf {
     }
 
     /// Uses as many segments of the same pool as needed.
-    fn alike(&self, bytes: &[u8]) -> Option<Self> {
+    fn alloc_like(&self, bytes: &[u8]) -> Option<Self> {
         self.pool().packet(bytes)
     }
 
@@ -114,8 +114,8 @@ impl Packet for Mbuf {
         Mbuf::set_segment_size(self, size);
     }
 
-    fn piece(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
-        Mbuf::piece(self, header, at, size)
+    fn gso_segment(&self, header: &[u8], at: usize, size: usize) -> Option<Self> {
+        Mbuf::gso_segment(self, header, at, size)
     }
 
     #[inline]

@@ -146,7 +146,7 @@ pub enum Step {
     /// Packets may flow. The name is the name of the server's interface.
     Connected(Name),
     /// The server closes the connection.
-    Gone,
+    Closed,
 }
 
 #[derive(Clone, Copy)]
@@ -156,7 +156,7 @@ enum State {
     /// The client describes its region and rings; the number counts the messages that were acknowledged.
     Offering(Layout, usize),
     /// The client has sent CONNECT.
-    Asked,
+    ConnectSent,
     /// Packets may flow.
     Connected,
 }
@@ -193,7 +193,7 @@ impl Session {
     /// [`MessageError`]: the caller sends it to the server in a `DISCONNECT`, and closes the connection.
     pub fn receive(&mut self, message: &Message) -> Result<Step, MessageError> {
         if let Message::Disconnect { .. } = message {
-            return Ok(Step::Gone);
+            return Ok(Step::Closed);
         }
         let unexpected = |expected| MessageError::Unexpected {
             message: message.kind(),
@@ -233,11 +233,11 @@ impl Session {
             (State::Waiting, _) => Err(unexpected("HELLO")),
             (State::Offering(layout, done), Message::Ack) => Ok(self.next(layout, done)),
             (State::Offering(..), _) => Err(unexpected("ACK")),
-            (State::Asked, Message::Connected { name }) => {
+            (State::ConnectSent, Message::Connected { name }) => {
                 self.state = State::Connected;
                 Ok(Step::Connected(name))
             }
-            (State::Asked, _) => Err(unexpected("CONNECTED")),
+            (State::ConnectSent, _) => Err(unexpected("CONNECTED")),
             (State::Connected, _) => Err(unexpected("DISCONNECT")),
         }
     }
@@ -261,7 +261,7 @@ impl Session {
             let ring = Message::AddRing(layout.ring(direction, index));
             return Step::Send(ring, Attachment::Interrupt(direction, index));
         }
-        self.state = State::Asked;
+        self.state = State::ConnectSent;
         let connect = Message::Connect { name: self.interface };
         Step::Send(connect, Attachment::Nothing)
     }
@@ -308,7 +308,7 @@ mod tests {
                 }
                 Step::Send(said, with) => (said, with),
                 Step::Connected(name) => break assert_eq!(name.to_string(), "there"),
-                Step::Gone => panic!(),
+                Step::Closed => panic!(),
             };
             let file = (with != Attachment::Nothing).then_some(with);
             message = match server.receive(&said, file, |_| Ok(limits)).unwrap() {
@@ -323,7 +323,7 @@ mod tests {
                         name: Name::new("there"),
                     }
                 }
-                server::Step::Gone => panic!(),
+                server::Step::Closed => panic!(),
             };
         }
         assert!(client.is_connected() && server.is_connected());
@@ -389,7 +389,7 @@ mod tests {
         assert!(client.receive(&Message::Ack).is_err());
         client.receive(&connected).unwrap();
         assert!(client.receive(&connected).is_err());
-        assert_eq!(client.receive(&Message::disconnect(&"bye")), Ok(Step::Gone));
+        assert_eq!(client.receive(&Message::disconnect(&"bye")), Ok(Step::Closed));
     }
 
     #[test]

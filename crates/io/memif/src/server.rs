@@ -48,7 +48,7 @@ pub enum Step<F> {
     /// Map the regions, and reply with [`Message::Connected`].
     Connect(Box<Offer<F>>),
     /// The client closes the connection.
-    Gone,
+    Closed,
 }
 
 enum State<F> {
@@ -104,7 +104,7 @@ impl<F> Session<F> {
         interface: impl FnOnce(u32) -> Result<Limits, MessageError>,
     ) -> Result<Step<F>, MessageError> {
         if let Message::Disconnect { .. } = message {
-            return Ok(Step::Gone);
+            return Ok(Step::Closed);
         }
         let unexpected = |expected| MessageError::Unexpected {
             message: message.kind(),
@@ -152,7 +152,7 @@ impl<F> Session<F> {
                     offer.check_rings()?;
                     let State::Offering(_, mut offer) = core::mem::replace(&mut self.state, State::Connected)
                     else {
-                        return Ok(Step::Gone);
+                        return Ok(Step::Closed);
                     };
                     offer.interface = name;
                     Ok(Step::Connect(offer))
@@ -296,7 +296,7 @@ mod tests {
     /// Handles messages with file descriptors, and returns the last result.
     fn handle(messages: &[Message]) -> Result<Step<u8>, MessageError> {
         let mut session = Session::default();
-        let mut last = Ok(Step::Gone);
+        let mut last = Ok(Step::Closed);
         for message in messages {
             last = session.receive(message, Some(1), |id| match id {
                 7 => Ok(LIMITS),

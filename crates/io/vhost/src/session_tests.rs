@@ -7,15 +7,15 @@ use super::*;
 /// Records which rings run. It fails the test if a ring starts twice or without memory, or runs while memory
 /// changes.
 #[derive(Default)]
-struct Account {
+struct RecordingDevice {
     regions: usize,
     running: Vec<(u16, RingConfig)>,
     starts: usize,
-    bells: Vec<(u16, Option<u8>)>,
+    calls: Vec<(u16, Option<u8>)>,
     refuses: bool,
 }
 
-impl Device for Account {
+impl Device for RecordingDevice {
     type Fd = u8;
 
     fn share(&mut self, memory: Vec<(MemoryRegion, u8)>) -> Result<(), MessageError> {
@@ -42,7 +42,7 @@ impl Device for Account {
     }
 
     fn call(&mut self, ring: u16, file: Option<u8>) {
-        self.bells.push((ring, file));
+        self.calls.push((ring, file));
     }
 }
 
@@ -63,7 +63,7 @@ fn plain() -> Features {
 }
 
 /// Sends a message; returns the number in the reply, if there is one.
-fn say(session: &mut Session, device: &mut Account, message: Message) -> Option<u64> {
+fn request(session: &mut Session, device: &mut RecordingDevice, message: Message) -> Option<u64> {
     let fds = vec![7; message.fds()];
     let reply = session.receive(message, false, fds, device).unwrap()?;
     let bytes = reply.encode();
@@ -74,7 +74,7 @@ fn of(ring: u32, message: RingMessage) -> Message {
     Message::Ring(ring, message)
 }
 
-fn describe(session: &mut Session, device: &mut Account, ring: u32) {
+fn describe(session: &mut Session, device: &mut RecordingDevice, ring: u32) {
     for message in [
         RingMessage::Size(256),
         RingMessage::Base(0),
@@ -82,45 +82,45 @@ fn describe(session: &mut Session, device: &mut Account, ring: u32) {
         RingMessage::Call { has_fd: true },
         RingMessage::Kick { has_fd: true },
     ] {
-        say(session, device, of(ring, message));
+        request(session, device, of(ring, message));
     }
 }
 
 /// Sends the first messages of DPDK's virtio-user.
-fn begin(session: &mut Session, device: &mut Account) {
-    say(session, device, Message::SetOwner);
-    let offered = say(session, device, Message::GetFeatures).unwrap();
-    say(session, device, Message::GetProtocolFeatures);
-    say(
+fn begin(session: &mut Session, device: &mut RecordingDevice) {
+    request(session, device, Message::SetOwner);
+    let offered = request(session, device, Message::GetFeatures).unwrap();
+    request(session, device, Message::GetProtocolFeatures);
+    request(
         session,
         device,
         Message::SetProtocolFeatures(MANY_QUEUES | ACKNOWLEDGE),
     );
-    say(session, device, Message::SetFeatures(offered));
-    say(session, device, Message::SetMemory(vec![REGION]));
+    request(session, device, Message::SetFeatures(offered));
+    request(session, device, Message::SetMemory(vec![REGION]));
     for ring in [0, 1] {
         describe(session, device, ring);
     }
     assert!(!session.is_up(), "rings are not enabled yet");
     for ring in [0, 1] {
-        say(session, device, of(ring, RingMessage::Enable(true)));
+        request(session, device, of(ring, RingMessage::Enable(true)));
     }
     assert!(session.is_up());
 }
 
 #[test]
 fn a_driver_that_knows_of_enabling_enables_and_one_that_does_not_need_not() {
-    let mut device = Account::default();
+    let mut device = RecordingDevice::default();
     begin(&mut Session::new(1, plain()), &mut device);
     assert_eq!(device.starts, 2);
 
-    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
-    say(
+    let (mut session, mut device) = (Session::new(1, plain()), RecordingDevice::default());
+    request(
         &mut session,
         &mut device,
         Message::SetFeatures(Features::VERSION_1.bits()),
     );
-    say(&mut session, &mut device, Message::SetMemory(vec![REGION]));
+    request(&mut session, &mut device, Message::SetMemory(vec![REGION]));
     describe(&mut session, &mut device, 0);
     assert!(session.is_running(0) && !session.is_up());
     describe(&mut session, &mut device, 1);
@@ -130,26 +130,26 @@ fn a_driver_that_knows_of_enabling_enables_and_one_that_does_not_need_not() {
 
 #[test]
 fn a_ring_goes_on_where_it_was_after_whatever_stopped_it() {
-    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    let (mut session, mut device) = (Session::new(1, plain()), RecordingDevice::default());
     begin(&mut session, &mut device);
-    say(&mut session, &mut device, of(1, RingMessage::Enable(false)));
+    request(&mut session, &mut device, of(1, RingMessage::Enable(false)));
     assert!(!session.is_up());
-    say(&mut session, &mut device, of(1, RingMessage::Enable(true)));
+    request(&mut session, &mut device, of(1, RingMessage::Enable(true)));
     assert_eq!(device.running.last().unwrap().1.base, 10);
     // Memory was hot-plugged.
-    say(
+    request(
         &mut session,
         &mut device,
         Message::SetMemory(vec![REGION, REGION]),
     );
     assert_eq!(device.running.len(), 2);
     assert_eq!(device.running[1].1.base, 20);
-    let answer = say(&mut session, &mut device, of(1, RingMessage::Stop)).unwrap();
+    let answer = request(&mut session, &mut device, of(1, RingMessage::Stop)).unwrap();
     assert_eq!(answer, 30 << 32 | 1);
     assert!(!session.is_running(1));
-    let again = say(&mut session, &mut device, of(1, RingMessage::Stop)).unwrap();
+    let again = request(&mut session, &mut device, of(1, RingMessage::Stop)).unwrap();
     assert_eq!(again, answer);
-    say(
+    request(
         &mut session,
         &mut device,
         of(1, RingMessage::Kick { has_fd: true }),
@@ -161,26 +161,26 @@ fn a_ring_goes_on_where_it_was_after_whatever_stopped_it() {
 
 #[test]
 fn a_bell_may_change_while_a_ring_runs() {
-    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    let (mut session, mut device) = (Session::new(1, plain()), RecordingDevice::default());
     begin(&mut session, &mut device);
-    device.bells.clear();
-    say(
+    device.calls.clear();
+    request(
         &mut session,
         &mut device,
         of(0, RingMessage::Call { has_fd: false }),
     );
-    say(
+    request(
         &mut session,
         &mut device,
         of(1, RingMessage::Call { has_fd: true }),
     );
-    assert_eq!(device.bells, [(0, None), (1, Some(7))]);
+    assert_eq!(device.calls, [(0, None), (1, Some(7))]);
     assert_eq!(device.starts, 2, "nothing was stopped");
 }
 
 #[test]
 fn what_is_said_again_stops_nothing() {
-    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    let (mut session, mut device) = (Session::new(1, plain()), RecordingDevice::default());
     begin(&mut session, &mut device);
     let features = session.features().bits();
     for message in [
@@ -189,14 +189,14 @@ fn what_is_said_again_stops_nothing() {
         of(0, RingMessage::Enable(true)),
         of(0, RingMessage::Kick { has_fd: true }),
     ] {
-        say(&mut session, &mut device, message);
+        request(&mut session, &mut device, message);
     }
     assert_eq!(device.starts, 2);
 }
 
 #[test]
 fn who_wants_an_answer_gets_one_if_that_was_agreed_upon() {
-    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    let (mut session, mut device) = (Session::new(1, plain()), RecordingDevice::default());
     let mut ask = |session: &mut Session, message: Message| {
         session.receive(message, true, Vec::new(), &mut device).unwrap()
     };
@@ -211,7 +211,7 @@ fn who_wants_an_answer_gets_one_if_that_was_agreed_upon() {
 
 #[test]
 fn what_was_not_offered_is_refused() {
-    let (mut session, mut device) = (Session::new(2, plain()), Account::default());
+    let (mut session, mut device) = (Session::new(2, plain()), RecordingDevice::default());
     let mut refused = |message: Message| {
         let fds = vec![0; message.fds()];
         session.receive(message, false, fds, &mut device).unwrap_err()
@@ -229,7 +229,7 @@ fn what_was_not_offered_is_refused() {
 
 #[test]
 fn memory_that_cannot_be_had_leaves_no_ring() {
-    let (mut session, mut device) = (Session::new(1, plain()), Account::default());
+    let (mut session, mut device) = (Session::new(1, plain()), RecordingDevice::default());
     begin(&mut session, &mut device);
     device.refuses = true;
     let message = Message::SetMemory(vec![REGION]);
@@ -260,12 +260,12 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 proptest! {
-    /// [`Account`] fails the test if a ring runs without memory, runs twice, or runs while memory changes.
+    /// [`RecordingDevice`] fails the test if a ring runs without memory, runs twice, or runs while memory changes.
     #[test]
     fn in_whatever_order_things_are_said_no_ring_runs_that_must_not(
         messages in proptest::collection::vec(message(), 0..100),
     ) {
-        let (mut session, mut device) = (Session::new(2, plain()), Account::default());
+        let (mut session, mut device) = (Session::new(2, plain()), RecordingDevice::default());
         for message in messages {
             let fds = vec![0; message.fds()];
             if session.receive(message, false, fds, &mut device).is_err() {

@@ -18,7 +18,7 @@ const END: Duration = Duration::from_secs(2);
 
 /// A directory on another machine.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RemoteDirectory<'a> {
     /// The machine as ssh accepts it, perhaps with a user.
     host: &'a str,
     /// The directory; empty: the user's home.
@@ -26,11 +26,11 @@ pub(crate) struct Place<'a> {
 }
 
 /// Parses `HOST:DIRECTORY` or `USER@HOST:DIRECTORY`. A word with a slash before the colon is a path.
-pub(crate) fn parse(word: &str) -> Option<Place<'_>> {
+pub(crate) fn parse(word: &str) -> Option<RemoteDirectory<'_>> {
     let (host, directory) = word.split_once(':')?;
     let valid = !host.is_empty() && !host.starts_with(['-', '[']) && !host.contains('/');
     // A directory never begins with a colon; the part of an IPv6 address after its first colon may.
-    (valid && !directory.starts_with(':')).then_some(Place { host, directory })
+    (valid && !directory.starts_with(':')).then_some(RemoteDirectory { host, directory })
 }
 
 /// A receiver that runs on another machine until the transfer ends.
@@ -42,8 +42,8 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// Starts a receiver, and returns it with the target of its ticket.
-    pub(crate) fn start(place: &Place<'_>, args: &Send) -> Result<(Remote, Target)> {
-        let Place { host, directory } = *place;
+    pub(crate) fn start(remote: &RemoteDirectory<'_>, args: &Send) -> Result<(Remote, Target)> {
+        let RemoteDirectory { host, directory } = *remote;
         let directory = if directory.is_empty() { "." } else { directory };
         let mut words = vec![args.remote_program.as_str(), "--json", "receive"];
         words.extend(["--once", "--listen", "0.0.0.0:0"]);
@@ -133,10 +133,10 @@ mod tests {
 
     #[test]
     fn a_colon_makes_a_word_a_place_unless_a_slash_is_before_it() {
-        let place = |host, directory| Some(Place { host, directory });
-        assert_eq!(parse("site:/in"), place("site", "/in"));
-        assert_eq!(parse("user@site:in put"), place("user@site", "in put"));
-        assert_eq!(parse("site:"), place("site", ""));
+        let remote = |host, directory| Some(RemoteDirectory { host, directory });
+        assert_eq!(parse("site:/in"), remote("site", "/in"));
+        assert_eq!(parse("user@site:in put"), remote("user@site", "in put"));
+        assert_eq!(parse("site:"), remote("site", ""));
         for word in ["./a:b", ":in", "-oProxyCommand=x:/in", "[::1]:/in", "file"] {
             assert_eq!(parse(word), None, "{word}");
         }

@@ -12,7 +12,7 @@ use crate::identity::{Identity, PublicKey};
 use crate::key_log::KeyLog;
 use crate::message::{Class, Message};
 use crate::tls;
-use crate::window::BorrowedWindow;
+use crate::window::SharedWindow;
 use bytes::{Bytes, BytesMut};
 use link::Link;
 use millrace_transport::seal::PairwiseKey;
@@ -87,7 +87,7 @@ pub(crate) struct Control {
     key_log: Option<KeyLog>,
 }
 
-fn transport(window: BorrowedWindow, silence: Duration) -> Arc<TransportConfig> {
+fn transport(window: SharedWindow, silence: Duration) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
@@ -141,7 +141,7 @@ impl Control {
         address: SocketAddr,
         key: PublicKey,
     ) -> Result<LinkId, ControlError> {
-        let window = BorrowedWindow::default();
+        let window = SharedWindow::default();
         let mut config = ClientConfig::new(Arc::new(tls::client(identity, key, self.key_log.as_ref())?));
         config.transport_config(transport(window.clone(), self.silence));
         let (id, connection) = self
@@ -170,7 +170,7 @@ impl Control {
                     let transmit = self.endpoint.refuse(incoming, &mut self.buffer);
                     self.respond(&transmit);
                 } else {
-                    let window = BorrowedWindow::default();
+                    let window = SharedWindow::default();
                     // Each link gets a separate congestion window.
                     let config = self.server.clone().map(|mut config| {
                         config.transport_config(transport(window.clone(), self.silence));
@@ -392,9 +392,9 @@ impl Control {
     }
 
     /// Sets the control channel's window from the data path's model.
-    pub(crate) fn lend(&mut self, id: LinkId, bytes_per_second: u64, rtt: Duration) {
+    pub(crate) fn set_window(&mut self, id: LinkId, bytes_per_second: u64, rtt: Duration) {
         if let Some(link) = self.links.get_mut(&id) {
-            link.window.lend(bytes_per_second, rtt);
+            link.window.set(bytes_per_second, rtt);
             link.quiet = false;
         }
     }

@@ -3,7 +3,7 @@
 use crate::files::{self, FilesError, OpenError, Requests, Value};
 use crate::message::RefuseCode;
 use millrace_fileset::RelativePath;
-use millrace_fileset::fs::{MadeDirectories, Root};
+use millrace_fileset::fs::{CreatedDirectories, Root};
 use millrace_fileset::scan::{Argument, ScanError, SkipReason, resolve_arguments};
 use millrace_fileset::{
     Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, Sink, SinkError,
@@ -334,8 +334,8 @@ impl files::Store for LocalStore {
         let manifest = reader.finish().map_err(failed)?;
         let fs = Root::open(&self.directory)
             .map_err(|error| failed(format!("{}: {error}", self.directory.display())))?;
-        let (fs, made) = fs
-            .make_below(&self.path)
+        let (fs, created) = fs
+            .create_below(&self.path)
             .map_err(|error| failed(format!("{}: {error}", self.path)))?;
         let options = SinkOptions {
             commit: if self.options.all_at_once || requests.all_at_once {
@@ -353,14 +353,14 @@ impl files::Store for LocalStore {
         check_announced(&self.directory, manifest.layout().bytes())?;
         let mut sink = Sink::open(fs, Arc::new(manifest), options).map_err(not_written)?;
         check_space(&self.directory, sink.needed_space().map_err(not_written)?)?;
-        Ok(Box::new(LocalSink { sink, made }))
+        Ok(Box::new(LocalSink { sink, created }))
     }
 }
 
 struct LocalSink {
-    /// Must be dropped before `made`: this removes the journal of a sink that did not start.
+    /// Must be dropped before `created`: this removes the journal of a sink that did not start.
     sink: Sink<Root>,
-    made: MadeDirectories,
+    created: CreatedDirectories,
 }
 
 impl files::Sink for LocalSink {
@@ -378,7 +378,7 @@ impl files::Sink for LocalSink {
     }
 
     fn start(&mut self) -> Result<(), FilesError> {
-        self.made.keep();
+        self.created.keep();
         self.sink.start().map_err(not_written)
     }
 

@@ -7,7 +7,7 @@ use crate::files::{Source, Store};
 use crate::identity::Identity;
 use crate::inbox::{Command, Inbox, Outbox};
 use crate::io::{DatagramIo, UdpIo};
-use crate::receiver::{Fetch, Place, ReceiveError, ReceiveOptions, ReceiverSpec};
+use crate::receiver::{Fetch, FileDestination, ReceiveError, ReceiveOptions, ReceiverSpec};
 use crate::sender::{SendError, SendOptions, SenderSpec, Target, bind_for};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
@@ -172,7 +172,7 @@ impl Session {
                 options,
                 fetch: None,
             };
-            Ok(spec.run(Place::Store(&*store), None, inbox, events)?)
+            Ok(spec.run(FileDestination::Store(&*store), None, inbox, events)?)
         })
     }
 
@@ -197,7 +197,7 @@ impl Session {
                 options,
                 fetch: Some(Fetch { from, path }),
             };
-            Ok(spec.run(Place::Store(&*store), None, inbox, events)?)
+            Ok(spec.run(FileDestination::Store(&*store), None, inbox, events)?)
         })
     }
 
@@ -233,7 +233,7 @@ impl Session {
                 options,
                 fetch: None,
             };
-            Ok(spec.run(Place::Access(&*access), None, inbox, events)?)
+            Ok(spec.run(FileDestination::Access(&*access), None, inbox, events)?)
         })
     }
 

@@ -1,4 +1,4 @@
-//! The control channel's congestion window, borrowed from the data path's model.
+//! The control channel's congestion window, which follows the data path's model.
 //!
 //! Reno or CUBIC would give a control channel 0.25 Mbit/s at 2 % loss and 400 ms, but the digests of a
 //! transfer at 10 Gbit/s alone need 0.3 Mbit/s. The data path knows the path's bandwidth and delay: the
@@ -15,24 +15,24 @@ pub(crate) const WINDOW_MIN: u64 = 64 << 10;
 
 /// A window that the data path sets and a QUIC connection uses.
 #[derive(Clone, Debug)]
-pub(crate) struct BorrowedWindow(Arc<AtomicU64>);
+pub(crate) struct SharedWindow(Arc<AtomicU64>);
 
-impl Default for BorrowedWindow {
-    fn default() -> BorrowedWindow {
-        BorrowedWindow(Arc::new(AtomicU64::new(WINDOW_MIN)))
+impl Default for SharedWindow {
+    fn default() -> SharedWindow {
+        SharedWindow(Arc::new(AtomicU64::new(WINDOW_MIN)))
     }
 }
 
-impl BorrowedWindow {
+impl SharedWindow {
     /// Sets the window to a tenth of the bandwidth-delay product, but to 64 KiB at least.
-    pub(crate) fn lend(&self, bytes_per_second: u64, rtt: std::time::Duration) {
+    pub(crate) fn set(&self, bytes_per_second: u64, rtt: std::time::Duration) {
         let micros = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
         let bdp = bytes_per_second.saturating_mul(micros) / 1_000_000;
         self.0.store((bdp / 10).max(WINDOW_MIN), Ordering::Relaxed);
     }
 }
 
-impl Controller for BorrowedWindow {
+impl Controller for SharedWindow {
     fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: u64) {}
 
     fn on_mtu_update(&mut self, _: u16) {}
@@ -54,7 +54,7 @@ impl Controller for BorrowedWindow {
     }
 }
 
-impl ControllerFactory for BorrowedWindow {
+impl ControllerFactory for SharedWindow {
     fn build(self: Arc<Self>, _: Instant, _: u16) -> Box<dyn Controller> {
         Box::new((*self).clone())
     }
@@ -67,12 +67,12 @@ mod tests {
 
     #[test]
     fn the_window_is_a_tenth_of_the_bdp_and_no_less_than_64_kib() {
-        let window = BorrowedWindow::default();
+        let window = SharedWindow::default();
         let used = Arc::new(window.clone()).build(Instant::now(), 1_200);
         assert_eq!(used.window(), 65_536);
-        window.lend(1_250_000_000, Duration::from_millis(400));
+        window.set(1_250_000_000, Duration::from_millis(400));
         assert_eq!(used.window(), 50_000_000, "10 Gbit/s and 400 ms");
-        window.lend(1_000_000, Duration::from_millis(10));
+        window.set(1_000_000, Duration::from_millis(10));
         assert_eq!(used.window(), 65_536);
     }
 }

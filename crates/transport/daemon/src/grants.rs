@@ -89,7 +89,7 @@ pub(crate) struct Grants {
 }
 
 /// A path that a key may use.
-struct Place {
+struct GrantPath {
     grant: Arc<Grant>,
     config: GrantConfig,
     path: RelativePath,
@@ -147,7 +147,7 @@ impl Grants {
     }
 
     /// Returns the directory or file at a path, if the key has one of the verbs there.
-    fn place(&self, key: PublicKey, path: &[u8], verbs: &[Verb]) -> Result<Place, Refusal> {
+    fn grant_path(&self, key: PublicKey, path: &[u8], verbs: &[Verb]) -> Result<GrantPath, Refusal> {
         let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
         let (path, contents) = (&path[start..], path.ends_with(b"/"));
         let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -194,7 +194,7 @@ impl Grants {
                 "{path} is a name of temporary files of transfers; use another one"
             )));
         }
-        Ok(Place {
+        Ok(GrantPath {
             grant: Arc::clone(grant),
             config: config.clone(),
             path,
@@ -203,8 +203,8 @@ impl Grants {
     }
 
     /// Begins a transfer, unless the grant has reached its limit of transfers.
-    fn begin(&self, place: &Place, key: PublicKey, direction: Direction) -> Result<Transfer, Refusal> {
-        let Place { grant, config, .. } = place;
+    fn begin(&self, granted: &GrantPath, key: PublicKey, direction: Direction) -> Result<Transfer, Refusal> {
+        let GrantPath { grant, config, .. } = granted;
         let _admission = lock(&grant.admission);
         let running = grant.running();
         if running >= config.transfers {
@@ -220,7 +220,7 @@ impl Grants {
             grant: config.name.clone(),
             verb: direction.name(),
             key: key.to_string(),
-            path: place.path.to_string(),
+            path: granted.path.to_string(),
             verified_bytes: 0,
             bytes: 0,
             rate_bps: 0,
@@ -272,26 +272,26 @@ impl Access for Grants {
     }
 
     fn may_write(&self, key: PublicKey, path: &[u8]) -> Result<(), Refusal> {
-        let result = self.place(key, path, WRITES).map(|_| ());
+        let result = self.grant_path(key, path, WRITES).map(|_| ());
         self.noted(key, "write", result)
     }
 
     fn write(&self, key: PublicKey, path: &[u8]) -> Result<WriteAccess, Refusal> {
-        let result = self.place(key, path, WRITES).and_then(|place| {
-            let transfer = self.begin(&place, key, Direction::Write)?;
+        let result = self.grant_path(key, path, WRITES).and_then(|granted| {
+            let transfer = self.begin(&granted, key, Direction::Write)?;
             let options = PlaceOptions {
-                keep_existing: !place.config.verbs.contains(&Verb::Replace),
-                modes_and_times: place.config.modes_and_times,
+                keep_existing: !granted.config.verbs.contains(&Verb::Replace),
+                modes_and_times: granted.config.modes_and_times,
                 ..PlaceOptions::default()
             };
             let store = QuotaStore {
-                ledger: Arc::clone(&place.grant.ledger),
-                path: place.path,
+                ledger: Arc::clone(&granted.grant.ledger),
+                path: granted.path,
                 options,
             };
             Ok(WriteAccess {
                 store: Arc::new(store),
-                rate: Arc::clone(&place.grant.rate),
+                rate: Arc::clone(&granted.grant.rate),
                 pool_max: self.pool_max,
                 observer: Box::new(transfer),
             })
@@ -300,25 +300,26 @@ impl Access for Grants {
     }
 
     fn read(&self, key: PublicKey, path: &[u8]) -> Result<ReadAccess, Refusal> {
-        let result = self.place(key, path, &[Verb::Read]).and_then(|place| {
-            let transfer = self.begin(&place, key, Direction::Read)?;
+        let result = self.grant_path(key, path, &[Verb::Read]).and_then(|granted| {
+            let transfer = self.begin(&granted, key, Direction::Read)?;
             let scan = ScanOptions {
                 withdraw_changed: true,
                 ..ScanOptions::default()
             };
-            let source = LocalSource::scan_below(&place.config.directory, &place.path, place.contents, &scan)
-                .map_err(|error| files_error(&place.path, error))?;
+            let source =
+                LocalSource::scan_below(&granted.config.directory, &granted.path, granted.contents, &scan)
+                    .map_err(|error| files_error(&granted.path, error))?;
             if let [first, others @ ..] = source.unreadable() {
                 let more = match others.len() {
                     0 => String::new(),
                     more => format!(", and {more} more files or directories"),
                 };
                 let error = format!("the daemon may not read {first}{more}; ask the operator to permit it");
-                return Err(files_error(&place.path, error));
+                return Err(files_error(&granted.path, error));
             }
             Ok(ReadAccess {
                 source: Box::new(source),
-                rate: Arc::clone(&place.grant.rate),
+                rate: Arc::clone(&granted.grant.rate),
                 observer: Box::new(transfer),
             })
         });
@@ -336,24 +337,24 @@ impl Access for Grants {
             });
             Ok(grants.collect())
         } else {
-            self.place(key, path, &[Verb::List])
-                .and_then(|place| entries(&place).map_err(|error| files_error(&place.path, error)))
+            self.grant_path(key, path, &[Verb::List])
+                .and_then(|granted| entries(&granted).map_err(|error| files_error(&granted.path, error)))
         };
         self.noted(key, "list", result)
     }
 }
 
 /// Returns the entries of a directory; for a file, its own entry.
-fn entries(place: &Place) -> io::Result<Vec<DirectoryEntry>> {
-    let root = Root::open(&place.config.directory)?;
-    let metadata = root.metadata(&place.path)?;
+fn entries(granted: &GrantPath) -> io::Result<Vec<DirectoryEntry>> {
+    let root = Root::open(&granted.config.directory)?;
+    let metadata = root.metadata(&granted.path)?;
     if metadata.file_type != FileType::Directory {
-        let name = place.path.split().1;
+        let name = granted.path.split().1;
         return Ok(entry(name, &metadata).into_iter().collect());
     }
     // open(2) without following symlinks refuses a symlink, whose target must not be listed.
-    root.open(&place.path, FileAccess::Directory)?;
-    let mut names = root.names(&place.path)?;
+    root.open(&granted.path, FileAccess::Directory)?;
+    let mut names = root.names(&granted.path)?;
     if names.len() > ENTRIES_MAX {
         return Err(io::Error::other(format!(
             "{} entries are more than {ENTRIES_MAX}; list a directory below it",
@@ -363,7 +364,7 @@ fn entries(place: &Place) -> io::Result<Vec<DirectoryEntry>> {
     names.sort_unstable();
     let mut entries = Vec::new();
     for name in names {
-        let Ok(path) = place.path.join(&name) else {
+        let Ok(path) = granted.path.join(&name) else {
             continue;
         };
         if path.is_reserved() {

@@ -44,7 +44,7 @@ impl Endpoint {
             let is_answer = op == REPLY && dst == self.config.mac && self.neighbours.expects_answer(sender);
             let evidence = match op {
                 REPLY if is_answer => Evidence::Answer,
-                REQUEST if self.addresses.is_usable(target) => Evidence::Question,
+                REQUEST if self.addresses.is_usable(target) => Evidence::Solicitation,
                 _ => Evidence::Claim,
             };
             let frames = self.neighbours.learn(now, sender, sha, evidence);

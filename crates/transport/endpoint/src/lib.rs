@@ -5,7 +5,7 @@
 //!            frames                                              datagrams
 //!           ────────>  receive() ── Received::Datagram ────────>
 //!   ring                  │ ARP, ND, ICMP                         caller
-//!           <────────  poll_transmit() (answers, questions)
+//!           <────────  poll_transmit() (answers, solicitations)
 //!           <────────  send() ── head and payload, one copy <────
 //!                         next_timeout(), on_timeout() <────────  clock
 //!                         poll_event()  ───────────────────────>
@@ -39,10 +39,10 @@ pub mod limits;
 mod nd;
 mod neighbours;
 mod paths;
-mod questions;
 mod receive;
 mod segments;
 mod send;
+mod solicitations;
 mod token_bucket;
 
 pub use config::{AddressError, Config, ConfigError, InterfaceAddress};

@@ -76,7 +76,9 @@ impl Endpoint {
             if !self.addresses.is_on_link(src.into()) {
                 return Err(DropReason::Source);
             }
-            let frames = self.neighbours.learn(now, src.into(), mac, Evidence::Question);
+            let frames = self
+                .neighbours
+                .learn(now, src.into(), mac, Evidence::Solicitation);
             self.out.extend(frames);
             self.push_solicitations();
         }

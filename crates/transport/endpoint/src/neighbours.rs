@@ -45,16 +45,16 @@ pub(crate) enum Evidence {
     /// An unsolicited message.
     Claim,
     /// A request for an own address, with the MAC address of the host that asks.
-    Question,
+    Solicitation,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    Incomplete { asked: u8 },
+    Incomplete { solicits: u8 },
     Reachable,
     Stale,
     Delay,
-    Probe { asked: u8 },
+    Probe { solicits: u8 },
 }
 
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl NeighbourCache {
         self.insert(
             address,
             Mac::ZERO,
-            State::Incomplete { asked: 1 },
+            State::Incomplete { solicits: 1 },
             (now, until),
             false,
         );
@@ -153,7 +153,7 @@ impl NeighbourCache {
     ) -> VecDeque<Vec<u8>> {
         let reachable_until = now + self.reachable_time();
         let Some(entry) = self.entries.get_mut(&address) else {
-            if evidence == Evidence::Question {
+            if evidence == Evidence::Solicitation {
                 self.make_room(UNSOLICITED_NEIGHBOURS_MAX, |entry| entry.is_unsolicited);
                 self.make_room(NEIGHBOURS_MAX, |_| true);
                 self.insert(address, mac, State::Stale, (now, now + STALE_TIME), true);
@@ -194,7 +194,7 @@ impl NeighbourCache {
             }
             State::Reachable | State::Stale | State::Delay if evidence != Evidence::Hint => {
                 entry.contender = Some(mac);
-                entry.state = State::Probe { asked: 1 };
+                entry.state = State::Probe { solicits: 1 };
                 entry.until = now + CONTEST_INTERVAL;
                 note(&mut self.next, entry.until);
                 let mac = Some(entry.mac);
@@ -239,8 +239,8 @@ impl NeighbourCache {
             None => RETRANS_TIMER,
         };
         let ask = match &mut entry.state {
-            State::Incomplete { asked } if *asked < SOLICITS_MAX => {
-                *asked += 1;
+            State::Incomplete { solicits } if *solicits < SOLICITS_MAX => {
+                *solicits += 1;
                 Some(None)
             }
             State::Incomplete { .. } => {
@@ -258,11 +258,11 @@ impl NeighbourCache {
                 return;
             }
             State::Delay => {
-                entry.state = State::Probe { asked: 1 };
+                entry.state = State::Probe { solicits: 1 };
                 Some(Some(entry.mac))
             }
-            State::Probe { asked } if *asked < SOLICITS_MAX => {
-                *asked += 1;
+            State::Probe { solicits } if *solicits < SOLICITS_MAX => {
+                *solicits += 1;
                 Some(Some(entry.mac))
             }
             State::Probe { .. } => match entry.contender.take() {
@@ -273,7 +273,7 @@ impl NeighbourCache {
                     None
                 }
                 None => {
-                    entry.state = State::Incomplete { asked: 1 };
+                    entry.state = State::Incomplete { solicits: 1 };
                     Some(None)
                 }
             },
@@ -379,11 +379,13 @@ mod tests {
     }
 
     /// Lets time pass in steps of 50 ms; returns the requests with their times.
-    fn questions(cache: &mut NeighbourCache, from: u64, to: u64) -> Vec<(u64, Option<Mac>)> {
+    fn solicitations(cache: &mut NeighbourCache, from: u64, to: u64) -> Vec<(u64, Option<Mac>)> {
         let mut all = Vec::new();
         for now in (from..=to).step_by(50) {
             cache.on_timeout(at(now));
-            all.extend(std::iter::from_fn(|| cache.poll_solicitation()).map(|asked| (now, asked.mac)));
+            all.extend(
+                std::iter::from_fn(|| cache.poll_solicitation()).map(|solicitation| (now, solicitation.mac)),
+            );
         }
         all
     }
@@ -405,8 +407,8 @@ mod tests {
         let mut cache = NeighbourCache::new(1);
         cache.resolve(at(0), ip(1));
         cache.wait(ip(1), vec![0; 60]);
-        let asked = questions(&mut cache, 0, 4_000);
-        assert_eq!(asked, [(0, None), (1_000, None), (2_000, None)]);
+        let sent = solicitations(&mut cache, 0, 4_000);
+        assert_eq!(sent, [(0, None), (1_000, None), (2_000, None)]);
         assert_eq!(cache.poll_unreachable(), Some(ip(1)));
         assert_eq!((cache.take_dropped(), cache.len()), (1, 0));
     }
@@ -414,23 +416,23 @@ mod tests {
     #[test]
     fn an_idle_neighbour_is_probed_when_it_is_used_again_and_asked_for_if_it_is_silent() {
         let mut cache = with_alice();
-        assert_eq!(questions(&mut cache, 0, 50_000), []);
+        assert_eq!(solicitations(&mut cache, 0, 50_000), []);
         assert_eq!(
             cache.resolve(at(50_000), ip(1)),
             Some(ALICE),
             "stale addresses are used"
         );
-        let asked = questions(&mut cache, 50_000, 59_000);
+        let sent = solicitations(&mut cache, 50_000, 59_000);
         let unicast = [55_000, 56_000, 57_000].map(|at| (at, Some(ALICE)));
-        assert_eq!(asked, [&unicast[..], &[(58_000, None), (59_000, None)]].concat());
+        assert_eq!(sent, [&unicast[..], &[(58_000, None), (59_000, None)]].concat());
         cache.learn(at(59_100), ip(1), ALICE, Evidence::Answer);
         assert_eq!(cache.resolve(at(59_200), ip(1)), Some(ALICE));
-        assert_eq!(questions(&mut cache, 59_200, 70_000), []);
+        assert_eq!(solicitations(&mut cache, 59_200, 70_000), []);
     }
 
     #[test]
     fn a_claim_is_believed_only_if_the_known_neighbour_is_silent() {
-        for evidence in [Evidence::Claim, Evidence::Question, Evidence::Answer] {
+        for evidence in [Evidence::Claim, Evidence::Solicitation, Evidence::Answer] {
             let mut cache = with_alice();
             cache.learn(at(100), ip(1), EVE, evidence);
             assert_eq!(
@@ -442,12 +444,12 @@ mod tests {
             // A second claim, and an answer by the claiming host, change nothing.
             cache.learn(at(160), ip(1), EVE, Evidence::Answer);
             cache.learn(at(200), ip(1), ALICE, Evidence::Answer);
-            assert_eq!(questions(&mut cache, 200, 5_000), []);
+            assert_eq!(solicitations(&mut cache, 200, 5_000), []);
             assert_eq!(cache.resolve(at(5_000), ip(1)), Some(ALICE));
 
             let mut cache = with_alice();
             cache.learn(at(100), ip(1), EVE, evidence);
-            assert_eq!(questions(&mut cache, 100, 1_000).len(), 3);
+            assert_eq!(solicitations(&mut cache, 100, 1_000).len(), 3);
             assert_eq!(
                 cache.resolve(at(1_000), ip(1)),
                 Some(EVE),
@@ -462,7 +464,7 @@ mod tests {
         cache.learn(at(100), ip(1), EVE, Evidence::Hint);
         assert_eq!(cache.resolve(at(100), ip(1)), Some(ALICE));
         assert_eq!(
-            questions(&mut cache, 100, 6_000).first(),
+            solicitations(&mut cache, 100, 6_000).first(),
             Some(&(5_100, Some(ALICE)))
         );
         cache.learn(at(6_000), ip(1), EVE, Evidence::Hint);
@@ -473,7 +475,7 @@ mod tests {
     fn unknown_peers_create_few_entries_and_never_push_out_neighbours_that_are_used() {
         let mut cache = with_alice();
         for last in 100..5_000 {
-            cache.learn(at(u64::from(last)), ip(last), EVE, Evidence::Question);
+            cache.learn(at(u64::from(last)), ip(last), EVE, Evidence::Solicitation);
             cache.learn(at(u64::from(last)), ip(last + 10_000), EVE, Evidence::Claim);
             cache.learn(at(u64::from(last)), ip(last + 20_000), EVE, Evidence::Answer);
             assert!(cache.len() <= 1 + UNSOLICITED_NEIGHBOURS_MAX);

@@ -87,13 +87,13 @@ impl Pacer {
     pub fn set_rate(&mut self, rate: Option<BitRate>, now: Time) {
         let rate = rate.map_or(0, |rate| rate.bps().max(1));
         if rate != self.rate {
-            self.pass(now);
+            self.advance(now);
             self.rate = rate;
         }
     }
 
     /// Adds the credit of the time since the last call.
-    fn pass(&mut self, now: Time) {
+    fn advance(&mut self, now: Time) {
         let nanos = now.since(self.at).as_nanos();
         if nanos != 0 {
             let more = i64::try_from(u128::from(self.rate) * nanos).unwrap_or(i64::MAX);
@@ -117,14 +117,14 @@ impl Pacer {
     }
 
     /// Skips a time in which there was nothing to send. No credit is kept for it.
-    pub fn rest(&mut self, now: Time) {
-        self.pass(now);
+    pub fn skip_idle(&mut self, now: Time) {
+        self.advance(now);
         self.credit = self.credit.min(0);
     }
 
     /// Returns true if a quantum may leave now.
     pub fn is_open(&mut self, now: Time) -> bool {
-        self.pass(now);
+        self.advance(now);
         self.rate == 0 || self.credit >= -self.early()
     }
 
@@ -310,7 +310,7 @@ mod tests {
             pacer.set_rate(Some(BitRate::from_kbps(1_000_000)), Time::ZERO);
             let now = Time::from_secs(5);
             if rest {
-                pacer.rest(now);
+                pacer.skip_idle(now);
             }
             let mut bytes = 0;
             while pacer.is_open(now) {

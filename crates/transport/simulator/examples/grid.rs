@@ -49,7 +49,7 @@ fn cell(
         controller: Box::new(Bbr::new(BbrConfig::new(PACKET, 1), Time::ZERO)),
         start: Time::ZERO,
         link,
-        back: LinkSpec::new(&[("delay", &delay)])?.path,
+        return_path: LinkSpec::new(&[("delay", &delay)])?.path,
         bytes: None,
     })?;
     let (from, to) = (Time::from_secs(seconds / 3), Time::from_secs(seconds));

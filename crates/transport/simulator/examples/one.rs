@@ -11,11 +11,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_else(|| "bbr".to_owned());
     let seconds: u64 = arguments.next().unwrap_or_else(|| "20".to_owned()).parse()?;
-    let (mut forward, mut back) = (LinkSpec::default(), LinkSpec::default());
+    let (mut forward, mut return_path) = (LinkSpec::default(), LinkSpec::default());
     for setting in arguments {
         let (key, text) = setting.split_once('=').ok_or("settings are KEY=TEXT")?;
         match key.strip_prefix("back:") {
-            Some(key) => back.path.set(key, text)?,
+            Some(key) => return_path.path.set(key, text)?,
             None => forward.path.set(key, text)?,
         }
     }
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         controller,
         start: Time::ZERO,
         link,
-        back: back.path,
+        return_path: return_path.path,
         bytes: None,
     })?;
     let started = std::time::Instant::now();

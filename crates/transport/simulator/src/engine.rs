@@ -38,7 +38,7 @@ pub struct FlowSpec {
     /// The number of its link, from [`Simulation::add_link`].
     pub link: usize,
     /// The return path, which feedback takes.
-    pub back: PathConfig,
+    pub return_path: PathConfig,
     /// Bytes to be sent. `None` means that the flow has no end.
     pub bytes: Option<u64>,
 }
@@ -69,7 +69,7 @@ struct SimFlow {
     flow: Flow,
     receiver: Receiver,
     link: usize,
-    back: Link,
+    return_path: Link,
     start: Time,
     one_way: Duration,
     wake_at: Option<Time>,
@@ -161,8 +161,8 @@ impl Simulation {
         let bytes = spec.bytes.unwrap_or(ENDLESS);
         let layout = Layout::new(bytes, ExtentSize::Small).unwrap_or_else(|_| unreachable_layout());
         let id = self.flows.len();
-        let back = LinkSpec {
-            path: spec.back,
+        let return_path = LinkSpec {
+            path: spec.return_path,
             policer: None,
         };
         let flow = Flow::new(
@@ -191,7 +191,7 @@ impl Simulation {
             flow,
             receiver,
             link: spec.link,
-            back: Link::new(&back, &mut self.random)?,
+            return_path: Link::new(&return_path, &mut self.random)?,
             start: spec.start,
             one_way: Duration::from_millis(1),
             wake_at: None,
@@ -265,8 +265,8 @@ impl Simulation {
         }
         for (id, sim) in self.flows.iter().enumerate() {
             let returns = |event: &Event| matches!(event, Event::Feedback { flow, .. } if *flow == id);
-            sim.back
-                .audit(&format!("way back of flow {id}"), pending(&returns))?;
+            sim.return_path
+                .audit(&format!("return path of flow {id}"), pending(&returns))?;
             let (sent, received) = (sim.flow.stats(), sim.receiver.stats());
             balance(
                 format!("receiver of flow {id}"),
@@ -276,9 +276,13 @@ impl Simulation {
             balance(
                 format!("feedback of flow {id}"),
                 received.feedback,
-                sim.back.counters.offered,
+                sim.return_path.counters.offered,
             )?;
-            balance(format!("feedback to flow {id}"), sim.back.arrived, sent.feedback)?;
+            balance(
+                format!("feedback to flow {id}"),
+                sim.return_path.arrived,
+                sent.feedback,
+            )?;
             // Lost packets stay recorded for a while, so the bound exceeds the largest flight.
             let (found, bound) = (
                 sim.report.remembered as u64,
@@ -331,7 +335,7 @@ impl Simulation {
                 number,
                 feedback,
             } => {
-                self.flows[flow].back.arrived += 1;
+                self.flows[flow].return_path.arrived += 1;
                 // A violation would be a defect of this program: the flow then stalls, and the test fails.
                 let _ = self.flows[flow]
                     .flow
@@ -455,7 +459,7 @@ impl Simulation {
         let sim = &mut self.flows[id];
         for (number, feedback) in sim.receiver.poll_feedback(now) {
             let size = u64::from(HEADERS) + (HEAD_SIZE + feedback.encode().0.len()) as u64;
-            for at in sim.back.offer(now, size).arrivals.into_iter().flatten() {
+            for at in sim.return_path.offer(now, size).arrivals.into_iter().flatten() {
                 let feedback = Box::new(feedback.clone());
                 let event = Event::Feedback {
                     flow: id,

@@ -84,7 +84,7 @@ impl Counters {
         if release.flips.is_some() {
             add(&self.sender.corrupted, 1);
         }
-        self.delay_asked.record(release.asked);
+        self.delay_asked.record(release.drawn_delay);
         self.delay_given
             .record(release.at.nanos().saturating_sub(release.sent.nanos()));
     }

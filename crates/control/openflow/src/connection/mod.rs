@@ -30,7 +30,7 @@ use crate::header::{HEADER_SIZE, Header, MessageType, VERSION};
 use crate::hello::Hello;
 use crate::message::{EncodeError, Message, decode, encode};
 pub use inbox::Inbox;
-use reassembly::{Assembled, MultipartReassembly};
+use reassembly::{AddOutcome, MultipartReassembly};
 
 /// Time-outs and limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,18 +62,18 @@ impl Default for Settings {
 
 /// The first bytes of a request, kept for an error reply.
 #[derive(Clone, Copy)]
-pub struct RequestHead {
+pub struct RequestPrefix {
     bytes: [u8; ERROR_DATA_SIZE],
     size: u8,
 }
 
-impl RequestHead {
+impl RequestPrefix {
     /// Returns the first bytes of this request.
-    pub fn new(request: &[u8]) -> RequestHead {
+    pub fn new(request: &[u8]) -> RequestPrefix {
         let mut bytes = [0; ERROR_DATA_SIZE];
         let size = request.len().min(ERROR_DATA_SIZE);
         bytes[..size].copy_from_slice(&request[..size]);
-        RequestHead {
+        RequestPrefix {
             bytes,
             size: size as u8,
         }
@@ -85,9 +85,9 @@ impl RequestHead {
     }
 }
 
-impl core::fmt::Debug for RequestHead {
+impl core::fmt::Debug for RequestPrefix {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "RequestHead({} bytes)", self.size)
+        write!(f, "RequestPrefix({} bytes)", self.size)
     }
 }
 
@@ -97,7 +97,7 @@ pub struct Request {
     /// The transaction id of replies and errors.
     pub xid: Xid,
     /// The first bytes of the request as received, for an error reply.
-    pub head: RequestHead,
+    pub head: RequestPrefix,
     /// Size of the request, in bytes.
     pub size: u16,
     pub message: Message,
@@ -183,7 +183,7 @@ pub struct Connection {
     written: usize,
     last_heard: Time,
     /// The time of the last ECHO_REQUEST.
-    asked: Time,
+    echo_sent_at: Time,
     unanswered: u32,
     next_xid: u32,
     pending: Option<Event>,
@@ -201,7 +201,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             last_heard: now,
-            asked: now,
+            echo_sent_at: now,
             unanswered: 0,
             next_xid: 1,
             pending: None,
@@ -269,7 +269,7 @@ impl Connection {
     /// Handles the message at `frame` in the inbox.
     fn take_frame(&mut self, frame: core::ops::Range<usize>) -> Option<Event> {
         let bytes = self.inbox.bytes(frame);
-        let head = RequestHead::new(bytes);
+        let head = RequestPrefix::new(bytes);
         let decoded = decode(bytes);
         let header = Header::parse(head.bytes())?;
         if self.state == State::AwaitsHello {
@@ -289,7 +289,7 @@ impl Connection {
     fn take_decoded(
         &mut self,
         header: Header,
-        head: RequestHead,
+        head: RequestPrefix,
         decoded: Result<(Header, Message), DecodeError>,
     ) -> Option<Event> {
         let is_lossless = header.message_type().is_some_and(|type_| !type_.may_be_lost());
@@ -329,7 +329,7 @@ impl Connection {
         }
     }
 
-    fn reject(&mut self, code: ErrorCode, xid: Xid, head: &RequestHead) {
+    fn reject(&mut self, code: ErrorCode, xid: Xid, head: &RequestPrefix) {
         self.put(&Message::Error(ErrorMessage::about(code, head.bytes())), xid);
     }
 
@@ -337,7 +337,7 @@ impl Connection {
     fn negotiate(
         &mut self,
         header: Header,
-        head: RequestHead,
+        head: RequestPrefix,
         decoded: Result<(Header, Message), DecodeError>,
     ) -> Event {
         match decoded {
@@ -372,7 +372,7 @@ impl Connection {
         }
     }
 
-    fn take_message(&mut self, header: Header, head: RequestHead, message: Message) -> Option<Event> {
+    fn take_message(&mut self, header: Header, head: RequestPrefix, message: Message) -> Option<Event> {
         let xid = header.xid;
         let message = match message {
             // A second HELLO is ignored. An ECHO_REPLY needs no handling: `receive` has already recorded that
@@ -385,9 +385,9 @@ impl Connection {
             Message::Error(error) => return Some(Event::PeerError(error)),
             Message::MultipartRequest(request) => {
                 match self.reassembly.add(xid, head, request, header.length) {
-                    Assembled::Complete(request) => Message::MultipartRequest(request),
-                    Assembled::Waiting => return None,
-                    Assembled::Refused(xid, head) => {
+                    AddOutcome::Complete(request) => Message::MultipartRequest(request),
+                    AddOutcome::Waiting => return None,
+                    AddOutcome::Refused(xid, head) => {
                         self.reject(ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW, xid, &head);
                         return None;
                     }
@@ -484,7 +484,7 @@ impl Connection {
                 let since = if self.unanswered == 0 {
                     self.last_heard
                 } else {
-                    self.asked
+                    self.echo_sent_at
                 };
                 Some(since + interval)
             }
@@ -508,7 +508,7 @@ impl Connection {
             self.pending = Some(self.close(CloseReason::EchoTimeout, None));
         } else {
             self.unanswered += 1;
-            self.asked = now;
+            self.echo_sent_at = now;
             let xid = self.xid();
             self.put(&Message::EchoRequest(Box::default()), xid);
         }

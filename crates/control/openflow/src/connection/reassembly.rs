@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use millrace_types::Xid;
 
-use super::RequestHead;
+use super::RequestPrefix;
 use crate::header::HEADER_SIZE;
 use crate::multipart::table_features::TableFeatures;
 use crate::multipart::{MORE, MultipartRequest, RequestBody};
@@ -41,7 +41,7 @@ pub(super) struct MultipartReassembly {
 #[derive(Debug)]
 struct Open {
     key: RequestKey,
-    head: RequestHead,
+    head: RequestPrefix,
     size: usize,
     tables: Vec<TableFeatures>,
 }
@@ -55,7 +55,7 @@ struct RequestKey {
 }
 
 impl RequestKey {
-    fn new(xid: Xid, head: &RequestHead) -> RequestKey {
+    fn new(xid: Xid, head: &RequestPrefix) -> RequestKey {
         RequestKey {
             xid,
             type_: head
@@ -67,7 +67,7 @@ impl RequestKey {
 }
 
 /// Returns true if the message has the MORE flag: more messages of its request follow.
-fn has_more(head: &RequestHead) -> bool {
+fn has_more(head: &RequestPrefix) -> bool {
     let flags = head
         .bytes()
         .get(FLAGS_OFFSET..)
@@ -76,19 +76,19 @@ fn has_more(head: &RequestHead) -> bool {
 }
 
 /// The outcome of adding a message.
-pub(super) enum Assembled {
+pub(super) enum AddOutcome {
     /// The request is complete.
     Complete(MultipartRequest),
     /// More messages follow.
     Waiting,
     /// The request is too long, or its type does not allow several messages. The request is answered with an
     /// error.
-    Refused(Xid, RequestHead),
+    Refused(Xid, RequestPrefix),
 }
 
 impl MultipartReassembly {
     /// Returns true if a message belongs to a refused request and must be ignored.
-    pub(super) fn ignores(&mut self, xid: Xid, head: &RequestHead) -> bool {
+    pub(super) fn ignores(&mut self, xid: Xid, head: &RequestPrefix) -> bool {
         let key = RequestKey::new(xid, head);
         let Some(at) = self.refused.iter().position(|refused| *refused == key) else {
             return false;
@@ -100,7 +100,7 @@ impl MultipartReassembly {
     }
 
     /// Refuses the request of a message that cannot be decoded.
-    pub(super) fn refuse(&mut self, xid: Xid, head: &RequestHead) {
+    pub(super) fn refuse(&mut self, xid: Xid, head: &RequestPrefix) {
         let key = RequestKey::new(xid, head);
         let open = self.open.take_if(|open| open.key.xid == xid);
         // An open request of another type with the same xid is refused too, and its last message is still to
@@ -123,17 +123,17 @@ impl MultipartReassembly {
     pub(super) fn add(
         &mut self,
         xid: Xid,
-        head: RequestHead,
+        head: RequestPrefix,
         request: MultipartRequest,
         length: u16,
-    ) -> Assembled {
+    ) -> AddOutcome {
         let continues = self.open.as_ref().is_some_and(|open| open.key.xid == xid);
         if !request.more && !continues {
-            return Assembled::Complete(request);
+            return AddOutcome::Complete(request);
         }
         let RequestBody::TableFeatures(mut tables) = request.body else {
             self.refuse(xid, &head);
-            return Assembled::Refused(xid, head);
+            return AddOutcome::Refused(xid, head);
         };
         let mut open = match self.open.take() {
             Some(open) if continues => open,
@@ -145,9 +145,9 @@ impl MultipartReassembly {
                     tables,
                 });
                 // Only one request can be open: the new request replaces the open one, which is refused.
-                return other.map_or(Assembled::Waiting, |other| {
+                return other.map_or(AddOutcome::Waiting, |other| {
                     self.ignore_rest(other.key);
-                    Assembled::Refused(other.key.xid, other.head)
+                    AddOutcome::Refused(other.key.xid, other.head)
                 });
             }
         };
@@ -156,13 +156,13 @@ impl MultipartReassembly {
             if request.more {
                 self.ignore_rest(open.key);
             }
-            return Assembled::Refused(xid, open.head);
+            return AddOutcome::Refused(xid, open.head);
         }
         open.tables.append(&mut tables);
         if request.more {
             self.open = Some(open);
-            return Assembled::Waiting;
+            return AddOutcome::Waiting;
         }
-        Assembled::Complete(MultipartRequest::new(RequestBody::TableFeatures(open.tables)))
+        AddOutcome::Complete(MultipartRequest::new(RequestBody::TableFeatures(open.tables)))
     }
 }

@@ -90,7 +90,7 @@ pub struct Connection {
     started: Time,
     last_heard: Time,
     /// The time of the last ECHO_REQUEST.
-    asked: Time,
+    echo_sent_at: Time,
     unanswered: u32,
     queue: VecDeque<(OperationId, Operation)>,
     running: Option<Running>,
@@ -116,7 +116,7 @@ impl Connection {
             out,
             started: now,
             last_heard: now,
-            asked: now,
+            echo_sent_at: now,
             unanswered: 0,
             queue: VecDeque::new(),
             running: None,
@@ -296,8 +296,8 @@ impl Connection {
             },
             State::Ready => match decoded {
                 Ok(message) => self.take_message(header.xid, message, size),
-                Err(error) if self.owns(header.xid) && header.message_type().is_some_and(is_reply) => {
-                    self.give(header.xid, Received::Malformed(error));
+                Err(error) if self.is_own_xid(header.xid) && header.message_type().is_some_and(is_reply) => {
+                    self.deliver(header.xid, Received::Malformed(error));
                 }
                 Err(_) => self.counters.undecodable += 1,
             },
@@ -340,14 +340,14 @@ impl Connection {
         self.progress.push_back(Progress::Ready(features));
     }
 
-    fn owns(&self, xid: Xid) -> bool {
+    fn is_own_xid(&self, xid: Xid) -> bool {
         self.running
             .as_ref()
             .is_some_and(|running| running.operation.owns(xid))
     }
 
     /// Passes a message to the running operation, to which the xid belongs.
-    fn give(&mut self, xid: Xid, received: Received) {
+    fn deliver(&mut self, xid: Xid, received: Received) {
         let Some(running) = &mut self.running else { return };
         let outcome = running.operation.receive(xid, received, &mut self.support);
         if let Some(ports) = running.operation.take_ports() {
@@ -367,12 +367,12 @@ impl Connection {
             },
             other => other,
         };
-        if self.owns(xid) && (is_reply(type_) || type_ == MessageType::EchoReply) {
+        if self.is_own_xid(xid) && (is_reply(type_) || type_ == MessageType::EchoReply) {
             let received = match message {
                 Message::Error(error) => Received::Error(error),
                 other => Received::Message(other, size),
             };
-            return self.give(xid, received);
+            return self.deliver(xid, received);
         }
         match message {
             Message::MultipartReply(_) if self.abandoned.contains(&xid) => self.counters.late += 1,
@@ -418,7 +418,7 @@ impl Connection {
             ..body
         });
         // The switch chooses the xid of updates that answer no request.
-        self.owns(xid).then_some(MultipartReply { more, body })
+        self.is_own_xid(xid).then_some(MultipartReply { more, body })
     }
 
     /// Handles a message that is no answer to an operation.
@@ -498,7 +498,7 @@ impl Connection {
         let since = if self.unanswered == 0 {
             self.last_heard
         } else {
-            self.asked
+            self.echo_sent_at
         };
         Some(since + interval)
     }
@@ -522,7 +522,7 @@ impl Connection {
             return self.close(CloseReason::EchoTimeout);
         }
         self.unanswered += 1;
-        self.asked = now;
+        self.echo_sent_at = now;
         let xid = self.out.xid();
         put(&mut self.out, &Message::EchoRequest(Box::default()), xid);
     }

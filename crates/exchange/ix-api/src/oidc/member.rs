@@ -78,7 +78,7 @@ pub(crate) struct Link {
 
 /// Returns the key under which the link of a person to an account is stored. Issuer and subject identify the
 /// person (OpenID Connect Core 1.0, section 5.7), because names and mail addresses can change their owner.
-pub(crate) fn place(issuer: &str, subject: &str, account: AccountId) -> String {
+pub(crate) fn link_key(issuer: &str, subject: &str, account: AccountId) -> String {
     format!("oidc/{}/{account}", fingerprint(&format!("{issuer}\n{subject}")))
 }
 
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn a_person_is_issuer_and_subject() {
         let account = AccountId(1);
-        let own = place("https://a", "1", account);
-        assert_ne!(own, place("https://b", "1", account));
-        assert_ne!(own, place("https://a", "2", account));
-        assert_ne!(own, place("https://a", "1", AccountId(2)));
+        let own = link_key("https://a", "1", account);
+        assert_ne!(own, link_key("https://b", "1", account));
+        assert_ne!(own, link_key("https://a", "2", account));
+        assert_ne!(own, link_key("https://a", "1", AccountId(2)));
     }
 }

@@ -7,11 +7,11 @@ use millrace_ix_model::{
     Config, ConfigId, Connection, OperationKind, Service, ServiceId, ServiceKind, SiteId, SwitchId, TrunkId,
 };
 
-use super::{Scope, word};
+use super::{ViewContext, word};
 use crate::service::SwitchState;
 use crate::view;
 
-impl Scope<'_> {
+impl ViewContext<'_> {
     /// Returns the path of a service's frames between its first two ends.
     pub(super) fn path(&self, service: &Service, ends: &[(ConfigId, &Config)]) -> Vec<view::Hop> {
         let [(_, near), (_, far), ..] = ends else {

@@ -4,11 +4,11 @@ use millrace_ix_model::{
     Filter, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, OperationKind, Ports,
 };
 
-use super::{Scope, word};
+use super::{ViewContext, word};
 use crate::observed;
 use crate::view;
 
-impl Scope<'_> {
+impl ViewContext<'_> {
     pub(crate) fn filter(&self, id: FilterId, filter: &Filter) -> view::Filter {
         let (state, reason) = match &filter.state {
             FilterState::Draft => ("draft", None),

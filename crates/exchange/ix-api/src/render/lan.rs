@@ -10,14 +10,14 @@ use millrace_ix_model::{
     Quarantine, Reason, Service, ServiceId, ServiceKey, ServiceKeyId,
 };
 
-use super::{Scope, word};
+use super::{ViewContext, word};
 use crate::observed::{Check, Finding};
 use crate::view;
 
 /// The time for which a check fails after an offending frame.
 const FAILING: Duration = Duration::from_secs(60);
 
-impl Scope<'_> {
+impl ViewContext<'_> {
     /// Returns the findings of the quarantine of an end, oldest first.
     fn findings(&self, end: ConfigId) -> impl DoubleEndedIterator<Item = &Finding> {
         let quarantined = self.snapshot.quarantine.get(&end);

@@ -13,7 +13,7 @@ use millrace_ix_model::{
     Account, AccountId, Config, ConfigId, Connection, ConnectionId, Consent, FilterId, ObjectId,
     OperationKind, Quarantine, Service, ServiceId, ServiceKind, SiteId, Timestamp, User, UserId, VlanConfig,
 };
-pub(crate) use route_servers::{Reading, rejections};
+pub(crate) use route_servers::{RouteServerReading, rejections};
 use serde::Serialize;
 
 use crate::access::Principal;
@@ -30,7 +30,7 @@ pub(crate) fn word(value: &impl Serialize) -> String {
 }
 
 /// The snapshot, with the data that the principal of a request may see.
-pub(crate) struct Scope<'a> {
+pub(crate) struct ViewContext<'a> {
     principal: &'a Principal,
     snapshot: &'a Snapshot,
     now: Timestamp,
@@ -38,9 +38,9 @@ pub(crate) struct Scope<'a> {
     counters: BTreeMap<FilterId, FilterCounter>,
 }
 
-impl<'a> Scope<'a> {
-    pub(crate) fn new(principal: &'a Principal, now: Timestamp) -> Scope<'a> {
-        Scope {
+impl<'a> ViewContext<'a> {
+    pub(crate) fn new(principal: &'a Principal, now: Timestamp) -> ViewContext<'a> {
+        ViewContext {
             principal,
             snapshot: &principal.snapshot,
             now,
@@ -50,13 +50,13 @@ impl<'a> Scope<'a> {
     }
 
     /// Adds the rates of connections and trunks.
-    pub(crate) fn with_loads(mut self, loads: BTreeMap<ObjectId, Load>) -> Scope<'a> {
+    pub(crate) fn with_loads(mut self, loads: BTreeMap<ObjectId, Load>) -> ViewContext<'a> {
         self.loads = loads;
         self
     }
 
     /// Adds the counters of filters.
-    pub(crate) fn with_counters(mut self, counters: BTreeMap<FilterId, FilterCounter>) -> Scope<'a> {
+    pub(crate) fn with_counters(mut self, counters: BTreeMap<FilterId, FilterCounter>) -> ViewContext<'a> {
         self.counters = counters;
         self
     }

@@ -7,25 +7,25 @@ use std::sync::Arc;
 use millrace_bird::{Cause, Report, Route, Scheme, Session};
 use millrace_ix_model::{Config, ConfigId, Reason, Timestamp, reason};
 
-use super::Scope;
+use super::ViewContext;
 use crate::route_servers::{RouteServer, RouteServerStatus};
 use crate::view;
 
 /// A route server of the LAN of an end, with its newest status.
 #[derive(Clone)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct RouteServerReading<'a> {
     pub(crate) server: &'a RouteServer,
     pub(crate) status: RouteServerStatus,
 }
 
 /// The addresses and AS numbers by which the sessions of an end are recognised.
-pub(crate) struct Owner {
+pub(crate) struct EndIdentity {
     addresses: Vec<IpAddr>,
     /// The AS numbers of the end; if it has none, those of its account.
     asns: BTreeSet<u32>,
 }
 
-impl Owner {
+impl EndIdentity {
     /// Returns true if a session belongs to the end. A route server may still list the session of a member
     /// that used the address earlier.
     fn owns(&self, session: &Session) -> bool {
@@ -34,14 +34,14 @@ impl Owner {
 }
 
 /// A rejected route, with its route server and session.
-pub(crate) struct Rejection<'a> {
+pub(crate) struct RejectedRouteRef<'a> {
     server: &'a RouteServer,
     read_at: Timestamp,
     address: IpAddr,
     route: &'a Route,
 }
 
-impl Reading<'_> {
+impl RouteServerReading<'_> {
     /// Returns the sessions with this neighbor address.
     fn sessions(&self, address: IpAddr) -> impl Iterator<Item = &Session> {
         let report: Option<&Arc<Report>> = self.status.report.as_ref().map(|(_, report)| report);
@@ -52,14 +52,14 @@ impl Reading<'_> {
     }
 }
 
-impl Scope<'_> {
+impl ViewContext<'_> {
     /// Returns the addresses and the AS numbers of an end.
-    pub(crate) fn owner(&self, id: ConfigId, end: &Config) -> Owner {
+    pub(crate) fn owner(&self, id: ConfigId, end: &Config) -> EndIdentity {
         let exchange = &self.snapshot.exchange;
         let ips = self.snapshot.index().ips.get(&id).into_iter().flatten();
         let account = exchange.accounts.get(&end.account).map(|account| &account.asns);
         let asns = Some(&end.asns).filter(|asns| !asns.is_empty()).or(account);
-        Owner {
+        EndIdentity {
             addresses: ips.filter_map(|ip| Some(exchange.ips.get(ip)?.address)).collect(),
             asns: asns.cloned().unwrap_or_default(),
         }
@@ -69,8 +69,8 @@ impl Scope<'_> {
     /// session.
     pub(crate) fn route_server_sessions(
         &self,
-        readings: &[Reading<'_>],
-        owner: &Owner,
+        readings: &[RouteServerReading<'_>],
+        owner: &EndIdentity,
     ) -> Vec<view::RouteServerSession> {
         let pairs = readings
             .iter()
@@ -92,7 +92,7 @@ impl Scope<'_> {
 
     fn route_server_session(
         &self,
-        Reading { server, status }: &Reading<'_>,
+        RouteServerReading { server, status }: &RouteServerReading<'_>,
         address: IpAddr,
         session: Option<&Session>,
     ) -> view::RouteServerSession {
@@ -123,7 +123,10 @@ impl Scope<'_> {
 }
 
 /// Returns the rejected routes of an end, ordered by route server, address and prefix.
-pub(crate) fn rejections<'a>(readings: &'a [Reading<'a>], owner: &Owner) -> Vec<Rejection<'a>> {
+pub(crate) fn rejections<'a>(
+    readings: &'a [RouteServerReading<'a>],
+    owner: &EndIdentity,
+) -> Vec<RejectedRouteRef<'a>> {
     let mut all = Vec::new();
     for reading in readings {
         let Some((read_at, _)) = reading.status.report else {
@@ -132,7 +135,7 @@ pub(crate) fn rejections<'a>(readings: &'a [Reading<'a>], owner: &Owner) -> Vec<
         for address in &owner.addresses {
             let own = reading.sessions(*address).filter(|session| owner.owns(session));
             let routes = own.flat_map(|session| &session.rejected);
-            all.extend(routes.map(|route| Rejection {
+            all.extend(routes.map(|route| RejectedRouteRef {
                 server: reading.server,
                 read_at,
                 address: *address,
@@ -143,7 +146,7 @@ pub(crate) fn rejections<'a>(readings: &'a [Reading<'a>], owner: &Owner) -> Vec<
     all
 }
 
-impl Rejection<'_> {
+impl RejectedRouteRef<'_> {
     /// Returns the route as a value of the API.
     pub(crate) fn view(&self) -> view::RejectedRoute {
         let route = self.route;

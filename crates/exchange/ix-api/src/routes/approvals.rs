@@ -10,7 +10,7 @@ use super::objects::readable;
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
-use crate::render::Scope;
+use crate::render::ViewContext;
 use crate::request::{Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, Ordered};
 
@@ -23,7 +23,7 @@ pub(crate) async fn list(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Approval>>, Problem> {
     principal.require(OperationKind::ReadFabric)?;
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     page.page(&readable::<ApprovalId>(&principal), |id, approval| {
         scope.approval(id, approval)
     })
@@ -79,7 +79,7 @@ pub(crate) async fn impact(
     access: Access<TrunkId>,
 ) -> Result<Json<view::Impact>, Problem> {
     access.require(OperationKind::ReadFabric)?;
-    let scope = Scope::new(access.principal(), app.now());
+    let scope = ViewContext::new(access.principal(), app.now());
     Ok(Json(scope.impact(access.id(), access.object()?)))
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn service_keys(
     principal: Principal,
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::ServiceKey>>, Problem> {
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     page.page(&readable::<ServiceKeyId>(&principal), |id, key| {
         scope.service_key(id, key)
     })

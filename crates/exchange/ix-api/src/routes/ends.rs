@@ -13,7 +13,7 @@ use super::services::vlan_request;
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
-use crate::render::Scope;
+use crate::render::ViewContext;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, Ordered};
 
@@ -38,7 +38,7 @@ pub(crate) async fn list(
     principal: Principal,
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::End>>, Problem> {
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     let index = principal.snapshot.index();
     let exchange = &principal.snapshot.exchange;
     let services = super::services::readable(&principal);
@@ -61,7 +61,7 @@ pub(crate) async fn read(
     State(app): State<App>,
     access: Access<ConfigId>,
 ) -> Result<Tagged<view::End>, Problem> {
-    let view = Scope::new(access.principal(), app.now()).end(access.id(), access.object()?);
+    let view = ViewContext::new(access.principal(), app.now()).end(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
 

@@ -23,7 +23,7 @@ use super::orders::order;
 use crate::access::{Access, Principal, bearer};
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
-use crate::render::{Scope, target as target_view, word};
+use crate::render::{ViewContext, target as target_view, word};
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, NewFilter, Ordered, PortRange, coded};
 
@@ -227,7 +227,7 @@ pub(crate) async fn list(
     principal: Principal,
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Filter>>, Problem> {
-    let scope = Scope::new(&principal, app.now()).with_counters(app.service.filter_counters());
+    let scope = ViewContext::new(&principal, app.now()).with_counters(app.service.filter_counters());
     page.page(&readable::<FilterId>(&principal), |id, filter| {
         scope.filter(id, filter)
     })
@@ -241,7 +241,7 @@ pub(crate) async fn read(
     State(app): State<App>,
     access: Access<FilterId>,
 ) -> Result<Tagged<view::Filter>, Problem> {
-    let scope = Scope::new(access.principal(), app.now()).with_counters(app.service.filter_counters());
+    let scope = ViewContext::new(access.principal(), app.now()).with_counters(app.service.filter_counters());
     let view = scope.filter(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
@@ -325,7 +325,7 @@ pub(crate) async fn explain(
 ) -> Result<Json<view::Explanation>, Problem> {
     principal.require(OperationKind::ReadFilter)?;
     let packet = given.packet()?;
-    let scope = Scope::new(&principal, app.now()).with_counters(app.service.filter_counters());
+    let scope = ViewContext::new(&principal, app.now()).with_counters(app.service.filter_counters());
     let exchange = &principal.snapshot.exchange;
     let readable = readable::<FilterId>(&principal);
     let accounts: BTreeSet<AccountId> = readable.iter().map(|(_, filter)| filter.account).collect();
@@ -387,7 +387,7 @@ pub(crate) async fn attack(
         )
         .await?;
     }
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     // The search for rules occupies a core for seconds. Because of the limit, a member with many requests can
     // delay only other searches.
     let permit = std::sync::Arc::clone(&app.searches).acquire_owned().await;
@@ -441,7 +441,7 @@ pub(crate) async fn sessions(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::BgpSession>>, Problem> {
     principal.require(OperationKind::ReadFilter)?;
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     let mut all = app.service.bgp_sessions();
     all.retain(|session| {
         principal.actor.is_operator()

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ends::order_object;
-use super::orders::{END, order_about};
+use super::orders::{END_POINTER_PREFIX, order_about};
 use super::services::EndOrder;
 use crate::access::Access;
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
-use crate::render::Scope;
+use crate::render::ViewContext;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, Ordered};
 
@@ -36,7 +36,15 @@ pub(crate) async fn join(
 ) -> Result<Response, Problem> {
     access.require(OperationKind::ConfigureEnd)?;
     let operation = given.end.configure(access.id(), "/end")?;
-    order_about(&app, &access, &conditions, None, vec![(operation, END)], &given).await
+    order_about(
+        &app,
+        &access,
+        &conditions,
+        None,
+        vec![(operation, END_POINTER_PREFIX)],
+        &given,
+    )
+    .await
 }
 
 /// List the members of a peering LAN that other accounts may find
@@ -48,7 +56,7 @@ pub(crate) async fn members(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Presence>>, Problem> {
     access.require(OperationKind::ReadPresence)?;
-    let all = Scope::new(access.principal(), app.now()).presences(access.id());
+    let all = ViewContext::new(access.principal(), app.now()).presences(access.id());
     let numbered: Vec<_> = all.into_iter().enumerate().collect();
     page.page(&numbered, |_, presence| presence.clone()).map(Json)
 }

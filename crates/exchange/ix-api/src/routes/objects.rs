@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
-use crate::render::Scope;
+use crate::render::ViewContext;
 use crate::request::{PageParams, Query};
 use crate::view::{self, List};
 
@@ -53,7 +53,7 @@ pub(crate) async fn accounts(
     principal: Principal,
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Account>>, Problem> {
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     let all = principal.snapshot.exchange.accounts.iter();
     let seen = all.filter(|(id, account)| {
         let is_public = account.discoverable && account.kind != AccountKind::Authority;
@@ -71,7 +71,7 @@ pub(crate) async fn account(
     State(app): State<App>,
     access: Access<AccountId>,
 ) -> Result<Tagged<view::Account>, Problem> {
-    let view = Scope::new(access.principal(), app.now()).account(access.id(), access.object()?);
+    let view = ViewContext::new(access.principal(), app.now()).account(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
 
@@ -84,7 +84,7 @@ pub(crate) async fn users(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::User>>, Problem> {
     principal.require(OperationKind::ReadUsers)?;
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     page.page(&readable::<UserId>(&principal), |id, user| scope.user(id, user))
         .map(Json)
 }
@@ -96,7 +96,7 @@ pub(crate) async fn user(
     State(app): State<App>,
     access: Access<UserId>,
 ) -> Result<Tagged<view::User>, Problem> {
-    let view = Scope::new(access.principal(), app.now()).user(access.id(), access.object()?);
+    let view = ViewContext::new(access.principal(), app.now()).user(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
 
@@ -108,7 +108,7 @@ pub(crate) async fn connections(
     principal: Principal,
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Connection>>, Problem> {
-    let scope = Scope::new(&principal, app.now()).with_loads(app.service.loads());
+    let scope = ViewContext::new(&principal, app.now()).with_loads(app.service.loads());
     let readable = readable::<ConnectionId>(&principal);
     page.page(&readable, |id, connection| scope.connection(id, connection))
         .map(Json)
@@ -121,7 +121,7 @@ pub(crate) async fn connection(
     State(app): State<App>,
     access: Access<ConnectionId>,
 ) -> Result<Tagged<view::Connection>, Problem> {
-    let scope = Scope::new(access.principal(), app.now()).with_loads(app.service.loads());
+    let scope = ViewContext::new(access.principal(), app.now()).with_loads(app.service.loads());
     let view = scope.connection(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
@@ -133,7 +133,9 @@ pub(crate) async fn vlans(
     State(app): State<App>,
     access: Access<ConnectionId>,
 ) -> Result<Json<view::Vlans>, Problem> {
-    Ok(Json(Scope::new(access.principal(), app.now()).vlans(access.id())))
+    Ok(Json(
+        ViewContext::new(access.principal(), app.now()).vlans(access.id()),
+    ))
 }
 
 /// List sites
@@ -145,7 +147,7 @@ pub(crate) async fn sites(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Site>>, Problem> {
     principal.require(OperationKind::ReadFabric)?;
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     page.page(&readable::<millrace_ix_model::SiteId>(&principal), |id, site| {
         scope.site(id, site)
     })
@@ -161,7 +163,7 @@ pub(crate) async fn switches(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Switch>>, Problem> {
     principal.require(OperationKind::ReadFabric)?;
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     page.page(&readable::<SwitchId>(&principal), |id, switch| {
         scope.switch(id, switch)
     })
@@ -175,7 +177,7 @@ pub(crate) async fn switch(
     State(app): State<App>,
     access: Access<SwitchId>,
 ) -> Result<Tagged<view::Switch>, Problem> {
-    let view = Scope::new(access.principal(), app.now()).switch(access.id(), access.object()?);
+    let view = ViewContext::new(access.principal(), app.now()).switch(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
 
@@ -188,7 +190,7 @@ pub(crate) async fn trunks(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Trunk>>, Problem> {
     principal.require(OperationKind::ReadFabric)?;
-    let scope = Scope::new(&principal, app.now()).with_loads(app.service.loads());
+    let scope = ViewContext::new(&principal, app.now()).with_loads(app.service.loads());
     page.page(&readable::<TrunkId>(&principal), |id, trunk| {
         scope.trunk(id, trunk)
     })
@@ -202,7 +204,7 @@ pub(crate) async fn trunk(
     State(app): State<App>,
     access: Access<TrunkId>,
 ) -> Result<Tagged<view::Trunk>, Problem> {
-    let scope = Scope::new(access.principal(), app.now()).with_loads(app.service.loads());
+    let scope = ViewContext::new(access.principal(), app.now()).with_loads(app.service.loads());
     let view = scope.trunk(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }

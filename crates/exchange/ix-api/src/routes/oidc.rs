@@ -64,7 +64,7 @@ fn provider(app: &App) -> Result<&Oidc, Problem> {
 }
 
 /// Runs a part of a sign-in that sends requests to the provider. Limits the number of concurrent runs.
-async fn ask<T: Send + 'static>(
+async fn with_provider<T: Send + 'static>(
     app: &App,
     part: impl FnOnce(&App, &Oidc) -> Result<T, OidcError> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -106,7 +106,7 @@ pub(crate) async fn begin(
     app.attempts
         .begin_from(client(peer.ip(), &headers), app.uptime())
         .map_err(busy)?;
-    let started = ask(&app, |app, oidc| {
+    let started = with_provider(&app, |app, oidc| {
         oidc.begin(&app.sealer, app.wall(), app.uptime())
     })
     .await?;
@@ -137,7 +137,7 @@ pub(crate) async fn finish(
     let cookie = cookie(&headers);
     // A callback without a sign-in that began here is refused, and adds no entry to the audit chain.
     oidc::check_cookie(&app.sealer, cookie.as_deref(), app.wall())?;
-    let asked = ask(&app, move |app, oidc| {
+    let asked = with_provider(&app, move |app, oidc| {
         oidc.finish(&app.sealer, cookie.as_deref(), &given, app.wall(), app.uptime())
     });
     let signed_in = match asked.await {
@@ -198,8 +198,8 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
         );
         return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("unknown-network"));
     };
-    let place = member::place(&oidc.settings.issuer, &identity.subject, account);
-    let linked = load_json::<Link>(&*app.credentials, &place)?;
+    let key = member::link_key(&oidc.settings.issuer, &identity.subject, account);
+    let linked = load_json::<Link>(&*app.credentials, &key)?;
     let found = linked.and_then(|link| {
         let user = exchange.users.get(&link.user)?;
         (user.account == account).then_some((link.user, user))
@@ -236,7 +236,7 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
                 .applied
                 .first()
                 .ok_or_else(|| Problem::new(ProblemKind::Internal, "the order created no user"))?;
-            save_json(&*app.credentials, &place, &Link { user })?;
+            save_json(&*app.credentials, &key, &Link { user })?;
             Ok(user)
         }
     }

@@ -20,7 +20,7 @@ pub(crate) type Step = (Operation, &'static str);
 
 /// The prefix of JSON pointers to fields of the principal's own end in the body. Other fields of an order do
 /// not have it.
-pub(crate) const END: &str = "end.";
+pub(crate) const END_POINTER_PREFIX: &str = "end.";
 
 /// Passes an order to the engine, and returns its answer.
 ///
@@ -165,7 +165,7 @@ pub(crate) fn apply_all(
 
 fn refused(mut refusal: Refusal, prefix: &str) -> Problem {
     if let Some(field) = &refusal.field
-        && (prefix != END || matches!(field.as_str(), "connection" | "vlan" | "capacity_mbps"))
+        && (prefix != END_POINTER_PREFIX || matches!(field.as_str(), "connection" | "vlan" | "capacity_mbps"))
     {
         refusal.field = Some(format!("{prefix}{field}"));
     }

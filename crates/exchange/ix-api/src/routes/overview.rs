@@ -12,7 +12,7 @@ use crate::access::Principal;
 use crate::app::App;
 use crate::observed::Target;
 use crate::problem::Problem;
-use crate::render::{Scope, word};
+use crate::render::{ViewContext, word};
 use crate::service::SwitchState;
 use crate::view::{Load, Overview, Severity, Task};
 
@@ -32,7 +32,7 @@ pub(crate) async fn overview(
     principal: Principal,
 ) -> Result<Json<Overview>, Problem> {
     let now = app.now();
-    let scope = Scope::new(&principal, now);
+    let scope = ViewContext::new(&principal, now);
     let exchange = &principal.snapshot.exchange;
     let mut services = readable(&principal);
     let mut tasks = service_tasks(&principal, &scope, &services, now);
@@ -137,18 +137,18 @@ pub(crate) async fn overview(
     tasks.sort_by(|a, b| (a.severity, &a.task, &a.object).cmp(&(b.severity, &b.task, &b.object)));
     Ok(Json(Overview {
         tasks,
-        services: Scope::count(
+        services: ViewContext::count(
             services
                 .iter()
                 .map(|(id, service)| word(&scope.shown(*id, service).state)),
         ),
-        connections: Scope::count(
+        connections: ViewContext::count(
             connections
                 .iter()
                 .map(|(_, connection)| scope.connection_state(connection).to_owned()),
         ),
-        switches: Scope::count(switches.into_iter()),
-        trunks: Scope::count(trunks.into_iter()),
+        switches: ViewContext::count(switches.into_iter()),
+        trunks: ViewContext::count(trunks.into_iter()),
         changes_open,
         load,
         at: now.to_string(),
@@ -179,7 +179,7 @@ fn task(task: &str, object: impl Into<ObjectId>, name: &str, severity: Severity)
 /// Returns the tasks that the services give to the actor's account.
 fn service_tasks(
     principal: &Principal,
-    scope: &Scope<'_>,
+    scope: &ViewContext<'_>,
     services: &[(ServiceId, &Service)],
     now: Timestamp,
 ) -> Vec<Task> {

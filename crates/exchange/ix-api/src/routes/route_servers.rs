@@ -8,12 +8,12 @@ use millrace_ix_model::{ConfigId, OperationKind, ServiceKind};
 use crate::access::Access;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::render::{Reading, Scope, rejections};
+use crate::render::{RouteServerReading, ViewContext, rejections};
 use crate::request::{PageParams, Query};
 use crate::view::{self, List};
 
 /// Returns the route servers of an end's LAN that the engine queries, each with its latest status.
-fn readings<'a>(app: &'a App, access: &Access<ConfigId>) -> Result<Vec<Reading<'a>>, Problem> {
+fn readings<'a>(app: &'a App, access: &Access<ConfigId>) -> Result<Vec<RouteServerReading<'a>>, Problem> {
     access.require(OperationKind::ReadFilter)?;
     let end = access.object()?;
     let services = &access.principal().snapshot.exchange.services;
@@ -23,7 +23,7 @@ fn readings<'a>(app: &'a App, access: &Access<ConfigId>) -> Result<Vec<Reading<'
     let servers = app.settings.route_servers.iter();
     Ok(servers
         .filter(|server| server.control.is_some() && lan.is_some_and(|lan| lan.name == server.lan))
-        .map(|server| Reading {
+        .map(|server| RouteServerReading {
             server,
             status: app.service.route_server_status(server),
         })
@@ -42,7 +42,7 @@ pub(crate) async fn sessions(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::RouteServerSession>>, Problem> {
     let readings = readings(&app, &access)?;
-    let scope = Scope::new(access.principal(), app.now());
+    let scope = ViewContext::new(access.principal(), app.now());
     let all = scope.route_server_sessions(&readings, &scope.owner(access.id(), access.object()?));
     let numbered: Vec<_> = all.into_iter().enumerate().collect();
     page.page(&numbered, |_, session| session.clone()).map(Json)
@@ -57,7 +57,7 @@ pub(crate) async fn rejected_routes(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::RejectedRoute>>, Problem> {
     let readings = readings(&app, &access)?;
-    let owner = Scope::new(access.principal(), app.now()).owner(access.id(), access.object()?);
+    let owner = ViewContext::new(access.principal(), app.now()).owner(access.id(), access.object()?);
     let numbered: Vec<_> = rejections(&readings, &owner).into_iter().enumerate().collect();
     page.page(&numbered, |_, rejection| rejection.view()).map(Json)
 }

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::objects::{Tagged, tagged};
-use super::orders::{END, Step, expected_revision, order, order_about};
+use super::orders::{END_POINTER_PREFIX, Step, expected_revision, order, order_about};
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
-use crate::render::Scope;
+use crate::render::ViewContext;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::service::CREATED_SERVICE;
 use crate::view::{self, List, Ordered};
@@ -75,7 +75,7 @@ pub(crate) async fn list(
     Query(page): Query<PageParams>,
     Query(filter): Query<ServiceFilter>,
 ) -> Result<Json<List<view::Service>>, Problem> {
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     let mut services = readable(&principal);
     if let Some(state) = &filter.state {
         services.retain(|(id, service)| crate::render::word(&scope.shown(*id, service).state) == *state);
@@ -97,7 +97,7 @@ pub(crate) async fn read(
     State(app): State<App>,
     access: Access<ServiceId>,
 ) -> Result<Tagged<view::Service>, Problem> {
-    let view = Scope::new(access.principal(), app.now()).service(access.id(), access.object()?);
+    let view = ViewContext::new(access.principal(), app.now()).service(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
 
@@ -208,7 +208,7 @@ pub(crate) async fn create(
             },
             "",
         ),
-        (given.end.configure(CREATED_SERVICE, "/end")?, END),
+        (given.end.configure(CREATED_SERVICE, "/end")?, END_POINTER_PREFIX),
     ];
     if let Some(far) = &given.far_end {
         steps.push((far.configure(CREATED_SERVICE, "/far_end")?, "far_end."));
@@ -269,7 +269,7 @@ pub(crate) async fn accept(
     conditions: Conditions,
     Body(given): Body<AcceptOrder>,
 ) -> Result<Response, Problem> {
-    let steps = vec![(given.end.configure(access.id(), "/end")?, END)];
+    let steps = vec![(given.end.configure(access.id(), "/end")?, END_POINTER_PREFIX)];
     order_service(&app, &access, OperationKind::Accept, &conditions, steps, &given).await
 }
 
@@ -395,7 +395,7 @@ pub(crate) async fn redeem_key(
         &principal,
         &conditions,
         None,
-        vec![(operation, END)],
+        vec![(operation, END_POINTER_PREFIX)],
         &given,
     )
     .await

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use crate::access::Principal;
 use crate::app::{App, totp_purpose};
 use crate::problem::{Problem, ProblemKind};
-use crate::render::{Scope, word};
+use crate::render::{ViewContext, word};
 use crate::request::Body;
 use crate::service::Snapshot;
 use crate::session::{
@@ -43,7 +43,7 @@ pub(super) fn whoami(app: &App, principal: &Principal) -> Result<Whoami, Problem
     let (Some(user), Some(account)) = (principal.actor.user, principal.actor.account) else {
         return Err(Problem::new(ProblemKind::Unauthorized, "there is no session"));
     };
-    let scope = Scope::new(principal, app.now());
+    let scope = ViewContext::new(principal, app.now());
     let found = principal.snapshot.exchange.users.get(&user);
     Ok(Whoami {
         user: user.to_string(),

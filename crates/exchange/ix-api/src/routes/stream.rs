@@ -34,7 +34,7 @@ pub(crate) struct StreamParams {
 
 /// An event as it is sent.
 #[derive(Serialize)]
-struct Sent {
+struct SseEvent {
     serial: u64,
     kind: &'static str,
     objects: Vec<String>,
@@ -204,7 +204,7 @@ impl Follower {
         if objects.is_empty() {
             return None;
         }
-        let sent = Sent {
+        let sent = SseEvent {
             serial: event.serial,
             kind: event.kind,
             objects: objects.iter().map(ToString::to_string).collect(),

@@ -10,7 +10,7 @@ use super::filters::account;
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::render::{Scope, word};
+use crate::render::{ViewContext, word};
 use crate::request::Query;
 use crate::view;
 
@@ -22,7 +22,7 @@ pub(crate) struct TrafficParams {
     account: Option<String>,
 }
 
-fn peer(scope: &Scope<'_>, principal: &Principal, rate: &PeerRate) -> view::PeerTraffic {
+fn peer(scope: &ViewContext<'_>, principal: &Principal, rate: &PeerRate) -> view::PeerTraffic {
     let service = principal.snapshot.exchange.services.get(&rate.service);
     view::PeerTraffic {
         peer: rate
@@ -75,7 +75,7 @@ pub(crate) async fn traffic(
         )
         .await?;
     }
-    let scope = Scope::new(&principal, app.now());
+    let scope = ViewContext::new(&principal, app.now());
     let Some(found) = app.service.traffic(account) else {
         return Ok(Json(view::AccountTraffic::default()));
     };

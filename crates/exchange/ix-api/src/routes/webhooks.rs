@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::access::Principal;
 use crate::app::App;
-use crate::idempotency::Once;
+use crate::idempotency::RequestMark;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::{Body, PageParams, Query};
 use crate::session::random;
@@ -146,7 +146,7 @@ fn check_url(app: &App, url: &str) -> Result<(), Problem> {
 pub(crate) async fn create(
     State(app): State<App>,
     principal: Principal,
-    once: Once,
+    mark: RequestMark,
     Body(given): Body<NewWebhook>,
 ) -> Result<(StatusCode, Json<CreatedWebhook>), Problem> {
     let (Some(user), Some(account)) = (principal.actor.user, principal.actor.account) else {
@@ -180,7 +180,7 @@ pub(crate) async fn create(
         json!({ "url": webhook.url }),
     )
     .await?;
-    let id = app.records.create(&webhook, &once)?;
+    let id = app.records.create(&webhook, &mark)?;
     app.webhooks
         .start(&app, &id, webhook.clone(), app.events.newest());
     Ok((

@@ -48,14 +48,14 @@ impl Session {
 
 /// A session, and the time of its last request as stored.
 #[derive(Debug)]
-struct Open {
+struct CachedSession {
     session: Session,
     stored: Timestamp,
 }
 
-impl From<Session> for Open {
-    fn from(session: Session) -> Open {
-        Open {
+impl From<Session> for CachedSession {
+    fn from(session: Session) -> CachedSession {
+        CachedSession {
             stored: session.seen,
             session,
         }
@@ -65,7 +65,7 @@ impl From<Session> for Open {
 /// All sessions.
 pub struct Sessions {
     store: Arc<dyn CredentialStore>,
-    open: Mutex<HashMap<String, Open>>,
+    open: Mutex<HashMap<String, CachedSession>>,
 }
 
 impl Sessions {
@@ -77,7 +77,10 @@ impl Sessions {
         let mut open = HashMap::new();
         for (key, value) in store.list(PREFIX)? {
             if let Some(fingerprint) = key.strip_prefix(PREFIX) {
-                open.insert(fingerprint.to_owned(), Open::from(parse::<Session>(&value)?));
+                open.insert(
+                    fingerprint.to_owned(),
+                    CachedSession::from(parse::<Session>(&value)?),
+                );
             }
         }
         Ok(Sessions {
@@ -86,7 +89,7 @@ impl Sessions {
         })
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<String, Open>> {
+    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedSession>> {
         self.open
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -110,7 +113,7 @@ impl Sessions {
         save_json(&*self.store, &format!("{PREFIX}{key}"), &session)?;
         let ended = {
             let mut open = self.open();
-            open.insert(key, Open::from(session));
+            open.insert(key, CachedSession::from(session));
             excess(&mut open, user, now)
         };
         for key in ended {
@@ -188,7 +191,7 @@ impl Sessions {
 }
 
 /// Removes sessions that are over, and the oldest of a user who has too many. Returns the removed keys.
-fn excess(open: &mut HashMap<String, Open>, user: UserId, now: Timestamp) -> Vec<String> {
+fn excess(open: &mut HashMap<String, CachedSession>, user: UserId, now: Timestamp) -> Vec<String> {
     let mut ended: Vec<String> = open
         .extract_if(|_, open| open.session.is_over(now))
         .map(|(key, _)| key)

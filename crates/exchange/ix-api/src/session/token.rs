@@ -57,7 +57,7 @@ struct Claims {
 
 /// A refresh token as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
-struct Stored {
+struct StoredRefreshToken {
     sub: String,
     exp: u64,
 }
@@ -106,7 +106,7 @@ impl Tokens {
         let access = self.sign(key, TokenUse::Access, now, ACCESS)?;
         let refresh = self.sign(key, TokenUse::Refresh, now, REFRESH)?;
         self.make_room(key, now)?;
-        let stored = Stored {
+        let stored = StoredRefreshToken {
             sub: key.to_owned(),
             exp: now + REFRESH.as_secs(),
         };
@@ -118,7 +118,7 @@ impl Tokens {
     fn make_room(&self, key: &str, now: u64) -> Result<(), CredentialError> {
         let mut own = Vec::new();
         for (at, value) in self.store.list(REFRESH_PREFIX)? {
-            let stored: Stored = parse(&value)?;
+            let stored: StoredRefreshToken = parse(&value)?;
             if stored.exp <= now {
                 self.store.save(&at, None)?;
             } else if stored.sub == key {
@@ -191,7 +191,7 @@ impl Tokens {
         };
         let at = place(token);
         let is_valid = claims.token_use == TokenUse::Refresh && claims.exp > now.millis() / 1000;
-        if !is_valid || load_json::<Stored>(&*self.store, &at)?.is_none() {
+        if !is_valid || load_json::<StoredRefreshToken>(&*self.store, &at)?.is_none() {
             return Ok(None);
         }
         self.store.save(&at, None)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::orders::{created, extra, order, put_extra, renewed};
+use super::orders::{created, ix_api_properties, order, put_properties, renewed};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::view::{self, Address, BillingInformation, State, Stateful, check_text, invalid, nullable};
@@ -48,18 +48,18 @@ pub(crate) struct Account {
 
 fn view(app: &App, principal: &Principal, id: AccountId, account: &millrace_ix_model::Account) -> Account {
     let full = principal.may_read(id);
-    let extra = extra(app, id);
+    let properties = ix_api_properties(app, id);
     Account {
         id: id.to_string(),
         stateful: Stateful::plain(State::Production),
         name: account.name.clone(),
         managing_account: account.parent.filter(|_| full).map(|parent| parent.to_string()),
-        legal_name: extra.legal_name.filter(|_| full),
-        address: extra.address.filter(|_| full),
-        billing_information: extra.billing_information.filter(|_| full),
+        legal_name: properties.legal_name.filter(|_| full),
+        address: properties.address.filter(|_| full),
+        billing_information: properties.billing_information.filter(|_| full),
         external_ref: account.external_ref.clone().filter(|_| full),
         discoverable: account.discoverable,
-        metro_area_network_presence: extra.presence,
+        metro_area_network_presence: properties.presence,
     }
 }
 
@@ -168,12 +168,12 @@ pub(crate) async fn create(
     };
     let applied = order(&app, &principal, &conditions, vec![operation], &given).await?;
     let id: AccountId = created(&applied)?;
-    let mut facts = extra(&app, id);
+    let mut facts = ix_api_properties(&app, id);
     facts.legal_name = given.legal_name;
     facts.address = Some(given.address);
     facts.billing_information = given.billing_information;
     facts.presence = given.metro_area_network_presence;
-    put_extra(&app, &principal, id, &facts).await?;
+    put_properties(&app, &principal, id, &facts).await?;
     Ok((
         StatusCode::CREATED,
         view_of(&app, &renewed(&app, &principal), id)?,
@@ -239,7 +239,7 @@ async fn change(
         };
         order(app, principal, conditions, vec![operation], &given).await?;
     }
-    let mut facts = extra(app, id);
+    let mut facts = ix_api_properties(app, id);
     if let Some(legal_name) = given.legal_name {
         facts.legal_name = legal_name;
     }
@@ -252,7 +252,7 @@ async fn change(
     if let Some(presence) = given.metro_area_network_presence {
         facts.presence = presence;
     }
-    put_extra(app, principal, id, &facts).await?;
+    put_properties(app, principal, id, &facts).await?;
     view_of(app, &renewed(app, principal), id)
 }
 

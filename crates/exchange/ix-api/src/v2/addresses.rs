@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::orders::{check_room, extra, order, require};
+use super::orders::{check_room, ix_api_properties, order, require};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
 use super::view::{Owned, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
-use crate::idempotency::Once;
+use crate::idempotency::RequestMark;
 use crate::problem::Problem;
 use crate::request::{Body, Conditions};
 
@@ -185,7 +185,7 @@ fn all_macs(app: &App, principal: &Principal) -> Vec<(String, MacRecord)> {
         }
         let record = MacRecord {
             mac: MacRequest {
-                owned: extra(app, mac.config).owned(config.account, None),
+                owned: ix_api_properties(app, mac.config).owned(config.account, None),
                 address: mac.address.to_string(),
                 valid_not_before: Some(mac.valid_from.to_string()),
                 valid_not_after: mac.valid_until.map(|until| until.to_string()),
@@ -271,7 +271,7 @@ pub(crate) async fn mac(
 pub(crate) async fn create_mac(
     Shared(app): Shared<App>,
     principal: Principal,
-    once: Once,
+    mark: RequestMark,
     Body(mut mac): Body<MacRequest>,
 ) -> Result<(StatusCode, Json<MacAddress>), Problem> {
     let account = mac.owned.check(&principal)?;
@@ -288,7 +288,7 @@ pub(crate) async fn create_mac(
             mac: mac.clone(),
             links,
         },
-        &once,
+        &mark,
     )?;
     Ok((StatusCode::CREATED, Json(MacAddress { id, mac })))
 }

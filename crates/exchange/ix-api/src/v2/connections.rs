@@ -12,7 +12,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::contacts::check_assignments;
-use super::orders::{created, extra, order, put_extra, renewed};
+use super::orders::{created, ix_api_properties, order, put_properties, renewed};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::view::{Billed, Owned, State, Stateful, check_text, id, invalid, nullable};
@@ -106,7 +106,7 @@ fn speed_of(exchange: &Exchange, port: PortId) -> u32 {
 fn view(app: &App, principal: &Principal, id: ConnectionId) -> Result<Connection, Problem> {
     let exchange = &principal.snapshot.exchange;
     let found = id.stored(exchange).ok_or_else(|| Problem::absent(id))?;
-    let facts = extra(app, id);
+    let facts = ix_api_properties(app, id);
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
     Ok(Connection {
         id: id.to_string(),
@@ -249,11 +249,11 @@ pub(crate) async fn create(
     };
     let applied = order(&app, &principal, &conditions, vec![operation], &given).await?;
     let id: ConnectionId = created(&applied)?;
-    let mut facts = extra(&app, id);
+    let mut facts = ix_api_properties(&app, id);
     facts.managing_account = Some(given.owned.managing_account);
     facts.billed = Some(given.billed);
     facts.lacp_timeout = given.lacp_timeout.map(|timeout| crate::render::word(&timeout));
-    put_extra(&app, &principal, id, &facts).await?;
+    put_properties(&app, &principal, id, &facts).await?;
     Ok((
         StatusCode::CREATED,
         Json(view(&app, &renewed(&app, &principal), id)?),
@@ -294,7 +294,7 @@ async fn change(
     let (id, principal) = (access.id(), access.principal());
     access.require(OperationKind::SetConnectionPorts)?;
     let found = access.object()?;
-    let mut facts = extra(app, id);
+    let mut facts = ix_api_properties(app, id);
     if let Some(timeout) = &given.lacp_timeout {
         facts.lacp_timeout = timeout.as_ref().map(crate::render::word);
     }
@@ -320,7 +320,7 @@ async fn change(
         order(app, principal, conditions, vec![operation], &given).await?;
     }
     facts.billed = Some(billed);
-    put_extra(app, principal, id, &facts).await?;
+    put_properties(app, principal, id, &facts).await?;
     view(app, &renewed(app, principal), id).map(Json)
 }
 
@@ -397,7 +397,7 @@ fn all_ports(app: &App, principal: &Principal) -> Vec<Port> {
     let seen = connections.filter(|(id, _)| principal.may_read(**id));
     let mut ports = Vec::new();
     for (id, connection) in seen {
-        let facts = extra(app, id);
+        let facts = ix_api_properties(app, id);
         for port in &connection.ports {
             let speed = speed_of(exchange, *port);
             let site = exchange.switches.get(&port.switch).map(|switch| switch.site);

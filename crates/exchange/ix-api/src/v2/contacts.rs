@@ -15,7 +15,7 @@ use super::records::Record;
 use super::view::{Owned, check_text, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
-use crate::idempotency::Once;
+use crate::idempotency::RequestMark;
 use crate::problem::Problem;
 use crate::request::Body;
 
@@ -123,7 +123,7 @@ pub(crate) async fn read(
 pub(crate) async fn create(
     Shared(app): Shared<App>,
     principal: Principal,
-    once: Once,
+    mark: RequestMark,
     Body(contact): Body<ContactRequest>,
 ) -> Result<(StatusCode, Json<Contact>), Problem> {
     let account = contact.owned.check(&principal)?;
@@ -132,7 +132,7 @@ pub(crate) async fn create(
     check_room(&app, |other: &ContactRequest| other.account() == Some(account))?;
     app.record(&principal.audit_name(), "create_contact", account, json!({}))
         .await?;
-    let id = app.records.create(&contact, &once)?;
+    let id = app.records.create(&contact, &mark)?;
     Ok((StatusCode::CREATED, Json(Contact { id, contact })))
 }
 
@@ -355,7 +355,7 @@ pub(crate) async fn assignment(
 pub(crate) async fn assign(
     Shared(app): Shared<App>,
     principal: Principal,
-    once: Once,
+    mark: RequestMark,
     Body(assignment): Body<AssignmentRequest>,
 ) -> Result<(StatusCode, Json<RoleAssignment>), Problem> {
     let (contact, account) = find(&app, &principal, &assignment.contact)
@@ -385,7 +385,7 @@ pub(crate) async fn assign(
         json!({ "role": role.name }),
     )
     .await?;
-    let id = app.records.create(&assignment, &once)?;
+    let id = app.records.create(&assignment, &mark)?;
     Ok((StatusCode::CREATED, Json(RoleAssignment { id, assignment })))
 }
 

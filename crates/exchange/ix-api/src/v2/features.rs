@@ -14,7 +14,7 @@ use super::records::Record;
 use super::view::{Billed, Owned, State, Stateful, check_text, id as identifier, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
-use crate::idempotency::Once;
+use crate::idempotency::RequestMark;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
 
@@ -431,7 +431,7 @@ pub(crate) async fn config(
 pub(crate) async fn configure(
     Shared(app): Shared<App>,
     principal: Principal,
-    once: Once,
+    mark: RequestMark,
     Body(given): Body<FeatureConfigRequest>,
 ) -> Result<(StatusCode, Json<NetworkFeatureConfig>), Problem> {
     let config = check(&app, &principal, &given)?;
@@ -445,7 +445,7 @@ pub(crate) async fn configure(
         json!(record.request),
     )
     .await?;
-    let id = app.records.create(&record, &once)?;
+    let id = app.records.create(&record, &mark)?;
     Ok((StatusCode::CREATED, Json(record.view(id))))
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::addresses::time;
-use super::orders::{created, extra, order, order_as_system, renewed};
+use super::orders::{created, ix_api_properties, order, order_as_system, renewed};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::services::path_id;
@@ -65,7 +65,7 @@ fn ip_view(app: &App, principal: &Principal, id: IpId) -> Result<IpAddress, Prob
     let host = if ip.address.is_ipv4() { 32 } else { 128 };
     Ok(IpAddress {
         id: id.to_string(),
-        owned: extra(app, ip.config).owned(config.account, None),
+        owned: ix_api_properties(app, ip.config).owned(config.account, None),
         version: if ip.address.is_ipv4() { 4 } else { 6 },
         address: ip.address.to_string(),
         prefix_length: network.map_or(host, |network| network.len()),

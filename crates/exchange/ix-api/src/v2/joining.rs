@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::orders::{check_room, extra};
+use super::orders::{check_room, ix_api_properties};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
 use super::view::{Owned, id as identifier, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
-use crate::idempotency::Once;
+use crate::idempotency::RequestMark;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
 
@@ -131,7 +131,7 @@ pub(crate) struct Bounds {
 
 /// Returns true if an account needs a joining rule or a service key for an end in a service: the service is a
 /// multipoint service, and the account is neither its owner nor below its owner.
-pub(crate) fn needs_rule(principal: &Principal, service: ServiceId, account: AccountId) -> bool {
+pub(crate) fn needs_joining_rule(principal: &Principal, service: ServiceId, account: AccountId) -> bool {
     let exchange = &principal.snapshot.exchange;
     let found = exchange.services.get(&service);
     found.is_some_and(|found| {
@@ -149,7 +149,7 @@ pub(crate) fn may_join(
     service: ServiceId,
     account: AccountId,
 ) -> Option<Bounds> {
-    if !needs_rule(principal, service, account) {
+    if !needs_joining_rule(principal, service, account) {
         return None;
     }
     let rules = app.records.all::<RuleRequest>().into_iter().map(|(_, rule)| rule);
@@ -172,12 +172,12 @@ pub(crate) fn may_join(
         min: rule.capacity_min,
         max: rule.capacity_max,
     });
-    allowed.or_else(|| extra(app, service).public.then(Bounds::default))
+    allowed.or_else(|| ix_api_properties(app, service).public.then(Bounds::default))
 }
 
 /// Returns true if the principal may order an end in a multipoint service for its account or an account below
 /// it.
-pub(crate) fn may_join_some(app: &App, principal: &Principal, service: ServiceId) -> bool {
+pub(crate) fn may_join_for_any_account(app: &App, principal: &Principal, service: ServiceId) -> bool {
     let exchange = &principal.snapshot.exchange;
     let kind = exchange.services.get(&service).map(|found| found.kind);
     let (Some(own), Some(ServiceKind::P2mpVc | ServiceKind::Mp2mpVc)) = (principal.actor.account, kind)
@@ -228,7 +228,7 @@ pub(crate) async fn read(
 pub(crate) async fn create(
     Shared(app): Shared<App>,
     principal: Principal,
-    once: Once,
+    mark: RequestMark,
     Body(rule): Body<RuleRequest>,
 ) -> Result<(StatusCode, Json<MemberJoiningRule>), Problem> {
     rule.check(&principal)?;
@@ -242,7 +242,7 @@ pub(crate) async fn create(
         json!(rule),
     )
     .await?;
-    let id = app.records.create(&rule, &once)?;
+    let id = app.records.create(&rule, &mark)?;
     Ok((StatusCode::CREATED, Json(MemberJoiningRule { id, rule })))
 }
 

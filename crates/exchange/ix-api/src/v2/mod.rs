@@ -53,7 +53,7 @@ struct Document;
 
 /// Returns the consent of an end's member to be on the member list; `None` if the member has not answered.
 pub(crate) fn listed(app: &App, config: millrace_ix_model::ConfigId) -> Option<bool> {
-    orders::extra(app, config).listed
+    orders::ix_api_properties(app, config).listed
 }
 
 /// Returns the OpenAPI document.

@@ -5,11 +5,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::records::Record;
-use super::view::{Extra, State, Stateful, Status};
+use super::view::{IxApiProperties, State, Stateful, Status};
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
-use crate::render::Scope;
+use crate::render::ViewContext;
 use crate::request::Conditions;
 use crate::service::Order;
 
@@ -87,22 +87,22 @@ pub(crate) fn check_room<T: Record>(app: &App, is_own: impl Fn(&T) -> bool) -> R
 }
 
 /// Returns the facts about an object that IX-API has and the model does not.
-pub(crate) fn extra(app: &App, id: impl std::fmt::Display) -> Extra {
+pub(crate) fn ix_api_properties(app: &App, id: impl std::fmt::Display) -> IxApiProperties {
     app.records
-        .find(&format!("{}-{id}", Extra::PREFIX))
+        .find(&format!("{}-{id}", IxApiProperties::PREFIX))
         .unwrap_or_default()
 }
 
 /// Writes the facts about an object that the model does not have, if they have changed. An entry in the audit
 /// chain is written first. It names the changed facts, but has the values only of `public` and `listed`, so
 /// that it contains no addresses of people.
-pub(crate) async fn put_extra(
+pub(crate) async fn put_properties(
     app: &App,
     principal: &Principal,
     id: impl std::fmt::Display,
-    facts: &Extra,
+    facts: &IxApiProperties,
 ) -> Result<(), Problem> {
-    let (before, after) = (json!(extra(app, &id)), json!(facts));
+    let (before, after) = (json!(ix_api_properties(app, &id)), json!(facts));
     let changed: Vec<&String> = after
         .as_object()
         .into_iter()
@@ -121,13 +121,15 @@ pub(crate) async fn put_extra(
     }
     app.record(&principal.audit_name(), "set_properties", &id, detail)
         .await?;
-    Ok(app.records.put(&format!("{}-{id}", Extra::PREFIX), facts)?)
+    Ok(app
+        .records
+        .put(&format!("{}-{id}", IxApiProperties::PREFIX), facts)?)
 }
 
 /// Returns the state of a service.
 pub(crate) fn service_state(app: &App, principal: &Principal, id: ServiceId, service: &Service) -> Stateful {
     let now = app.now();
-    Stateful::of(&Scope::new(principal, now).shown(id, service), now)
+    Stateful::of(&ViewContext::new(principal, now).shown(id, service), now)
 }
 
 /// Returns the state of an end: the state of its service, or `testing` while the end is in quarantine.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::idempotency::Once;
+use crate::idempotency::RequestMark;
 use crate::session::{CredentialError, CredentialStore, parse, save_json};
 
 /// The key prefix in the store.
@@ -86,19 +86,26 @@ impl Records {
 
     /// Adds a record and returns its identifier. A repeated request writes the record of its first execution
     /// again.
-    pub(crate) fn create<T: Record>(&self, record: &T, once: &Once) -> Result<String, CredentialError> {
+    pub(crate) fn create<T: Record>(
+        &self,
+        record: &T,
+        request: &RequestMark,
+    ) -> Result<String, CredentialError> {
         let mut all = self.write();
         let mut value = to_value(record)?;
         let mut found = None;
-        if let (Some(mark), Some(fields)) = (&once.mark, value.as_object_mut()) {
+        if let (Some(mark), Some(fields)) = (&request.mark, value.as_object_mut()) {
             let prefix = format!("{}-", T::PREFIX);
             let mut own = all
                 .range(prefix.clone()..)
                 .take_while(|(id, _)| id.starts_with(&prefix));
             found = own
-                .find(|(_, value)| is_marked(&value[ONCE], mark, once.now))
+                .find(|(_, value)| is_marked(&value[ONCE], mark, request.now))
                 .map(|(id, _)| id.clone());
-            fields.insert(ONCE.to_owned(), json!({ "mark": mark, "at": once.now.millis() }));
+            fields.insert(
+                ONCE.to_owned(),
+                json!({ "mark": mark, "at": request.now.millis() }),
+            );
         }
         let id = match found {
             Some(id) => id,
@@ -177,8 +184,8 @@ mod tests {
         }
     }
 
-    fn once(mark: Option<&str>, hours: u64) -> Once {
-        Once {
+    fn request_mark(mark: Option<&str>, hours: u64) -> RequestMark {
+        RequestMark {
             mark: mark.map(str::to_owned),
             now: Timestamp::from_secs(hours * 3600),
         }
@@ -189,12 +196,14 @@ mod tests {
         let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
         let records = Records::load(Arc::clone(&store)).unwrap();
         for number in 1..=12 {
-            let id = records.create(&note(&number), &once(None, 0)).unwrap();
+            let id = records.create(&note(&number), &request_mark(None, 0)).unwrap();
             assert_eq!(id, format!("no-{number}"));
         }
         records.delete("no-12").unwrap();
         let again = Records::load(store).unwrap();
-        let other = again.create(&Other(String::new()), &once(None, 0)).unwrap();
+        let other = again
+            .create(&Other(String::new()), &request_mark(None, 0))
+            .unwrap();
         assert_eq!(other, "ot-13");
         let texts: Vec<String> = again
             .all::<Note>()
@@ -212,7 +221,7 @@ mod tests {
         let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
         let create = |mark: Option<&str>, hours: u64| {
             let records = Records::load(Arc::clone(&store)).unwrap();
-            records.create(&note(&"x"), &once(mark, hours)).unwrap()
+            records.create(&note(&"x"), &request_mark(mark, hours)).unwrap()
         };
         assert_eq!(create(Some("a"), 0), "no-1");
         assert_eq!(create(Some("a"), 23), "no-1");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::orders::{created, extra, order, put_extra, renewed, service_state};
+use super::orders::{created, ix_api_properties, order, put_properties, renewed, service_state};
 use super::places::{check_offering, offering_id, type_of};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
@@ -108,7 +108,7 @@ impl NetworkService {
 pub(crate) fn view(app: &App, principal: &Principal, id: ServiceId, service: &Service) -> NetworkService {
     let exchange = &principal.snapshot.exchange;
     let full = principal.may_read(id);
-    let facts = extra(app, id);
+    let facts = ix_api_properties(app, id);
     let lan = (service.kind == ServiceKind::ExchangeLan).then_some(id);
     let mut owned = facts.owned(service.account, service.external_ref.as_ref());
     let is_own = principal.may(OperationKind::RenameService, id)
@@ -119,7 +119,7 @@ pub(crate) fn view(app: &App, principal: &Principal, id: ServiceId, service: &Se
     let billed = if is_own {
         facts.billed(service.account)
     } else {
-        super::view::Extra::default().billed(service.account)
+        super::view::IxApiProperties::default().billed(service.account)
     };
     let base = ServiceBase {
         id: id.to_string(),
@@ -186,7 +186,7 @@ pub(crate) fn view(app: &App, principal: &Principal, id: ServiceId, service: &Se
 pub(crate) fn is_visible(app: &App, principal: &Principal, id: ServiceId) -> bool {
     principal.may_read(id)
         || principal.may_somewhere(OperationKind::ConfigureEnd)
-            && super::joining::may_join_some(app, principal, id)
+            && super::joining::may_join_for_any_account(app, principal, id)
 }
 
 /// Returns a service that the principal may see.
@@ -338,11 +338,11 @@ pub(crate) async fn create(
     };
     let applied = order(&app, &principal, &conditions, vec![operation], &given).await?;
     let id: ServiceId = created(&applied)?;
-    let mut facts = extra(&app, id);
+    let mut facts = ix_api_properties(&app, id);
     facts.managing_account = Some(base.owned.managing_account.clone());
     facts.billed = Some(base.billed.clone());
     facts.public = public;
-    put_extra(&app, &principal, id, &facts).await?;
+    put_properties(&app, &principal, id, &facts).await?;
     Ok((
         StatusCode::CREATED,
         view_of(&app, &renewed(&app, &principal), id)?,
@@ -394,7 +394,7 @@ async fn change(
         return Err(invalid("type", "the type of a service cannot change"));
     }
     check_text("name", given.name.as_deref().unwrap_or_default(), 40)?;
-    let mut facts = extra(app, id);
+    let mut facts = ix_api_properties(app, id);
     if let Some(managing) = &given.managing_account {
         account(principal, "managing_account", managing)?;
         facts.managing_account = Some(managing.clone());
@@ -416,7 +416,7 @@ async fn change(
         order(app, principal, conditions, vec![operation], &given).await?;
     }
     facts.billed = Some(billed);
-    put_extra(app, principal, id, &facts).await?;
+    put_properties(app, principal, id, &facts).await?;
     view_of(app, &renewed(app, principal), id)
 }
 

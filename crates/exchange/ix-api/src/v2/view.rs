@@ -180,7 +180,7 @@ pub(crate) struct Billed {
 /// The facts about an object that IX-API has and the model does not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Extra {
+pub(crate) struct IxApiProperties {
     pub(crate) managing_account: Option<String>,
     pub(crate) billed: Option<Billed>,
     /// True if the member wants to be on the member list.
@@ -195,11 +195,11 @@ pub(crate) struct Extra {
     pub(crate) presence: Vec<String>,
 }
 
-impl Record for Extra {
+impl Record for IxApiProperties {
     const PREFIX: &'static str = "extra";
 }
 
-impl Extra {
+impl IxApiProperties {
     /// Returns the owners of an object of an account.
     pub(crate) fn owned(&self, account: AccountId, external_ref: Option<&String>) -> Owned {
         Owned {

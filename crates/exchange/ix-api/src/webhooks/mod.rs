@@ -92,12 +92,12 @@ pub(crate) struct Webhooks {
 
 struct Running {
     task: JoinHandle<()>,
-    kept: Kept,
+    kept: WebhookState,
 }
 
 /// The parts of a webhook that are kept when its task restarts.
 #[derive(Clone)]
-struct Kept {
+struct WebhookState {
     deliveries: Arc<Mutex<VecDeque<Delivery>>>,
     /// A semaphore with one permit, for the request in progress. A request continues after its task is
     /// aborted.
@@ -122,7 +122,7 @@ impl Webhooks {
     /// number.
     pub(crate) fn start(&self, app: &App, id: &str, webhook: Webhook, after: u64) {
         let kept = self.running().remove(id).map(|old| old.kept.clone());
-        let kept = kept.unwrap_or_else(|| Kept {
+        let kept = kept.unwrap_or_else(|| WebhookState {
             deliveries: Arc::default(),
             turn: Arc::new(Semaphore::new(1)),
         });
@@ -197,7 +197,7 @@ struct Sender {
     app: App,
     id: String,
     webhook: Webhook,
-    kept: Kept,
+    kept: WebhookState,
 }
 
 impl Sender {

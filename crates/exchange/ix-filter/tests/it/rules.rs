@@ -37,8 +37,8 @@ fn a_blackhole_is_a_filter_until_it_is_withdrawn_and_again_it_changes_nothing() 
     );
     assert_eq!(world.states(), ["active"]);
     world.announce(64_501, "203.0.113.7/32", true);
-    assert!(!world.authority.is_dirty());
-    world.authority.exchange_changed();
+    assert!(!world.controller.is_dirty());
+    world.controller.exchange_changed();
     assert_eq!(
         world.reconcile().operations,
         [],
@@ -91,7 +91,7 @@ fn caches_that_do_not_answer_suspend_nothing_and_permit_nothing_new() {
     let mut world = world();
     world.announce(64_501, "203.0.113.7/32", true);
     world.reconcile();
-    world.authority.set_vrps(VrpState::Stale);
+    world.controller.set_vrps(VrpState::Stale);
     world.announce(64_501, "203.0.113.8/32", true);
     world.reconcile();
     world.pass(1000);
@@ -122,7 +122,7 @@ fn a_registry_that_does_not_answer_suspends_no_filter_of_a_customers_prefix() {
         expires: world.now.after(Duration::from_secs(1000)),
         ..RouteObjects::default()
     };
-    world.authority.set_route_objects(account, objects.clone());
+    world.controller.set_route_objects(account, objects.clone());
     world.announce_path(64_501, "203.0.113.0/24", &[64_501, 64_510], [192, 0, 2, 1]);
     world.announce(64_501, "203.0.113.7/32", true);
     world.reconcile();
@@ -131,7 +131,7 @@ fn a_registry_that_does_not_answer_suspends_no_filter_of_a_customers_prefix() {
     world.pass(1001);
     world.announce(64_501, "203.0.113.8/32", true);
     for _ in 0..3 {
-        world.authority.exchange_changed();
+        world.controller.exchange_changed();
         world.reconcile();
         world.pass(400);
     }
@@ -139,7 +139,7 @@ fn a_registry_that_does_not_answer_suspends_no_filter_of_a_customers_prefix() {
     // The registry answers that the customer is no member any more.
     let expires = world.now.after(Duration::from_secs(10_000));
     let asns = [64_501].into();
-    world.authority.set_route_objects(
+    world.controller.set_route_objects(
         account,
         RouteObjects {
             asns,
@@ -362,7 +362,7 @@ fn verdict(world: &World, peers: &[u32]) -> Option<String> {
         panic!("another order")
     };
     let verdict = world
-        .authority
+        .controller
         .verdict(&world.exchange, account.unwrap(), &matching, &peers, world.now);
     assert_eq!(verdict.allowed, verdict.reason.is_none());
     verdict.reason.map(|reason| reason.coded[0].code.to_owned())

@@ -1,4 +1,4 @@
-//! An exchange with members, and an authority whose peers send encoded BGP messages.
+//! An exchange with members, and a filter controller whose peers send encoded BGP messages.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use millrace_bgp::rtr::Vrp;
 use millrace_bgp::{
     FamilySet, FlowRule, Limits, MessageType, Nlri, PeerSettings, SessionSettings, Update, header,
 };
-use millrace_ix_filter::{Authority, PeerInfo, Round, SessionKind, Settings, VrpState};
+use millrace_ix_filter::{FilterController, PeerInfo, Round, SessionKind, Settings, VrpState};
 use millrace_ix_model::{
     AccountId, AccountKind, Actor, ConnectionKind, EndRole, Exchange, Filter, Operation, PortId, Prefix,
     ServiceKind, SwitchPort, TagType, Timestamp, VlanId, VlanRequest,
@@ -21,7 +21,7 @@ const START: Timestamp = Timestamp::from_secs(1_795_000_000);
 
 pub(crate) struct World {
     pub(crate) exchange: Exchange,
-    pub(crate) authority: Authority,
+    pub(crate) controller: FilterController,
     pub(crate) now: Timestamp,
 }
 
@@ -60,7 +60,7 @@ impl World {
     pub(crate) fn of(settings: Settings, has_registry: bool, asns: &[u32]) -> World {
         let mut world = World {
             exchange: Exchange::default(),
-            authority: Authority::new(settings, has_registry, Time::ZERO, START),
+            controller: FilterController::new(settings, has_registry, Time::ZERO, START),
             now: START,
         };
         for asn in asns {
@@ -109,7 +109,7 @@ impl World {
             },
             limits: Limits::default(),
         };
-        self.authority.put_peer(address(asn), info, settings, Time::ZERO);
+        self.controller.put_peer(address(asn), info, settings, Time::ZERO);
     }
 
     fn connect(&mut self, asn: u32) {
@@ -122,7 +122,7 @@ impl World {
         let mut open = vec![4, 0x5b, 0xa0, 0, 0, 192, 0, 2, 9, capabilities.len() as u8 + 2, 2];
         open.push(capabilities.len() as u8);
         open.extend(capabilities);
-        self.authority
+        self.controller
             .peer(address(asn))
             .unwrap()
             .accept(Time::ZERO)
@@ -134,10 +134,10 @@ impl World {
     pub(crate) fn send(&mut self, asn: u32, kind: MessageType, body: &[u8]) {
         let mut bytes = Vec::new();
         header(kind, body, &mut bytes);
-        let peer = self.authority.peer(address(asn)).unwrap();
+        let peer = self.controller.peer(address(asn)).unwrap();
         peer.receive(&bytes, Time::ZERO);
         assert!(peer.is_open(), "{:?}", peer.state());
-        self.authority.collect(address(asn));
+        self.controller.collect(address(asn));
     }
 
     fn update(&mut self, asn: u32, withdrawn: &[u8], attributes: &[u8], routes: &[u8]) {
@@ -296,7 +296,7 @@ impl World {
 
     /// Reconciles once, executes the resulting operations, and returns the round.
     pub(crate) fn reconcile(&mut self) -> Round {
-        let round = self.authority.reconcile(&self.exchange, self.now);
+        let round = self.controller.reconcile(&self.exchange, self.now);
         self.order(round.operations.clone());
         round
     }
@@ -312,7 +312,7 @@ impl World {
             max_len: if prefix.contains(':') { 128 } else { 32 },
             asn: *asn,
         });
-        self.authority.set_vrps(VrpState::Fresh(payloads.collect()));
+        self.controller.set_vrps(VrpState::Fresh(payloads.collect()));
     }
 
     pub(crate) fn filters(&self) -> Vec<&Filter> {

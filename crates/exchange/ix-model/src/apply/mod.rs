@@ -27,7 +27,7 @@ use crate::operation::Operation;
 use crate::permission::Relation;
 use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::service::{PoolKind, Released};
+use crate::service::{NumberHold, PoolKind};
 use crate::time::Timestamp;
 
 /// The maximum length of a name in characters.
@@ -236,10 +236,11 @@ impl Order<'_> {
         )
     }
 
-    /// Records that a number is no longer used. The number rests until the engine has confirmed that no
+    /// Records that a number is no longer used. The number is held until the engine has confirmed that no
     /// switch has it.
     fn release(&mut self, kind: PoolKind, number: u32) {
-        self.draft.set_released(kind, number, Some(Released::InSwitches));
+        self.draft
+            .set_released(kind, number, Some(NumberHold::InSwitches));
     }
 
     fn new_index(&self) -> Result<ConnectionIndex, Refusal> {

@@ -4,13 +4,13 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::{Order, Outcome};
-use crate::allocate::REST;
+use crate::allocate::HOLD_DOWN;
 use crate::filter::{Filter, FilterOrigin, FilterState};
 use crate::id::{AccountId, FilterId, IpId, MacId, ServiceId, ServiceKeyId};
 use crate::operation::Operation;
 use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::service::{PoolKind, Quarantine, Released};
+use crate::service::{NumberHold, PoolKind, Quarantine};
 use crate::state::CommercialState;
 use crate::time::Timestamp;
 
@@ -58,10 +58,10 @@ impl Order<'_> {
             }
             Operation::ReportRulesGone { numbers } => {
                 for (kind, number) in numbers {
-                    if self.draft.released(kind).get(&number) == Some(&Released::InSwitches) {
-                        let free_from = self.now.after(REST);
+                    if self.draft.released(kind).get(&number) == Some(&NumberHold::InSwitches) {
+                        let free_from = self.now.after(HOLD_DOWN);
                         self.draft
-                            .set_released(kind, number, Some(Released::FreeFrom(free_from)));
+                            .set_released(kind, number, Some(NumberHold::FreeFrom(free_from)));
                     }
                 }
                 Ok(())
@@ -75,7 +75,7 @@ impl Order<'_> {
         }
     }
 
-    /// Deletes a service whose deletion was ordered, with its ends. Its numbers rest for [`REST`].
+    /// Deletes a service whose deletion was ordered, with its ends. Its numbers are held for [`HOLD_DOWN`].
     fn remove_service(&mut self, id: ServiceId) -> Outcome {
         let service = self.object(id)?;
         if service.state != CommercialState::DecommissionRequested {
@@ -98,8 +98,11 @@ impl Order<'_> {
             self.remove_end(end)?;
         }
         for (kind, number) in numbers {
-            self.draft
-                .set_released(kind, number, Some(Released::FreeFrom(self.now.after(REST))));
+            self.draft.set_released(
+                kind,
+                number,
+                Some(NumberHold::FreeFrom(self.now.after(HOLD_DOWN))),
+            );
         }
         self.draft.delete(id);
         Ok(())
@@ -129,7 +132,7 @@ impl Order<'_> {
             .collect();
         keys.into_iter().for_each(|id| self.draft.delete(id));
         self.expire_filters();
-        // Numbers whose rest is over need no record.
+        // Numbers whose hold-down is over need no record.
         for kind in [
             PoolKind::ConnectionIndex,
             PoolKind::ServiceIndex,
@@ -138,7 +141,7 @@ impl Order<'_> {
             PoolKind::Group,
         ] {
             for (number, released) in self.draft.released(kind) {
-                if !crate::allocate::rests(released, now) {
+                if !crate::allocate::is_held(released, now) {
                     self.draft.set_released(kind, number, None);
                 }
             }

@@ -40,8 +40,8 @@ fn sample(metadata: Metadata, output: Output) -> FlowSample {
 const METADATA: Metadata = Metadata {
     service: 77,
     by_trunk: false,
-    entered: 5,
-    leaves: 6,
+    ingress_end: 5,
+    egress_end: 6,
 };
 
 fn datagram(samples: Vec<FlowSample>) -> Datagram {
@@ -63,8 +63,8 @@ fn a_truncated_header_is_read_and_weighted_by_the_rate() {
         seen.ends,
         Ends {
             service: 77,
-            entered: 5,
-            leaves: 6
+            ingress_end: 5,
+            egress_end: 6
         }
     );
     assert_eq!((seen.packets, seen.bytes), (1_000.0, 442_000.0));

@@ -142,12 +142,12 @@ impl World {
             .udp(ports.0, ports.1)
             .payload(&vec![0; size - 42])
             .build();
-        let [entered, leaves] = self.ends();
+        let [ingress_end, egress_end] = self.ends();
         let metadata = Metadata {
             service: self.exchange.services[&self.service].index.raw(),
             by_trunk: false,
-            entered,
-            leaves,
+            ingress_end,
+            egress_end,
         };
         let sample = FlowSample {
             sequence: 1,

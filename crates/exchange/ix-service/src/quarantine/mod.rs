@@ -165,7 +165,7 @@ impl Core {
         };
         match fields.kind {
             CookieKind::End => self.judge_frame(ConfigId(fields.object), frame, None, now),
-            CookieKind::Stray => self.judge_stray(ConnectionId(fields.object), frame, now),
+            CookieKind::UnassignedFrames => self.judge_stray(ConnectionId(fields.object), frame, now),
             CookieKind::Probe => {
                 let side = u8::try_from(fields.generation).unwrap_or(u8::MAX);
                 self.probe_arrived((TrunkId(fields.object), side), frame, now);

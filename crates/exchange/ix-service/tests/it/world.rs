@@ -364,7 +364,7 @@ impl World {
         let pools = self.core().exchange().pools.clone();
         let waiting = pools.into_iter().flat_map(|(kind, pool)| {
             let numbers = pool.released.into_iter();
-            let waiting = numbers.filter(|(_, rest)| *rest == millrace_ix_model::Released::InSwitches);
+            let waiting = numbers.filter(|(_, rest)| *rest == millrace_ix_model::NumberHold::InSwitches);
             waiting
                 .map(move |(number, _)| format!("{kind:?} {number}"))
                 .collect::<Vec<_>>()

@@ -32,7 +32,7 @@ pub enum Accelerator {
 
 impl Accelerator {
     /// Returns QEMU's name of the accelerator.
-    pub fn word(self) -> &'static str {
+    pub fn keyword(self) -> &'static str {
         match self {
             Accelerator::Kvm => "kvm",
             Accelerator::Tcg => "tcg",

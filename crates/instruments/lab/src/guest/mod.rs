@@ -137,7 +137,7 @@ fn machine(kernel: &Kernel, initrd: &Path, memory_mib: u32, accelerator: Acceler
     let memory = format!("memory-backend-memfd,id=memory,size={memory_mib}M,share=on");
     let text = [
         "-accel",
-        accelerator.word(),
+        accelerator.keyword(),
         "-machine",
         "q35,memory-backend=memory",
         "-object",

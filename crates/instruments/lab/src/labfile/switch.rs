@@ -96,7 +96,7 @@ fn device(word: Option<&Spanned<String>>) -> Result<Device, LocatedProblem> {
     let Some(word) = word else { return Ok(Device::Auto) };
     [Device::Auto, Device::Kernel, Device::AfXdp, Device::AfPacket]
         .into_iter()
-        .find(|device| device.word() == word.get_ref())
+        .find(|device| device.keyword() == word.get_ref())
         .ok_or_else(|| {
             let text = word.get_ref().clone();
             let expected = "\"auto\", \"kernel\", \"af_xdp\" or \"af_packet\"";
@@ -116,7 +116,7 @@ fn control(switch: &RawSwitch) -> Result<Control, LocatedProblem> {
         None => FailMode::Standalone,
         Some(word) => [FailMode::Standalone, FailMode::Secure]
             .into_iter()
-            .find(|mode| mode.word() == word.get_ref())
+            .find(|mode| mode.keyword() == word.get_ref())
             .ok_or_else(|| {
                 let text = word.get_ref().clone();
                 let expected = "\"standalone\" or \"secure\"";

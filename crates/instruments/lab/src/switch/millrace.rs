@@ -61,7 +61,7 @@ pub(super) fn start(
     };
     (context.progress)(Progress::Fallback {
         switch: &context.switch.name,
-        from_to: (first.word(), Device::AfPacket.word()),
+        from_to: (first.keyword(), Device::AfPacket.keyword()),
         reason: &reason,
     });
     attempt(context, &program, Device::AfPacket, control, workers)
@@ -75,7 +75,7 @@ fn attempt(
     control: &Control,
     workers: Option<u16>,
 ) -> Result<(), UpError> {
-    context.starting(&format!("millraced over {}", device.word()));
+    context.starting(&format!("millraced over {}", device.keyword()));
     let dir = context.dir();
     let path = dir.join("millraced.toml");
     let text = configuration(
@@ -157,7 +157,7 @@ fn configuration(
         "\n[[bridge]]\nname = \"{}\"\ndpid = \"{:016x}\"",
         switch.name, switch.dpid.0
     );
-    let _ = writeln!(text, "fail_mode = \"{}\"", control.fail_mode.word());
+    let _ = writeln!(text, "fail_mode = \"{}\"", control.fail_mode.keyword());
     let _ = writeln!(
         text,
         "controllers = {:?}\nlisten = {:?}",

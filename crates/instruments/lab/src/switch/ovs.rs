@@ -173,7 +173,7 @@ fn device(directory: &LabDirectory, ports: OvsPorts, index: usize, port: &Switch
 fn configuration(context: &SwitchContext<'_>, control: &Control, ports: OvsPorts) -> Vec<OsString> {
     let bridge = &context.switch.name;
     let mut text = format!("add-br {bridge} -- set bridge {bridge} datapath_type=netdev");
-    let fail_mode = control.fail_mode.word();
+    let fail_mode = control.fail_mode.keyword();
     let _ = write!(
         text,
         " fail_mode={fail_mode} other-config:datapath-id={:016x}",

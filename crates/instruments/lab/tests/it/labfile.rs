@@ -338,7 +338,7 @@ fn open_vswitch_comes_with_and_without_dpdk_and_has_no_devices_of_ours() {
     };
     for kind in ["ovs", "ovs-dpdk"] {
         let topology = Topology::parse("lab.toml", &text(kind, "")).unwrap();
-        assert_eq!(topology.switches[0].kind.word(), kind);
+        assert_eq!(topology.switches[0].kind.keyword(), kind);
         let error = Topology::parse("lab.toml", &text(kind, "workers = 2\n"))
             .unwrap_err()
             .to_string();

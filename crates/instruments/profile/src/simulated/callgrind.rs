@@ -9,7 +9,7 @@ use std::process::Command;
 use super::error::SimulateError;
 use super::model::Geometry;
 
-/// The function of millraced whose events are counted (`bin/millraced/src/rehearse.rs`).
+/// The function of millraced whose events are counted (`bin/millraced/src/simulate.rs`).
 const COUNTED: &str = "counted_round";
 
 /// The costs in the order of [`Output::events`].
@@ -150,7 +150,7 @@ mod tests {
 
     /// The output of valgrind 3.19, shortened.
     const TEXT: &str = "# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\npid: 1\n\
-        cmd:  millraced --rehearse x\npart: 1\n\n\ndesc: I1 cache: 65536 B, 64 B, 16-way associative\n\
+        cmd:  millraced --simulate x\npart: 1\n\n\ndesc: I1 cache: 65536 B, 64 B, 16-way associative\n\
         positions: line\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw Bc Bcm Bi Bim\n\
         summary: 100 50 30 3 4 5 1\n\n\
         ob=/lib/ld.so\nfl=???\nfn=0x01ab70\ncob=/bin/millraced\ncfi=???\ncfn=(below main)\ncalls=1 0 \n\
@@ -203,10 +203,10 @@ mod tests {
             ll: cache(1 << 20, 64),
         };
         let mut program = Command::new("/bin/millraced");
-        program.arg("--rehearse");
+        program.arg("--simulate");
         let shown = millrace_process::command_line(&command(caches, Path::new("/x/out"), &program));
         assert!(shown.contains("--D1=262144,4,4096"), "{shown}");
         assert!(shown.contains("--toggle-collect=*counted_round*"), "{shown}");
-        assert!(shown.ends_with("/bin/millraced --rehearse"), "{shown}");
+        assert!(shown.ends_with("/bin/millraced --simulate"), "{shown}");
     }
 }

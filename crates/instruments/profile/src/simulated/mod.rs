@@ -152,9 +152,9 @@ impl Events {
     }
 }
 
-/// The output of `millraced --rehearse`.
+/// The output of `millraced --simulate`.
 #[derive(Debug, Deserialize)]
-struct Rehearsed {
+struct SimulationOutput {
     packets: u64,
     warm_up: u64,
     sent: [u64; 3],
@@ -198,9 +198,9 @@ pub fn simulate(
     ];
     let program = |folder: &Path| {
         let mut program = Command::new(millraced);
-        program.arg("--rehearse").arg(folder);
-        program.arg(format!("--rehearse-packets={packets}"));
-        program.arg(format!("--rehearse-warm-up={warm_up}"));
+        program.arg("--simulate").arg(folder);
+        program.arg(format!("--simulate-packets={packets}"));
+        program.arg(format!("--simulate-warm-up={warm_up}"));
         program
     };
     let mut running = Vec::new();
@@ -226,7 +226,7 @@ pub fn simulate(
         .lines()
         .find(|line| line.starts_with('{'))
         .unwrap_or(&output);
-    let rehearsed: Rehearsed = serde_json::from_str(line).map_err(|_| SimulateError::Output {
+    let simulated: SimulationOutput = serde_json::from_str(line).map_err(|_| SimulateError::Output {
         millraced: millraced.to_owned(),
         text: line.chars().take(200).collect(),
     })?;
@@ -235,8 +235,8 @@ pub fn simulate(
             millraced: millraced.to_owned(),
         });
     }
-    check(scenario, &rehearsed)?;
-    model.simd.clone_from(&rehearsed.simd);
+    check(scenario, &simulated)?;
+    model.simd.clone_from(&simulated.simd);
     let named = |(name, caches)| {
         command_line(&callgrind::command(
             caches,
@@ -251,10 +251,10 @@ pub fn simulate(
         title: scenario.title.to_owned(),
         entries: scenario.entries,
         flows: scenario.flows,
-        packets: rehearsed.packets,
-        warm_up: rehearsed.warm_up,
+        packets: simulated.packets,
+        warm_up: simulated.warm_up,
         counts: Events::of(last, second, pages),
-        tables: rehearsed.tables,
+        tables: simulated.tables,
         stages: cost::stages(last),
         functions: cost::functions(last),
         commands: caches.map(named).to_vec(),
@@ -263,17 +263,17 @@ pub fn simulate(
 }
 
 /// Returns an error unless the packets left by the ports of a correct switch.
-fn check(scenario: &Scenario<'_>, rehearsed: &Rehearsed) -> Result<(), SimulateError> {
+fn check(scenario: &Scenario<'_>, simulated: &SimulationOutput) -> Result<(), SimulateError> {
     let shares = scenario.shares;
-    let [_, first, second] = rehearsed.sent;
+    let [_, first, second] = simulated.sent;
     let is_right = [first, second].iter().zip(shares).all(|(sent, share)| {
-        (*sent as f64 / rehearsed.packets.max(1) as f64 - share).abs() <= SHARE_TOLERANCE
+        (*sent as f64 / simulated.packets.max(1) as f64 - share).abs() <= SHARE_TOLERANCE
     });
     match is_right {
         true => Ok(()),
         false => Err(SimulateError::WrongPorts {
             case: scenario.case.to_owned(),
-            sent: rehearsed.sent,
+            sent: simulated.sent,
             shares,
         }),
     }
@@ -293,15 +293,15 @@ mod tests {
             flows: 1,
             shares: [1.0, 0.0],
         };
-        let rehearsed = |sent| Rehearsed {
+        let simulated = |sent| SimulationOutput {
             packets: 1000,
             warm_up: 0,
             sent,
             simd: "avx2".to_owned(),
             tables: Vec::new(),
         };
-        assert!(check(&scenario, &rehearsed([0, 1000, 0])).is_ok());
-        let error = check(&scenario, &rehearsed([0, 0, 0])).unwrap_err().to_string();
+        assert!(check(&scenario, &simulated([0, 1000, 0])).is_ok());
+        let error = check(&scenario, &simulated([0, 0, 0])).unwrap_err().to_string();
         assert!(
             error.contains("one-rule") && error.contains("[1.0, 0.0]"),
             "{error}"

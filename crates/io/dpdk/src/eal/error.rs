@@ -138,17 +138,12 @@ pub enum EalError {
 
 impl EalError {
     /// Classifies a failure of rte_eal_init by its error number, and by the logged messages where they say more.
-    pub(super) fn from_dpdk(
-        errno: Errno,
-        complaints: &[String],
-        config: &EalConfig,
-        huge_pages: bool,
-    ) -> Self {
+    pub(super) fn from_dpdk(errno: Errno, warnings: &[String], config: &EalConfig, huge_pages: bool) -> Self {
         use nix::errno::Errno as E;
-        let detail = if complaints.is_empty() {
+        let detail = if warnings.is_empty() {
             "it logged no reason".to_owned()
         } else {
-            complaints.join("; ")
+            warnings.join("; ")
         };
         if detail.contains("another primary process") {
             return Self::PrefixInUse {

@@ -13,8 +13,8 @@ use crate::Errno;
 const QUOTED: usize = 4;
 
 thread_local! {
-    /// The messages at level warning or above of this thread; `None` while no [`listen`] is active.
-    static COMPLAINTS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    /// The messages at level warning or above of this thread; `None` while no [`capture`] is active.
+    static WARNINGS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
 /// Redirects DPDK's log to `tracing`.
@@ -30,11 +30,11 @@ pub(super) fn redirect_bpf() {
 }
 
 /// Calls `work` and returns its result, and the warnings and errors that DPDK logged on this thread meanwhile.
-pub(crate) fn listen<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
-    COMPLAINTS.with_borrow_mut(|complaints| *complaints = Some(Vec::new()));
+pub(crate) fn capture<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
+    WARNINGS.with_borrow_mut(|warnings| *warnings = Some(Vec::new()));
     let result = work();
-    let complaints = COMPLAINTS.take().unwrap_or_default();
-    (result, complaints)
+    let warnings = WARNINGS.take().unwrap_or_default();
+    (result, warnings)
 }
 
 /// Passes a line of DPDK's log to `tracing`. DPDK calls this function on any thread.
@@ -64,11 +64,11 @@ fn pass_on(level: u32, line: &str) {
     }
     if level <= sys::SHIM_LOG_WARNING {
         // The thread is ending and its locals are destroyed.
-        let _ = COMPLAINTS.try_with(|complaints| {
-            if let Ok(mut complaints) = complaints.try_borrow_mut()
-                && let Some(complaints) = complaints.as_mut().filter(|complaints| complaints.len() < QUOTED)
+        let _ = WARNINGS.try_with(|warnings| {
+            if let Ok(mut warnings) = warnings.try_borrow_mut()
+                && let Some(warnings) = warnings.as_mut().filter(|warnings| warnings.len() < QUOTED)
             {
-                complaints.push(line.to_owned());
+                warnings.push(line.to_owned());
             }
         });
     }

@@ -75,7 +75,7 @@ impl Eal {
             check_memory(config.memory_mib, hugepages::total_mib().unwrap_or(u64::MAX))?;
         }
         let arguments = config.arguments(cores.main, held.as_ref());
-        let (outcome, complaints) = start(&cores.housekeeping, &arguments)?;
+        let (outcome, warnings) = start(&cores.housekeeping, &arguments)?;
         if config.in_memory {
             remove_runtime_dir(&config.file_prefix);
         }
@@ -93,7 +93,7 @@ impl Eal {
             }
             Err(errno) => {
                 *state = State::Failed;
-                Err(EalError::from_dpdk(errno, &complaints, config, has_huge_pages))
+                Err(EalError::from_dpdk(errno, &warnings, config, has_huge_pages))
             }
         }
     }
@@ -118,7 +118,7 @@ impl Eal {
 
     /// Unmounts the hugetlbfs if [`Self::init`] mounted one. Memory in use stays usable and is released when
     /// the process ends. The call is possible at any time, but should be the last one.
-    pub fn give_back(self) {
+    pub fn unmount_hugetlbfs(self) {
         if let State::Up(held) = &mut *state() {
             *held = HugePageMemory::default();
         }
@@ -219,7 +219,7 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
         let _log_here = tracing::dispatcher::set_default(&subscriber);
         thread::pin(cores)?;
         log::redirect().map_err(EalError::Log)?;
-        let started = log::listen(|| eal_init(arguments));
+        let started = log::capture(|| eal_init(arguments));
         log::redirect_bpf();
         handle_sigbus();
         Ok(started)

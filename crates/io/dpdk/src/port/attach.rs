@@ -184,12 +184,12 @@ fn probe(devargs: &DevArgs) -> Result<PortId, AttachError> {
     if port_named(devargs).is_some() {
         return Err(AttachError::Attached { name });
     }
-    foresee(devargs)?;
+    check_devargs(devargs)?;
     // SAFETY: EAL is up, because every caller holds or held a token; the text is zero-terminated and copied,
     // and PROBING excludes other threads.
-    let (code, complaints) = log::listen(|| unsafe { sys::rte_dev_probe(devargs.as_c_str().as_ptr()) });
+    let (code, warnings) = log::capture(|| unsafe { sys::rte_dev_probe(devargs.as_c_str().as_ptr()) });
     if let Err(errno) = Errno::check(code) {
-        return Err(explain(devargs, errno, &complaints));
+        return Err(explain(devargs, errno, &warnings));
     }
     port_named(devargs).ok_or_else(|| {
         unprobe(devargs);
@@ -222,9 +222,9 @@ fn unprobe(devargs: &DevArgs) {
 const CAPTURE_HEADER: u64 = 24;
 
 /// Checks for mistakes that a driver would report later, and less clearly.
-fn foresee(devargs: &DevArgs) -> Result<(), AttachError> {
+fn check_devargs(devargs: &DevArgs) -> Result<(), AttachError> {
     if devargs.is_pci() {
-        return foresee_pci(devargs.name());
+        return check_pci(devargs.name());
     }
     match devargs.virtual_driver() {
         Some("net_af_packet" | "net_af_xdp") => match devargs.option("iface") {
@@ -236,14 +236,14 @@ fn foresee(devargs: &DevArgs) -> Result<(), AttachError> {
             _ => Ok(()),
         },
         Some("net_pcap") => match devargs.option("rx_pcap") {
-            Some(path) => foresee_capture(devargs, path),
+            Some(path) => check_capture_file(devargs, path),
             None => Ok(()),
         },
         _ => Ok(()),
     }
 }
 
-fn foresee_capture(devargs: &DevArgs, path: &str) -> Result<(), AttachError> {
+fn check_capture_file(devargs: &DevArgs, path: &str) -> Result<(), AttachError> {
     let (name, path) = (devargs.name().to_owned(), Path::new(path).to_owned());
     match fs::File::open(&path).and_then(|file| file.metadata()) {
         Err(source) => Err(AttachError::File { name, path, source }),
@@ -255,7 +255,7 @@ fn foresee_capture(devargs: &DevArgs, path: &str) -> Result<(), AttachError> {
     }
 }
 
-fn foresee_pci(address: &str) -> Result<(), AttachError> {
+fn check_pci(address: &str) -> Result<(), AttachError> {
     let folder = Path::new("/sys/bus/pci/devices").join(address);
     if !folder.exists() {
         return Err(AttachError::NoPciDevice {
@@ -286,10 +286,10 @@ const BOILERPLATE: [&str; 2] = [
 
 /// Classifies a failed probe by its log and its error number. Drivers return -1 for any failure, so that number alone
 /// does not mean "not permitted".
-fn explain(devargs: &DevArgs, errno: Errno, complaints: &[String]) -> AttachError {
+fn explain(devargs: &DevArgs, errno: Errno, warnings: &[String]) -> AttachError {
     use nix::errno::Errno as E;
     let name = devargs.name().to_owned();
-    let unparsed = complaints
+    let unparsed = warnings
         .iter()
         .any(|line| line.contains("failed to parse device"));
     if let (true, Some(driver)) = (unparsed, devargs.virtual_driver()) {
@@ -299,7 +299,7 @@ fn explain(devargs: &DevArgs, errno: Errno, complaints: &[String]) -> AttachErro
         };
     }
     let telling = |line: &&String| !BOILERPLATE.iter().any(|same| line.contains(same));
-    let reasons: Vec<&str> = complaints.iter().filter(telling).map(String::as_str).collect();
+    let reasons: Vec<&str> = warnings.iter().filter(telling).map(String::as_str).collect();
     let nameless = errno.number() == 1;
     let detail = match (reasons.is_empty(), nameless) {
         (false, _) => reasons.join("; "),

@@ -85,13 +85,13 @@ pub struct TxLimits {
 impl TxLimits {
     /// Returns true if the device can send the packet as it is.
     #[inline]
-    fn fit(self, packet: &Mbuf) -> bool {
+    fn is_sendable(self, packet: &Mbuf) -> bool {
         let size = packet.len();
         size >= usize::from(self.shortest) && size <= self.longest as usize && !has_empty_segment(packet)
     }
 
     /// Pads or linearizes a packet that does not fit. Returns false if the device cannot send it at all.
-    fn mend(self, packet: &mut Mbuf) -> bool {
+    fn adjust(self, packet: &mut Mbuf) -> bool {
         let size = packet.len();
         if size < millrace_wire::ethernet::SIZE || size > self.longest as usize {
             return false;
@@ -154,12 +154,12 @@ impl TxQueue {
     #[inline]
     pub fn tx_burst<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         if !self.chains {
-            self.keep(burst, |packet| packet.is_contiguous() || packet.linearize());
+            self.retain_sendable(burst, |packet| packet.is_contiguous() || packet.linearize());
         }
         if let Some(limits) = self.limits
-            && burst.iter().any(|packet| !limits.fit(packet))
+            && burst.iter().any(|packet| !limits.is_sendable(packet))
         {
-            self.mend(limits, burst);
+            self.adjust(limits, burst);
         }
         if burst.is_empty() {
             return 0;
@@ -196,13 +196,15 @@ impl TxQueue {
     /// Pads the packets that are too short for the device, and drops those that it cannot send.
     #[cold]
     #[inline(never)]
-    fn mend<const N: usize>(&self, limits: TxLimits, burst: &mut ArrayVec<Mbuf, N>) {
-        self.keep(burst, |packet| limits.fit(packet) || limits.mend(packet));
+    fn adjust<const N: usize>(&self, limits: TxLimits, burst: &mut ArrayVec<Mbuf, N>) {
+        self.retain_sendable(burst, |packet| {
+            limits.is_sendable(packet) || limits.adjust(packet)
+        });
     }
 
     /// Drops and counts the packets for which `can_be_sent` returns false.
     #[inline]
-    fn keep<const N: usize>(
+    fn retain_sendable<const N: usize>(
         &self,
         burst: &mut ArrayVec<Mbuf, N>,
         can_be_sent: impl FnMut(&mut Mbuf) -> bool,

@@ -19,14 +19,14 @@ const START_ONCE_DRIVERS: [&str; 1] = ["net_af_xdp"];
 /// Starts the device. Returns true if its transmit queues accept packets of several segments.
 pub(super) fn start(device: &mut Device, config: &PortConfig, pool: Mempool) -> Result<bool, StartError> {
     let port = device.name().to_owned();
-    let refused = |(step, errno), complaints: &[String]| StartError::Device {
+    let refused = |(step, errno), warnings: &[String]| StartError::Device {
         port: port.clone(),
         step,
         errno,
-        detail: if complaints.is_empty() {
+        detail: if warnings.is_empty() {
             errno.to_string()
         } else {
-            complaints.join("; ")
+            warnings.join("; ")
         },
     };
     let info = device
@@ -38,21 +38,21 @@ pub(super) fn start(device: &mut Device, config: &PortConfig, pool: Mempool) -> 
     if only_once && device.was_configured() {
         device.attach_again()?;
     }
-    if only_once && !pool.is_in_one_piece() {
+    if only_once && !pool.is_contiguous() {
         return Err(StartError::PoolInPieces { port });
     }
     if only_once {
         settle();
     }
     let id = device.id().0;
-    let start = || log::listen(|| configure(id, &info, config, pool));
-    let (outcome, complaints) = if only_once {
+    let start = || log::capture(|| configure(id, &info, config, pool));
+    let (outcome, warnings) = if only_once {
         device.note_sockets(start)
     } else {
         start()
     };
     device.set_configured(outcome.is_ok());
-    outcome.map_err(|error| refused(error, &complaints))?;
+    outcome.map_err(|error| refused(error, &warnings))?;
     Ok(info.tx_multi_segs != 0 || CHAINING_DRIVERS.contains(&driver.as_str()))
 }
 

@@ -149,7 +149,7 @@ fn huge_pages_are_reserved_mounted_used_and_given_back() {
     );
     let pool = Mempool::new(eal, &MempoolConfig::new("huge", 1023)).unwrap();
     let packet = pool.packet(&[7; 3000]).unwrap();
-    eal.give_back();
+    eal.unmount_hugetlbfs();
     assert_eq!(
         packet.segments().flatten().filter(|&&byte| byte == 7).count(),
         3000,

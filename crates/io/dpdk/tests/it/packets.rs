@@ -80,7 +80,7 @@ fn a_sum_goes_over_segments_of_any_length_and_a_packet_alike_has_as_many_as_it_n
         let wanted = millrace_wire::checksum::Sum::of(part).folded();
         assert_eq!(packet.sum(begin, size).folded(), wanted, "{begin} {size}");
     }
-    let alike = packet.alike(&whole).unwrap();
+    let alike = packet.alloc_like(&whole).unwrap();
     assert_eq!(bytes(&alike), whole);
     assert!(alike.segment_count() > 1);
 }
@@ -99,7 +99,7 @@ fn a_piece_of_a_packet_begins_with_the_given_headers_wherever_it_lies_in_the_seg
     let whole = pool.packet(&pattern(2000)).unwrap();
     assert_eq!(whole.segment_count(), 7);
     for (at, size) in [(0, 100), (250, 250), (299, 2), (600, 1400), (1999, 1), (2000, 0)] {
-        let piece = Packet::piece(&whole, b"headers", at, size).unwrap();
+        let piece = Packet::gso_segment(&whole, b"headers", at, size).unwrap();
         let wanted = [b"headers", &pattern(2000)[at..at + size]].concat();
         assert_eq!(
             (bytes(&piece), piece.len()),
@@ -108,13 +108,13 @@ fn a_piece_of_a_packet_begins_with_the_given_headers_wherever_it_lies_in_the_seg
         );
         assert!(piece.head().starts_with(b"headers") && piece.headroom() == usize::from(HEADROOM));
     }
-    assert!(Packet::piece(&whole, b"headers", 1999, 2).is_none());
+    assert!(Packet::gso_segment(&whole, b"headers", 1999, 2).is_none());
     assert!(
-        Packet::piece(&whole, &[0; 301], 0, 1).is_none(),
+        Packet::gso_segment(&whole, &[0; 301], 0, 1).is_none(),
         "no buffer holds the header"
     );
     let in_use = pool.in_use();
-    assert!(Packet::piece(&whole, b"", usize::MAX, 1).is_none());
+    assert!(Packet::gso_segment(&whole, b"", usize::MAX, 1).is_none());
     assert_eq!(pool.in_use(), in_use);
 }
 
@@ -126,7 +126,7 @@ fn a_packet_to_be_cut_says_so_until_it_is_told_otherwise_and_so_do_its_copies() 
     packet.set_segment_size(NonZeroU16::new(1448));
     assert_eq!(packet.segment_size(), NonZeroU16::new(1448));
     assert_eq!(packet.try_clone().unwrap().segment_size(), NonZeroU16::new(1448));
-    assert_eq!(packet.piece(b"h", 0, 10).unwrap().segment_size(), None);
+    assert_eq!(packet.gso_segment(b"h", 0, 10).unwrap().segment_size(), None);
     packet.set_segment_size(None);
     assert_eq!(packet.segment_size(), None);
     drop(packet);

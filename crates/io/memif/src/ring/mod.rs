@@ -123,7 +123,7 @@ impl Receiver {
             }
         }
         self.cursor.at = at;
-        self.give_back(first);
+        self.return_buffers(first);
         Ok(received)
     }
 
@@ -172,7 +172,7 @@ impl Receiver {
 
     /// Returns to the peer the buffers from index `from` to this side's index.
     #[inline]
-    fn give_back(&mut self, from: u16) {
+    fn return_buffers(&mut self, from: u16) {
         let at = self.cursor.at;
         if at == from {
             return;

@@ -165,13 +165,13 @@ pub struct Driver {
     /// The used index up to which received frames were taken. This index and the others wrap at 65,536.
     taken: u16,
     /// The index up to which buffers were returned to the receive ring.
-    back: u16,
+    returned: u16,
     /// The index up to which frames were sent.
     sent: u16,
     /// The index up to which the device has used sent frames.
-    gone: u16,
+    used: u16,
     /// The index up to which the device was notified of sent frames.
-    told: u16,
+    notified: u16,
     /// The buffer of each entry of the send ring.
     in_place: Vec<u16>,
     /// True for each buffer that holds a frame.
@@ -208,10 +208,10 @@ impl Driver {
             buffers,
             is_in_order: false,
             taken: 0,
-            back: 0,
+            returned: 0,
             sent: 0,
-            gone: 0,
-            told: 0,
+            used: 0,
+            notified: 0,
             in_place: vec![0; len.into()],
             is_held: vec![false; len.into()],
         };
@@ -282,8 +282,11 @@ impl Driver {
     /// [`DeviceViolation`]; the connection must not be used again.
     #[inline]
     pub fn receive(&mut self) -> Result<Batch, DeviceViolation> {
-        let lent = self.len - self.taken.wrapping_sub(self.back);
-        let waiting = self.receive.look(self.taken, lent)?.wrapping_sub(self.taken);
+        let lent = self.len - self.taken.wrapping_sub(self.returned);
+        let waiting = self
+            .receive
+            .poll_index(self.taken, lent)?
+            .wrapping_sub(self.taken);
         let first = self.receive.entry(self.taken);
         // Consecutive buffers, up to the end of the ring.
         let count = waiting.min(BURST as u16).min(self.len - first);
@@ -361,15 +364,17 @@ impl Driver {
     /// [`DeviceViolation`]; the connection must not be used again.
     #[inline]
     pub fn flush(&mut self) -> Result<(), DeviceViolation> {
-        let has_sent = self.told != self.sent;
+        let has_sent = self.notified != self.sent;
         if has_sent {
             self.send.offer(self.sent);
-            self.told = self.sent;
+            self.notified = self.sent;
         }
-        let gone = self.send.look(self.gone, self.sent.wrapping_sub(self.gone))?;
-        while self.gone != gone {
-            let entry = self.send.entry(self.gone);
-            let used = self.send.used(self.gone);
+        let used_index = self
+            .send
+            .poll_index(self.used, self.sent.wrapping_sub(self.used))?;
+        while self.used != used_index {
+            let entry = self.send.entry(self.used);
+            let used = self.send.used(self.used);
             if !self.is_in_order && used.id != u32::from(entry) {
                 return Err(DeviceViolation::Order {
                     found: used.id,
@@ -378,15 +383,15 @@ impl Driver {
             }
             let number = self.in_place[usize::from(entry)];
             self.is_held[usize::from(number)] = false;
-            self.gone = self.gone.wrapping_add(1);
+            self.used = self.used.wrapping_add(1);
         }
-        let before = self.back;
-        while self.back != self.taken && !self.is_held[usize::from(self.receive.entry(self.back))] {
-            self.back = self.back.wrapping_add(1);
+        let before = self.returned;
+        while self.returned != self.taken && !self.is_held[usize::from(self.receive.entry(self.returned))] {
+            self.returned = self.returned.wrapping_add(1);
         }
-        let has_buffers = before != self.back;
+        let has_buffers = before != self.returned;
         if has_buffers {
-            self.receive.offer(self.back.wrapping_add(self.len));
+            self.receive.offer(self.returned.wrapping_add(self.len));
         }
         if !has_sent && !has_buffers {
             return Ok(());

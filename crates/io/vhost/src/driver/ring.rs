@@ -117,7 +117,7 @@ impl Ring {
 
     /// Returns the used index, which may be at most `lent` after `done`.
     #[inline(always)]
-    pub(super) fn look(&self, done: u16, lent: u16) -> Result<u16, DeviceViolation> {
+    pub(super) fn poll_index(&self, done: u16, lent: u16) -> Result<u16, DeviceViolation> {
         let now = self.device.at(INDEX).load(Ordering::Acquire);
         if now.wrapping_sub(done) > lent {
             return Err(DeviceViolation::Index {

@@ -49,7 +49,7 @@ pub(super) struct Chain {
     /// The index of the first descriptor, in a split ring; the buffer ID, in a packed ring.
     pub(super) id: u16,
     /// The position in the ring at which the chain was taken.
-    pub(super) mark: u16,
+    pub(super) position: u16,
     /// The number of descriptors that the chain occupies in a packed ring.
     pub(super) slots: u16,
 }

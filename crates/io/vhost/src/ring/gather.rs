@@ -17,7 +17,7 @@ pub(super) struct PlainChain<'a> {
 enum Next<'a> {
     Plain(PlainChain<'a>),
     /// Several buffers, an indirect table, or a buffer too short for the header.
-    Odd(Chain),
+    Other(Chain),
     None,
 }
 
@@ -39,12 +39,12 @@ impl Gather {
         len: usize,
         found: &mut ArrayVec<PlainChain<'a>, N>,
     ) -> Result<Option<Chain>, ProtocolViolation> {
-        queue.look(len)?;
+        queue.poll_index(len)?;
         let mut end = Ok(None);
         // An iterator, because a loop with `push` compiles to a call for each element.
         let plain = core::iter::from_fn(|| match self.next(queue, view) {
             Ok(Next::Plain(found)) => Some(found),
-            Ok(Next::Odd(chain)) => {
+            Ok(Next::Other(chain)) => {
                 end = Ok(Some(chain));
                 None
             }
@@ -64,11 +64,11 @@ impl Gather {
             return Ok(Next::None);
         };
         if !chain.first.is_alone(self.use_of) {
-            return Ok(Next::Odd(chain));
+            return Ok(Next::Other(chain));
         }
         let slice = view.slice(chain.first.guest, chain.first.size)?;
         if slice.size() < self.header || slice.size() < chain.first.size as usize {
-            return Ok(Next::Odd(chain));
+            return Ok(Next::Other(chain));
         }
         match self.use_of {
             BufferAccess::Read => {

@@ -61,13 +61,13 @@ pub struct Setup {
 /// A split or a packed ring. Chains are taken and used in order.
 trait Queue {
     /// Reads the driver's index if fewer than `wanted` chains are known to be available.
-    fn look(&mut self, wanted: usize) -> Result<(), ProtocolViolation>;
+    fn poll_index(&mut self, wanted: usize) -> Result<(), ProtocolViolation>;
 
     /// Takes the next chain; reads only its first descriptor.
     fn take(&mut self) -> Result<Option<Chain>, ProtocolViolation>;
 
     /// Reads all descriptors of a chain that was just taken.
-    fn walk<'a>(
+    fn read_chain<'a>(
         &mut self,
         chain: &mut Chain,
         view: &'a View,

@@ -141,27 +141,27 @@ fn parse([guest, rest]: [u64; 2]) -> Descriptor {
 
 impl Queue for Packed {
     #[inline(always)]
-    fn look(&mut self, _wanted: usize) -> Result<(), ProtocolViolation> {
+    fn poll_index(&mut self, _wanted: usize) -> Result<(), ProtocolViolation> {
         Ok(())
     }
 
     #[inline(always)]
     fn take(&mut self) -> Result<Option<Chain>, ProtocolViolation> {
-        let mark = self.at;
-        let first = self.read(mark.index());
-        if (first.flags ^ mark.flags(AVAILABLE | USED)) & (AVAILABLE | USED) != USED {
+        let position = self.at;
+        let first = self.read(position.index());
+        if (first.flags ^ position.flags(AVAILABLE | USED)) & (AVAILABLE | USED) != USED {
             return Ok(None);
         }
-        self.at = mark.plus(1, self.ring.len());
+        self.at = position.plus(1, self.ring.len());
         Ok(Some(Chain {
             first,
             id: first.next,
-            mark: mark.0,
+            position: position.0,
             slots: 1,
         }))
     }
 
-    fn walk<'a>(
+    fn read_chain<'a>(
         &mut self,
         chain: &mut Chain,
         view: &'a View,
@@ -188,7 +188,7 @@ impl Queue for Packed {
 
     #[inline]
     fn reset(&mut self, chain: &Chain) {
-        self.at = RingPosition(chain.mark);
+        self.at = RingPosition(chain.position);
     }
 
     #[inline(always)]

@@ -104,10 +104,10 @@ impl Receiver {
 
 /// The outcome of receiving one frame.
 enum Outcome {
-    Came,
+    Received,
     Dropped,
     /// No mbuf was free, so the frame stays in the ring.
-    Waits,
+    NoMbuf,
 }
 
 impl Rules {
@@ -129,12 +129,12 @@ impl Rules {
         };
         while left > 0 && !received.is_short {
             let mut found = ArrayVec::<PlainChain<'_>, N>::new();
-            let odd = wanted.gather(queue, view, left, &mut found)?;
+            let other = wanted.gather(queue, view, left, &mut found)?;
             left -= found.len();
             if !found.is_empty() {
                 self.take(queue, &found, burst, &mut empty, &mut received);
             }
-            let Some(chain) = odd.filter(|_| !received.is_short) else {
+            let Some(chain) = other.filter(|_| !received.is_short) else {
                 break;
             };
             left -= 1;
@@ -171,9 +171,9 @@ impl Rules {
                 None => self.put_one(*slice, at, burst, empty),
             };
             match outcome {
-                Outcome::Came => at += 1,
+                Outcome::Received => at += 1,
                 Outcome::Dropped => received.dropped += 1,
-                Outcome::Waits => {
+                Outcome::NoMbuf => {
                     queue.reset(chain);
                     received.is_short = true;
                     break;
@@ -220,7 +220,7 @@ impl Rules {
         received: &mut Received,
     ) -> Result<(), ProtocolViolation> {
         let mut buffers = ChainBuffers::new(BufferAccess::Read);
-        queue.walk(&mut chain, view, &mut buffers)?;
+        queue.read_chain(&mut chain, view, &mut buffers)?;
         if buffers.size < self.header {
             return Err(ProtocolViolation::Short {
                 size: buffers.size,
@@ -230,12 +230,12 @@ impl Rules {
         let at = burst.len();
         empty(1, burst);
         match self.put_together(buffers, at, burst, empty) {
-            Outcome::Came => {}
+            Outcome::Received => {}
             Outcome::Dropped => {
                 received.dropped += 1;
                 burst.truncate(at);
             }
-            Outcome::Waits => {
+            Outcome::NoMbuf => {
                 received.is_short = true;
                 burst.truncate(at);
                 queue.reset(&chain);
@@ -272,7 +272,7 @@ impl Rules {
     ) -> Outcome {
         let is_fine = |packet: &mut P| header.finish(packet, &header::accepted(self.features, self.limits));
         if burst.get_mut(at).is_some_and(is_fine) {
-            return Outcome::Came;
+            return Outcome::Received;
         }
         if at < burst.len() {
             drop(burst.remove(at));
@@ -302,7 +302,7 @@ impl Rules {
         empty: &mut impl FnMut(usize, &mut ArrayVec<P, N>),
     ) -> Outcome {
         let Some(packet) = burst.get_mut(at) else {
-            return Outcome::Waits;
+            return Outcome::NoMbuf;
         };
         let mut bytes = [0; LONG];
         buffers.read(&mut bytes[..self.header]);
@@ -318,7 +318,7 @@ impl Rules {
             return Outcome::Dropped;
         }
         match fill(packet, &mut buffers, empty) {
-            Outcome::Came => self.finish(header, at, burst),
+            Outcome::Received => self.finish(header, at, burst),
             outcome => outcome,
         }
     }
@@ -332,7 +332,7 @@ fn fill<P: Packet, const N: usize>(
 ) -> Outcome {
     let room = packet.room();
     if !append(packet, buffers) {
-        return Outcome::Waits;
+        return Outcome::NoMbuf;
     }
     while buffers.size > 0 {
         let mut more = ArrayVec::<P, N>::new();
@@ -348,16 +348,16 @@ fn fill<P: Packet, const N: usize>(
             if let Some(tail) = tail.take()
                 && front.chain(tail).is_err()
             {
-                return Outcome::Waits;
+                return Outcome::NoMbuf;
             }
             tail = Some(front);
         }
-        let Some(tail) = tail else { return Outcome::Waits };
+        let Some(tail) = tail else { return Outcome::NoMbuf };
         if packet.chain(tail).is_err() {
-            return Outcome::Waits;
+            return Outcome::NoMbuf;
         }
     }
-    Outcome::Came
+    Outcome::Received
 }
 
 /// Copies as many bytes as fit into an empty packet. Returns false if no byte fits.

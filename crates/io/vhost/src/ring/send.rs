@@ -94,7 +94,7 @@ impl Sender {
 
 /// The outcome of sending one packet.
 enum Outcome {
-    Went,
+    Sent,
     /// No buffers of the driver can hold the packet, or the driver did not negotiate its features.
     Dropped,
     /// The ring has too few buffers at the moment.
@@ -129,22 +129,22 @@ impl Rules {
         while sent.packets < burst.len() {
             let mut found = ArrayVec::<PlainChain<'_>, N>::new();
             let rest = burst.get_mut(sent.packets..).unwrap_or_default();
-            let mut odd = wanted.gather(queue, view, rest.len(), &mut found)?;
+            let mut other = wanted.gather(queue, view, rest.len(), &mut found)?;
             for (PlainChain { chain, slice }, packet) in found.iter().zip(rest) {
                 let Some(size) = self.copy(packet, *slice) else {
-                    odd = Some(*chain);
+                    other = Some(*chain);
                     break;
                 };
                 queue.mark_used(chain, size);
                 sent.packets += 1;
             }
-            let Some(chain) = odd else {
+            let Some(chain) = other else {
                 // All packets were sent, or the ring has no more buffers.
                 break;
             };
             queue.reset(&chain);
             match self.spread(queue, view, &mut burst[sent.packets])? {
-                Outcome::Went => {}
+                Outcome::Sent => {}
                 Outcome::Dropped => sent.dropped += 1,
                 Outcome::Full => break,
             }
@@ -201,7 +201,7 @@ impl Rules {
         while room < size {
             let is_too_long =
                 slots >= queue.len() || chains.is_full() || (!is_mergeable && !chains.is_empty());
-            queue.look(1)?;
+            queue.poll_index(1)?;
             let next = if is_too_long { None } else { queue.take()? };
             let Some(mut chain) = next else {
                 if let Some((first, _)) = chains.first() {
@@ -213,7 +213,7 @@ impl Rules {
                     Outcome::Full
                 });
             };
-            queue.walk(&mut chain, view, &mut buffers)?;
+            queue.read_chain(&mut chain, view, &mut buffers)?;
             // Each chain must hold a header, also those behind the first (virtio 1.2, section 5.1.6.3.1).
             let chain_size = buffers.size - room;
             if chain_size < self.header {
@@ -234,6 +234,6 @@ impl Rules {
             queue.mark_used(chain, part as u32);
             left -= part;
         }
-        Ok(Outcome::Went)
+        Ok(Outcome::Sent)
     }
 }

@@ -135,7 +135,7 @@ fn follow(descriptor: Descriptor) -> Option<u16> {
 
 impl Queue for Split {
     #[inline(always)]
-    fn look(&mut self, wanted: usize) -> Result<(), ProtocolViolation> {
+    fn poll_index(&mut self, wanted: usize) -> Result<(), ProtocolViolation> {
         let known = self.limit.wrapping_sub(self.at);
         if usize::from(known) >= wanted {
             self.prefetch_entries(wanted as u16);
@@ -157,22 +157,22 @@ impl Queue for Split {
 
     #[inline(always)]
     fn take(&mut self) -> Result<Option<Chain>, ProtocolViolation> {
-        let mark = self.at;
-        if mark == self.limit {
+        let position = self.at;
+        if position == self.limit {
             return Ok(None);
         }
-        let id = self.available.at(self.entry(mark)).load(Ordering::Relaxed);
+        let id = self.available.at(self.entry(position)).load(Ordering::Relaxed);
         let first = self.descriptor(id)?;
-        self.at = mark.wrapping_add(1);
+        self.at = position.wrapping_add(1);
         Ok(Some(Chain {
             first,
             id,
-            mark,
+            position,
             slots: 1,
         }))
     }
 
-    fn walk<'a>(
+    fn read_chain<'a>(
         &mut self,
         chain: &mut Chain,
         view: &'a View,
@@ -194,7 +194,7 @@ impl Queue for Split {
 
     #[inline]
     fn reset(&mut self, chain: &Chain) {
-        self.at = chain.mark;
+        self.at = chain.position;
     }
 
     #[inline(always)]

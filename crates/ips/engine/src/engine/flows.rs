@@ -24,7 +24,7 @@ pub(super) enum Decided {
 /// A packet that the normaliser changes before it is inspected, and its flow.
 pub(super) struct Changed {
     edits: Edits,
-    place: SegmentLocation,
+    location: SegmentLocation,
     index: FlowIndex,
     flow: Box<Flow>,
     direction: Direction,
@@ -92,10 +92,10 @@ impl Engine {
                     }
                     self.inspect(rules, packet, &mut flow, direction, out)
                 }
-                Ok(Some((edits, place))) => {
+                Ok(Some((edits, location))) => {
                     return Decided::Changed(Box::new(Changed {
                         edits,
-                        place,
+                        location,
                         index,
                         flow,
                         direction,
@@ -121,13 +121,13 @@ impl Engine {
     ) -> Verdict {
         let Changed {
             edits,
-            place,
+            location,
             index,
             mut flow,
             direction,
             is_encrypted,
         } = changed;
-        edits.apply(&place, bytes);
+        edits.apply(&location, bytes);
         match Packet::decode(bytes, network, context) {
             Ok(packet) => {
                 let packet = Packet {

@@ -96,14 +96,14 @@ impl Engine {
         if accepted.edits.is_empty() {
             return Ok(None);
         }
-        let Some(place) = SegmentLocation::of(packet) else {
+        let Some(location) = SegmentLocation::of(packet) else {
             // A segment made of fragments cannot be rewritten. Its last fragment is dropped, so that the
             // segment does not arrive.
             self.counters.tcp.problems[TcpProblem::Fragmented as usize] += 1;
             return Err(TcpProblem::Fragmented);
         };
         accepted.edits.count(&mut self.counters.tcp);
-        Ok(Some((accepted.edits, place)))
+        Ok(Some((accepted.edits, location)))
     }
 
     /// Charges the memory of a flow's streams to the pool. A closed connection releases the buffers that it

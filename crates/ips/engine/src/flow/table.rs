@@ -201,13 +201,13 @@ impl FlowTable {
         self.slots.len() - self.free.len()
     }
 
-    fn place_of(&self, hash: u64) -> (usize, u32) {
+    fn set_and_tag(&self, hash: u64) -> (usize, u32) {
         ((hash as usize) & (self.sets.len() - 1), (hash >> 32) as u32)
     }
 
     /// Returns the index of the flow with a key.
     pub(crate) fn find(&self, tuple: &Tuple) -> Option<FlowIndex> {
-        let (set, tag) = self.place_of(tuple.hash_with(self.seed));
+        let (set, tag) = self.set_and_tag(tuple.hash_with(self.seed));
         let entries = self.sets[set]
             .iter()
             .filter(|entry| entry.index != 0 && entry.tag == tag);
@@ -219,7 +219,7 @@ impl FlowTable {
 
     /// Returns true if a new flow would evict a flow that is established or dropped.
     pub(crate) fn is_full(&self, tuple: &Tuple) -> bool {
-        let (set, _) = self.place_of(tuple.hash_with(self.seed));
+        let (set, _) = self.set_and_tag(tuple.hash_with(self.seed));
         let victim = match self.sets[set].iter().all(|entry| entry.index != 0) {
             true => Some(self.victim_of_set(set).1),
             false if self.len() >= self.limit => self.victim().map(|index| FlowIndex(index as u32)),
@@ -235,7 +235,7 @@ impl FlowTable {
     /// the flow that was evicted.
     pub(crate) fn insert(&mut self, tuple: &Tuple, now: Time) -> (FlowIndex, Option<Box<Flow>>) {
         let hash = tuple.hash_with(self.seed);
-        let (set, tag) = self.place_of(hash);
+        let (set, tag) = self.set_and_tag(hash);
         let mut evicted = None;
         let way = match self.sets[set].iter().position(|entry| entry.index == 0) {
             Some(way) => {
@@ -366,7 +366,7 @@ impl FlowTable {
         slot.is_free = true;
         self.ages[index.0 as usize] = Age::ABSENT;
         self.deadlines[index.0 as usize] = NEVER;
-        let (set, _) = self.place_of(hash);
+        let (set, _) = self.set_and_tag(hash);
         for entry in &mut self.sets[set] {
             if entry.index == index.0 + 1 {
                 *entry = TableEntry::default();

@@ -383,7 +383,7 @@ impl<'a> Packet<'a> {
 /// Returns the payload of the innermost packet of a frame, for event records; `None` if the frame has no
 /// packet.
 pub fn payload(frame: &[u8], link: LinkType) -> Option<&[u8]> {
-    let mut place = find_ip_header(link, frame).ok()?;
+    let mut location = find_ip_header(link, frame).ok()?;
     let mut found = None;
     for tunnel_depth in 0..DEPTH {
         let context = Context {
@@ -394,12 +394,12 @@ pub fn payload(frame: &[u8], link: LinkType) -> Option<&[u8]> {
             reassemblies: 0,
             is_tunnel: false,
         };
-        let Ok(packet) = Packet::decode(frame, place, context) else {
+        let Ok(packet) = Packet::decode(frame, location, context) else {
             break;
         };
         found = Some(packet.payload);
         match tunnel::inside(frame, &packet, &tunnel::Tunnels::default()) {
-            Some(inside) => place = inside,
+            Some(inside) => location = inside,
             None => break,
         }
     }

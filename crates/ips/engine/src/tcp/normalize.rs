@@ -148,13 +148,13 @@ impl Edits {
     }
 
     /// Applies the changes to the frame from which `packet` was decoded, and corrects lengths and checksums.
-    pub(crate) fn apply(&self, place: &SegmentLocation, frame: &mut [u8]) {
+    pub(crate) fn apply(&self, location: &SegmentLocation, frame: &mut [u8]) {
         const OPTIONS_AT: usize = 20;
-        let Some(ip) = frame.get_mut(place.ip_offset..place.ip_offset + place.ip_size) else {
+        let Some(ip) = frame.get_mut(location.ip_offset..location.ip_offset + location.ip_size) else {
             return;
         };
         let mut size = ip.len();
-        let (header, segment) = ip.split_at_mut(place.ip_header_size);
+        let (header, segment) = ip.split_at_mut(location.ip_header_size);
         let data_at = usize::from(segment[12] >> 4) * 4;
         if self.clears_urgent {
             segment[13] &= !(flags::URG as u8);
@@ -170,21 +170,21 @@ impl Edits {
             segment[data_at..].copy_from_slice(payload);
         }
         if self.trims {
-            size = place.ip_header_size + data_at;
-            match place.version {
+            size = location.ip_header_size + data_at;
+            match location.version {
                 IpVersion::V4 => header[2..4].copy_from_slice(&(size as u16).to_be_bytes()),
                 IpVersion::V6 => header[4..6].copy_from_slice(&((size - 40) as u16).to_be_bytes()),
             }
-            if place.version == IpVersion::V4
+            if location.version == IpVersion::V4
                 && let Some((fixed, options)) = header.split_first_chunk::<{ ipv4::MIN_SIZE }>()
             {
                 let checksum = ipv4::header_checksum(fixed, options);
                 header[10..12].copy_from_slice(&checksum.to_be_bytes());
             }
         }
-        let segment = &mut segment[..size - place.ip_header_size];
+        let segment = &mut segment[..size - location.ip_header_size];
         segment[16..18].fill(0);
-        let sum: Sum = place.pseudo.sum(IpProto::TCP, segment.len());
+        let sum: Sum = location.pseudo.sum(IpProto::TCP, segment.len());
         let checksum = sum.add_bytes(segment).checksum();
         segment[16..18].copy_from_slice(&checksum.to_be_bytes());
     }

@@ -158,13 +158,13 @@ impl TestBed {
     fn segment(&mut self, direction: Direction, segment: &Segment<'_>) -> Result<Vec<u8>, TcpProblem> {
         let mut frame = bytes(segment);
         let packet = decode(&frame);
-        let place = SegmentLocation::of(&packet).unwrap();
+        let location = SegmentLocation::of(&packet).unwrap();
         let tcp = packet.tcp.unwrap();
         let accepted = self
             .session
             .segment(&packet, &tcp, direction, &self.settings, &mut self.counters)?;
         if accepted.edits != Edits::default() {
-            accepted.edits.apply(&place, &mut frame);
+            accepted.edits.apply(&location, &mut frame);
         }
         self.deliver(false);
         Ok(frame)

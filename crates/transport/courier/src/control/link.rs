@@ -6,7 +6,7 @@
 
 use super::{LinkEvent, LinkId};
 use crate::message::{CLASSES, Class, GREETING_MAX, Message};
-use crate::window::BorrowedWindow;
+use crate::window::SharedWindow;
 use bytes::Bytes;
 use quinn_proto::{Connection, Dir, ReadError, StreamId};
 use std::collections::{HashMap, VecDeque};
@@ -31,7 +31,7 @@ struct Farewell {
 /// A QUIC connection with its streams.
 pub(super) struct Link {
     pub(super) connection: Connection,
-    pub(super) window: BorrowedWindow,
+    pub(super) window: SharedWindow,
     pub(super) out: [Outbound; CLASSES],
     pub(super) inbound: HashMap<StreamId, Vec<u8>>,
     /// True if the connection had no datagram to send when it was last asked, and nothing has happened to it
@@ -61,7 +61,7 @@ impl Link {
     /// admitted yet.
     pub(super) fn new(
         connection: Connection,
-        window: BorrowedWindow,
+        window: SharedWindow,
         handshake_until: Option<Instant>,
     ) -> Link {
         Link {

@@ -257,7 +257,7 @@ impl MemifLink {
                     handshake.connection.send(&message, file)?;
                 }
                 Step::Connected(_) => return Ok(true),
-                Step::Gone => return Err(ConnectionError::Closed.into()),
+                Step::Closed => return Err(ConnectionError::Closed.into()),
             }
         }
         Ok(false)

@@ -18,7 +18,7 @@ pub(crate) struct Requester {
     /// The index of the peer.
     pub(crate) peer: usize,
     /// The number of the peer's link; answers for an earlier link are ignored.
-    pub(crate) round: u32,
+    pub(crate) link_number: u32,
 }
 
 /// A task of the reader.

@@ -1,6 +1,6 @@
 //! Admission: the addresses in a ticket, and the senders that may come.
 
-use super::state::{Place, Server, Stage};
+use super::state::{FileDestination, Server, Stage};
 use crate::access::Refusal;
 use crate::control::LinkId;
 use crate::identity::PublicKey;
@@ -77,7 +77,7 @@ impl Server<'_, '_, '_> {
                 reason: "the receiver is about to end; try again when it was restarted".into(),
             });
         }
-        if let Place::Access(access) = self.place {
+        if let FileDestination::Access(access) = self.destination {
             return access.admit(key);
         }
         self.ticket_admission(key, secret).map_err(Refusal::not_admitted)

@@ -10,7 +10,7 @@
 
 use super::options::ReceiveError;
 use super::requests::{Job, JobReply};
-use super::state::{GREETING, Place, Server, Stage};
+use super::state::{FileDestination, GREETING, Server, Stage};
 use crate::access::{ReadAccess, Refusal};
 use crate::control::LinkId;
 use crate::event::{Event, Outcome};
@@ -28,30 +28,30 @@ const JOBS_OF_KEY_MAX: usize = 8;
 impl<'scope> Server<'_, 'scope, '_> {
     /// Answers a request for files.
     pub(super) fn on_fetch(&mut self, link: LinkId, path: Vec<u8>) {
-        self.start_job(link, move |place, key| match place {
-            Place::Access(access) => match access.read(key, &path) {
+        self.start_job(link, move |destination, key| match destination {
+            FileDestination::Access(access) => match access.read(key, &path) {
                 Ok(granted) => JobReply::Source(link, Box::new(granted)),
                 Err(refusal) => JobReply::Refused(link, refusal),
             },
-            Place::Store(_) => not_a_daemon(link),
+            FileDestination::Store(_) => not_a_daemon(link),
         });
     }
 
     /// Answers a request for the entries of a directory.
     pub(super) fn on_list(&mut self, link: LinkId, path: Vec<u8>) {
-        self.start_job(link, move |place, key| match place {
-            Place::Access(access) => match access.list(key, &path) {
+        self.start_job(link, move |destination, key| match destination {
+            FileDestination::Access(access) => match access.list(key, &path) {
                 Ok(entries) => JobReply::Listed(link, entries),
                 Err(refusal) => JobReply::Refused(link, refusal),
             },
-            Place::Store(_) => not_a_daemon(link),
+            FileDestination::Store(_) => not_a_daemon(link),
         });
     }
 
     fn start_job(
         &mut self,
         link: LinkId,
-        work: impl FnOnce(Place<'scope>, PublicKey) -> JobReply + Send + 'scope,
+        work: impl FnOnce(FileDestination<'scope>, PublicKey) -> JobReply + Send + 'scope,
     ) {
         let Some(peer) = self.peers.get_mut(&link) else {
             return;
@@ -67,9 +67,10 @@ impl<'scope> Server<'_, 'scope, '_> {
             );
             return self.refuse_request(link, RefuseCode::Busy, reason);
         }
-        let (place, replies, waker) = (self.place, self.jobs.replies.0.clone(), self.waker.clone());
+        let (destination, replies, waker) =
+            (self.destination, self.jobs.replies.0.clone(), self.waker.clone());
         let thread = self.scope.spawn(move || {
-            let _ = replies.send(work(place, key));
+            let _ = replies.send(work(destination, key));
             waker.wake();
         });
         self.jobs.running.push(Job {

@@ -1,7 +1,7 @@
 //! Links of senders: their events and messages.
 
 use super::session::{POOL_MAX, Session, SessionSpec, StoreRef};
-use super::state::{GREETING, LINKS_OF_KEY_MAX, Peer, Place, Server, Stage};
+use super::state::{FileDestination, GREETING, LINKS_OF_KEY_MAX, Peer, Server, Stage};
 use crate::access::Refusal;
 use crate::control::{CODE_ERROR, LinkEnd, LinkEvent, LinkId};
 use crate::event::Outcome;
@@ -151,7 +151,7 @@ impl Server<'_, '_, '_> {
         else {
             return;
         };
-        if let Place::Access(access) = self.place
+        if let FileDestination::Access(access) = self.destination
             && let Err(Refusal { code, reason }) = access.may_write(key, into)
         {
             self.refuse(link, code, reason);
@@ -219,9 +219,9 @@ impl Server<'_, '_, '_> {
         let set = std::array::from_fn(|at| digest.as_ref()[at]);
         // An earlier session of the same files frees its slot in the grant.
         let before = self.supersede(link, key, set);
-        let granted = match self.place {
-            Place::Store(store) => (StoreRef::Common(store), None, POOL_MAX),
-            Place::Access(access) => match access.write(key, &into) {
+        let granted = match self.destination {
+            FileDestination::Store(store) => (StoreRef::Common(store), None, POOL_MAX),
+            FileDestination::Access(access) => match access.write(key, &into) {
                 Ok(granted) => {
                     if let Some(peer) = self.peers.get_mut(&link) {
                         peer.observer = Some(granted.observer);

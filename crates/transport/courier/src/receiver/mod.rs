@@ -32,7 +32,7 @@ pub use options::{ReceiveError, ReceiveOptions};
 pub(crate) use requests::Fetch;
 pub(crate) use run::ReceiverSpec;
 pub use run::{receive, receive_over};
-pub(crate) use state::Place;
+pub(crate) use state::FileDestination;
 
 #[cfg(test)]
 mod tests;

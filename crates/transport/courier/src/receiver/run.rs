@@ -5,7 +5,7 @@ use super::options::{ReceiveError, ReceiveOptions};
 use super::progress::PROGRESS;
 use super::requests::{Fetch, Jobs};
 use super::session::{End, Session};
-use super::state::{Admission, Peer, Place, Server, Stage};
+use super::state::{Admission, FileDestination, Peer, Server, Stage};
 use crate::clock::{Clock, precise_timers, wait};
 use crate::control::{CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome};
@@ -61,7 +61,7 @@ pub fn receive_over(
         options,
         fetch: None,
     };
-    spec.run(Place::Store(store), stop, &inbox, events)
+    spec.run(FileDestination::Store(store), stop, &inbox, events)
 }
 
 /// The parts of a receiver that all its senders share.
@@ -74,10 +74,10 @@ pub(crate) struct ReceiverSpec<'a> {
 }
 
 impl ReceiverSpec<'_> {
-    /// Receives into a place. `inbox`: the commands that end the receiver.
+    /// Receives files. `inbox`: the commands that end the receiver.
     pub(crate) fn run(
         self,
-        place: Place<'_>,
+        destination: FileDestination<'_>,
         stop: Option<BorrowedFd<'_>>,
         inbox: &Inbox,
         events: &mut dyn FnMut(Event),
@@ -97,7 +97,7 @@ impl ReceiverSpec<'_> {
             addresses: ticket_addresses(local, &options.addresses),
         };
         let control = Control::new(identity, true, options.silence, options.key_log.clone())?;
-        let is_own = matches!(place, Place::Store(_)) && fetch.is_none();
+        let is_own = matches!(destination, FileDestination::Store(_)) && fetch.is_none();
         if fetch.is_none() {
             events(Event::Listening {
                 ticket: if is_own { ticket.to_string() } else { String::new() },
@@ -121,7 +121,7 @@ impl ReceiverSpec<'_> {
                 control,
                 io,
                 identity,
-                place,
+                destination,
                 scope,
                 waker: Arc::clone(&inbox.waker),
                 options,

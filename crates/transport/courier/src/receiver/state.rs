@@ -64,7 +64,7 @@ pub(super) enum Stage<'scope> {
 
 /// The destination of files, and the access rules.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum FileDestination<'a> {
     /// One store; a ticket or a list of keys admits senders.
     Store(&'a dyn Store),
     /// A daemon: access rules give each peer a separate store.
@@ -109,7 +109,7 @@ pub(super) struct Server<'a, 'scope, 'env> {
     pub(super) io: Box<dyn DatagramIo>,
     pub(super) control: Control,
     pub(super) identity: &'scope Identity,
-    pub(super) place: Place<'scope>,
+    pub(super) destination: FileDestination<'scope>,
     pub(super) scope: &'scope Scope<'scope, 'env>,
     pub(super) waker: Arc<Waker>,
     pub(super) options: ReceiveOptions,

@@ -68,7 +68,7 @@ impl Daemon {
                 options,
                 fetch: None,
             };
-            spec.run(Place::Access(&ListOnly), None, &inbox, &mut |_| {})
+            spec.run(FileDestination::Access(&ListOnly), None, &inbox, &mut |_| {})
                 .unwrap();
         });
         Daemon {

@@ -32,7 +32,7 @@ impl Sender<'_> {
             let (sent, lost) = (stats.sent - peer.last.1, stats.lost.saturating_sub(peer.last.2));
             let rate = flow.controller().bandwidth().map_or(0, |rate| rate.bps() / 8);
             if let Some(link) = peer.link {
-                self.control.lend(link, rate, flow.rtt());
+                self.control.set_window(link, rate, flow.rtt());
             }
             peer.last = (flow.delivered(), stats.sent, stats.lost);
             let left = total.saturating_sub(peer.verified_bytes);

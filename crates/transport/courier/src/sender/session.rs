@@ -427,7 +427,7 @@ impl Sender<'_> {
         peer.verified = have;
         peer.verified_bytes = present;
         peer.progress_at = Instant::now();
-        if peer.round == 0 {
+        if peer.link_number == 0 {
             peer.accepted_at = peer.progress_at;
         }
         (self.events)(Event::Accepted {

@@ -48,7 +48,7 @@ pub(super) struct Peer {
     pub(super) stage: Stage,
     pub(super) link: Option<LinkId>,
     /// The number of links so far; answers for an earlier link are ignored.
-    pub(super) round: u32,
+    pub(super) link_number: u32,
     /// The time at which the first of the links that failed since the last progress was lost, and their
     /// number.
     pub(super) lost: Option<(Instant, u32)>,
@@ -80,7 +80,7 @@ impl Peer {
             target,
             stage: Stage::dialing(links, now),
             link: None,
-            round: 0,
+            link_number: 0,
             lost: None,
             haves: VecDeque::new(),
             have_end: false,
@@ -101,7 +101,7 @@ impl Peer {
     /// Resets the state that belongs to the link.
     pub(super) fn reset(&mut self) {
         self.link = None;
-        self.round += 1;
+        self.link_number += 1;
         self.haves.clear();
         (self.have_end, self.checks) = (false, 0);
         self.kept = RangeSet::new();
@@ -175,8 +175,11 @@ pub(super) struct Sender<'a> {
 impl Sender<'_> {
     /// Returns the requester that the reader's answers to a peer carry.
     pub(super) fn requester(&self, at: usize) -> Requester {
-        let round = self.peers[at].round;
-        Requester { peer: at, round }
+        let link_number = self.peers[at].link_number;
+        Requester {
+            peer: at,
+            link_number,
+        }
     }
 
     /// Ends the transfer to all peers that have not ended.

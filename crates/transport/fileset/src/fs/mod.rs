@@ -4,7 +4,7 @@ pub mod memory;
 mod real;
 
 pub(crate) use real::bytes as path_bytes;
-pub use real::{MadeDirectories, Root};
+pub use real::{CreatedDirectories, Root};
 
 use crate::entry::{Segment, Timestamp, Xattr};
 use crate::path::RelativePath;

@@ -45,25 +45,25 @@ impl Root {
     ///
     /// # Errors
     /// The errors of `mkdir(2)` and `openat2(2)`.
-    pub fn make_below(self, path: &RelativePath) -> io::Result<(Root, MadeDirectories)> {
-        let mut made = MadeDirectories {
+    pub fn create_below(self, path: &RelativePath) -> io::Result<(Root, CreatedDirectories)> {
+        let mut created = CreatedDirectories {
             root: self,
             paths: Vec::new(),
         };
         let mut at = RelativePath::root();
         for name in path.names() {
             at = at.join(name).map_err(io::Error::other)?;
-            match made.root.create_directory(&at) {
+            match created.root.create_directory(&at) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 result => {
                     result?;
-                    made.paths.push(at.clone());
+                    created.paths.push(at.clone());
                 }
             }
         }
         let flags = OFlags::DIRECTORY | OFlags::RDONLY;
-        let directory = made.root.resolve(path, flags, 0)?;
-        Ok((Root { directory }, made))
+        let directory = created.root.resolve(path, flags, 0)?;
+        Ok((Root { directory }, created))
     }
 
     fn resolve(&self, path: &RelativePath, flags: OFlags, mode: u16) -> io::Result<OwnedFd> {
@@ -105,22 +105,22 @@ impl Root {
 }
 
 /// Directories that were created for files that may not arrive. Dropping the value removes the empty ones,
-/// unless [`MadeDirectories::keep`] was called.
+/// unless [`CreatedDirectories::keep`] was called.
 #[derive(Debug)]
-pub struct MadeDirectories {
+pub struct CreatedDirectories {
     root: Root,
     /// The created directories. A directory precedes its subdirectories.
     paths: Vec<RelativePath>,
 }
 
-impl MadeDirectories {
+impl CreatedDirectories {
     /// Keeps the directories when the value is dropped.
     pub fn keep(&mut self) {
         self.paths.clear();
     }
 }
 
-impl Drop for MadeDirectories {
+impl Drop for CreatedDirectories {
     fn drop(&mut self) {
         for path in self.paths.iter().rev() {
             // Only empty directories are removed: a directory with entries is in use by now.

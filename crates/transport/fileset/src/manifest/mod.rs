@@ -242,7 +242,7 @@ impl ManifestBuilder {
         check_attributes(&entry)?;
         match &mut entry.kind {
             EntryKind::Directory => self.directories.push(entry.path.clone()),
-            EntryKind::File(file) => self.place(&entry.path, file)?,
+            EntryKind::File(file) => self.assign_addresses(&entry.path, file)?,
             EntryKind::Symlink(target) => {
                 if target.is_empty() || target.len() > PATH_MAX || target.contains(&0) {
                     return Err(EntryError::Target(entry.path));
@@ -293,7 +293,7 @@ impl ManifestBuilder {
     }
 
     /// Checks a file's segments and assigns the next addresses to its data.
-    fn place(&mut self, path: &RelativePath, file: &mut FileEntry) -> Result<(), EntryError> {
+    fn assign_addresses(&mut self, path: &RelativePath, file: &mut FileEntry) -> Result<(), EntryError> {
         check_segments(path, file)?;
         let too_large = || EntryError::TooLarge(path.clone());
         let number = u32::try_from(self.manifest.files.len()).map_err(|_| too_large())?;

@@ -473,6 +473,6 @@ fn reserved(directory: &RelativePath, name: &str) -> RelativePath {
 }
 
 /// Returns the have-map entry of an extent.
-fn line(extent: u64, value: Value) -> ExtentValue {
+fn have_entry(extent: u64, value: Value) -> ExtentValue {
     ExtentValue { extent, value }
 }

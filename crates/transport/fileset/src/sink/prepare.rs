@@ -1,8 +1,8 @@
 //! The beginning of a sink: directories, the journal of an earlier run, and the have-map.
 
 use super::{
-    FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, holds_temporary_files,
-    journal_path, line,
+    FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, have_entry,
+    holds_temporary_files, journal_path,
 };
 use crate::digest::{HaveEntry, extent_value};
 use crate::entry::{Entry, EntryKind};
@@ -138,7 +138,7 @@ impl<F: FileSystem> Sink<F> {
             self.have_cursor += 1;
             if let Some(value) = self.local_value(extent)? {
                 self.values[extent as usize] = Some(value);
-                return Ok(Some(line(extent, value)));
+                return Ok(Some(have_entry(extent, value)));
             }
         }
         Ok(None)

@@ -14,7 +14,7 @@ pub(super) struct ExtentProgress {
     groups: Vec<Option<Value>>,
     missing: usize,
     /// True once the values of the groups are requested.
-    asked: bool,
+    requested: bool,
 }
 
 /// A group with missing bytes.
@@ -73,7 +73,7 @@ impl<F: FileSystem> Sink<F> {
         if *known != Some(message.value) {
             *known = Some(message.value);
             if let Some(progress) = self.extents.get_mut(&message.extent) {
-                progress.asked = false;
+                progress.requested = false;
             }
             self.verify(message.extent);
         }
@@ -103,7 +103,7 @@ impl<F: FileSystem> Sink<F> {
                 wrong.push(self.manifest.group_bounds(start / GROUP_SIZE + index as u64));
             }
         }
-        progress.asked = false;
+        progress.requested = false;
         if !wrong.is_empty() {
             self.events.push_back(SinkEvent::Rejected { extent, wrong });
         }
@@ -168,7 +168,7 @@ impl<F: FileSystem> Sink<F> {
             ExtentProgress {
                 groups: vec![None; len],
                 missing: len,
-                asked: false,
+                requested: false,
             }
         });
         if progress.groups.get(index).is_none_or(Option::is_some) {
@@ -238,8 +238,8 @@ impl<F: FileSystem> Sink<F> {
         }
         let groups: Vec<Value> = progress.groups.iter().flatten().copied().collect();
         if merge(&groups, end - start, GROUP_SIZE) != value {
-            if !progress.asked {
-                progress.asked = true;
+            if !progress.requested {
+                progress.requested = true;
                 self.events.push_back(SinkEvent::NeedGroupValues(extent));
             }
             return;

@@ -92,7 +92,7 @@ pub struct Flow {
     timeouts: u32,
     /// The number of probes since data was last acknowledged. Feedback does not reset it: a black hole passes
     /// feedback and drops data.
-    barren_probes: u32,
+    probes_without_ack: u32,
     /// Feedback packets that had arrived when data was acknowledged last.
     feedback_at_ack: u64,
     probe_packets: u64,
@@ -132,7 +132,7 @@ impl Flow {
             ce: 0,
             heard_at: now,
             timeouts: 0,
-            barren_probes: 0,
+            probes_without_ack: 0,
             feedback_at_ack: 0,
             probe_packets: 0,
             reports: Reports::default(),
@@ -259,7 +259,7 @@ impl Flow {
         }
         if self.plan.peek(self.grid, ready).is_none() {
             self.starved = self.plan.has_piece();
-            self.pacer.rest(now);
+            self.pacer.skip_idle(now);
             self.delivery.mark_app_limited(self.in_flight);
             return false;
         }
@@ -403,7 +403,7 @@ impl Flow {
         let retention = 2 * self.rtt.smoothed() + self.detector.window(self.rtt.smoothed());
         self.sent.forget(now - retention);
         if !newly.is_empty() {
-            self.barren_probes = 0;
+            self.probes_without_ack = 0;
             self.feedback_at_ack = self.stats.feedback;
         }
         if newly.is_empty() && sample.lost == 0 {
@@ -491,7 +491,7 @@ impl Flow {
         let (plan, pacer, overhead) = (&mut self.plan, &mut self.pacer, self.overhead);
         let (stats, in_flight, lost) = (&mut self.stats, &mut self.in_flight, &mut self.delivery.lost);
         let mtu = &mut self.mtu;
-        self.sent.judge_holes(|number, packet, quantum| {
+        self.sent.check_unacknowledged(|number, packet, quantum| {
             if !detector.is_lost((number, quantum.sent_at), newest, rtt) {
                 return false;
             }
@@ -563,10 +563,10 @@ impl Flow {
         self.stats.probes += 1;
         if self.in_flight > 0 {
             self.probe_packets = PROBE_PACKETS;
-            self.barren_probes += 1;
+            self.probes_without_ack += 1;
             // If the path loses feedback, too, the loss is no evidence about packet sizes.
             if self.stats.feedback > self.feedback_at_ack {
-                self.mtu.on_timeout(self.barren_probes);
+                self.mtu.on_timeout(self.probes_without_ack);
                 self.resize();
             }
             if self.breaker.on_timeout(now) {

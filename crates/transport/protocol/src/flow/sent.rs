@@ -199,7 +199,7 @@ impl SentPackets {
     }
 
     /// Calls `judge` for packets in flight below the largest acknowledged, oldest first, until it returns false.
-    pub(super) fn judge_holes(&mut self, mut judge: impl FnMut(u64, &mut Packet, &Quantum) -> bool) {
+    pub(super) fn check_unacknowledged(&mut self, mut judge: impl FnMut(u64, &mut Packet, &Quantum) -> bool) {
         let holes = std::mem::take(&mut self.holes);
         let from = holes.ranges().partition_point(|hole| hole.end <= self.settled);
         'holes: for hole in &holes.ranges()[from..] {
@@ -341,7 +341,7 @@ mod tests {
         let mut sent = sent(20);
         ack(&mut sent, &[2..4, 6..10]);
         let mut judged = Vec::new();
-        sent.judge_holes(|number, packet, _| {
+        sent.check_unacknowledged(|number, packet, _| {
             judged.push(number);
             if number < 5 {
                 packet.state = PacketState::Lost;

@@ -16,12 +16,12 @@ pub(super) struct ReceiveRate {
 impl ReceiveRate {
     /// Counts bytes that arrived.
     pub(super) fn add(&mut self, now: Time, bytes: u64) {
-        self.turn(now);
+        self.end_period(now);
         self.bytes += bytes;
     }
 
     /// Ends the period if it is over.
-    fn turn(&mut self, now: Time) {
+    fn end_period(&mut self, now: Time) {
         let passed = now.since(self.since);
         if passed >= RATE_TIME {
             let nanos = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -32,7 +32,7 @@ impl ReceiveRate {
 
     /// Returns the rate of the last whole period.
     pub(super) fn rate(&mut self, now: Time) -> BitRate {
-        self.turn(now);
+        self.end_period(now);
         BitRate::from_bps(self.last)
     }
 }

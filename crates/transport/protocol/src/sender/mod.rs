@@ -37,7 +37,7 @@ pub const CACHE_SIZE: usize = 256 << 20;
 const JOIN_DISTANCE: u64 = 2 << 30;
 /// Bytes that a member may send in each round while the uplink is shared (deficit round robin, Shreedhar and
 /// Varghese 1995).
-const TURN_BYTES: i64 = 65_536;
+const DRR_QUANTUM: i64 = 65_536;
 
 /// The identifier of a member of a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -107,7 +107,7 @@ pub struct Group {
     uplink: Option<Pacer>,
     /// The time at which data may leave again.
     held_until: Time,
-    turn: usize,
+    next_member: usize,
 }
 
 impl Group {
@@ -118,7 +118,7 @@ impl Group {
             members: Vec::new(),
             uplink: None,
             held_until: Time::ZERO,
-            turn: 0,
+            next_member: 0,
         }
     }
 
@@ -207,14 +207,14 @@ impl Group {
         // A member with a used-up deficit is visited twice.
         let visits = if self.uplink.is_some() { 2 * len } else { len };
         for _ in 0..visits {
-            let id = self.turn % len;
+            let id = self.next_member % len;
             let Some(member) = &mut self.members[id] else {
-                self.turn += 1;
+                self.next_member += 1;
                 continue;
             };
             if self.uplink.is_some() && member.deficit <= 0 {
-                member.deficit += TURN_BYTES;
-                self.turn += 1;
+                member.deficit += DRR_QUANTUM;
+                self.next_member += 1;
                 continue;
             }
             let before = out.len();
@@ -228,15 +228,15 @@ impl Group {
                     .sum();
                 if let Some(uplink) = &mut self.uplink {
                     uplink.spend(bytes);
-                    member.deficit -= i64::try_from(bytes).unwrap_or(TURN_BYTES);
+                    member.deficit -= i64::try_from(bytes).unwrap_or(DRR_QUANTUM);
                 } else {
-                    self.turn += 1;
+                    self.next_member += 1;
                 }
                 return Some(MemberId(id));
             }
             // A member with nothing to send keeps no deficit for later.
             member.deficit = member.deficit.min(0);
-            self.turn += 1;
+            self.next_member += 1;
         }
         None
     }

@@ -2,7 +2,7 @@
 //!
 //! It does not respond to loss.
 
-use super::whole;
+use super::round_to_bytes;
 use millrace_transport::congestion::{Controller, Departure, INITIAL_WINDOW, RateSample, Sample, Tag};
 use millrace_types::{BitRate, Duration, Time};
 use std::collections::VecDeque;
@@ -201,13 +201,13 @@ impl Controller for Bbr1 {
 
     fn window(&self) -> u64 {
         if matches!(self.state, State::ProbeRtt { .. }) {
-            return whole(4.0 * self.packet);
+            return round_to_bytes(4.0 * self.packet);
         }
-        whole(self.window)
+        round_to_bytes(self.window)
     }
 
     fn pacing_rate(&self) -> Option<BitRate> {
-        Some(BitRate::from_bps(whole(self.pacing_rate * 8.0)))
+        Some(BitRate::from_bps(round_to_bytes(self.pacing_rate * 8.0)))
     }
 
     fn state(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! CUBIC (RFC 9438), with fast convergence and the Reno-friendly region.
 
-use super::{Recovery, whole, window_rate};
+use super::{Recovery, round_to_bytes, window_rate};
 use millrace_transport::congestion::{Controller, Departure, INITIAL_WINDOW, Sample, Tag};
 use millrace_types::{BitRate, Duration, Time};
 
@@ -90,7 +90,7 @@ impl Controller for Cubic {
     }
 
     fn window(&self) -> u64 {
-        whole(self.window * self.packet)
+        round_to_bytes(self.window * self.packet)
     }
 
     fn pacing_rate(&self) -> Option<BitRate> {

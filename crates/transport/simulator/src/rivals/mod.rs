@@ -46,7 +46,7 @@ fn window_rate(window: f64, rtt: Duration, slow_start: bool) -> BitRate {
 }
 
 /// Returns a window as whole bytes.
-fn whole(window: f64) -> u64 {
+fn round_to_bytes(window: f64) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -1,6 +1,6 @@
 //! Reno (RFC 5681): the window grows by one packet each round and is halved after a loss.
 
-use super::{Recovery, whole, window_rate};
+use super::{Recovery, round_to_bytes, window_rate};
 use millrace_transport::congestion::{Controller, Departure, INITIAL_WINDOW, Sample, Tag};
 use millrace_types::{BitRate, Duration, Time};
 
@@ -50,7 +50,7 @@ impl Controller for Reno {
     }
 
     fn window(&self) -> u64 {
-        whole(self.window)
+        round_to_bytes(self.window)
     }
 
     fn pacing_rate(&self) -> Option<BitRate> {

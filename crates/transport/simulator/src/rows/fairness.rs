@@ -3,7 +3,7 @@
 //!
 //! Harm is the share of its solo rate that a flow loses beside another flow (Ware et al., HotNets 2019).
 
-use super::path::{back, bbr, one_flow, run};
+use super::path::{bbr, one_flow, return_path, run};
 use super::{Gate, Measured, RowError};
 use crate::measure::jain;
 use crate::{FlowSpec, LinkSpec, PACKET, Simulation, rivals};
@@ -32,7 +32,7 @@ fn rates(
             controller,
             start: Time::from_millis(start_ms),
             link,
-            back: back(&return_delay)?,
+            return_path: return_path(&return_delay)?,
             bytes: None,
         })?;
     }
@@ -54,7 +54,7 @@ pub(super) fn sharing(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> 
         let (rates, packets) = rates(&settings, flows, 30, 80)?;
         report(Measured {
             case: format!("T8 Jain's index of {count} flows"),
-            asked: "60 Mbit/s, RTT 40 ms, queue 100 ms".to_owned(),
+            conditions: "60 Mbit/s, RTT 40 ms, queue 100 ms".to_owned(),
             gate: Gate::AtLeast(0.95),
             target: None,
             reached: jain(&rates),
@@ -68,7 +68,7 @@ pub(super) fn sharing(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> 
         let (rates, packets) = rates(&settings, flows, 30, 80)?;
         report(Measured {
             case: format!("T8 weaker share at RTT 10:1, queue {name} of the longer"),
-            asked: "60 Mbit/s, RTT 10 and 100 ms".to_owned(),
+            conditions: "60 Mbit/s, RTT 10 and 100 ms".to_owned(),
             gate: Gate::AtLeast(0.15),
             target: None,
             reached: rates[0].min(rates[1]) / (rates[0] + rates[1]),
@@ -88,13 +88,13 @@ pub(super) fn queue(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
             ("delay", delay.as_str()),
             ("queue", queue.as_str()),
         ];
-        let mut simulation = one_flow(bbr(1), &LinkSpec::new(&settings)?, back(&delay)?)?;
+        let mut simulation = one_flow(bbr(1), &LinkSpec::new(&settings)?, return_path(&delay)?)?;
         simulation.measure_queues_from(Time::from_secs(5));
         run(&mut simulation, Time::from_secs(35))?;
         let p95 = simulation.report(0).queue.quantile(0.95);
         report(Measured {
             case: format!("T8 queue of one flow, p95, RTT {rtt_ms} ms"),
-            asked: "100 Mbit/s, buffer 4 BDP".to_owned(),
+            conditions: "100 Mbit/s, buffer 4 BDP".to_owned(),
             gate: Gate::AtMost(0.5),
             target: None,
             reached: p95.as_secs_f64() / Duration::from_millis(rtt_ms).as_secs_f64(),
@@ -131,7 +131,7 @@ pub(super) fn harm(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
         let its_own = harm(beside(Some(cubic()))?);
         report(Measured {
             case: format!("T8 harm to CUBIC, buffer {name}"),
-            asked: format!("BBR v1's {theirs:.3}; CUBIC's own {its_own:.3}"),
+            conditions: format!("BBR v1's {theirs:.3}; CUBIC's own {its_own:.3}"),
             gate: Gate::AtMost(theirs),
             target: None,
             reached: ours,

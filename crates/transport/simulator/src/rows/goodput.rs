@@ -1,7 +1,7 @@
 //! T1, T2 and T6: the goodput of one flow, compared with the path's capacity and with rivals on the same
 //! path, and the share of its feedback.
 
-use super::path::{back, bbr, one_flow, one_way, run};
+use super::path::{bbr, one_flow, one_way, return_path, run};
 use super::{Gate, Measured, RowError, Size};
 use crate::{LinkSpec, PACKET, ideal_goodput, rivals};
 use millrace_transport::congestion::Controller;
@@ -62,7 +62,7 @@ fn rate(
     from: u64,
     to: u64,
 ) -> Result<(f64, u64), RowError> {
-    let mut simulation = one_flow(controller, forward, back(delay)?)?;
+    let mut simulation = one_flow(controller, forward, return_path(delay)?)?;
     let (from, to) = (Time::from_secs(from), Time::from_secs(to));
     run(&mut simulation, to)?;
     Ok((simulation.report(0).goodput.rate(from, to), simulation.packets()))
@@ -83,7 +83,7 @@ pub(super) fn goodput(size: Size, report: &mut dyn FnMut(Measured)) -> Result<()
             let (goodput, packets) = rate(bbr(1), &LinkSpec::new(&all)?, &delay, from, to)?;
             report(Measured {
                 case: format!("T1 goodput / Ideal, RTT {rtt_ms} ms, {name}"),
-                asked: format!("100 Mbit/s, {from} to {to} s"),
+                conditions: format!("100 Mbit/s, {from} to {to} s"),
                 gate: Gate::AtLeast(gate),
                 target: Some(TARGET),
                 reached: goodput / ideal_goodput(100e6, loss),
@@ -114,7 +114,7 @@ pub(super) fn rivals(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(),
             let (theirs, packets) = rate(rival, &forward, &delay, from, to)?;
             report(Measured {
                 case: format!("T2 goodput / {name}'s, RTT {rtt_ms} ms, loss {loss}"),
-                asked: format!("200 Mbit/s, {from} to {to} s"),
+                conditions: format!("200 Mbit/s, {from} to {to} s"),
                 gate: Gate::AtLeast(gate),
                 target,
                 reached: ours / theirs,
@@ -134,7 +134,7 @@ pub(super) fn rivals(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(),
                 let (theirs, packets) = rate(bbr1(), &forward, &delay, from, to)?;
                 report(Measured {
                     case: format!("T2 goodput / BBR v1's, RTT {rtt_ms} ms, {name}, 100 Mbit/s"),
-                    asked: format!("100 Mbit/s, {from} to {to} s"),
+                    conditions: format!("100 Mbit/s, {from} to {to} s"),
                     gate: Gate::AtLeast(0.98),
                     target: Some(1.02),
                     reached: ours / theirs,
@@ -154,7 +154,7 @@ pub(super) fn rivals(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(),
     let (goodput, packets) = rate(tolerant, &forward, &delay, from, to)?;
     report(Measured {
         case: "T2 goodput / Ideal, RTT 200 ms, loss 10 %, --loss-tolerance 12".to_owned(),
-        asked: format!("100 Mbit/s, {from} to {to} s"),
+        conditions: format!("100 Mbit/s, {from} to {to} s"),
         gate: Gate::AtLeast(0.85),
         target: None,
         reached: goodput / ideal_goodput(100e6, 0.1),
@@ -170,14 +170,14 @@ pub(super) fn feedback(report: &mut dyn FnMut(Measured)) -> Result<(), RowError>
         for (loss, gate) in [("0%", 0.1), ("2%", 0.5)] {
             let delay = one_way(rtt_ms);
             let forward = LinkSpec::new(&[("rate", link_rate), ("delay", &delay), ("loss", loss)])?;
-            let mut simulation = one_flow(bbr(1), &forward, back(&delay)?)?;
+            let mut simulation = one_flow(bbr(1), &forward, return_path(&delay)?)?;
             let to = Time::from_secs(seconds);
             run(&mut simulation, to)?;
             let flow = simulation.report(0);
             let arrived = flow.arrived.bytes(Time::ZERO, to) as f64;
             report(Measured {
                 case: format!("T6 feedback / data, {link_rate}, RTT {rtt_ms} ms, loss {loss}"),
-                asked: format!("{seconds} s"),
+                conditions: format!("{seconds} s"),
                 gate: Gate::AtMost(gate),
                 target: None,
                 reached: 100.0 * flow.receiver.feedback_bytes as f64 / arrived,

@@ -17,13 +17,13 @@ const LIMIT: Duration = Duration::from_secs(120);
 fn site(forward: PathConfig, delay: &str) -> Result<Site, RowError> {
     Ok(Site {
         forward,
-        back: LinkSpec::new(&[("delay", delay)])?.path,
+        return_path: LinkSpec::new(&[("delay", delay)])?.path,
         handshake_rtt: None,
         joins: Time::ZERO,
         pool: 8 << 20,
         disk: 1 << 30,
         crashes: None,
-        lies: None,
+        forges_acks_from: None,
     })
 }
 
@@ -106,7 +106,7 @@ pub(super) fn ten_receivers(size: Size, report: &mut dyn FnMut(Measured)) -> Res
         let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
         let measured = |quantity: &str, gate, reached, packets| Measured {
             case: format!("{case}: {quantity}"),
-            asked: format!("{} MiB", bytes >> 20),
+            conditions: format!("{} MiB", bytes >> 20),
             gate,
             target: None,
             reached,
@@ -179,7 +179,7 @@ pub(super) fn stragglers(report: &mut dyn FnMut(Measured)) -> Result<(), RowErro
         let ended = run(&case, bytes, None, sites, changes, 0..2)?;
         report(Measured {
             case,
-            asked: "16 MiB to two at 50 Mbit/s, RTT 40 ms, loss 0.5 %".to_owned(),
+            conditions: "16 MiB to two at 50 Mbit/s, RTT 40 ms, loss 0.5 %".to_owned(),
             gate: Gate::AtMost(1.03),
             target: None,
             reached: last(&ended) / last(&alone),

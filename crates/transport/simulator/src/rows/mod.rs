@@ -45,7 +45,7 @@ pub struct Measured {
     /// The row and the quantity: `T1 goodput / Ideal, RTT 100 ms, loss 2 %`.
     pub case: String,
     /// The path and the duration.
-    pub asked: String,
+    pub conditions: String,
     /// The gate of the acceptance table.
     pub gate: Gate,
     /// The target beyond the gate, if the table has one.

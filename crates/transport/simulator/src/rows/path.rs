@@ -13,7 +13,7 @@ pub(super) fn bbr(seed: u64) -> Box<dyn Controller> {
 }
 
 /// Returns a return path with a delay.
-pub(super) fn back(delay: &str) -> Result<PathConfig, RowError> {
+pub(super) fn return_path(delay: &str) -> Result<PathConfig, RowError> {
     Ok(LinkSpec::new(&[("delay", delay)])?.path)
 }
 
@@ -21,7 +21,7 @@ pub(super) fn back(delay: &str) -> Result<PathConfig, RowError> {
 pub(super) fn one_flow(
     controller: Box<dyn Controller>,
     forward: &LinkSpec,
-    back: PathConfig,
+    return_path: PathConfig,
 ) -> Result<Simulation, RowError> {
     let mut simulation = Simulation::new(7);
     let link = simulation.add_link(forward)?;
@@ -29,7 +29,7 @@ pub(super) fn one_flow(
         controller,
         start: Time::ZERO,
         link,
-        back,
+        return_path,
         bytes: None,
     })?;
     Ok(simulation)

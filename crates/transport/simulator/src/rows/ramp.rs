@@ -1,6 +1,6 @@
 //! T7: the time until nine tenths of the rate arrive over 400 ms, without and with a hint.
 
-use super::path::{back, one_flow, run};
+use super::path::{one_flow, return_path, run};
 use super::{Gate, Measured, RowError, Size};
 use crate::{LinkSpec, PACKET, ideal_rate};
 use millrace_transport::congestion::bbr::{Bbr, BbrConfig, Hint};
@@ -27,14 +27,18 @@ fn measure(
         ..BbrConfig::new(PACKET, 1)
     };
     let forward = LinkSpec::new(&[("rate", rate), ("delay", "200ms"), ("loss", loss)])?;
-    let mut simulation = one_flow(Box::new(Bbr::new(config, Time::ZERO)), &forward, back("200ms")?)?;
+    let mut simulation = one_flow(
+        Box::new(Bbr::new(config, Time::ZERO)),
+        &forward,
+        return_path("200ms")?,
+    )?;
     for second in 1..=LIMIT_S {
         run(&mut simulation, Time::from_secs(second))?;
         let wanted = 0.9 * ideal_rate(bps(rate));
         if let Some(at) = simulation.report(0).arrived.reaches(wanted, 5) {
             return Ok(Measured {
                 case,
-                asked: format!("90 % of {rate} over 50 ms"),
+                conditions: format!("90 % of {rate} over 50 ms"),
                 gate: Gate::AtMost(gate),
                 target: None,
                 reached: at.since(Time::ZERO).as_secs_f64() / RTT.as_secs_f64(),

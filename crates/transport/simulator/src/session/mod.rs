@@ -44,7 +44,7 @@ pub struct Site {
     /// The path to the receiver.
     pub forward: PathConfig,
     /// The return path.
-    pub back: PathConfig,
+    pub return_path: PathConfig,
     /// The round-trip time of the control channel's handshake, if it is known.
     pub handshake_rtt: Option<Duration>,
     /// The time at which the receiver joins.
@@ -56,7 +56,7 @@ pub struct Site {
     /// The time at which the receiver crashes, and the duration of its absence.
     pub crashes: Option<(Time, Duration)>,
     /// The time from which the receiver acknowledges packets that were never sent.
-    pub lies: Option<Time>,
+    pub forges_acks_from: Option<Time>,
 }
 
 /// A change of the path to a site.
@@ -94,7 +94,7 @@ pub struct SessionSpec {
 struct SiteState {
     site: Site,
     link: Link,
-    back: Link,
+    return_path: Link,
     member: Option<MemberId>,
     receiver: Option<Receiver>,
     connection: u32,
@@ -190,7 +190,7 @@ impl Session {
             };
             sites.push(SiteState {
                 link: Link::new(&link(&site.forward), &mut random)?,
-                back: Link::new(&link(&site.back), &mut random)?,
+                return_path: Link::new(&link(&site.return_path), &mut random)?,
                 member: None,
                 receiver: None,
                 connection: 0,
@@ -275,7 +275,7 @@ impl Session {
     pub fn packets(&self) -> u64 {
         self.sites
             .iter()
-            .map(|site| site.link.counters.offered + site.back.counters.offered)
+            .map(|site| site.link.counters.offered + site.return_path.counters.offered)
             .sum()
     }
 
@@ -314,11 +314,11 @@ impl Session {
                 self.queue.pending().filter(|event| wanted(event)).count() as u64
             };
             let forward = |event: &Event| matches!(event, Event::Datagram { site, .. } if *site == index);
-            let back = |event: &Event| matches!(event, Event::Feedback { site, .. } if *site == index);
+            let returns = |event: &Event| matches!(event, Event::Feedback { site, .. } if *site == index);
             site.link
                 .audit(&format!("way to site {index}"), pending(&forward))?;
-            site.back
-                .audit(&format!("way back of site {index}"), pending(&back))?;
+            site.return_path
+                .audit(&format!("return path of site {index}"), pending(&returns))?;
             let packets = site.discarded.discarded[Discard::Credit as usize];
             if packets > 0 {
                 let place = format!("site {index}");
@@ -558,7 +558,7 @@ impl Session {
     /// Handles a packet of feedback that arrives at the sender.
     fn feedback(&mut self, index: usize, bytes: &[u8]) {
         let now = self.queue.now();
-        self.sites[index].back.arrived += 1;
+        self.sites[index].return_path.arrived += 1;
         // Packets that the path corrupted or repeated are dropped.
         if let Err(FeedbackError::Violation(violation)) = self.group.handle_feedback(now, bytes) {
             self.sites[index].ended = Some(violation.to_string());

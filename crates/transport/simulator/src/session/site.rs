@@ -117,11 +117,11 @@ impl Session {
             return;
         };
         for (number, mut feedback) in receiver.poll_feedback(now) {
-            if site.site.lies.is_some_and(|at| now >= at) {
-                lie(&mut feedback);
+            if site.site.forges_acks_from.is_some_and(|at| now >= at) {
+                forge_acks(&mut feedback);
             }
             let packet = receiver.encode_feedback(number, &feedback, &site.keys[1]);
-            for (at, bytes) in site.back.offer_bytes(now, HEADERS, &packet) {
+            for (at, bytes) in site.return_path.offer_bytes(now, HEADERS, &packet) {
                 self.queue.schedule(at, Event::Feedback { site: index, bytes });
             }
         }
@@ -137,7 +137,7 @@ impl Session {
 
 /// Forges acknowledgements of all numbers up to five beyond the largest, so that they include lost and
 /// skipped numbers.
-fn lie(feedback: &mut Feedback) {
+fn forge_acks(feedback: &mut Feedback) {
     if let Some(newest) = feedback.acknowledged.last() {
         let everything = 0..newest.end + 5;
         feedback.acknowledged = Vec::from([everything]);

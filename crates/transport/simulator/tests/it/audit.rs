@@ -1,7 +1,7 @@
 //! Conservation: every packet is delivered, dropped by name, or in flight.
 
 use crate::budget;
-use crate::paths::{back, bbr, link, one_flow};
+use crate::paths::{bbr, link, one_flow, return_path};
 use millrace_transport_simulator::{PACKET, PolicerSpec};
 use millrace_types::{BitRate, Time};
 
@@ -20,7 +20,7 @@ fn every_packet_of_a_hostile_path_is_delivered_dropped_by_name_or_in_flight_at_a
         rate: BitRate::from_kbps(40_000),
         bucket: 20 * PACKET,
     });
-    let mut simulation = one_flow(bbr(1), &forward, back("50ms"));
+    let mut simulation = one_flow(bbr(1), &forward, return_path("50ms"));
     for step in 1..=40 {
         simulation.run_until(Time::from_millis(100 * step));
         simulation.check().unwrap();

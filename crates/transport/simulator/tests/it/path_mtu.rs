@@ -22,13 +22,13 @@ fn path(mtu: u16, settings: &[(&str, &str)]) -> PathConfig {
 fn site(forward: PathConfig) -> Site {
     Site {
         forward,
-        back: link(&[("delay", "10ms")]).path,
+        return_path: link(&[("delay", "10ms")]).path,
         handshake_rtt: Some(Duration::from_millis(21)),
         joins: Time::ZERO,
         pool: 4 << 20,
         disk: 1 << 30,
         crashes: None,
-        lies: None,
+        forges_acks_from: None,
     }
 }
 

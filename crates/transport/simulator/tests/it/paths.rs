@@ -17,12 +17,16 @@ pub(crate) fn link(settings: &[(&str, &str)]) -> LinkSpec {
 }
 
 /// Returns a return path with a delay.
-pub(crate) fn back(delay: &str) -> PathConfig {
+pub(crate) fn return_path(delay: &str) -> PathConfig {
     link(&[("delay", delay)]).path
 }
 
 /// Returns a simulation of one endless flow.
-pub(crate) fn one_flow(controller: Box<dyn Controller>, forward: &LinkSpec, back: PathConfig) -> Simulation {
+pub(crate) fn one_flow(
+    controller: Box<dyn Controller>,
+    forward: &LinkSpec,
+    return_path: PathConfig,
+) -> Simulation {
     let mut simulation = Simulation::new(7);
     let link = simulation.add_link(forward).unwrap();
     simulation
@@ -30,7 +34,7 @@ pub(crate) fn one_flow(controller: Box<dyn Controller>, forward: &LinkSpec, back
             controller,
             start: Time::ZERO,
             link,
-            back,
+            return_path,
             bytes: None,
         })
         .unwrap();

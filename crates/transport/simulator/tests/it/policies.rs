@@ -2,7 +2,7 @@
 //! until the breaker trips.
 
 use crate::budget;
-use crate::paths::{at_least, at_most, back, link, one_flow};
+use crate::paths::{at_least, at_most, link, one_flow, return_path};
 use millrace_transport::congestion::Controller;
 use millrace_transport::congestion::background::Background;
 use millrace_transport::congestion::fixed::Fixed;
@@ -16,7 +16,7 @@ fn background() -> Box<dyn Controller> {
 #[test]
 fn background_fills_an_idle_path_and_keeps_its_queue_below_its_target() {
     let forward = link(&[("rate", "50Mbps"), ("delay", "20ms"), ("queue", "400ms")]);
-    let mut simulation = one_flow(background(), &forward, back("20ms"));
+    let mut simulation = one_flow(background(), &forward, return_path("20ms"));
     simulation.measure_queues_from(Time::from_secs(20));
     let (from, to) = (Time::from_secs(20), Time::from_secs(60));
     simulation.run_until(to);
@@ -44,7 +44,7 @@ fn background_leaves_the_path_to_cubic() {
                 controller,
                 start: Time::from_secs(5 * index as u64),
                 link,
-                back: back("20ms"),
+                return_path: return_path("20ms"),
                 bytes: None,
             })
             .unwrap();
@@ -64,7 +64,7 @@ fn background_leaves_the_path_to_cubic() {
 #[test]
 fn background_fills_a_path_that_became_longer_when_ten_minutes_have_passed() {
     let settings = |delay| link(&[("rate", "10Mbps"), ("delay", delay), ("queue", "400ms")]);
-    let mut simulation = one_flow(background(), &settings("20ms"), back("20ms"));
+    let mut simulation = one_flow(background(), &settings("20ms"), return_path("20ms"));
     simulation.reconfigure_at(Time::from_secs(20), 0, settings("140ms").path);
     let (from, to) = (Time::from_secs(620), Time::from_secs(660));
     simulation.run_until(to);
@@ -81,7 +81,11 @@ fn background_fills_a_path_that_became_longer_when_ten_minutes_have_passed() {
 fn a_fixed_rate_is_held_under_loss_and_given_up_when_the_path_is_cut() {
     let rate = BitRate::from_kbps(40_000);
     let settings = [("rate", "100Mbps"), ("delay", "50ms"), ("loss", "10%")];
-    let mut simulation = one_flow(Box::new(Fixed::new(rate, PACKET)), &link(&settings), back("50ms"));
+    let mut simulation = one_flow(
+        Box::new(Fixed::new(rate, PACKET)),
+        &link(&settings),
+        return_path("50ms"),
+    );
     let cut = Time::from_secs(12);
     let path = link(&[("rate", "1Mbps"), ("delay", "50ms"), ("queue", "100ms")]).path;
     simulation.reconfigure_at(cut, 0, path);

@@ -18,13 +18,13 @@ fn path(settings: &[(&str, &str)]) -> PathConfig {
 fn site(forward: PathConfig, delay: &str) -> Site {
     Site {
         forward,
-        back: path(&[("delay", delay)]),
+        return_path: path(&[("delay", delay)]),
         handshake_rtt: None,
         joins: Time::ZERO,
         pool: 1 << 20,
         disk: 1 << 30,
         crashes: None,
-        lies: None,
+        forges_acks_from: None,
     }
 }
 
@@ -72,7 +72,7 @@ fn random_site(random: &mut Random, index: usize, changes: &mut Vec<Change>) -> 
     }
     let mut site = site(forward.clone(), &delay);
     if random.below(3) == 0 {
-        site.back.set("loss", "50%").unwrap();
+        site.return_path.set("loss", "50%").unwrap();
     }
     if random.below(4) == 0 {
         site.joins = Time::from_millis(random.below(3_000));
@@ -148,7 +148,7 @@ fn a_receiver_that_acknowledges_what_was_never_sent_is_ended_and_the_others_fini
         path(&[("rate", "20Mbps"), ("delay", "20ms"), ("loss", "5%")]),
         "20ms",
     );
-    liar.lies = Some(Time::from_millis(300));
+    liar.forges_acks_from = Some(Time::from_millis(300));
     let mut session = session(
         1,
         vec![site(clean.clone(), "20ms"), liar, site(clean, "20ms")],

@@ -57,7 +57,7 @@ fn record(frame: u64, outcome: Outcome) -> [u8; 40] {
         Outcome::Released(release) => {
             let flips = release.flips.map_or(0, |flips| flips.count() as u32);
             (
-                [release.at.nanos(), release.sent.nanos(), release.asked],
+                [release.at.nanos(), release.sent.nanos(), release.drawn_delay],
                 0,
                 flips,
             )

@@ -108,7 +108,7 @@ impl Direction {
         bypasses.then_some(Release {
             at: arrival,
             sent: arrival,
-            asked: 0,
+            drawn_delay: 0,
             reordered: false,
             flips: None,
         })

@@ -26,7 +26,7 @@ pub struct Release {
     pub sent: Time,
     /// The delay that was drawn for the frame, in nanoseconds. Ordered mode, reordering and duplication may
     /// add to it.
-    pub asked: u64,
+    pub drawn_delay: u64,
     /// True if the reorder stage moved the frame.
     pub reordered: bool,
     /// The bits that are inverted.

@@ -324,8 +324,8 @@ impl Path {
     #[inline]
     fn travel(&mut self, sent: Time, frame: u64, offered: Offered<'_>, outcomes: &mut Outcomes) {
         let model = &self.model;
-        let asked = self.delay.draw(&model.delay, self.streams.delay, frame, sent);
-        let delayed = Time::from_nanos(sent.nanos().saturating_add(asked));
+        let drawn_delay = self.delay.draw(&model.delay, self.streams.delay, frame, sent);
+        let delayed = Time::from_nanos(sent.nanos().saturating_add(drawn_delay));
         let (at, reordered) = match self.reorder(frame) {
             Some(Shift::Ahead) => (sent, true),
             Some(Shift::Later(extra)) => (self.in_order(delayed) + extra.duration(), true),
@@ -341,7 +341,7 @@ impl Path {
         let release = Release {
             at,
             sent,
-            asked,
+            drawn_delay,
             reordered,
             flips: None,
         };

@@ -97,7 +97,7 @@ pub(crate) struct Wheel {
     /// Records of the next period that are not in near slots yet.
     moving: Stacks,
     /// The number of records that were pushed to far slots. It selects the stack of the next record.
-    turn: usize,
+    next_stack: usize,
     /// The first and the last record of the list `due`: the records of the slot at the cursor and of earlier
     /// slots.
     due: (u32, u32),
@@ -174,7 +174,7 @@ impl Wheel {
             used_near: Bitmap::new(NEAR),
             used_far: Bitmap::new(FAR),
             moving: Stacks::EMPTY,
-            turn: 0,
+            next_stack: 0,
             due: (NONE, NONE),
             cursor: now >> SLOT,
         }
@@ -205,8 +205,8 @@ impl Wheel {
             self.used_near.set(at);
         } else {
             let at = period.min(current + FAR as u64 - 1) as usize % FAR;
-            self.turn += 1;
-            push(&mut self.far[at].0[self.turn % STACKS], records, record);
+            self.next_stack += 1;
+            push(&mut self.far[at].0[self.next_stack % STACKS], records, record);
             self.used_far.set(at);
         }
     }

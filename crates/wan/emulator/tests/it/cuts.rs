@@ -180,7 +180,7 @@ fn switching_a_stage_on_does_not_change_the_draws_of_another() {
         let mut path = crate::path(settings);
         let frames = (0..5000u64).map(|number| (number, path.offer(nanos(number * 1_000_000), &[0; 60])));
         let delay = |(number, outcomes): (u64, millrace_wan_emulator::Outcomes)| match outcomes[0] {
-            Outcome::Released(release) => Some((number, release.asked)),
+            Outcome::Released(release) => Some((number, release.drawn_delay)),
             Outcome::Dropped(_) => None,
         };
         frames.filter_map(delay).collect()

@@ -197,7 +197,7 @@ fn ordered_mode_never_overtakes_and_reordering_mode_follows_the_draw() {
             let Outcome::Released(release) = path.offer(nanos(arrival), &[0; 60])[0] else {
                 panic!("nothing is lost");
             };
-            let own = arrival + release.asked;
+            let own = arrival + release.drawn_delay;
             let expected = if order == "ordered" { own.max(last) } else { own };
             assert_eq!(release.at, nanos(expected));
             overtakes += usize::from(expected < last);

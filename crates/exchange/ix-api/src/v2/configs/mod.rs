@@ -21,7 +21,7 @@ use self::view::{NetworkServiceConfig, find, view};
 use self::vlan::VlanConfig;
 use super::addresses::{self, MacChange};
 use super::contacts::check_assignments;
-use super::orders::{extra, order, put_extra, renewed};
+use super::orders::{ix_api_properties, order, put_properties, renewed};
 use super::places::type_of;
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
@@ -173,7 +173,7 @@ async fn change(
         added = addresses::resolve(app, principal, &new)?;
         operations.extend(added.iter().map(|mac| mac.add(id)));
     }
-    let mut facts = extra(app, id);
+    let mut facts = ix_api_properties(app, id);
     if let Some(managing) = &given.managing_account {
         super::view::account(principal, "managing_account", managing)?;
         facts.managing_account = Some(managing.clone());
@@ -190,7 +190,7 @@ async fn change(
     check_assignments(app, principal, &billed.role_assignments)?;
     order(app, principal, conditions, operations, &given).await?;
     facts.billed = Some(billed);
-    put_extra(app, principal, id, &facts).await?;
+    put_properties(app, principal, id, &facts).await?;
     let principal = renewed(app, principal);
     addresses::link(app, &principal, id, &added)?;
     view(app, &principal, id).map(Json)

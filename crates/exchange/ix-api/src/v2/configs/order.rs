@@ -22,7 +22,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::request::{Body, Conditions};
 use crate::v2::contacts::check_assignments;
 use crate::v2::joining::Bounds;
-use crate::v2::orders::{created, extra, order, order_as_system, put_extra, renewed};
+use crate::v2::orders::{created, ix_api_properties, order, order_as_system, put_properties, renewed};
 use crate::v2::places::{check_offering, type_of};
 use crate::v2::problem::IxProblem;
 use crate::v2::view::{Billed, Owned, id as identifier, invalid};
@@ -240,7 +240,7 @@ pub(crate) async fn create(
     }
     let applied = ordered?;
     let id: ConfigId = created(&applied)?;
-    let mut facts = extra(&app, id);
+    let mut facts = ix_api_properties(&app, id);
     facts.managing_account = Some(base.owned.managing_account.clone());
     facts.billed = Some(base.billed.clone());
     if let NetworkServiceConfigRequest::ExchangeLan(order) = &given {
@@ -248,7 +248,7 @@ pub(crate) async fn create(
         facts.product_offering = Some(order.product_offering.clone());
         ips::assign(&app, id).await;
     }
-    put_extra(&app, &principal, id, &facts).await?;
+    put_properties(&app, &principal, id, &facts).await?;
     let principal = renewed(&app, &principal);
     addresses::link(&app, &principal, id, &macs)?;
     Ok((StatusCode::CREATED, Json(view(&app, &principal, id)?)))

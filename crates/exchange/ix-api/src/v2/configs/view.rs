@@ -8,7 +8,7 @@ use super::vlan::VlanConfig;
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::v2::orders::{end_state, extra};
+use crate::v2::orders::{end_state, ix_api_properties};
 use crate::v2::places::offering_id;
 use crate::v2::view::{Billed, Owned, Stateful};
 use crate::v2::{addresses, features};
@@ -121,7 +121,7 @@ pub(super) fn view(app: &App, principal: &Principal, id: ConfigId) -> Result<Net
         .service
         .stored(exchange)
         .map_or(ServiceKind::P2pVc, |service| service.kind);
-    let facts = extra(app, id);
+    let facts = ix_api_properties(app, id);
     let base = ConfigBase {
         id: id.to_string(),
         stateful: end_state(app, principal, id, config),

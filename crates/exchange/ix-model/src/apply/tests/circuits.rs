@@ -155,18 +155,18 @@ fn a_moved_end_has_a_new_generation_under_a_new_wire_id() {
     assert_ne!(before.wire_id, after.wire_id);
     assert_eq!(after.generation, before.generation + 1);
     let old = before.wire_id.unwrap().raw();
-    let rest = |world: &World| {
+    let hold = |world: &World| {
         world.exchange.pools[&PoolKind::WireId]
             .released
             .get(&old)
             .copied()
     };
-    assert_eq!(rest(&world), Some(Released::InSwitches));
+    assert_eq!(hold(&world), Some(NumberHold::InSwitches));
     let numbers = vec![(PoolKind::WireId, old)];
     world
         .apply(&Actor::system(), Operation::ReportRulesGone { numbers })
         .unwrap();
-    assert_eq!(rest(&world), Some(Released::FreeFrom(NOW.after(allocate::REST))));
+    assert_eq!(hold(&world), Some(NumberHold::FreeFrom(NOW.after(allocate::HOLD_DOWN))));
     // A change of the rate does not change the path.
     world
         .apply(
@@ -195,7 +195,7 @@ fn a_moved_end_has_a_new_generation_under_a_new_wire_id() {
         .exchange
         .apply(&Actor::system(), later, Operation::Expire)
         .unwrap();
-    assert_eq!(rest(&world), None);
+    assert_eq!(hold(&world), None);
 }
 
 #[test]

@@ -186,8 +186,8 @@ fn a_deleted_service_keeps_its_numbers_until_its_rules_are_gone() {
         let applied = world.exchange.apply(&actor, at, order_p2p(&name, None)).unwrap();
         world.exchange.services[&applied.first::<ServiceId>().unwrap()].index
     };
-    assert_ne!(index_of_next(&mut world, NOW), index, "the number rests");
-    assert_eq!(index_of_next(&mut world, NOW.after(allocate::REST)), index);
+    assert_ne!(index_of_next(&mut world, NOW), index, "the number is held");
+    assert_eq!(index_of_next(&mut world, NOW.after(allocate::HOLD_DOWN)), index);
 }
 
 #[test]

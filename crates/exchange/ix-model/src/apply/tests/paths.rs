@@ -78,7 +78,7 @@ impl World {
     fn fill_s_tags(&mut self, free: u32) {
         let pool = self.exchange.pools.entry(PoolKind::WireId).or_default();
         pool.released
-            .extend((2 + free..=4094).map(|number| (number, Released::InSwitches)));
+            .extend((2 + free..=4094).map(|number| (number, NumberHold::InSwitches)));
     }
 
     fn via(&self, service: ServiceId) -> &[SwitchId] {

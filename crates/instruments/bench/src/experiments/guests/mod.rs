@@ -175,7 +175,7 @@ impl TestBed {
 
     /// Returns the accelerator of the guests.
     pub(crate) fn accelerator(&self) -> &'static str {
-        self.accelerator.word()
+        self.accelerator.keyword()
     }
 
     /// Returns the record of a system, with the accelerator.
@@ -409,7 +409,7 @@ mod tests {
     fn every_system_is_a_kind_of_switch_that_takes_guests() {
         for system in System::ALL {
             let topology = Topology::parse("guests.toml", &lab_file("guests-1-0", system, 3)).unwrap();
-            assert_eq!(topology.switches[0].kind.word(), system.kind());
+            assert_eq!(topology.switches[0].kind.keyword(), system.kind());
             let nics = topology.switches[0]
                 .ports
                 .iter()

@@ -339,7 +339,7 @@ mod tests {
     fn every_system_is_a_kind_of_switch_that_the_lab_knows() {
         for system in System::ALL {
             let topology = Topology::parse("lan.toml", &lab_file("bench-1-0", system, None)).unwrap();
-            assert_eq!(topology.switches[0].kind.word(), system.name());
+            assert_eq!(topology.switches[0].kind.keyword(), system.name());
             assert_eq!(topology.hosts.len(), 2);
             let wan: WanLink = "delay=10ms,rate=1Gbps".parse().unwrap();
             let file = lab_file("bench-1-0", system, Some(&wan));

@@ -25,7 +25,7 @@ pub(super) fn measure(recorder: &mut Recorder<'_>, row: u8) -> Result<(), Transp
             if outcome.is_ok() {
                 let case = Case {
                     name: measured.case,
-                    asked: format!("{ASKED}: {}", measured.asked),
+                    asked: format!("{ASKED}: {}", measured.conditions),
                     gate: match measured.gate {
                         rows::Gate::AtLeast(least) => Gate::AtLeast(least),
                         rows::Gate::AtMost(most) => Gate::AtMost(most),

@@ -203,7 +203,7 @@ impl ClientThread {
                 .receive(&message)
                 .map_err(|error| EndReason::Rejected(error.to_string()))?
             {
-                Step::Gone => return Err(EndReason::PeerClosed),
+                Step::Closed => return Err(EndReason::PeerClosed),
                 Step::Begin(layout, message) => {
                     let (rings, memory) = Rings::create(&layout)?;
                     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;

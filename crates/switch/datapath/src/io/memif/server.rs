@@ -378,7 +378,7 @@ impl Peer {
             self.interface = chosen;
         }
         match step {
-            Step::Gone => return Err(EndReason::PeerClosed),
+            Step::Closed => return Err(EndReason::PeerClosed),
             Step::Reply(reply) => self.connection.send(&reply, None)?,
             Step::Connect(offer) => {
                 let Some(interface) = &self.interface else {

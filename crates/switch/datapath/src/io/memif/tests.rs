@@ -283,7 +283,7 @@ impl Peer {
                     let rings = made.map(|(rings, _)| rings);
                     return Peer { connection, rings };
                 }
-                Step::Gone => panic!("sent away"),
+                Step::Closed => panic!("sent away"),
             }
         }
     }

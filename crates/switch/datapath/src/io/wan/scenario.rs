@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use millrace_wan_emulator::{Scenario, Step};
 
 /// The longest sleep, which is also the longest time until the thread notices the end of its scenario.
-const NAP: Duration = Duration::from_secs(1);
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Starts a thread that calls `change` for each step of a scenario, at the step's time after now, until
 /// `change` returns false. The thread calls `is_over` at least once a second, and ends when `is_over` returns
@@ -44,7 +44,7 @@ fn wait_until(due: Instant, is_over: &impl Fn() -> bool) -> bool {
         if left.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(NAP));
+        std::thread::sleep(left.min(SLEEP_MAX));
         if is_over() {
             return false;
         }

@@ -32,23 +32,23 @@ const PORTS: u32 = 3;
 
 /// The hidden options of a simulated run, for `millrace profile` only.
 #[derive(Args, Debug)]
-pub(crate) struct Rehearsal {
+pub(crate) struct SimulationOptions {
     /// A folder with `flows.txt` and `packets.pcap`: forward the packets by the entries, single-threaded, and exit.
     #[arg(long, value_name = "DIR", hide = true)]
-    rehearse: Option<PathBuf>,
+    simulate: Option<PathBuf>,
     /// The number of counted packets.
     #[arg(long, value_name = "PACKETS", default_value_t = 65_536, hide = true)]
-    rehearse_packets: usize,
+    simulate_packets: usize,
     /// The number of packets forwarded before the counted ones.
     #[arg(long, value_name = "PACKETS", default_value_t = 131_072, hide = true)]
-    rehearse_warm_up: usize,
+    simulate_warm_up: usize,
 }
 
-impl Rehearsal {
+impl SimulationOptions {
     /// Runs the simulated forwarding if it is requested, and returns true in that case. Prints the result as
     /// one JSON object.
     pub(crate) fn run(&self) -> Result<bool> {
-        let Some(folder) = &self.rehearse else {
+        let Some(folder) = &self.simulate else {
             return Ok(false);
         };
         let text = self.forward(folder)?;
@@ -88,7 +88,7 @@ impl Rehearsal {
         let mut feed = frames.iter().cycle();
         let mut sent = [0_usize; PORTS as usize];
         let rounds = |packets: usize| packets.div_ceil(BURST);
-        let (warm_up, counted) = (rounds(self.rehearse_warm_up), rounds(self.rehearse_packets));
+        let (warm_up, counted) = (rounds(self.simulate_warm_up), rounds(self.simulate_packets));
         for round in 0..warm_up + counted {
             for frame in feed.by_ref().take(BURST) {
                 ensure!(

@@ -130,7 +130,7 @@ pub(crate) struct Budget {
 }
 
 /// The peers and the evidence.
-pub struct Authority {
+pub struct FilterController {
     pub(crate) settings: Settings,
     pub(crate) neighbours: BTreeMap<IpAddr, Neighbour>,
     pub(crate) rules: BTreeMap<String, Announced>,
@@ -149,10 +149,10 @@ pub struct Authority {
     started: (Time, Timestamp),
 }
 
-impl Authority {
-    /// Returns an authority without peers. `has_registry` is true if an IRR is configured.
-    pub fn new(settings: Settings, has_registry: bool, now: Time, wall: Timestamp) -> Authority {
-        Authority {
+impl FilterController {
+    /// Returns a controller without peers. `has_registry` is true if an IRR is configured.
+    pub fn new(settings: Settings, has_registry: bool, now: Time, wall: Timestamp) -> FilterController {
+        FilterController {
             settings,
             neighbours: BTreeMap::new(),
             rules: BTreeMap::new(),
@@ -207,7 +207,7 @@ impl Authority {
         }
     }
 
-    /// Returns the peer with an address, for the task of its connection. [`Authority::collect`] processes the
+    /// Returns the peer with an address, for the task of its connection. [`FilterController::collect`] processes the
     /// peer's route changes.
     pub fn peer(&mut self, address: IpAddr) -> Option<&mut Peer> {
         self.neighbours
