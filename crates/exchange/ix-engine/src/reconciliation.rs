@@ -28,7 +28,7 @@ impl<E: Entries> Engine<E> {
             return;
         };
         entry.heard = now;
-        if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_void) {
+        if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_invalid) {
             // Another dump is wanted.
             entry.dumping = None;
             return;

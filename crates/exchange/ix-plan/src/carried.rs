@@ -110,14 +110,14 @@ impl Carried {
         if !fields.by_trunk {
             self.number(
                 PoolKind::ConnectionIndex,
-                fields.entered.into(),
+                fields.ingress_end.into(),
                 ConnectionIndex::MAX,
             );
         }
-        if fields.leaves & Metadata::COPIES == 0 {
+        if fields.egress_end & Metadata::COPIES == 0 {
             self.number(
                 PoolKind::ConnectionIndex,
-                fields.leaves.into(),
+                fields.egress_end.into(),
                 ConnectionIndex::MAX,
             );
         }

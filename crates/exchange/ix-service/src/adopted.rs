@@ -4,7 +4,7 @@
 //! got one of them would be joined with the paths of another tenant. The numbers are therefore noted as in use by switches,
 //! when the operator decides, and after each listing that has such entries.
 
-use millrace_ix_model::{Applied, ChangeSet, Exchange, PoolKind, Released};
+use millrace_ix_model::{Applied, ChangeSet, Exchange, NumberHold, PoolKind};
 use millrace_ix_plan::Carried;
 
 use crate::core::{Core, Now};
@@ -46,11 +46,11 @@ impl Core {
     pub(crate) fn with_carried(&self, carried: &Carried) -> Option<Exchange> {
         let is_noted = |(kind, number): &(PoolKind, u32)| {
             let pool = self.exchange.pools.get(kind);
-            pool.and_then(|pool| pool.released.get(number)) == Some(&Released::InSwitches)
+            pool.and_then(|pool| pool.released.get(number)) == Some(&NumberHold::InSwitches)
         };
         let new = carried.numbers.iter().filter(|number| !is_noted(number));
         let released: Vec<_> = new
-            .map(|(kind, number)| (*kind, *number, Some(Released::InSwitches)))
+            .map(|(kind, number)| (*kind, *number, Some(NumberHold::InSwitches)))
             .collect();
         let highest = self.exchange.last_id.saturating_add(IDS_SKIPPED_MAX);
         let last_id = carried.last_id.min(highest);

@@ -40,7 +40,10 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
                 self.observer.kept_fragment();
                 Ok(None)
             }
-            Assembled::Whole(bytes) => packet.alloc_like(bytes).map(Some).ok_or((DropReason::NoBuffer, 0)),
+            Assembled::Whole(bytes) => packet
+                .alloc_like(bytes)
+                .map(Some)
+                .ok_or((DropReason::NoBuffer, 0)),
             Assembled::Dropped(reason, before) => Err((reason, before)),
         };
         for (reason, fragments) in assembler.take_discarded() {

@@ -166,7 +166,10 @@ fn a_moved_end_has_a_new_generation_under_a_new_wire_id() {
     world
         .apply(&Actor::system(), Operation::ReportRulesGone { numbers })
         .unwrap();
-    assert_eq!(hold(&world), Some(NumberHold::FreeFrom(NOW.after(allocate::HOLD_DOWN))));
+    assert_eq!(
+        hold(&world),
+        Some(NumberHold::FreeFrom(NOW.after(allocate::HOLD_DOWN)))
+    );
     // A change of the rate does not change the path.
     world
         .apply(
