@@ -1,6 +1,7 @@
 //! The function of the process: found by its name, checked, and made after rights were dropped.
 
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
@@ -47,6 +48,9 @@ pub(crate) fn load(
     options: &Options,
     source: PacketSource,
 ) -> Result<(&'static Kind, Box<dyn Function>, Setup)> {
+    let seed = options
+        .seed
+        .unwrap_or_else(|| RandomState::new().build_hasher().finish());
     // The engine limits the memory of a module. Its compilation takes more.
     let memory = options
         .memory_limit
@@ -57,7 +61,7 @@ pub(crate) fn load(
     let settings = Settings::parse(&options.settings)?;
     // The clock of the function begins with its poll loop.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut setup = kind.setup(&settings, options.seed, now.as_millis() as u64);
+    let mut setup = kind.setup(&settings, seed, now.as_millis() as u64);
     setup.limits = Limits {
         memory: options.memory_limit,
         fuel: options.fuel,
