@@ -2,6 +2,7 @@
 //! dropped.
 
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
@@ -48,6 +49,9 @@ pub(crate) fn load(
     options: &Options,
     source: PacketSource,
 ) -> Result<(&'static Kind, Box<dyn Function>, Setup)> {
+    let seed = options
+        .seed
+        .unwrap_or_else(|| RandomState::new().build_hasher().finish());
     // The engine limits the memory of a WebAssembly module. The compilation of the module needs more memory.
     let memory = options
         .memory_limit
@@ -58,7 +62,7 @@ pub(crate) fn load(
     let settings = Settings::parse(&options.settings)?;
     // The clock of the function begins with its poll loop.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut setup = kind.setup(&settings, options.seed, now.as_millis() as u64);
+    let mut setup = kind.setup(&settings, seed, now.as_millis() as u64);
     setup.limits = Limits {
         memory: options.memory_limit,
         fuel: options.fuel,

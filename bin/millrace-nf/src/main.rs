@@ -28,7 +28,7 @@ use sandbox::PacketSource;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match without_environment().and_then(|()| run(&options)) {
+    match without_environment().and_then(|()| run(options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("millrace-nf: {}", ErrorChain(error.as_ref()));
@@ -37,10 +37,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<()> {
+fn run(mut options: Options) -> Result<()> {
     if options.wait {
-        io::copy(&mut io::stdin(), &mut io::sink()).context("standard input")?;
+        let input = io::read_to_string(io::stdin()).context("standard input")?;
+        options.seed = options.seed.or(seed(&input)?);
     }
+    let options = &options;
     if let Some(socket) = &options.attach {
         close_all().context("inherited file descriptors cannot be closed")?;
         return attach::run(options, socket);
@@ -77,6 +79,18 @@ fn run(options: &Options) -> Result<()> {
     let values = compiler.as_mut().map(|compiler| compiler as &mut dyn Values);
     end.run_with(&mut *function, &setup, values, || getppid() == parent);
     Ok(())
+}
+
+/// Returns the key of the function's hash tables that the switch has written to the standard input; `None` if it is empty.
+fn seed(input: &str) -> Result<Option<u64>> {
+    match input.trim() {
+        "" => Ok(None),
+        text => {
+            let seed = text.parse();
+            let wrong = "standard input: expected the key of the function's hash tables, a number";
+            seed.map(Some).context(wrong)
+        }
+    }
 }
 
 /// Executes this program again without environment variables, if there are any. The function could read

@@ -31,7 +31,8 @@ pub(crate) struct Options {
     /// With --vhost: the CPU core to run on
     #[arg(long, value_name = "CORE", requires = "vhost")]
     pub(crate) core: Option<usize>,
-    /// Wait for the end of the standard input, which the switch closes once the limits of this process are in force
+    /// Wait for the end of the standard input, which the switch closes once the limits of this process are in force, and read
+    /// the key of the function's hash tables from it
     #[arg(long)]
     pub(crate) wait: bool,
     /// Print the description of the function, and exit
@@ -43,9 +44,9 @@ pub(crate) struct Options {
     /// The function: a name, `wasm:PATH` or `library:PATH`
     #[arg(long)]
     pub(crate) function: String,
-    /// The key of the function's hash tables
-    #[arg(long, default_value_t = 0)]
-    pub(crate) seed: u64,
+    /// The key of the function's hash tables; random unless given
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     /// The memory in which the switch writes the source of the function's shared value
     #[arg(long, value_name = "FILE", requires = "window")]
     pub(crate) source: Option<PathBuf>,

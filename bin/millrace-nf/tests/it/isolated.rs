@@ -73,6 +73,14 @@ fn a_process_does_to_packets_what_the_same_function_does_inline() {
     });
     let hop = &testbed.chain.stats().hops[2];
     assert_eq!((hop.packets, hop.next, hop.depth), (400, 400, 0));
+    // The functions have the same seed, by which `nat44` chooses ports, and the processes do not show it to other users.
+    for pid in testbed.chain.processes() {
+        let arguments = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(
+            arguments.contains("--window") && !arguments.contains("seed"),
+            "{arguments}"
+        );
+    }
 }
 
 #[test]

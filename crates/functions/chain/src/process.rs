@@ -14,7 +14,7 @@ mod watch;
 mod window;
 
 use core::sync::atomic::Ordering;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -85,7 +85,6 @@ pub(crate) fn start<P: Packet>(
     command
         .arg("--window")
         .arg(path)
-        .args(["--seed", &setup.seed.to_string()])
         .args(["--nice", &nice(plan.weight).to_string()])
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
@@ -102,7 +101,7 @@ pub(crate) fn start<P: Packet>(
     let mut child = command
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
-    release(&mut child, &group, &mut limits);
+    release(&mut child, &group, &mut limits, Some(setup.seed));
     let errors = child.stderr.take();
     for limit in limits.iter().filter(|limit| !limit.problem.is_empty()) {
         tracing::warn!(%function, limit = limit.name, by = limit.by, why = %limit.problem, "no control group enforces a limit");
@@ -180,10 +179,14 @@ pub fn end_processes() {
     }
 }
 
-/// Moves a new process, which waits for the end of its standard input, into its group, and closes that input.
-fn release(child: &mut Child, group: &Group, limits: &mut [Limit]) {
+/// Moves a new process, which waits for the end of its standard input, into its group, and closes that input. The input has
+/// the key of its hash tables: every user can read the arguments of a process (proc(5)).
+fn release(child: &mut Child, group: &Group, limits: &mut [Limit], seed: Option<u64>) {
     group.join(child.id(), limits);
-    drop(child.stdin.take());
+    if let (Some(mut input), Some(seed)) = (child.stdin.take(), seed) {
+        // A process that has ended does not read it.
+        let _ended = writeln!(input, "{seed}");
+    }
 }
 
 /// Returns the command that runs a function, with its limits and an empty environment. The process begins to

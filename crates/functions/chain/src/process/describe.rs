@@ -42,7 +42,7 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
         .stderr(Stdio::piped());
     let (group, mut limits) = cgroup::for_function(plan, false);
     let mut child = command.spawn().map_err(failed)?;
-    release(&mut child, &group, &mut limits);
+    release(&mut child, &group, &mut limits, None);
     let process = match Process::of(&child, Vec::new()) {
         Ok(process) => process,
         Err(error) => {
