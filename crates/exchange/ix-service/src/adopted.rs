@@ -80,7 +80,7 @@ impl Core {
         match self.commit(&transaction, now) {
             Ok(()) => self.replace(after, &Applied::default(), now),
             Err(error) => {
-                tracing::error!(%error, "numbers of adopted entries are noted with the next listing")
+                tracing::error!(%error, "numbers of adopted entries are noted with the next listing");
             }
         }
     }
