@@ -43,7 +43,7 @@ const DISK: Duration = Duration::from_millis(10);
 pub struct Site {
     /// The path to the receiver.
     pub forward: PathConfig,
-    /// The return path.
+    /// The path from the receiver to the sender, on which feedback travels.
     pub return_path: PathConfig,
     /// The round-trip time of the control channel's handshake, if it is known.
     pub handshake_rtt: Option<Duration>,
