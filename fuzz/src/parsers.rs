@@ -69,14 +69,18 @@ fn transactions(protocol: AppProtocol, messages: &[Message<'_>], step: usize) ->
     without_versions(&text)
 }
 
-/// Removes the number of changes of each transaction, which grows with each segment.
+/// Removes the versions of transactions and the versions in which buffers changed: they grow with each segment.
 fn without_versions(text: &str) -> String {
-    let mut parts = text.split("], version: ");
-    let mut kept = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        kept.push_str(part.trim_start_matches(|digit: char| digit.is_ascii_digit()));
-    }
-    kept
+    ["], version: ", ", changed: "]
+        .iter()
+        .fold(text.to_owned(), |text, name| {
+            let mut parts = text.split(name);
+            let mut kept = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                kept.push_str(part.trim_start_matches(|digit: char| digit.is_ascii_digit()));
+            }
+            kept
+        })
 }
 
 /// Parses messages in segments and whole.

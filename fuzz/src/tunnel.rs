@@ -62,7 +62,7 @@ pub(crate) fn fragments(bytes: &[u8]) {
             continue;
         };
         assembler.frame().extend_from_slice(frame);
-        let source = (PortNo::from_raw(1 + u32::from(how & 3)), 0);
+        let source = (PortNo::from_raw(1 + u32::from(how >> 1 & 1)), u64::from(how & 1));
         if let Assembled::Whole(whole) = assembler.add(&fragment, source, now) {
             let layers = Layers::parse(whole, Depth::L3);
             assert_eq!(layers.fragment(), Fragment::Whole);

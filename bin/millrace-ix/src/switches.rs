@@ -1,10 +1,10 @@
 //! The connections of switches: one task for each, which carries the engine's requests out and reports events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use millrace_controller::driver::{self, Config, Handle as Connection, RoleRefused, Session};
 use millrace_controller::{Applied, CommitError, DumpFilter, Event as SwitchEvent};
 use millrace_flow::{Action, Match};
@@ -36,6 +36,8 @@ pub(crate) struct Switches {
     sessions: Arc<AtomicU64>,
     /// The epoch of the engine, which is the generation_id of its election as master.
     epoch: Arc<AtomicU64>,
+    /// The switches that have accepted this engine as master.
+    led: Arc<Mutex<BTreeSet<SwitchId>>>,
     /// The counters of filters, which the API shows; set before switches connect.
     pub(crate) counters: FilterCounters,
 }
@@ -151,13 +153,26 @@ impl Switches {
 }
 
 impl Switches {
-    /// Makes this engine the master of a switch. A switch that knows a later generation_id was led with a newer database than
-    /// this one, as before the restore of a backup: the epoch of this engine, if it has the database still, becomes later.
+    /// Makes this engine the master of a switch. A switch that knows a later generation_id was led with a newer
+    /// database, as before the restore of a backup. The epoch of this engine then becomes later, if the engine
+    /// still has the database. It does not if the switch has accepted this engine before: a later generation_id
+    /// is then that of another engine, which leads now.
     async fn become_master(&self, connection: &Connection, switch: SwitchId, handle: &Handle) -> Result<()> {
+        let led = || self.led.lock().unwrap_or_else(PoisonError::into_inner);
         let epoch = self.epoch.load(Ordering::Relaxed);
         match connection.set_role(RequestedRole::Master, epoch).await {
             Err(RoleRefused::Stale) => {}
-            outcome => return Ok(outcome.map(drop)?),
+            outcome => {
+                outcome?;
+                led().insert(switch);
+                return Ok(());
+            }
+        }
+        if led().contains(&switch) {
+            bail!(
+                "another controller has become its master: expected no other engine. Does one run with a copy of this \
+                 database?"
+            );
         }
         let latest = connection
             .set_role(RequestedRole::NoChange, epoch)
@@ -172,6 +187,7 @@ impl Switches {
             "the switch was led with a newer database: the epoch is raised"
         );
         connection.set_role(RequestedRole::Master, raised).await?;
+        led().insert(switch);
         Ok(())
     }
 }

@@ -87,10 +87,10 @@ pub(crate) enum Resource<K> {
 pub(crate) struct Change<E: Entries> {
     pub(crate) order: Order<E>,
     pub(crate) phase: Phase,
-    /// The earlier changes that touch the same things and are not drained: this change does not begin before.
+    /// The earlier changes that use the same resources and are not drained. This change begins only when they are.
     pub(crate) predecessors: BTreeSet<ChangeId>,
-    /// The earlier changes that touch the same things and whose old entries are being removed: this change does not end
-    /// before.
+    /// The earlier changes that use the same resources and whose old entries are being removed. This change ends only after
+    /// them.
     pub(crate) drained_predecessors: BTreeSet<ChangeId>,
     /// The switches that have not confirmed the current phase.
     pub(crate) waiting: BTreeSet<SwitchId>,
@@ -131,7 +131,7 @@ impl<E: Entries> Change<E> {
             .copied()
     }
 
-    /// Returns the things that the change writes.
+    /// Returns the resources that the change writes.
     pub(crate) fn writes(&self) -> BTreeSet<Resource<E::Key>> {
         let entries = self
             .order

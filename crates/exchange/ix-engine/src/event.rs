@@ -71,8 +71,8 @@ pub enum Event<E: Entries> {
 /// An operator's decision about content that is newer than the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// The switches' entries that the database does not know stay, until [`Resolution::Enforce`] later; everything else
-    /// follows the database.
+    /// Entries of the switches that the database does not know remain until a later [`Resolution::Enforce`]. All other
+    /// entries follow the database.
     Adopt,
     /// The switches become equal to the database.
     Enforce,

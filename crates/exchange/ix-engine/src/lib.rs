@@ -26,9 +26,9 @@
 //! The engine journals a phase before it sends the entries of the phase. After a crash, a change that had not
 //! reached `staged` starts again from `accepted`; a change that had reached `staged` continues forward.
 //!
-//! **Independence.** A change waits only for earlier changes that touch the same entries or objects, and for the
-//! switches that it touches itself. It begins when the earlier ones are drained, and ends after them: a switch that does
-//! not answer holds back the removal of old entries, and no change that does not touch it.
+//! **Independence.** A change waits only for earlier changes that use the same entries or objects, and for the
+//! switches that it changes. It begins when the earlier ones are drained, and ends after them: a switch that does
+//! not answer holds back the removal of old entries, but no change of other switches.
 
 #![forbid(unsafe_code)]
 

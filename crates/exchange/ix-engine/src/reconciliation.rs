@@ -11,7 +11,7 @@ use crate::settings::ForeignPolicy;
 use crate::switch::Session;
 
 impl<E: Entries> Engine<E> {
-    /// Compares a dump with what is intended.
+    /// Compares a dump with the intended content.
     pub(crate) fn dumped(
         &mut self,
         switch: SwitchId,
@@ -29,7 +29,7 @@ impl<E: Entries> Engine<E> {
         };
         entry.heard = now;
         if entry.dumping.as_ref().is_some_and(|dumping| dumping.is_invalid) {
-            // Another dump is wanted.
+            // A new dump is needed.
             entry.dumping = None;
             return;
         }

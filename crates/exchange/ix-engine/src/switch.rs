@@ -56,7 +56,7 @@ pub(crate) struct Switch<E: Entries> {
     pub(crate) differs: BTreeMap<E::Key, Option<E::Value>>,
     /// The entries that the exchange does not know and leaves, as of the last dump.
     pub(crate) kept: Content<E>,
-    /// The change whose current phase sets the key.
+    /// The change that sets a key in its current phase, by key.
     pub(crate) owners: BTreeMap<E::Key, ChangeId>,
     pub(crate) session: Option<Session>,
     /// False until the first complete dump of a session.
@@ -178,8 +178,8 @@ impl<E: Entries> Switch<E> {
         }
     }
 
-    /// Compares a complete dump with the intended content. Entries that `keep` selects are left even though the exchange
-    /// does not know them. Returns the entries that the exchange did not intend.
+    /// Compares a complete dump with the intended content. Entries that `keep` selects stay, although the exchange does not
+    /// know them. Returns the entries that the exchange did not intend.
     pub(crate) fn compare(
         &mut self,
         have: &Content<E>,

@@ -283,6 +283,8 @@ impl Core {
             _ => None,
         };
         if let Event::Connected { switch, .. } = &event {
+            // A connection may replace another one, of whose end nothing was heard.
+            self.stop_observing(SwitchId(*switch));
             self.observed.insert(SwitchId(*switch), now.timestamp());
         }
         let is_dump = matches!(event, Event::Dumped { .. });

@@ -369,12 +369,14 @@ impl Core {
             object: String::new(),
             detail: json!({"their_revision": theirs, "revision": self.revision.0}),
         };
-        let after = if is_adoption {
-            self.with_carried(&self.carried_by_unknown())
-        } else {
-            None
-        };
-        let after = after.unwrap_or_else(|| Exchange::clone(&self.exchange));
+        // The numbers of entries that `enforce` removes are free once every switch has removed them.
+        let mut carried = self.carried_by_unknown();
+        if !is_adoption {
+            carried.last_id = 0;
+        }
+        let after = self
+            .with_carried(&carried)
+            .unwrap_or_else(|| Exchange::clone(&self.exchange));
         let transaction = Transaction {
             audit: vec![entry],
             settings: vec![(ADOPTED.to_owned(), is_adoption.then_some(json!(true)))],

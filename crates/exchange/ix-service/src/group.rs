@@ -309,8 +309,8 @@ impl Core {
         if let Mode::ReadOnly { switch, theirs, ours } = self.engine.mode() {
             let switch = SwitchId(switch);
             return Err(OrderError::ReadOnly(format!(
-                "the engine is read-only: {switch} has entries of revision {theirs}, the database is at {ours}, as after \
-                 the restore of an old backup; an operator must choose adopt or enforce"
+                "the engine is read-only: {switch} has entries of revision {theirs}, and this database has written none \
+                 beyond {ours}, as after the restore of an old backup; an operator must choose adopt or enforce"
             )));
         }
         match &self.stalled {

@@ -210,7 +210,7 @@ impl Handle {
             .map_err(|error| OrderError::from_store(&error))
     }
 
-    /// Writes an entry to the audit chain: a login, an export, a look at another's data.
+    /// Writes an entry to the audit chain: a login, an export, a read of another account's data.
     ///
     /// # Errors
     /// [`OrderError::Unavailable`] if the database cannot be written; then the act must not happen.

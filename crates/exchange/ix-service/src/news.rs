@@ -69,7 +69,7 @@ impl Core {
             Notice::ReadOnly { switch, theirs, ours } => {
                 self.tell(EventKind::Mode { read_only: true }, now);
                 let text = format!(
-                    "the switch has entries of revision {theirs}, the database is at {ours}: nothing is sent until an \
+                    "the switch has entries of revision {theirs}, and this database has written none beyond {ours}: nothing is sent until an \
                      operator chooses adopt or enforce"
                 );
                 (text, Some(*switch), None)

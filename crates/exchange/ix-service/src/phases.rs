@@ -46,8 +46,8 @@ impl Planner {
         plan.switches.values().any(|content| !content.is_empty())
     }
 
-    /// Returns the deltas from one exchange at a time to another at a time, in phases: entries that no frame reaches go in
-    /// first and out last.
+    /// Returns the deltas between two exchanges, each at its own time, in phases. Entries that no frame reaches are added
+    /// first and removed last.
     pub(crate) fn phases(
         self,
         (before, then): (&Exchange, Timestamp),

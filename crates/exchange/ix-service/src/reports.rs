@@ -112,6 +112,10 @@ impl Core {
             }
             self.open.remove(&id);
             self.changed = true;
+            // A service that is gone may have left entries that were adopted.
+            if self.engine.is_adopted() {
+                self.note_kept(now);
+            }
         }
         Ok(())
     }

@@ -19,6 +19,9 @@ use crate::transaction::{
     Revision, Session, StoredAnswer, Transaction,
 };
 
+/// The most starts by which the epoch of a switch may be ahead of the database. A number beyond is not that of a later
+/// database: it would leave no epoch for the next start.
+const EPOCHS_AHEAD_MAX: u64 = 1 << 32;
 /// The time for which an answer is kept: 24 hours.
 const ANSWER_LIFETIME: u64 = 24 * 60 * 60 * 1000;
 
@@ -123,7 +126,7 @@ impl Sqlite {
         Ok(written)
     }
 
-    /// Limits the database to a number of pages, as a full disk does.
+    /// Limits the database to a number of pages, to simulate a full disk.
     ///
     /// # Errors
     /// [`StoreError`] if SQLite refuses the limit.
@@ -477,8 +480,11 @@ impl Store for Sqlite {
     }
 
     fn raise_epoch(&mut self, latest: u64) -> Result<u64, StoreError> {
-        if latest >= i64::MAX.cast_unsigned() {
-            return Err(StoreError::Database(format!("no epoch is above {latest}")));
+        if latest.saturating_sub(self.epoch) > EPOCHS_AHEAD_MAX {
+            return Err(StoreError::Database(format!(
+                "epoch {latest} is not that of an earlier engine: expected at most {EPOCHS_AHEAD_MAX} above {}",
+                self.epoch
+            )));
         }
         self.epoch = self.fenced(|sql| {
             let raise = "UPDATE engine SET epoch = max(epoch, ?1) + 1 RETURNING epoch";

@@ -60,7 +60,7 @@ pub struct Threshold {
 /// The effect of a row of `threshold.config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThresholdEffect {
-    /// No alerts, from all or from the given addresses.
+    /// No alerts for any address, or for the given addresses.
     Suppress(Option<(SuppressTrack, AddressSpec)>),
     /// A limit on the number of alerts.
     Limit(Rate),
@@ -132,7 +132,7 @@ pub fn parse(syntax: Syntax, name: &str, text: &[u8]) -> RuleFile {
 }
 
 impl RuleFile {
-    /// Applies a directive at a place (file and position); returns none if the word begins a rule.
+    /// Applies a directive at a place (file and position); returns `None` if the word begins a rule.
     fn directive(&mut self, place: (&str, Position), word: &str, rest: &str) -> Option<Result<(), Reason>> {
         Some(match word {
             "var" | "ipvar" | "portvar" => match rest.split_once(char::is_whitespace) {
@@ -245,8 +245,8 @@ fn threshold((file, position): (&str, Position), word: &str, text: &str) -> Resu
         }
     }
     let rate = || -> Result<Rate, Reason> {
-        if count == Some(0) {
-            return Err(Reason::invalid("count is zero", FORM));
+        if count == Some(0) || seconds == Some(0) {
+            return Err(Reason::invalid("count or seconds is zero", FORM));
         }
         Ok(Rate {
             kind,

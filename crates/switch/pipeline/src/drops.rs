@@ -58,8 +58,8 @@ reasons! {
     NormalSamePort = "normal_same_port": "NORMAL: the destination was learned on the ingress port.";
     BadTable = "bad_table": "An action outputs to TABLE outside of a packet_out.";
     Fragment = "fragment": "The packet is an IP fragment, and the bridge drops fragments (OFPC_FRAG_DROP).";
-    FragmentMalformed = "fragment_malformed": "An IP fragment cannot be reassembled: it has no data, an invalid size, or an end beyond the longest packet.";
-    FragmentOverlap = "fragment_overlap": "IP fragments of one packet overlap or contradict each other about its length; none of them is used (RFC 5722).";
+    FragmentMalformed = "fragment_malformed": "An IP fragment cannot be reassembled: it ends within its headers, has no data, an invalid size, or an end beyond the longest packet.";
+    FragmentOverlap = "fragment_overlap": "IP fragments of one packet overlap or contradict each other about its length. With IPv6 none of them is used (RFC 5722); with IPv4 those that were stored are dropped.";
     FragmentTimeout = "fragment_timeout": "The other IP fragments of the packet did not arrive within 60 seconds.";
     FragmentMemory = "fragment_memory": "The memory for reassembly is full, and the packet whose first fragment is the oldest was evicted.";
     TunnelUnresolved = "tunnel_unresolved": "The next hop of the tunnel has not answered with its MAC address (ARP, neighbour discovery).";

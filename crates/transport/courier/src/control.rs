@@ -36,6 +36,9 @@ pub(crate) const CODE_DONE: u32 = 0;
 pub(crate) const CODE_ERROR: u32 = 1;
 /// The time that a peer that dials may take for its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The time for which a new peer keeps its link while others dial, so that it can greet over a path of 400 ms. It
+/// also limits the handshakes in a second to [`LINKS_MAX`].
+const TIME_TO_GREET: Duration = Duration::from_secs(1);
 const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL millrace pairwise keys";
 
 /// A peer that cannot be reached.
@@ -194,12 +197,20 @@ impl Control {
         }
     }
 
-    /// Ends a link without authorization at once, to make room for another: one that is closing, or else the oldest. Returns false if
-    /// all links are authorized.
+    /// Ends a link without authorization at once, to make room for another: a closing link, or else the oldest
+    /// one that has had [`TIME_TO_GREET`]. Returns false if there is no such link.
     fn evict(&mut self, now: Instant) -> bool {
-        let unauthorized = self.links.iter().filter(|(_, link)| !link.authorized);
-        let Some((&id, _)) = unauthorized.min_by_key(|(_, link)| (!link.closing, link.handshake_until))
-        else {
+        let has_had_time = |link: &Link| {
+            let dialled = link
+                .handshake_until
+                .and_then(|until| until.checked_sub(HANDSHAKE));
+            link.closing || dialled.is_none_or(|at| now >= at + TIME_TO_GREET)
+        };
+        let evictable = self
+            .links
+            .iter()
+            .filter(|(_, link)| !link.authorized && has_had_time(link));
+        let Some((&id, _)) = evictable.min_by_key(|(_, link)| (!link.closing, link.handshake_until)) else {
             return false;
         };
         let reason = "the receiver has too many connections; try again later";
@@ -263,6 +274,7 @@ impl Control {
             }
             if let Err(error) = link.read(id, &mut self.events) {
                 link.inbound.clear();
+                link.closing = true;
                 link.connection
                     .close(now, VarInt::from_u32(CODE_ERROR), error.clone().into());
                 let (reason, end) = (error, LinkEnd::Closed);

@@ -71,7 +71,8 @@ impl Outer {
     /// its destination address is not local.
     ///
     /// # Errors
-    /// [`OuterError`] if it is a tunnel's packet by address, protocol and port, and cannot be decapsulated.
+    /// [`OuterError`] if address, protocol and port are those of a tunnel, but the packet cannot be
+    /// decapsulated.
     pub fn find(
         frame: &[u8],
         size: usize,

@@ -18,6 +18,14 @@ const S_TAG_RESERVE: usize = 128;
 /// The wire ids of services that use VXLAN only. They begin above those of S-tags, which are few.
 const VXLAN_WIRE_IDS: (u32, u32) = (4096, WireId::MAX);
 
+/// The trunks that a path may use, by their load.
+#[derive(Clone, Copy)]
+enum Load {
+    /// Trunks whose contracts admit the rates of the circuit.
+    Fits,
+    Any,
+}
+
 impl Order<'_> {
     fn topology(&self) -> Topology<'_> {
         Topology::new(self.draft.all::<TrunkId>())
@@ -120,13 +128,14 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Returns the transit switches of a circuit, beginning at the end whose switch has the lower number: those of
-    /// the cheapest path whose trunks admit the contracted rates, or else of the cheapest path.
+    /// Returns the transit switches of a circuit on its cheapest path over trunks that are not in `avoid`, beginning at
+    /// the end whose switch has the lower number; `None` if there is no such path.
     fn select_via(
         &self,
         id: ServiceId,
         switches: &BTreeSet<SwitchId>,
         avoid: &BTreeSet<TrunkId>,
+        load: Load,
     ) -> Option<Vec<SwitchId>> {
         let (from, to) = (*switches.first()?, *switches.last()?);
         let topology = self.topology();
@@ -150,9 +159,10 @@ impl Order<'_> {
             let load = |from, to| sum(&all, from, to).saturating_sub(sum(&own, from, to));
             load(one, two) + rate(from) <= max && load(two, one) + rate(to) <= max
         };
-        let path = topology
-            .path(from, to, |one, two| is_usable(one, two) && fits(one, two))
-            .or_else(|| topology.path(from, to, is_usable))?;
+        let path = match load {
+            Load::Fits => topology.path(from, to, |one, two| is_usable(one, two) && fits(one, two)),
+            Load::Any => topology.path(from, to, is_usable),
+        }?;
         Some(path[1..path.len() - 1].to_vec())
     }
 
@@ -183,9 +193,14 @@ impl Order<'_> {
         }
         let is_circuit = service.kind == ServiceKind::P2pVc && switches.len() == 2;
         let via = if is_circuit {
-            // Without a path that is up, the service waits on the one that it would have otherwise.
-            self.select_via(id, &switches, self.down)
-                .or_else(|| self.select_via(id, &switches, &BTreeSet::new()))
+            // Without a path that is up and has room, the service waits on a path that has room: an order for a full
+            // path is refused.
+            let none = BTreeSet::new();
+            let select = |avoid, load| self.select_via(id, &switches, avoid, load);
+            select(self.down, Load::Fits)
+                .or_else(|| select(&none, Load::Fits))
+                .or_else(|| select(self.down, Load::Any))
+                .or_else(|| select(&none, Load::Any))
         } else {
             None
         };
@@ -261,10 +276,17 @@ impl Order<'_> {
             if service.path(from, to).windows(2).all(is_good) {
                 continue;
             }
-            let mut avoid = down.clone();
             let drained = self.draft.all::<TrunkId>().filter(|(_, trunk)| trunk.drained);
-            avoid.extend(drained.map(|(trunk, _)| trunk));
-            if let Some(via) = self.select_via(id, &switches, &avoid)
+            let drained: BTreeSet<TrunkId> = drained.map(|(trunk, _)| trunk).collect();
+            let avoid = down | &drained;
+            let select = |avoid, load| self.select_via(id, &switches, avoid, load);
+            let mut via = select(&avoid, Load::Fits).or_else(|| select(&avoid, Load::Any));
+            let is_joined = |pair: &[SwitchId]| topology.carrier(pair[0], pair[1]).is_some();
+            if via.is_none() && !service.path(from, to).windows(2).all(is_joined) {
+                // A trunk of the path is deleted: a path that is down is better than none.
+                via = select(&drained, Load::Fits).or_else(|| select(&drained, Load::Any));
+            }
+            if let Some(via) = via
                 && via != service.via
             {
                 moves.push((id, service, switches, via));

@@ -120,7 +120,7 @@ impl Quarantined {
     }
 }
 
-/// The quarantine of all ends.
+/// The checklists of all ends in quarantine.
 pub(crate) type Checklists = BTreeMap<ConfigId, Quarantined>;
 
 /// An end of a peering LAN with the objects that define its correct set-up.
@@ -341,7 +341,7 @@ impl Core {
         }
     }
 
-    /// Asks an end in quarantine, by ARP, for an address of the LAN that nobody has, and for one outside.
+    /// Sends an end in quarantine ARP requests for addresses of the LAN that nobody has, and for an address outside.
     fn ask_for_proxy(&mut self, id: ConfigId) {
         let Some(end) = lan_end(&self.exchange, id) else {
             return;

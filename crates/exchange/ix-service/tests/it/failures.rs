@@ -169,10 +169,10 @@ fn yesterdays_database_deletes_nothing_before_an_operators_word() {
             .any(|(switch, before)| before.keys().any(|key| !switch.content.contains_key(key)));
         assert_eq!(is_deleted, resolution == Resolution::Enforce);
         assert_eq!(world.is_settled(), resolution == Resolution::Enforce);
-        // Orders are taken again, and a restart does not ask again.
+        // The exchange accepts orders again, and asks no question after a restart.
         let another = world.try_order(&operations, &OrderOptions::default()).unwrap();
         let another = numbers(&mut world, another.applied.first().unwrap());
-        assert_eq!(another.is_disjoint(&new), resolution == Resolution::Adopt);
+        assert!(another.is_disjoint(&new), "{resolution:?}");
         world.run(3 * SECOND);
         let store = world.kill(false);
         world.start(store);

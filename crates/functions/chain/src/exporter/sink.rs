@@ -87,7 +87,8 @@ impl Sink {
         }
     }
 
-    /// Opens a target that is not open, and a file again if it was moved or `is_asked` says so.
+    /// Opens a target that is not open. Opens a file again if it was moved or `is_asked` is true, and a pipe if it was
+    /// moved.
     pub(super) fn maintain(&mut self, chain: &str, is_asked: bool) {
         let is_stale = match &self.open {
             None => true,

@@ -29,7 +29,7 @@ pub(super) fn unsigned(operand: Operand, variables: &Variables) -> u64 {
     }
 }
 
-/// Returns a number and the offset behind it, if it lies in the bytes.
+/// Returns a number and the offset behind it, or `None` if the number is not inside the bytes.
 pub(super) fn read(
     source: &NumberSource,
     subject: &Subject<'_>,

@@ -65,7 +65,7 @@ pub(super) struct Subject<'a> {
 pub(super) enum Outcome {
     /// An alert is raised, with another action if the option is set.
     Alert(Option<Action>),
-    /// The rule matched, and raises no alert; its action is applied.
+    /// The rule matched, but raises no alert; its action is applied.
     Silent,
     /// The rule did not match often enough: it raises no alert, and its action is not applied.
     Below,

@@ -175,7 +175,7 @@ impl AddressBits {
         self.lost += surplus as u64;
     }
 
-    /// Forgets all bits.
+    /// Removes all bits.
     pub(super) fn clear(&mut self) {
         self.expiry.clear();
     }

@@ -118,6 +118,9 @@ impl DirectionState {
     /// candidates. All buffers are scanned again for the rules of the new set.
     pub(super) fn renumber(&mut self, stays: impl Fn(&mut u32) -> bool) {
         self.candidates.retain_mut(|candidate| stays(&mut candidate.rule));
+        for candidate in &mut self.candidates {
+            candidate.evaluated = 0;
+        }
         self.scanned.clear();
         self.seen = Seen::default();
         self.has_always = false;
@@ -152,7 +155,7 @@ impl DirectionState {
                 .iter()
                 .position(|scanned| scanned.hook == index && scanned.instance == instance);
             let before = known.map_or(0, |at| self.scanned[at].end);
-            if known.is_some() && before == end && hook.transforms.is_empty() {
+            if known.is_some() && before == end {
                 continue;
             }
             if hook.transforms.is_empty() {
@@ -199,7 +202,7 @@ pub(super) fn matches(
             bytes: view.bytes,
             offset: view.offset,
             is_complete: view.is_complete,
-            is_dce_big_endian: transaction.is_big_endian[direction.index()],
+            is_dce_big_endian: view.is_big_endian,
         };
         if !test.transforms.is_empty() {
             transform::apply(&test.transforms, view.bytes, transformed);

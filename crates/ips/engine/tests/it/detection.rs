@@ -192,7 +192,7 @@ fn a_rule_that_cannot_match_is_refused_with_its_reason() {
     assert!(refused("byte_test:1,>,size,0;").contains("size is not set before"));
     let across =
         "http.uri; content:\"/\"; byte_extract:1,0,n,relative; http.request_body; byte_test:1,=,n,0;";
-    assert!(refused(across).contains("the variable n is set in another buffer"));
+    assert!(refused(across).contains("the variable n is set in another use of a buffer"));
     let inside = across.replace("http.request_body; ", "");
     assert_eq!(refused(&inside), "");
     assert!(refused("base64_data; content:\"a\";").contains("base64_decode"));

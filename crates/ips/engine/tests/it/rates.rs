@@ -191,7 +191,7 @@ fn a_row_that_cannot_be_resolved_is_refused_by_itself() {
     let (mut bed, refusals) = with_rows(rule, rows);
     assert_eq!(refusals.len(), 2, "{refusals:?}");
     assert!(
-        refusals[0].starts_with("threshold.config:2:1: threshold: count is zero"),
+        refusals[0].starts_with("threshold.config:2:1: threshold: count or seconds is zero"),
         "{refusals:?}"
     );
     assert!(

@@ -250,7 +250,7 @@ words! {
     }
 }
 
-/// A rate: `threshold` with a kind, or `detection_filter` without.
+/// A rate: `threshold` with a kind, or `detection_filter` without a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// The kind of threshold; `None` for a detection filter, which passes the matches after the first COUNT.
@@ -281,7 +281,9 @@ impl Rate {
             }
         }
         match (track, count, seconds) {
-            (Some(track), Some(count), Some(seconds)) if kind.is_some() == is_threshold && count > 0 => {
+            (Some(track), Some(count), Some(seconds))
+                if kind.is_some() == is_threshold && count > 0 && seconds > 0 =>
+            {
                 Ok(Rate {
                     kind,
                     track,

@@ -12,9 +12,9 @@
 //! slot.
 //!
 //! # Cost
-//! A request that names one entry takes constant time. A request that covers many, and an add that checks for
-//! overlaps with entries of other fields or masks, visit all entries of all tables once. Expiry and listings do bounded work at each call and continue at
-//! the next.
+//! A request that names one entry takes constant time. A request that covers many entries visits all entries
+//! of all tables once. So does an add that checks for overlaps, if entries of its table and priority have
+//! other fields or masks. Expiry and listings do bounded work at each call and continue at the next.
 //!
 //! # Layers
 //! Files import each other in one direction only, from the first of these lines to the last:

@@ -3,9 +3,10 @@
 //! The index holds slots and half of each hash, so that it grows without reading the entries; a lookup compares the
 //! entries themselves. Two matches are equal if they have the same fields, in any order.
 //!
-//! For adds that check for overlaps, the index counts the shapes of matches: their fields with their masks. Two entries of
-//! one shape overlap only if they are equal, so that a controller whose entries have one shape for each priority never
-//! waits for a comparison with all entries. Tables without such adds count nothing.
+//! For adds that check for overlaps, the index counts the entries of each priority by shape. The shape of a
+//! match is the set of its fields and masks. Two entries of one priority and one shape overlap only if they
+//! are equal, so an add is compared with the other entries only if its priority has other shapes. The
+//! entries of a table are not counted before its first such add.
 
 use core::hash::Hasher;
 use std::collections::HashMap;
@@ -87,10 +88,9 @@ impl StrictIndex {
         let at = self.hash(entry.match_(), entry.priority());
         self.slots.remove(at.0, slot);
         self.changes += 1;
-        if let Some(of_priority) = self
-            .shapes
-            .as_mut()
-            .and_then(|all| all.get_mut(&entry.priority()))
+        let priority = entry.priority();
+        if let Some(shapes) = &mut self.shapes
+            && let Some(of_priority) = shapes.get_mut(&priority)
         {
             let shape = shape(self.seed, entry.match_());
             if let Some(len) = of_priority.get_mut(&shape) {
@@ -98,6 +98,9 @@ impl StrictIndex {
                 if *len == 0 {
                     of_priority.remove(&shape);
                 }
+            }
+            if of_priority.is_empty() {
+                shapes.remove(&priority);
             }
         }
     }
@@ -223,5 +226,7 @@ mod tests {
         assert!(check(&mut index, &same));
         index.remove(&first, Slot::new(0));
         assert!(check(&mut index, &wider));
+        let shapes = index.shapes.unwrap();
+        assert!(shapes.is_empty(), "a priority without entries takes no memory");
     }
 }

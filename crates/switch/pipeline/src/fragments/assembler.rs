@@ -1,12 +1,14 @@
 //! Reassembly of fragments, in bounded memory and time.
 //!
-//! Data are stored in chunks of one block of memory, each of which belongs to one incomplete packet or is free. When
-//! there is no room for another packet, the oldest is forgotten; so is a packet that is not complete after [`LIFE`].
-//! A fragment that is repeated exactly is accepted once.
+//! Data are stored in the chunks of one block of memory. Each chunk belongs to one incomplete packet or is
+//! free. When there is no room for another packet, the oldest incomplete packet is discarded. A packet that
+//! is not complete after [`LIFE`] is also discarded. An exact repetition of a fragment is accepted, and not
+//! stored again.
 //!
-//! Overlapping data end the packet. With IPv6 they end all that follows of it, too (RFC 5722, section 4). With IPv4, whose
-//! senders use each of the 65,536 identifications again within seconds (RFC 4963), the stored fragments may be left
-//! over from an older packet: they are dropped, and a new packet begins with the fragment that contradicts them.
+//! If data of an IPv6 packet overlap, all fragments of the packet are dropped, including later ones (RFC
+//! 5722, section 4). An IPv4 sender may use each of the 65,536 identifications again within seconds (RFC
+//! 4963), so the stored fragments may belong to an older packet. They are dropped, and a new packet begins
+//! with the fragment that contradicts them.
 
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::{Depth, Fragment, Layers};
@@ -36,7 +38,8 @@ struct Tag {
     since: Time,
 }
 
-/// The port where a fragment was received, and its tunnel_id: networks that share a tunnel may use the same addresses.
+/// The port where a fragment was received, and its tunnel_id. Networks that share a tunnel may use the same
+/// addresses.
 type Source = (PortNo, u64);
 
 /// An incomplete packet.
@@ -84,8 +87,9 @@ pub struct Assembler {
     /// The frame of a fragment, and that of a complete packet.
     frame: Vec<u8>,
     whole: Vec<u8>,
-    /// Fragments discarded since the last call of [`Assembler::take_discarded`]: too old (`expired`), and no room
-    /// (`evicted`), and contradicted by a new packet (`replaced`).
+    /// The numbers of fragments discarded since the last call of [`Assembler::take_discarded`]: because they
+    /// were too old (`expired`), because there was no room (`evicted`), and because a fragment of a new
+    /// packet contradicted them (`replaced`).
     expired: u64,
     evicted: u64,
     replaced: u64,
@@ -149,7 +153,7 @@ impl Assembler {
         ]
     }
 
-    /// Adds a fragment, which is in [`Assembler::frame`].
+    /// Adds a fragment, which is in [`Assembler::frame`] and was received from `source`.
     pub fn add(&mut self, fragment: &FragmentView, source: Source, now: Time) -> Assembled<'_> {
         let at = self.index_of(fragment, source, now);
         let is_inconsistent = self.packets.get(at).is_some_and(|packet| packet.is_inconsistent);
@@ -234,8 +238,9 @@ impl Assembler {
         tags.position(|(tag, packet)| tag.hash == hash && is_it(packet))
     }
 
-    /// Stores a fragment, with this relation to the packet at an index. Returns the new index of the packet, which
-    /// changes if another packet is removed to make room, and the outcome.
+    /// Stores a fragment in the packet at an index. `check` is the relation of the fragment to that packet.
+    /// Returns the new index of the packet, which changes if another packet is removed to make room, and the
+    /// outcome.
     fn take(&mut self, mut at: usize, fragment: &FragmentView, check: Check) -> (usize, Step) {
         let step = match check {
             Check::New if self.allocate(&mut at, fragment) => self.store(at, fragment),
@@ -437,7 +442,7 @@ enum Step {
     Full,
 }
 
-/// The relation of a fragment to what its packet has already.
+/// The relation of a fragment to the stored data of its packet.
 #[derive(Clone, Copy)]
 enum Check {
     /// The packet has no data of the fragment.

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// The size of the fixed IPv6 header in bytes.
 const IPV6_SIZE: usize = 40;
-/// The greatest size in an IP header, bytes.
+/// The maximum value of an IP length field, in bytes.
 const SIZE_MAX: usize = 65_535;
 /// The maximum number of bytes of headers in front of the data: Ethernet, tags, and IP with options or
 /// extensions.
@@ -19,7 +19,7 @@ pub enum FragmentError {
     /// The frame ends within its headers.
     #[error("a fragment that ends within its headers")]
     Truncated,
-    /// It has no data.
+    /// The fragment has no data.
     #[error("a fragment without data")]
     Empty,
     /// The fragment is not the last, and the size of its data is not a multiple of eight bytes.
@@ -56,8 +56,8 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Returns a hash, with the tunnel_id of the packet. It is not keyed: a sender whose packets collide slows down the
-    /// lookup of its own fragments, by a little.
+    /// Returns a hash of the identity and the packet's tunnel_id. The hash is not keyed: collisions slow
+    /// down, a little, the lookup of the fragments of the sender that causes them.
     pub(super) fn hash(&self, tunnel_id: u64) -> u32 {
         let words = self.addresses.as_chunks::<8>().0;
         let start =

@@ -3,7 +3,8 @@
 //! A table of cells, whose length is a power of two, assigns each cell to a bucket. The number of a bucket's cells is
 //! proportional to its weight, to within one cell. A packet takes the bucket of the cell that its hash points at: one
 //! load. If that bucket is not live, the packet tries the next cell that follows from its hash, so that the flows of a
-//! dead bucket are spread over the others by weight, and no other flow moves. After 16 tries it asks each bucket once.
+//! dead bucket are spread over the others by weight, and no other flow moves. After 16 tries, which nearly all
+//! buckets must be dead for, it asks each bucket once, and the flows are spread evenly over the live ones.
 //!
 //! When a group changes, each bucket keeps as many of its cells as its new share allows, so that no flow moves without
 //! need. This is exact, whereas a consistent hash (rendezvous, Maglev) is only nearly stable or nearly balanced. In
@@ -77,15 +78,21 @@ impl BucketCells {
             }
             hash = next(hash);
         }
-        self.any_live(hash as usize, is_live)
+        self.any_live(hash, is_live)
     }
 
-    /// Returns the first live bucket from the one that a hash gives, where nearly all buckets are dead.
+    /// Returns the live bucket with the highest score for a hash (rendezvous hashing: only the flows of a bucket
+    /// that dies move). Called for groups in which nearly all buckets are dead.
     #[cold]
-    fn any_live(&self, hash: usize, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
-        let (before, after) = self.weighty.split_at(hash.checked_rem(self.weighty.len())?);
-        let mut buckets = after.iter().chain(before).map(|bucket| usize::from(*bucket));
-        buckets.find(|bucket| is_live(*bucket))
+    fn any_live(&self, hash: u64, mut is_live: impl FnMut(usize) -> bool) -> Option<usize> {
+        // 2^64 divided by the golden ratio: neighbouring numbers differ in the high bits, too.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let live = self
+            .weighty
+            .iter()
+            .filter(|bucket| is_live(usize::from(**bucket)));
+        let best = live.max_by_key(|bucket| next(hash ^ u64::from(**bucket).wrapping_mul(SPREAD)));
+        best.map(|bucket| usize::from(*bucket))
     }
 }
 

@@ -34,7 +34,9 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     fn assemble(&mut self, packet: P, fragment: &FragmentView) -> Option<P> {
         let assembler = self.assembler.get_or_insert_with(|| Box::new(Assembler::new()));
         packet.copy_to(assembler.frame(), Assembler::FRAME_MAX);
-        let source = (self.origin.in_port, self.origin.tunnel_id);
+        // Keys of networks and path headers have 32 bits. The bits above are the TTL of a service path, in which fragments of
+        // one packet may differ.
+        let source = (self.origin.in_port, u64::from(self.origin.tunnel_id as u32));
         let outcome = match assembler.add(fragment, source, self.now) {
             Assembled::Kept => {
                 self.observer.kept_fragment();

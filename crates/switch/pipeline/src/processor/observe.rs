@@ -46,7 +46,7 @@ pub(crate) trait Observer<P> {
     /// Notes that the packet is a fragment and waits for others.
     fn kept_fragment(&mut self) {}
 
-    /// Notes that NORMAL looked the destination up, and the port that it found.
+    /// Notes that NORMAL looked up the destination, and found this port.
     fn mac_lookup(&mut self, port: Option<PortNo>) {
         let _ = port;
     }

@@ -15,6 +15,10 @@ use super::run::Run;
 use crate::tunnel::{CompiledTunnel, Decapsulation, decapsulate, encapsulate};
 use crate::{DropReason, Egress, Tunnels};
 
+/// The maximum number of datagrams of a train, as Linux sends and receives them (UDP_MAX_SEGMENTS): a guest that states a
+/// segment size of one byte must not cost 65,000 datagrams.
+const TRAIN_MAX: usize = 128;
+
 /// Consecutive decapsulated packets with one tunnel and one tunnel_id.
 struct Arrivals<'a, P> {
     of: Option<(&'a CompiledTunnel, u64)>,
@@ -126,6 +130,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let Some(gso) = GsoLayout::of(&train) else {
             return self.drop(PacketSource::Move(train), DropReason::NotSegmentable);
         };
+        if gso.count() > TRAIN_MAX {
+            return self.drop(PacketSource::Move(train), DropReason::TunnelMalformed);
+        }
         for number in 0..gso.count() {
             let Some(mut segment) = gso.segment(&train, number) else {
                 return self.drop(PacketSource::Move(train), DropReason::NoBuffer);

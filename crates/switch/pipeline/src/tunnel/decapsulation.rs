@@ -9,9 +9,11 @@ pub(crate) enum Decapsulation<'t> {
     Other,
     /// The packet is decapsulated. It arrives at the port of this tunnel, with this tunnel_id.
     Packet(&'t CompiledTunnel, u64),
-    /// The packet is a train of datagrams with the port of a tunnel, each of which is decapsulated by itself.
+    /// The packet is a train of UDP datagrams (UDP GSO) for the address and UDP port of a tunnel. The caller
+    /// segments it and decapsulates each datagram.
     Train,
-    /// The packet asks for, or announces, an address of the link: for the control side.
+    /// The packet resolves or announces an address of the link (ARP or neighbour discovery): the control side
+    /// handles it.
     Neighbour,
     /// The packet is addressed to us and is dropped.
     Drop(DropReason),

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use millrace_types::Mac;
-use millrace_wire::tunnel::{Outer, TunnelKind, entropy};
+use millrace_wire::tunnel::{Outer, OuterError, TunnelKind, entropy};
 use millrace_wire::{Depth, EtherType, IpProto, L3, Layers, Packet, checksum, ethernet, ip};
 
 use super::decapsulation::Decapsulation;
@@ -104,6 +104,8 @@ pub(crate) fn decapsulate<'t, P: Packet>(
     let head = packet.head();
     let is_local = |address| tunnels.is_local(underlay, address);
     let outer = match Outer::find(head, packet.len(), tunnels.udp_ports(underlay), is_local) {
+        // A train with a wrong checksum is not repaired by its segmentation.
+        Some(Err(OuterError::Checksum)) => return Decapsulation::Drop(DropReason::TunnelMalformed),
         Some(_) if packet.segment_size().is_some() => return Decapsulation::Train,
         Some(Ok(outer)) => outer,
         Some(Err(_)) => return Decapsulation::Drop(DropReason::TunnelMalformed),

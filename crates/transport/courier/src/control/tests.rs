@@ -234,6 +234,10 @@ fn a_peer_that_dials_takes_the_link_of_the_oldest_one_without_authorization() {
     bed.server.authorize(first);
     let second = link_of(&bed.server, 2).unwrap();
 
+    // Each of them has a second to greet.
+    dial(&mut bed, last + 2);
+    assert!(link_of(&bed.server, last + 2).is_none(), "a new peer is refused");
+    bed.now += TIME_TO_GREET;
     let (_, answers) = dial(&mut bed, last + 1);
     assert_eq!(bed.server.links.len(), LINKS_MAX);
     assert!(link_of(&bed.server, 1).is_some(), "an authorized peer stays");
@@ -262,6 +266,7 @@ fn a_peer_that_dials_takes_the_link_of_the_oldest_one_without_authorization() {
 
     let all: Vec<LinkId> = bed.server.links.keys().copied().collect();
     all.into_iter().for_each(|id| bed.server.authorize(id));
+    bed.now += TIME_TO_GREET;
     dial(&mut bed, last + 2);
     assert!(
         link_of(&bed.server, last + 2).is_none(),

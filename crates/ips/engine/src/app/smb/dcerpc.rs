@@ -336,8 +336,9 @@ impl Calls {
             transaction.advance(direction.reverse(), Progress::Complete);
         }
         // The first fragment decides about all of its call.
-        transaction.is_big_endian[direction.index()] = !pdu.is_little;
-        (id, transaction.open(Buffer::DceStubData, None, direction, 0))
+        let buffer = transaction.open(Buffer::DceStubData, None, direction, 0);
+        transaction.set_big_endian(buffer, !pdu.is_little);
+        (id, buffer)
     }
 }
 

@@ -47,6 +47,8 @@ pub struct BufferView<'a> {
     pub offset: u64,
     /// True if no byte follows.
     pub is_complete: bool,
+    /// True if the header of DCE/RPC says that numbers are big-endian (C706, section 14.2.5).
+    pub(crate) is_big_endian: bool,
 }
 
 /// A buffer that a parser has published.
@@ -64,7 +66,9 @@ struct Stored {
     minimum: usize,
     /// The version of the transaction in which the buffer changed last.
     changed: u32,
-    /// True for a buffer that was removed while a later one was open: later ones keep their indices.
+    /// True if the header of DCE/RPC says that numbers are big-endian.
+    is_big_endian: bool,
+    /// True for a removed buffer that stays in the list, so that later buffers keep their indices.
     is_removed: bool,
 }
 
@@ -108,8 +112,6 @@ pub struct Transaction {
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
     /// inspected them.
     pub(crate) has_new_trailer: [bool; 2],
-    /// True by [`Direction::index`] if the header of DCE/RPC says that numbers are big-endian (C706, section 14.2.5).
-    pub(crate) is_big_endian: [bool; 2],
     /// A number that changes whenever a parser may have changed the transaction.
     version: u32,
     /// How often bytes of buffers were replaced by others, by [`Direction::index`].
@@ -137,7 +139,6 @@ impl Transaction {
             files: Vec::new(),
             is_inspected: [false; 2],
             has_new_trailer: [false; 2],
-            is_big_endian: [false; 2],
             version: 1,
             replaced: [0; 2],
             charged: (0, 0),
@@ -191,8 +192,16 @@ impl Transaction {
                 bytes,
                 offset: 0,
                 is_complete: stored.is_complete,
+                is_big_endian: stored.is_big_endian,
             })
         })
+    }
+
+    /// Notes the byte order of the numbers in a buffer, by its index.
+    pub(crate) fn set_big_endian(&mut self, buffer: usize, is_big_endian: bool) {
+        if let Some(stored) = self.stored.get_mut(buffer) {
+            stored.is_big_endian = is_big_endian;
+        }
     }
 
     /// Returns the first instance of a buffer in a direction.
@@ -401,6 +410,7 @@ impl Transaction {
             is_complete,
             minimum,
             changed: self.version,
+            is_big_endian: false,
             is_removed: false,
         });
         self.stored.len() - 1

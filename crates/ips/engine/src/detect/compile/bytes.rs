@@ -41,13 +41,13 @@ impl Names {
         match self.known[at].1 == self.list {
             true => Ok(Some(at as u8)),
             false => Err(Reason::Invalid {
-                problem: format!("the variable {name} is set in another buffer"),
+                problem: format!("the variable {name} is set in another use of a buffer"),
                 expected: "variables that the buffer itself sets: buffers may come with different packets",
             }),
         }
     }
 
-    /// Returns the index of a variable that is set here.
+    /// Returns the index of a variable that the option sets.
     fn define(&mut self, name: &str) -> Result<u8, Reason> {
         if let Some(known) = self.find(name)? {
             return Ok(known);

@@ -8,13 +8,13 @@ use crate::detect::program::{Rule, RuleType};
 use crate::detect::rate;
 use crate::detect::state::{self, FlowBits};
 use crate::event::{self, Alert, Event, Events};
-use crate::flow::Flow;
+use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
 use crate::settings::Mode;
 use crate::verdict::Action;
 
 impl Detector {
-    /// Notes a rule whose conditions are satisfied: its changes of state, its alert.
+    /// Handles a rule whose conditions are satisfied: applies its changes of state, and adds it to the matches.
     pub(super) fn record(
         &mut self,
         index: u32,
@@ -54,6 +54,13 @@ impl Detector {
         let mut decision = Action::None;
         let mut alerts = 0;
         let subject = subject(packet, flow);
+        // An ICMP error is inspected with the flow that it quotes, although its sender need not belong to the flow: a
+        // verdict on it applies to the packet alone.
+        let is_own = |flow: &Flow| {
+            let mut sides = [Direction::ToServer, Direction::ToClient].into_iter();
+            sides.any(|side| flow.key.has_ends_of(packet, side))
+        };
+        let has_flow = !matches.is_empty() && flow.is_some_and(is_own);
         for found in &matches {
             let Some(rule) = rules.rules.get(found.rule as usize) else {
                 continue;
@@ -71,7 +78,7 @@ impl Detector {
                 rate::Outcome::Alert(Some(action)) => action,
                 _ => rule.action,
             };
-            let action = effect(action, rule, flow.is_some());
+            let action = effect(action, rule, has_flow);
             if matches!(action, Action::PassPacket | Action::PassFlow) {
                 decision = decision.max(action);
                 break;
@@ -118,7 +125,7 @@ pub(super) fn is_once(rule: &Rule) -> bool {
     rule.kind == RuleType::AppLayer && rule.payload.is_empty()
 }
 
-/// Returns the effect of an action: on the packet or on its flow, by the type of the rule.
+/// Returns the effect of an action. The type of the rule decides if it applies to the packet or to its flow.
 fn effect(action: RuleAction, rule: &Rule, has_flow: bool) -> Action {
     let is_flow = has_flow && rule.kind != RuleType::Packet;
     match action {

@@ -10,7 +10,7 @@ use crate::flow::Flow;
 use crate::tcp::StreamWindow;
 
 impl Detector {
-    /// Evaluates the rules that have no condition but the header, at the first packet of each direction that is inspected:
+    /// Evaluates the rules that have only conditions of the header, at the first packet of each direction that is inspected:
     /// packets that were dropped before do not count. An ICMP error about the flow does not stand for its packets.
     pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, mut flow: Option<&mut Flow>) {
         let Context {
@@ -19,12 +19,13 @@ impl Detector {
         if packet.is_pseudo {
             return;
         }
+        let mut is_own = true;
         if let Some(flow) = flow.as_deref_mut() {
             let done = &mut flow.detect.ip_only[direction.index()];
             if done.on_own {
                 return;
             }
-            let is_own = flow.key.has_ends_of(packet, direction);
+            is_own = flow.key.has_ends_of(packet, direction);
             if !is_own && done.on_error {
                 return;
             }
@@ -38,7 +39,9 @@ impl Detector {
                 continue;
             };
             if conditions::header(rule, packet) {
-                self.record(index, rule, context, flow.as_deref_mut(), None);
+                // An ICMP error does not change the state of the flow that it quotes.
+                let own = flow.as_deref_mut().filter(|_| is_own);
+                self.record(index, rule, context, own, None);
             }
         }
     }

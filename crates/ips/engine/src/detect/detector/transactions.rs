@@ -170,7 +170,7 @@ impl Detector {
         let all_matched = candidate.matched == (1u64 << rule.buffers.len()).wrapping_sub(1) as u32;
         let evaluated = std::mem::replace(&mut candidate.evaluated, transaction.version());
         if evaluated == transaction.version() && !all_matched {
-            // The transaction is unchanged, so the buffers that did not match still do not.
+            // The transaction is unchanged, so the buffers that did not match still do not match.
             return false;
         }
         self.counters.evaluations += 1;

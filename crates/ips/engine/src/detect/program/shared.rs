@@ -70,7 +70,7 @@ pub enum Effect {
         bits: Vec<u32>,
         /// The new value; none inverts the bits.
         value: Option<bool>,
-        /// Time after which a bit of an address expires, in seconds; 0 for the usual time.
+        /// Time after which a bit of an address expires, in seconds; with 0 it expires after the usual time.
         expire: u32,
     },
     /// A counter is set or changed.
@@ -93,7 +93,7 @@ pub enum CounterOperator {
 /// A rate or a suppression of a rule: its own, or one of the threshold table.
 #[derive(Debug, Clone)]
 pub enum ThresholdTest {
-    /// No alerts, from all or from the given addresses.
+    /// Suppression of alerts, for all addresses or for the given ones.
     Suppress(Option<(SuppressTrack, Arc<Ranges>)>),
     /// A limit on the number of alerts, or a detection filter.
     Limit(Rate),

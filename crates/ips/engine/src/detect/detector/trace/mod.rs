@@ -396,16 +396,16 @@ impl Detector {
                 true => bytes.extend_from_slice(view.bytes),
                 false => transform::apply(&test.transforms, view.bytes, &mut bytes),
             }
-            transformed.push((bytes, view.offset, view.is_complete));
+            transformed.push((bytes, view));
         }
-        for (bytes, offset, is_complete) in &transformed {
+        for (bytes, view) in &transformed {
             subjects.push((
                 name.as_str(),
                 Subject {
                     bytes,
-                    offset: *offset,
-                    is_complete: *is_complete,
-                    is_dce_big_endian: transaction.is_big_endian[direction.index()],
+                    offset: view.offset,
+                    is_complete: view.is_complete,
+                    is_dce_big_endian: view.is_big_endian,
                 },
             ));
         }
