@@ -28,7 +28,8 @@ section! {
             /// a flow, in both directions, use the same worker.
             pub lanes: LaneCount = LaneCount::ONE,
             /// The packets that use the same worker and the same instance. Unset, `addresses` applies if a
-            /// function reassembles packets (`ips`, `ids`), else `flow`.
+            /// function reassembles packets (`ips`, `ids`), else `flow`; a hop keeps what applied when it
+            /// was made until it is made anew. An ICMP error goes with the packet that it quotes.
             pub spread: Option<ChainSpread> = None,
             /// If true, consecutive hops receive packets at the same time when their functions run in processes and
             /// only read packets (`millrace nf functions` shows which functions only read). The outcome for a packet

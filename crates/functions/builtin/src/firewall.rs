@@ -72,7 +72,7 @@ mod count {
 const SWEEP: usize = 1024;
 /// Idle time-out of protocols other than TCP.
 const DATAGRAM_IDLE: Duration = Duration::from_secs(60);
-/// Idle time-out of a TCP connection whose opening end has not acknowledged anything: a flood of SYN must not fill the table.
+/// Idle time-out of a TCP connection before both ends have acknowledged the SYN of the other: a flood must not fill the table.
 const OPENING_IDLE: Duration = Duration::from_secs(30);
 /// Idle time-out of a TCP connection that is closing.
 const CLOSING_IDLE: Duration = Duration::from_secs(10);
@@ -80,17 +80,20 @@ const CLOSING_IDLE: Duration = Duration::from_secs(10);
 /// The state of a connection.
 ///
 /// ```text
-///         ACK of the opening end       FIN               FIN of the other end
-/// Opening ----------------------> Open -----> HalfClosed ----------------------> Closing
-///   |  RST                          |  RST        | RST                             ^
-///   +-------------------------------+-------------+---------------------------------+
+///         SYN and ACK of           ACK of              FIN               FIN of
+///         the other end         the opening end                       the other end
+/// Opening -------------> Answered ------------> Open -----> HalfClosed ------------> Closing
+///   |  RST                 |  RST                 |  RST      | RST                     ^
+///   +----------------------+----------------------+-----------+-------------------------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// The protocol has no connections; this state never changes.
     Datagrams,
-    /// TCP that one end has opened by SYN, and not continued: that of the canonical direction (false) or the other.
+    /// TCP that one end has opened by SYN: that of the canonical direction (false) or the other.
     Opening(bool),
+    /// TCP whose other end has answered the SYN, and whose opening end has not continued.
+    Answered(bool),
     /// TCP without FIN or RST.
     Open,
     /// One end has sent FIN: the source of the canonical direction (false) or its destination (true).
@@ -132,7 +135,7 @@ impl Firewall {
         match state {
             State::Open | State::HalfClosed(_) => idle,
             State::Datagrams => idle.min(DATAGRAM_IDLE),
-            State::Opening(_) => idle.min(OPENING_IDLE),
+            State::Opening(_) | State::Answered(_) => idle.min(OPENING_IDLE),
             State::Closing => idle.min(CLOSING_IDLE),
         }
     }
@@ -200,14 +203,17 @@ impl Firewall {
 }
 
 fn next_state(state: State, flags: u8, is_reversed: bool) -> State {
+    let (is_fin, handshake) = (flags & flag::FIN != 0, flags & (flag::SYN | flag::ACK));
     match state {
         State::Datagrams => State::Datagrams,
         _ if flags & flag::RST != 0 => State::Closing,
-        State::Opening(_) | State::Open if flags & flag::FIN != 0 => State::HalfClosed(is_reversed),
-        State::Opening(by) if flags & (flag::SYN | flag::ACK) == flag::ACK && by == is_reversed => {
-            State::Open
-        }
-        State::HalfClosed(by) if flags & flag::FIN != 0 && by != is_reversed => State::Closing,
+        State::Opening(by) if handshake == flag::SYN | flag::ACK && by != is_reversed => State::Answered(by),
+        State::Answered(by) if handshake == flag::ACK && by == is_reversed => match is_fin {
+            true => State::HalfClosed(is_reversed),
+            false => State::Open,
+        },
+        State::Open if is_fin => State::HalfClosed(is_reversed),
+        State::HalfClosed(by) if is_fin && by != is_reversed => State::Closing,
         state => state,
     }
 }
@@ -294,6 +300,13 @@ mod tests {
             verdicts == [Verdict::Next]
         }
 
+        /// Returns whether the handshake of a connection passes.
+        fn opens(&mut self, second: u64) -> bool {
+            [out(SYN), back(SYN | ACK), out(ACK)]
+                .iter()
+                .all(|segment| self.passes(segment, second))
+        }
+
         fn counter(&self, name: &str) -> u64 {
             self.setup.counters.value(name).unwrap()
         }
@@ -353,15 +366,15 @@ mod tests {
     #[test]
     fn a_closed_connection_is_forgotten_soon_and_an_idle_one_later() {
         let mut testbed = TestBed::new(&["default=allow", "idle_s=100"]);
-        assert!(testbed.passes(&out(SYN), 0) && testbed.passes(&back(SYN | ACK), 0));
+        assert!(testbed.opens(0));
         assert!(
             testbed.passes(&out(FIN | ACK), 1) && testbed.passes(&out(ACK), 60),
             "half closed"
         );
         assert!(testbed.passes(&back(FIN | ACK), 61) && testbed.passes(&out(ACK), 62));
         assert!(!testbed.passes(&out(ACK), 73), "closed for ten seconds");
-        assert!(testbed.passes(&out(SYN), 80) && testbed.passes(&out(ACK), 81));
-        assert!(testbed.passes(&out(ACK), 180));
+        assert!(testbed.opens(80));
+        assert!(testbed.passes(&out(ACK), 179));
         assert!(!testbed.passes(&out(ACK), 300), "idle");
         assert!(testbed.passes(&out(SYN), 301) && testbed.passes(&back(RST), 302));
         assert!(testbed.passes(&out(SYN), 303), "the same ports, anew");
@@ -371,7 +384,7 @@ mod tests {
     #[test]
     fn time_outs_empty_the_table() {
         let mut testbed = TestBed::new(&["default=allow", "connections=64"]);
-        assert!(testbed.passes(&out(SYN), 0) && testbed.passes(&out(ACK), 0));
+        assert!(testbed.opens(0));
         testbed.function.tick(Time::from_secs(299));
         assert_eq!(testbed.counter("connections"), 1);
         testbed.function.tick(Time::from_secs(300));
@@ -392,6 +405,30 @@ mod tests {
         testbed.function.tick(Time::from_secs(30));
         assert_eq!(testbed.counter("connections"), 2);
         assert!(testbed.passes(&out(ACK), 31));
+    }
+
+    #[test]
+    fn only_a_handshake_of_both_ends_gives_a_connection_the_whole_time_out() {
+        let attempts: [&[Vec<u8>]; 4] = [
+            &[out(SYN), out(ACK)],
+            &[out(SYN), out(FIN), out(FIN | ACK)],
+            &[out(SYN), back(ACK), back(FIN | ACK), out(ACK)],
+            &[out(SYN), back(SYN | ACK), out(FIN), back(FIN | ACK)],
+        ];
+        for attempt in attempts {
+            let mut testbed = TestBed::new(&["default=allow", "connections=8"]);
+            assert!(attempt.iter().all(|segment| testbed.passes(segment, 0)));
+            testbed.function.tick(Time::from_secs(30));
+            assert_eq!(testbed.counter("connections"), 0);
+        }
+        let mut testbed = TestBed::new(&["default=allow", "connections=8"]);
+        assert!(testbed.passes(&out(SYN), 0) && testbed.passes(&back(SYN | ACK), 0));
+        assert!(
+            testbed.passes(&out(FIN | ACK), 0),
+            "the end of a request without data"
+        );
+        testbed.function.tick(Time::from_secs(299));
+        assert_eq!(testbed.counter("connections"), 1);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! Other IPv4 packets are dropped, and packets other than IPv4 pass.
 
 mod mapping;
+#[cfg(test)]
+mod tests;
 
 use core::net::Ipv4Addr;
 use std::collections::VecDeque;
@@ -15,7 +17,7 @@ use millrace_nf::{
 use millrace_types::{Duration, Time};
 use millrace_wire::{L3, L4, Layers, rewrite};
 
-use mapping::{Idle, Mapping, State};
+use mapping::{Idle, Mapping, Segment, State};
 use millrace_nf::flow::FlowPacket;
 use millrace_nf::table::Table;
 
@@ -52,7 +54,8 @@ mod count {
 
 /// Sets of the table that one tick scans.
 const SWEEP: usize = 1024;
-/// Ports that are searched for an expired mapping before a packet is dropped, if no port is free.
+/// Ports that one burst searches for expired mappings, if no port is free. Each costs a random access to the table, so a flood
+/// must not have them for each packet.
 const TRIES: usize = 64;
 
 /// An inside endpoint: protocol, address, port.
@@ -69,6 +72,8 @@ struct Nat {
     free: [VecDeque<u16>; 3],
     /// The index of the port at which the next search for an expired mapping begins.
     next: usize,
+    /// The ports that the current burst may still search.
+    tries: usize,
     counters: Counters,
 }
 
@@ -104,7 +109,7 @@ impl Nat {
         let (low, high) =
             range.ok_or_else(|| SettingError::value("ports", text, "expected LOW-HIGH, both 1 to 65535"))?;
         let ports = setup.table_len(usize::from(high - low) + 1);
-        let port = |number: usize| low + (number.wrapping_add(setup.seed as usize) % ports) as u16;
+        let port = |number: usize| low + ((number + setup.seed as usize % ports) % ports) as u16;
         Ok(Nat {
             outside,
             low,
@@ -116,18 +121,19 @@ impl Nat {
             owners: core::array::from_fn(|_| vec![None; ports].into_boxed_slice()),
             free: core::array::from_fn(|_| (0..ports).map(port).collect()),
             next: 0,
+            tries: 0,
             counters: setup.counters.clone(),
         })
     }
 
     /// Returns the outside port of an inside endpoint that sends a packet, and allocates one if it has none.
-    fn port_of(&mut self, inside: Inside, plane: usize, flags: u8, now: Time) -> Option<u16> {
+    fn port_of(&mut self, inside: Inside, plane: usize, segment: Segment, now: Time) -> Option<u16> {
         if let Some(mapping) = self.mappings.get(&inside, now) {
-            mapping.state = mapping.state.next(flags);
+            mapping.state = mapping.state.next(segment);
             return Some(mapping.port);
         }
         let port = self.free_port(plane, now)?;
-        let state = State::new(plane == TCP, flags);
+        let state = State::new(plane == TCP);
         if self
             .mappings
             .insert(inside, Mapping { port, state }, now, |_, _| false)
@@ -146,7 +152,8 @@ impl Nat {
             return Some(port);
         }
         let ports = self.owners[plane].len();
-        for _ in 0..TRIES.min(ports) {
+        while self.tries != 0 {
+            self.tries -= 1;
             self.next = (self.next + 1) % ports;
             if let Some(inside) = self.owners[plane][self.next]
                 && self.mapping(&inside, now).is_none()
@@ -172,12 +179,12 @@ impl Nat {
     }
 
     /// Returns the inside endpoint that receives a packet sent to an outside port.
-    fn receiver(&mut self, plane: usize, port: u16, flags: u8, now: Time) -> Option<Inside> {
+    fn receiver(&mut self, plane: usize, port: u16, segment: Segment, now: Time) -> Option<Inside> {
         let inside = self.owner(plane, port)?;
         let idle = self.idle;
         let is_over = |mapping: &Mapping, used| idle.is_over(mapping, used, now);
         let mapping = self.mappings.get_unless(&inside, now, is_over)?;
-        mapping.state = mapping.state.next(flags);
+        mapping.state = mapping.state.next(segment);
         Some(inside)
     }
 
@@ -195,10 +202,15 @@ impl Nat {
             return count::UNSUPPORTED;
         };
         let head = packet.head_mut();
+        let segment = Segment {
+            flags: seen.tcp_flags,
+            has_payload: has_payload(head, &layers),
+            is_from_outside: context.direction == Direction::Backward,
+        };
         match context.direction {
             Direction::Forward => {
                 let inside = (seen.id.proto, v4(seen.id.source.address), seen.id.source.port);
-                let Some(port) = self.port_of(inside, plane, seen.tcp_flags, context.now) else {
+                let Some(port) = self.port_of(inside, plane, segment, context.now) else {
                     return count::NO_PORT;
                 };
                 rewrite::ipv4_src(head, &layers, self.outside);
@@ -209,7 +221,7 @@ impl Nat {
                     return count::NO_MAPPING;
                 }
                 let to = seen.id.destination.port;
-                let Some((_, address, port)) = self.receiver(plane, to, seen.tcp_flags, context.now) else {
+                let Some((_, address, port)) = self.receiver(plane, to, segment, context.now) else {
                     return count::NO_MAPPING;
                 };
                 rewrite::ipv4_dst(head, &layers, address.into());
@@ -279,6 +291,14 @@ impl Nat {
     }
 }
 
+/// Returns true for a TCP segment with payload.
+fn has_payload(head: &[u8], layers: &Layers) -> bool {
+    let header_size = head
+        .get(layers.l4_offset() + 12)
+        .map_or(0, |byte| usize::from(byte >> 4) * 4);
+    layers.l4() == L4::Tcp && layers.l4_size() > header_size
+}
+
 /// Updates the checksum of the IPv4 header inside an error. Receivers do not verify the checksum of its transport header.
 fn fix_inner(head: &mut [u8], inner: usize, inner_l4: usize) {
     if let Some(header) = head.get_mut(inner..inner_l4) {
@@ -315,6 +335,7 @@ fn v4(address: [u8; 16]) -> [u8; 4] {
 
 impl Function for Nat {
     fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
+        self.tries = TRIES;
         for (packet, verdict) in burst.iter_mut().zip(verdicts) {
             let outcome = self.translate(&mut **packet, context);
             if outcome == usize::MAX {
@@ -342,209 +363,5 @@ impl Function for Nat {
             },
         );
         self.counters.set(count::MAPPINGS, self.mappings.len() as u64);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use millrace_nf::Settings;
-    use millrace_types::Mac;
-    use millrace_wire::{Builder, Frame, ipv4, udp};
-
-    use super::*;
-
-    struct TestBed {
-        setup: Setup,
-        nat: Box<dyn Function>,
-    }
-
-    const INSIDE: [u8; 4] = [192, 168, 0, 5];
-    const OUTSIDE: [u8; 4] = [203, 0, 113, 1];
-    const SERVER: [u8; 4] = [198, 51, 100, 7];
-
-    impl TestBed {
-        fn new(settings: &[&str]) -> TestBed {
-            let all = ["outside=203.0.113.1"]
-                .into_iter()
-                .chain(settings.iter().copied());
-            let setup = KIND.setup(&Settings::parse(all).unwrap(), 9, 0);
-            let nat = KIND.make_function(&setup).unwrap();
-            TestBed { setup, nat }
-        }
-
-        fn run(&mut self, bytes: &[u8], direction: Direction, second: u64) -> Option<Vec<u8>> {
-            let mut frame = Frame::new(bytes);
-            let context = Context::new(Time::from_secs(second), direction);
-            let mut verdicts = [Verdict::Next];
-            self.nat.process(&context, &mut [&mut frame], &mut verdicts);
-            (verdicts == [Verdict::Next]).then(|| frame.bytes().to_vec())
-        }
-    }
-
-    fn datagram(from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
-        let ethernet = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
-        ethernet
-            .ipv4(from.0, to.0)
-            .udp(from.1, to.1)
-            .payload(b"hello")
-            .build()
-    }
-
-    /// Returns source and destination, after a check of every checksum.
-    fn ends(frame: &[u8]) -> (([u8; 4], u16), ([u8; 4], u16)) {
-        let flow = FlowPacket::of(&Frame::new(frame)).unwrap();
-        let header = &frame[14..34];
-        assert_eq!(millrace_wire::checksum::internet(header), 0, "IPv4 checksum");
-        let rebuilt = {
-            let (s, d) = (flow.id.source, flow.id.destination);
-            datagram((v4(s.address), s.port), (v4(d.address), d.port))
-        };
-        assert_eq!(frame, rebuilt, "UDP checksum");
-        let _sizes = (ipv4::MIN_SIZE, udp::SIZE);
-        let end = |end: millrace_nf::flow::Endpoint| (v4(end.address), end.port);
-        (end(flow.id.source), end(flow.id.destination))
-    }
-
-    #[test]
-    fn what_goes_out_comes_back_to_where_it_came_from() {
-        let mut bed = TestBed::new(&[]);
-        let out = bed
-            .run(&datagram((INSIDE, 5000), (SERVER, 53)), Direction::Forward, 0)
-            .unwrap();
-        let (source, destination) = ends(&out);
-        assert_eq!((source.0, destination), (OUTSIDE, (SERVER, 53)));
-        let back = bed
-            .run(&datagram((SERVER, 53), source), Direction::Backward, 1)
-            .unwrap();
-        assert_eq!(ends(&back), ((SERVER, 53), (INSIDE, 5000)));
-        let again = bed
-            .run(&datagram((INSIDE, 5000), (SERVER, 54)), Direction::Forward, 2)
-            .unwrap();
-        assert_eq!(ends(&again).0, source, "endpoint-independent");
-        let other = bed
-            .run(&datagram((INSIDE, 5001), (SERVER, 53)), Direction::Forward, 2)
-            .unwrap();
-        assert_ne!(ends(&other).0, source);
-        assert_eq!(bed.setup.counters.value("mappings"), Some(2));
-    }
-
-    #[test]
-    fn nothing_comes_in_that_was_not_asked_for() {
-        let mut bed = TestBed::new(&[]);
-        assert_eq!(
-            bed.run(&datagram((SERVER, 53), (OUTSIDE, 4000)), Direction::Backward, 0),
-            None
-        );
-        assert_eq!(
-            bed.run(&datagram((SERVER, 53), (INSIDE, 4000)), Direction::Backward, 0),
-            None
-        );
-        assert_eq!(bed.setup.counters.value("no_mapping"), Some(2));
-    }
-
-    #[test]
-    fn ports_run_out_and_come_back() {
-        let mut bed = TestBed::new(&["ports=4000-4003", "idle_s=10"]);
-        let mut ports = std::collections::BTreeSet::new();
-        for inside in 0..4 {
-            let out = bed
-                .run(&datagram((INSIDE, inside), (SERVER, 53)), Direction::Forward, 0)
-                .unwrap();
-            ports.insert(ends(&out).0.1);
-        }
-        assert_eq!(ports.into_iter().collect::<Vec<_>>(), [4000, 4001, 4002, 4003]);
-        assert_eq!(
-            bed.run(&datagram((INSIDE, 9), (SERVER, 53)), Direction::Forward, 5),
-            None
-        );
-        assert!(
-            bed.run(&datagram((INSIDE, 9), (SERVER, 53)), Direction::Forward, 10)
-                .is_some()
-        );
-        bed.nat.tick(Time::from_secs(30));
-        assert_eq!(bed.setup.counters.value("mappings"), Some(0));
-    }
-
-    #[test]
-    fn a_new_flow_gets_any_port_that_is_free() {
-        let mut bed = TestBed::new(&["ports=1000-2999", "idle_s=10"]);
-        let send = |bed: &mut TestBed, inside: u16, second: u64| {
-            bed.run(
-                &datagram((INSIDE, inside), (SERVER, 53)),
-                Direction::Forward,
-                second,
-            )
-            .is_some()
-        };
-        assert!((0..2_000).all(|inside| send(&mut bed, inside, 0)));
-        // Half of the mappings, with adjacent ports, are used further. The others expire.
-        assert!((0..1_000).all(|inside| send(&mut bed, inside, 9)));
-        (0..2).for_each(|_| bed.nat.tick(Time::from_secs(12)));
-        assert_eq!(bed.setup.counters.value("mappings"), Some(1_000));
-        assert!((2_000..3_000).all(|inside| send(&mut bed, inside, 12)));
-        assert!(!send(&mut bed, 3_000, 12), "all ports are in use");
-    }
-
-    #[test]
-    fn an_established_connection_may_be_idle_for_two_hours() {
-        use millrace_wire::tcp::{
-            Repr,
-            flags::{ACK, FIN, SYN},
-        };
-        let mut bed = TestBed::new(&[]);
-        let segment = |from: ([u8; 4], u16), to: ([u8; 4], u16), flags| {
-            let ethernet = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]));
-            let repr = Repr {
-                src: from.1,
-                dst: to.1,
-                flags,
-                ..Repr::default()
-            };
-            ethernet.ipv4(from.0, to.0).tcp(repr).build()
-        };
-        let (client, server) = ((INSIDE, 5000), (SERVER, 80));
-        let out = bed
-            .run(&segment(client, server, SYN), Direction::Forward, 0)
-            .unwrap();
-        let outside = (OUTSIDE, u16::from_be_bytes([out[34], out[35]]));
-        let mut back = |flags, second| {
-            bed.nat.tick(Time::from_secs(second));
-            bed.run(&segment(server, outside, flags), Direction::Backward, second)
-                .is_some()
-        };
-        assert!(back(SYN | ACK, 1) && back(ACK, 2));
-        assert!(back(ACK, 2 + 7_439));
-        assert!(back(FIN | ACK, 7_500) && back(ACK, 7_799));
-        assert!(!back(ACK, 8_099), "closing");
-    }
-
-    #[test]
-    fn an_error_about_a_translated_packet_finds_its_sender_and_does_not_keep_its_mapping() {
-        let mut bed = TestBed::new(&[]);
-        let sent = datagram((INSIDE, 5000), (SERVER, 53));
-        let out = bed.run(&sent, Direction::Forward, 0).unwrap();
-        let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
-        message.extend_from_slice(&out[14..42]);
-        let sum = millrace_wire::checksum::internet(&message);
-        message[2..4].copy_from_slice(&sum.to_be_bytes());
-        let ethernet = Builder::ethernet(Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
-        let mut error = ethernet.ipv4(SERVER, OUTSIDE).payload(&message).build();
-        error[23] = 1;
-        error[24..26].fill(0);
-        let sum = millrace_wire::checksum::internet(&error[14..34]);
-        error[24..26].copy_from_slice(&sum.to_be_bytes());
-        let back = bed.run(&error, Direction::Backward, 1).unwrap();
-        assert_eq!(back[30..34], INSIDE);
-        assert_eq!(millrace_wire::checksum::internet(&back[14..34]), 0);
-        assert_eq!(millrace_wire::checksum::internet(&back[34..]), 0);
-        assert_eq!(
-            back[42..62],
-            sent[14..34],
-            "the packet inside is the one that was sent"
-        );
-        assert_eq!(back[62..64], 5000_u16.to_be_bytes());
-        // Errors are no use of the mapping.
-        assert!(bed.run(&error, Direction::Backward, 299).is_some());
-        assert_eq!(bed.run(&error, Direction::Backward, 300), None);
     }
 }

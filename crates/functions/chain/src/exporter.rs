@@ -23,6 +23,8 @@ use sink::Sink;
 const PERIOD: Duration = Duration::from_millis(20);
 /// The interval of the formatters' reports, and of the check for files that were moved.
 const SECOND: Duration = Duration::from_secs(1);
+/// The time for which a reader gets the rest of the last message before its pipe is closed.
+const LAST_FLUSH: Duration = Duration::from_millis(100);
 /// Bytes that are written at a time.
 const WRITE_SIZE: usize = 256 << 10;
 
@@ -112,10 +114,12 @@ fn run(chain: &str, routes: &mpsc::Receiver<Vec<Route>>) {
                     };
                     OpenRoute::new(route, sink)
                 }));
+                finish(chain, &mut before);
             }
             Err(RecvTimeoutError::Timeout) => open.iter_mut().for_each(|open| open.empty(chain)),
             Err(RecvTimeoutError::Disconnected) => {
-                return open.iter_mut().for_each(|open| open.empty(chain));
+                open.iter_mut().for_each(|open| open.empty(chain));
+                return finish(chain, &mut open);
             }
         }
         let now_reopened = REOPENED.load(Ordering::Acquire);
@@ -128,6 +132,14 @@ fn run(chain: &str, routes: &mpsc::Receiver<Vec<Route>>) {
             }
         }
     }
+}
+
+/// Writes the last messages of routes to their targets, which are closed then.
+fn finish(chain: &str, routes: &mut [OpenRoute]) {
+    let deadline = Instant::now() + LAST_FLUSH;
+    routes
+        .iter_mut()
+        .for_each(|route| route.sink.finish(chain, deadline));
 }
 
 impl OpenRoute {

@@ -1,10 +1,12 @@
 //! A session: the window of an attached function, as a DAQ module uses it. It attaches again when the switch has detached it,
 //! and maps Snort's verdicts.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use millrace_nf::attach::{AttachError, AttachedSocket, Attachment};
 use millrace_nf::shm::{ReceivedPacket, Unordered};
+use millrace_nf::table::KeyedHash;
 use millrace_nf::{Counters, Direction, ShunAction, Verdict};
 use thiserror::Error;
 
@@ -73,6 +75,9 @@ struct Window {
 /// The connection of one thread of Snort to its instance of a hop.
 pub struct Session {
     options: Options,
+    /// The key by which changes behind the first segment are noticed, random so that nobody can choose bytes with equal hashes;
+    /// `None` if Snort changes no packets.
+    rest_key: Option<KeyedHash>,
     counters: Counters,
     /// All windows in use. The newest window is the last element.
     windows: Vec<Window>,
@@ -87,7 +92,9 @@ impl Session {
     /// Returns a session that is not attached yet.
     pub fn new(options: Options) -> Session {
         let now = Instant::now();
+        let random = || RandomState::new().build_hasher().finish();
         Session {
+            rest_key: options.is_inline.then(|| KeyedHash::new(random())),
             options,
             counters: Counters::new(&COUNTERS),
             windows: Vec::new(),
@@ -111,7 +118,7 @@ impl Session {
         self.generation += 1;
         self.windows.push(Window {
             generation: self.generation,
-            queue: Unordered::new(end),
+            queue: Unordered::new(end, self.rest_key),
             socket: Some(socket),
         });
         Ok(())

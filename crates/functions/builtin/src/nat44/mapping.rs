@@ -3,15 +3,30 @@
 use millrace_nf::flow::flag;
 use millrace_types::{Duration, Time};
 
+/// The fields of a packet that determine the state of its mapping.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    /// The TCP flags, or 0 for other protocols.
+    pub(super) flags: u8,
+    pub(super) has_payload: bool,
+    pub(super) is_from_outside: bool,
+}
+
 /// The state of the TCP connections of a mapping, which determines its idle time-out (RFC 5382, section 5).
 ///
 /// ```text
-///         ACK without SYN       FIN or RST
-/// Opening --------------> Open ------------> Closing
-///    ^                                         |
-///    +-----------------------------------------+
-///                        SYN
+///         ACK from outside        FIN or RST
+/// Opening ----------------> Open ------------> Closing
+///    ^                       ^                  |  |
+///    |                       +------------------+  |
+///    |                         data from outside   |
+///    +---------------------------------------------+
+///                          SYN
 /// ```
+///
+/// Only packets from outside lead to the long time-out: otherwise one inside host could hold all ports, without an answer. Data
+/// behind FIN or RST belongs to a connection that goes on (RFC 6146, section 3.5.2.2, state TRANS), because any outside host may
+/// send a FIN or RST to the mapping. An ACK without data may be the last packet of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// The protocol has no connections; this state never changes.
@@ -22,21 +37,23 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Returns the state of a mapping whose first packet has these TCP flags.
-    pub(super) fn new(is_tcp: bool, flags: u8) -> State {
+    /// Returns the state of a mapping after its first packet, which comes from inside.
+    pub(super) fn new(is_tcp: bool) -> State {
         match is_tcp {
-            true => State::Opening.next(flags),
+            true => State::Opening,
             false => State::Datagrams,
         }
     }
 
-    pub(super) fn next(self, flags: u8) -> State {
-        let is_syn = flags & flag::SYN != 0;
+    pub(super) fn next(self, segment: Segment) -> State {
+        let has = |flags| segment.flags & flags != 0;
+        let is_answer = segment.is_from_outside && has(flag::ACK);
         match self {
             State::Datagrams => State::Datagrams,
-            _ if flags & (flag::FIN | flag::RST) != 0 => State::Closing,
-            State::Opening if !is_syn && flags & flag::ACK != 0 => State::Open,
-            State::Closing if is_syn => State::Opening,
+            _ if has(flag::FIN | flag::RST) => State::Closing,
+            State::Opening if is_answer => State::Open,
+            State::Closing if has(flag::SYN) => State::Opening,
+            State::Closing if is_answer && segment.has_payload => State::Open,
             state => state,
         }
     }
@@ -66,5 +83,54 @@ impl Idle {
             State::Datagrams | State::Opening | State::Closing => self.other,
         };
         now.since(used) >= idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flag::{ACK, FIN, RST, SYN};
+    use super::*;
+
+    fn inside(flags: u8) -> Segment {
+        Segment {
+            flags,
+            has_payload: true,
+            is_from_outside: false,
+        }
+    }
+
+    fn outside(flags: u8, has_payload: bool) -> Segment {
+        Segment {
+            flags,
+            has_payload,
+            is_from_outside: true,
+        }
+    }
+
+    fn after(segments: &[Segment]) -> State {
+        let first = State::new(true);
+        segments.iter().fold(first, |state, segment| state.next(*segment))
+    }
+
+    #[test]
+    fn only_an_answer_opens_a_mapping() {
+        assert_eq!(after(&[inside(ACK), inside(SYN), inside(ACK)]), State::Opening);
+        assert_eq!(after(&[outside(SYN, false)]), State::Opening);
+        assert_eq!(after(&[outside(SYN | ACK, false)]), State::Open);
+        assert_eq!(after(&[inside(SYN), outside(RST | ACK, false)]), State::Closing);
+    }
+
+    #[test]
+    fn data_from_outside_leads_back_from_closing() {
+        let open = outside(ACK, false);
+        for end in [outside(RST, false), outside(FIN | ACK, false), inside(FIN | ACK)] {
+            assert_eq!(after(&[open, end]), State::Closing);
+            assert_eq!(after(&[open, end, outside(ACK, false)]), State::Closing);
+            assert_eq!(after(&[open, end, inside(ACK)]), State::Closing);
+            assert_eq!(after(&[open, end, outside(0, true)]), State::Closing);
+            assert_eq!(after(&[open, end, outside(RST | ACK, true)]), State::Closing);
+            assert_eq!(after(&[open, end, outside(SYN | ACK, true)]), State::Opening);
+            assert_eq!(after(&[open, end, outside(ACK, true)]), State::Open);
+        }
     }
 }

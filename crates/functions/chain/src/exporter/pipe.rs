@@ -31,6 +31,11 @@ impl Pipe {
         &self.file
     }
 
+    /// Returns whether accepted bytes wait for room.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
     /// Accepts messages. The pipe gets them now, or later by [`flush`](Pipe::flush).
     ///
     /// # Errors
@@ -58,6 +63,19 @@ impl Pipe {
         match self.rest.is_empty() {
             true => Ok(()),
             false => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Writes the rest of earlier messages, and waits until a deadline, at most a second away, for room.
+    ///
+    /// # Errors
+    /// As of [`flush`](Pipe::flush).
+    pub(super) fn finish(&mut self, deadline: Instant) -> io::Result<()> {
+        loop {
+            match self.flush() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.waits_for_room(deadline) => {}
+                flushed => return flushed,
+            }
         }
     }
 
@@ -130,6 +148,21 @@ mod tests {
         came.extend(available(&mut reader));
         let wanted: Vec<u8> = (1..=first).chain([251]).flat_map(message).collect();
         assert!(came == wanted, "{} bytes instead of {}", came.len(), wanted.len());
+    }
+
+    #[test]
+    fn the_last_message_is_finished_if_the_reader_goes_on() {
+        let (mut reader, mut pipe) = pipe();
+        while !pipe.is_behind() {
+            pipe.write(&[7; 40_000]).unwrap();
+        }
+        let error = pipe.finish(Instant::now()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let mut came = available(&mut reader).len();
+        pipe.finish(Instant::now()).unwrap();
+        assert!(!pipe.is_behind());
+        came += available(&mut reader).len();
+        assert_eq!(came % 40_000, 0);
     }
 
     #[test]

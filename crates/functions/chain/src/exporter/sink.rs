@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use nix::fcntl::OFlag;
 
@@ -24,7 +25,7 @@ enum Open {
 pub(super) struct Sink {
     to: String,
     open: Option<Open>,
-    /// The number of writes that failed since the last successful write.
+    /// The number of writes that failed since the target last had all accepted bytes.
     failed: u64,
 }
 
@@ -57,6 +58,8 @@ impl Sink {
             Some(Open::Stream(stream)) => stream.write_all(bytes),
         };
         match written {
+            // A pipe with a slow reader accepts some messages and refuses others, which is one problem.
+            Ok(()) if self.is_behind() => {}
             Ok(()) => self.failed = 0,
             Err(error) => {
                 if self.failed == 0 {
@@ -73,6 +76,20 @@ impl Sink {
                     self.open = None;
                 }
             }
+        }
+    }
+
+    /// Returns whether the target has not got all accepted bytes yet.
+    fn is_behind(&self) -> bool {
+        matches!(&self.open, Some(Open::Pipe(pipe)) if pipe.is_behind())
+    }
+
+    /// Writes the bytes that a pipe had no room for, before the target is closed. Waits until a deadline for room.
+    pub(super) fn finish(&mut self, chain: &str, deadline: Instant) {
+        if let Some(Open::Pipe(pipe)) = &mut self.open
+            && let Err(error) = pipe.finish(deadline)
+        {
+            tracing::debug!(chain, to = %self.to, %error, "the last message is not whole");
         }
     }
 
@@ -200,6 +217,38 @@ mod tests {
         let mut text = String::new();
         reader.unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "kept\n");
+    }
+
+    #[test]
+    fn a_slow_reader_of_a_pipe_is_one_problem_until_it_has_caught_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut options = File::options();
+        options.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
+        let mut reader = options.open(&path).unwrap();
+        let mut sink = Sink::open("edge", &format!("file:{}", path.display()));
+        let message = vec![7; 200_000];
+        sink.write("edge", &message);
+        assert!(sink.is_behind() && sink.failed == 0);
+        sink.write("edge", &message);
+        assert_eq!(sink.failed, 1);
+        while sink.is_behind() {
+            let _end = reader.read_to_end(&mut Vec::new());
+            sink.flush();
+        }
+        sink.write("edge", &message);
+        assert!(sink.is_behind(), "the message is accepted");
+        assert_eq!(sink.failed, 1);
+        sink.write("edge", &message);
+        assert_eq!(sink.failed, 2, "no further line in the log");
+        while sink.is_behind() {
+            let _end = reader.read_to_end(&mut Vec::new());
+            sink.flush();
+        }
+        let _end = reader.read_to_end(&mut Vec::new());
+        sink.write("edge", b"short");
+        assert_eq!(sink.failed, 0);
     }
 
     #[test]

@@ -495,7 +495,7 @@ fn records_that_violate_the_protocol_are_detected() {
 #[test]
 fn answers_in_any_order_reach_the_switch_in_the_order_of_the_packets() {
     let (mut switch, function) = window();
-    let mut queue = Unordered::new(function);
+    let mut queue = Unordered::new(function, None);
     for first in 0..5 {
         assert!(switch.give(&[first, 9, 9], 3, Direction::Forward));
     }

@@ -28,7 +28,7 @@ pub struct ReceivedPacket {
     /// The direction, and whether a function sent the packet.
     pub kind: BurstKind,
     start: usize,
-    /// The hash of the bytes behind the first segment.
+    /// The hash of the bytes behind the first segment; 0 without a key.
     rest_hash: u64,
 }
 
@@ -40,15 +40,19 @@ pub struct Unordered {
     received: u64,
     /// One flag for each slot: true if the packet in the slot is answered.
     answered: Box<[bool]>,
+    rest_key: Option<KeyedHash>,
 }
 
 impl Unordered {
-    /// Returns the unordered end of a window from which no packet was received yet.
-    pub fn new(end: FunctionEnd) -> Unordered {
+    /// Returns the unordered end of a window from which no packet was received yet. By the secret key,
+    /// [`has_changed_rest`](Self::has_changed_rest) hashes the bytes behind the first segment of each packet; a caller that changes
+    /// no packets passes `None`.
+    pub fn new(end: FunctionEnd, rest_key: Option<KeyedHash>) -> Unordered {
         Unordered {
             received: end.done,
             answered: vec![false; end.layout.slots].into(),
             end,
+            rest_key,
         }
     }
 
@@ -120,17 +124,17 @@ impl Unordered {
     /// Returns the hash of a packet's bytes behind its first segment, which begin at an offset in its slot.
     #[inline]
     fn rest_hash(&self, number: u64, begin: usize, size: usize) -> u64 {
-        match size {
-            0 => 0,
-            size => {
+        match (self.rest_key, size) {
+            (None, _) | (_, 0) => 0,
+            (Some(key), size) => {
                 let begin = self.end.layout.slot(number) + begin;
-                KeyedHash::new(0).of(&self.end.region.bytes(begin, size))
+                key.of(&self.end.region.bytes(begin, size))
             }
         }
     }
 
     /// Returns true if bytes behind the first segment of a packet that is not answered have changed. The switch does not copy
-    /// them back.
+    /// them back. Returns false without a key.
     pub fn has_changed_rest(&self, packet: &ReceivedPacket) -> bool {
         let size = packet.size.saturating_sub(packet.head_size);
         self.rest_hash(packet.number, packet.start + packet.head_size, size) != packet.rest_hash
