@@ -68,11 +68,8 @@ impl Core {
 
     /// Notes the numbers of kept entries after a listing. Identifiers are skipped by the operator's decision only: each listing
     /// of a hostile switch could skip more of them.
-    pub(crate) fn note_kept(&mut self, now: Now) {
-        let carried = Carried {
-            last_id: 0,
-            ..self.carried_by_kept()
-        };
+    pub(crate) fn note_kept(&mut self, kept: Carried, now: Now) {
+        let carried = Carried { last_id: 0, ..kept };
         let Some(after) = self.with_carried(&carried) else {
             return;
         };

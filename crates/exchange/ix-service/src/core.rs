@@ -291,7 +291,7 @@ impl Core {
         let actions = self.engine.handle(event, now.time);
         self.queue.extend(actions);
         if is_dump && self.engine.is_adopted() {
-            self.note_kept(now);
+            self.note_kept(self.carried_by_kept(), now);
         }
         if let Some(switch) = ended {
             self.stop_observing(switch);

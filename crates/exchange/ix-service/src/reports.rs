@@ -103,19 +103,15 @@ impl Core {
             } else {
                 change.frees.clone()
             };
-            if self.engine.is_adopted() {
-                let kept = self.carried_by_kept().numbers;
-                numbers.retain(|number| !kept.contains(number));
-            }
+            let kept = self.carried_by_kept();
+            numbers.retain(|number| !kept.numbers.contains(number));
             if !numbers.is_empty() {
                 self.write_reports(vec![Operation::ReportRulesGone { numbers }], now)?;
             }
             self.open.remove(&id);
             self.changed = true;
             // A service that is gone may have left entries that were adopted.
-            if self.engine.is_adopted() {
-                self.note_kept(now);
-            }
+            self.note_kept(kept, now);
         }
         Ok(())
     }

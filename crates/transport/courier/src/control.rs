@@ -201,10 +201,8 @@ impl Control {
     /// one that has had [`TIME_TO_GREET`]. Returns false if there is no such link.
     fn evict(&mut self, now: Instant) -> bool {
         let has_had_time = |link: &Link| {
-            let dialled = link
-                .handshake_until
-                .and_then(|until| until.checked_sub(HANDSHAKE));
-            link.closing || dialled.is_none_or(|at| now >= at + TIME_TO_GREET)
+            let until = link.handshake_until;
+            link.closing || until.is_none_or(|until| now + HANDSHAKE >= until + TIME_TO_GREET)
         };
         let evictable = self
             .links

@@ -279,12 +279,15 @@ impl Order<'_> {
             let drained = self.draft.all::<TrunkId>().filter(|(_, trunk)| trunk.drained);
             let drained: BTreeSet<TrunkId> = drained.map(|(trunk, _)| trunk).collect();
             let avoid = down | &drained;
-            let select = |avoid, load| self.select_via(id, &switches, avoid, load);
-            let mut via = select(&avoid, Load::Fits).or_else(|| select(&avoid, Load::Any));
+            let select = |avoid| {
+                self.select_via(id, &switches, avoid, Load::Fits)
+                    .or_else(|| self.select_via(id, &switches, avoid, Load::Any))
+            };
+            let mut via = select(&avoid);
             let is_joined = |pair: &[SwitchId]| topology.carrier(pair[0], pair[1]).is_some();
             if via.is_none() && !service.path(from, to).windows(2).all(is_joined) {
                 // A trunk of the path is deleted: a path that is down is better than none.
-                via = select(&drained, Load::Fits).or_else(|| select(&drained, Load::Any));
+                via = select(&drained);
             }
             if let Some(via) = via
                 && via != service.via

@@ -57,8 +57,9 @@ impl Detector {
         // An ICMP error is inspected with the flow that it quotes, although its sender need not belong to the flow: a
         // verdict on it applies to the packet alone.
         let is_own = |flow: &Flow| {
-            let mut sides = [Direction::ToServer, Direction::ToClient].into_iter();
-            sides.any(|side| flow.key.has_ends_of(packet, side))
+            Direction::BOTH
+                .iter()
+                .any(|side| flow.key.has_ends_of(packet, *side))
         };
         let has_flow = !matches.is_empty() && flow.is_some_and(is_own);
         for found in &matches {
