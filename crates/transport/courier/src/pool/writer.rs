@@ -33,7 +33,7 @@ pub(crate) enum WriteReply {
     Refused(OpenError),
     Have(u64, Value),
     HaveEnd,
-    /// The ranges that the sender confirmed are kept; bytes may come.
+    /// The ranges that the sender confirmed are kept, or there were none to confirm; bytes may come.
     Started(RangeSet),
     /// The number of bytes that left memory, and their buffers.
     Written(u64, Vec<Vec<u8>>),
@@ -85,13 +85,20 @@ pub(crate) fn run(store: &dyn Store, manifest: &[u8], requests: Requests, ends: 
 /// Files that could not be put into place are an error at the end: there is no receipt for them, and the
 /// journal stays.
 fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
+    let mut has_some = false;
     while let Some((extent, value)) = sink.poll_have()? {
+        has_some = true;
         if ends.replies.send(WriteReply::Have(extent, value)).is_err() {
             return Ok(false);
         }
         ends.waker.wake();
     }
     drop(ends.replies.send(WriteReply::HaveEnd));
+    if !has_some {
+        // The sender has nothing to confirm: bytes may come without another round trip.
+        sink.start()?;
+        drop(ends.replies.send(WriteReply::Started(sink.verified())));
+    }
     ends.waker.wake();
     loop {
         let next = sink.next_timeout().map(|at| ends.clock.instant(at));
@@ -117,6 +124,8 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
                         buffers.push(group.bytes);
                     }
                 }
+                // The answer to a session without HAVE, which has started.
+                Write::Keep(_) if !has_some => {}
                 Write::Keep(extents) => {
                     for extent in extents.ranges().iter().flat_map(Clone::clone) {
                         sink.keep(extent)?;

@@ -423,6 +423,8 @@ impl Sender<'_> {
             self.control.send(link, &Message::Withdrawn { file, reason });
         }
         let peer = &mut self.peers[at];
+        // A receiver that had nothing to confirm does not wait for KEEP.
+        peer.have_end = false;
         peer.stage = Stage::Running(member);
         peer.verified = have;
         peer.verified_bytes = present;
