@@ -401,6 +401,11 @@ impl Control {
         Some(self.links.get(&id)?.connection.rtt())
     }
 
+    /// Returns the most bytes that a link delivered in a round trip.
+    pub(crate) fn delivered(&self, id: LinkId) -> u64 {
+        self.links.get(&id).map_or(0, |link| link.window.delivered())
+    }
+
     /// Sets the control channel's window from the data path's model.
     pub(crate) fn set_window(&mut self, id: LinkId, bytes_per_second: u64, rtt: Duration) {
         if let Some(link) = self.links.get_mut(&id) {

@@ -34,6 +34,8 @@ const DECREASE: u64 = 70;
 pub(crate) struct SharedWindow {
     /// The window of the data path's model; zero before there is one.
     model: Arc<AtomicU64>,
+    /// The most bytes that a round of the connection delivered.
+    delivered: Arc<AtomicU64>,
 }
 
 impl SharedWindow {
@@ -42,6 +44,11 @@ impl SharedWindow {
         let micros = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
         let bdp = bytes_per_second.saturating_mul(micros) / 1_000_000;
         self.model.store((bdp / 10).max(WINDOW_MIN), Ordering::Relaxed);
+    }
+
+    /// Returns the most bytes that a round of the connection delivered.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
     }
 }
 
@@ -63,7 +70,8 @@ struct ControlWindow {
 
 impl Controller for ControlWindow {
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, _: &RttEstimator) {
-        self.slow_start.on_ack(now, sent, bytes, app_limited);
+        let delivered = self.slow_start.on_ack(now, sent, bytes, app_limited);
+        self.shared.delivered.fetch_max(delivered, Ordering::Relaxed);
     }
 
     fn on_congestion_event(&mut self, _: Instant, _: Instant, is_persistent: bool, lost_bytes: u64) {
@@ -125,8 +133,10 @@ impl SlowStart {
         }
     }
 
-    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool) {
+    /// Counts a packet that was acknowledged. Returns the bytes that the current round has delivered.
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool) -> u64 {
         self.acknowledged += bytes;
+        let delivered = self.acknowledged;
         self.app_limited |= app_limited;
         if self.grows && !app_limited {
             self.window = (self.window + bytes).min(WINDOW_MAX);
@@ -135,6 +145,7 @@ impl SlowStart {
             self.end_round();
             self.round_start = now;
         }
+        delivered
     }
 
     fn on_loss(&mut self, is_persistent: bool, lost_bytes: u64) {

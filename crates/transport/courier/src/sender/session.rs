@@ -335,6 +335,7 @@ impl Sender<'_> {
             Policy::Fair => {
                 let mut config = BbrConfig::new(packet_size, seed);
                 config.initial_rtt = self.control.rtt(link);
+                config.delivered_before = self.control.delivered(link);
                 config.rate_limit = self.options.rate;
                 // A rate for several receivers says nothing about the path to one.
                 let alone = self.options.rate.filter(|_| self.peers.len() == 1);

@@ -5,6 +5,7 @@ use crate::budget;
 use crate::paths::{at_least, at_most, link, one_flow, return_path};
 use millrace_transport::congestion::Controller;
 use millrace_transport::congestion::background::Background;
+use millrace_transport::congestion::bbr::{Bbr, BbrConfig};
 use millrace_transport::congestion::fixed::Fixed;
 use millrace_transport_simulator::{FlowSpec, PACKET, Simulation, ideal_rate, rivals};
 use millrace_types::{BitRate, Duration, Time};
@@ -100,4 +101,24 @@ fn a_fixed_rate_is_held_under_loss_and_given_up_when_the_path_is_cut() {
     let flooded = report.sent.rate(from, from + Duration::from_secs(18)) / 40e6;
     at_most("fixed, path cut to a fortieth: sent / asked", flooded, 0.25);
     assert!(report.sender.breaks >= 1);
+}
+
+#[test]
+fn a_flow_starts_with_the_window_that_the_control_channel_had_before_it() {
+    let forward = link(&[("rate", "350Mbps"), ("delay", "50ms"), ("loss", "0.1%")]);
+    let wanted = 0.5 * ideal_rate(350e6);
+    let [cold, warm] = [0, 150_000].map(|delivered_before| {
+        let config = BbrConfig {
+            delivered_before,
+            ..BbrConfig::new(PACKET, 1)
+        };
+        let controller = Box::new(Bbr::new(config, Time::ZERO));
+        let mut simulation = one_flow(controller, &forward, return_path("50ms"));
+        simulation.run_until(Time::from_secs(4));
+        simulation.check().unwrap();
+        budget::spend(simulation.packets());
+        let reached = simulation.report(0).arrived.reaches(wanted, 5);
+        reached.unwrap().since(Time::ZERO).as_secs_f64() / 0.1
+    });
+    at_least("round trips until half of the rate that 150 kB save", cold - warm, 2.0);
 }

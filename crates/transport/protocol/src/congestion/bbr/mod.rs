@@ -86,6 +86,9 @@ pub struct BbrConfig {
     pub hint: Option<Hint>,
     /// The round-trip time of the control channel's handshake.
     pub initial_rtt: Option<Duration>,
+    /// The most bytes that the control channel delivered in a round trip, on the same path just before. The initial window is no
+    /// smaller (as RFC 9040, section 6.2, shares what a connection has learned).
+    pub delivered_before: u64,
     /// Seeds the random waits between probes.
     pub seed: u64,
 }
@@ -99,8 +102,14 @@ impl BbrConfig {
             rate_limit: None,
             hint: None,
             initial_rtt: None,
+            delivered_before: 0,
             seed,
         }
+    }
+
+    /// Returns the initial window in bytes.
+    fn initial_window(&self) -> f64 {
+        (INITIAL_WINDOW * self.packet_size).max(self.delivered_before) as f64
     }
 }
 
@@ -185,7 +194,7 @@ pub struct Bbr {
 impl Bbr {
     /// Returns a controller for a flow that starts now.
     pub fn new(config: BbrConfig, now: Time) -> Bbr {
-        let window = (INITIAL_WINDOW * config.packet_size) as f64;
+        let window = config.initial_window();
         let rtt = config.initial_rtt.unwrap_or(Duration::from_millis(1));
         Bbr {
             config,
@@ -231,7 +240,7 @@ impl Bbr {
     fn bdp(&self, bandwidth: f64) -> f64 {
         match self.min_rtt.value() {
             Some(rtt) => bandwidth * rtt.as_secs_f64(),
-            None => (INITIAL_WINDOW * self.config.packet_size) as f64,
+            None => self.config.initial_window(),
         }
     }
 
@@ -334,7 +343,7 @@ impl Bbr {
         let acked = sample.acked as f64;
         if self.full_pipe.reached {
             self.window = (self.window + acked).min(most);
-        } else if self.window < most || sample.delivered < INITIAL_WINDOW * self.config.packet_size {
+        } else if self.window < most || (sample.delivered as f64) < self.config.initial_window() {
             self.window += acked;
         }
         let cap = match self.state {
