@@ -45,6 +45,7 @@ const OPERATIONS: Record<string, MessageId> = {
   create_site: "op.createSite",
   create_switch: "op.createSwitch",
   set_ports: "op.setPorts",
+  retire_switch: "op.retireSwitch",
   create_trunk: "op.createTrunk",
   set_properties: "op.setProperties",
   sign_in_failed: "op.signInFailed",

@@ -140,6 +140,11 @@ impl<E: Entries> Engine<E> {
                     .entry(switch)
                     .or_insert_with(|| Switch::new(Content::<E>::new()));
             }
+            Event::Retired { switch, is_retired } => {
+                if let Some(entry) = self.switches.get_mut(&switch) {
+                    entry.is_retired = is_retired;
+                }
+            }
             Event::Resolved(resolution) => self.resolved(resolution),
             Event::Tick => {}
         }
@@ -233,6 +238,11 @@ impl<E: Entries> Engine<E> {
     /// Returns the number of the newest connection of a switch, if it has not ended.
     pub fn session(&self, switch: SwitchId) -> Option<Session> {
         self.switches.get(&switch)?.session
+    }
+
+    /// Returns true if a switch was taken out of service.
+    pub fn is_retired(&self, switch: SwitchId) -> bool {
+        self.switches.get(&switch).is_some_and(|switch| switch.is_retired)
     }
 
     /// Returns true if a connection is the newest one of its switch, and has not ended.
@@ -388,7 +398,9 @@ impl<E: Entries> Engine<E> {
         if self.mode == Mode::Normal {
             while self.step_changes(now, actions) {}
             let adopted = self.adopted;
-            let is_swept = |switch: &Switch<E>| switch.is_swept() && (!adopted || switch.kept.is_empty());
+            let is_swept = |switch: &Switch<E>| {
+                switch.is_absent() || (switch.is_swept() && (!adopted || switch.kept.is_empty()))
+            };
             if !self.swept && self.switches.values().all(is_swept) {
                 self.swept = true;
                 actions.push(Action::Swept);
@@ -449,7 +461,7 @@ impl<E: Entries> Engine<E> {
         waiting.retain(|number| {
             let mut deltas = change.needed().filter_map(|phase| phase.get(number));
             let switch = self.switches.get(number);
-            !deltas.all(|delta| switch.is_some_and(|switch| switch.has(delta)))
+            !deltas.all(|delta| switch.is_some_and(|switch| switch.is_absent() || switch.has(delta)))
         });
         change.waiting = waiting;
         if !change.waiting.is_empty() {

@@ -62,6 +62,8 @@ pub enum Event<E: Entries> {
     Delay { switch: SwitchId, delay: Duration },
     /// A switch was added to the exchange.
     Added(SwitchId),
+    /// A switch was taken out of service because it does not return, or was put back.
+    Retired { switch: SwitchId, is_retired: bool },
     /// An operator has decided what happens with content that is newer than the database.
     Resolved(Resolution),
     /// The time of [`Engine::deadline`] has come.

@@ -59,6 +59,8 @@ pub(crate) struct Switch<E: Entries> {
     /// The change that sets a key in its current phase, by key.
     pub(crate) owners: BTreeMap<E::Key, ChangeId>,
     pub(crate) session: Option<Session>,
+    /// True if the switch was taken out of service: it is not expected to return.
+    pub(crate) is_retired: bool,
     /// False until the first complete dump of a session.
     pub(crate) known: bool,
     pub(crate) in_flight: Option<InFlight<E>>,
@@ -90,6 +92,7 @@ impl<E: Entries> Switch<E> {
             kept: Content::<E>::new(),
             owners: BTreeMap::new(),
             session: None,
+            is_retired: false,
             known: false,
             in_flight: None,
             dumping: None,
@@ -114,6 +117,12 @@ impl<E: Entries> Switch<E> {
                 differing: self.differs.len(),
             },
         }
+    }
+
+    /// Returns true if nothing waits for the switch: it is out of service and not connected. If it connects after all, the
+    /// comparison of its first dump makes it equal to the plan.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.is_retired && self.session.is_none()
     }
 
     /// Returns true if the switch is known to have only entries of the plan and of changes in progress.

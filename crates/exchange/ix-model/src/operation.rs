@@ -44,6 +44,11 @@ pub enum Operation {
         switch: SwitchId,
         ports: Vec<SwitchPort>,
     },
+    /// Takes a switch that does not return out of service, or puts it back: while it is not connected, no change waits for it.
+    RetireSwitch {
+        switch: SwitchId,
+        retired: bool,
+    },
     /// Adds a trunk.
     CreateTrunk {
         name: String,
@@ -302,6 +307,7 @@ pub enum OperationKind {
     CreateSite,
     CreateSwitch,
     SetPorts,
+    RetireSwitch,
     CreateTrunk,
     DrainTrunk,
     CreateAccount,
@@ -362,12 +368,13 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// All kinds.
-    pub const ALL: [OperationKind; 59] = {
+    pub const ALL: [OperationKind; 60] = {
         use OperationKind as K;
         [
             K::CreateSite,
             K::CreateSwitch,
             K::SetPorts,
+            K::RetireSwitch,
             K::CreateTrunk,
             K::DrainTrunk,
             K::CreateAccount,
@@ -441,6 +448,7 @@ impl Operation {
             Operation::CreateSite { .. } => K::CreateSite,
             Operation::CreateSwitch { .. } => K::CreateSwitch,
             Operation::SetPorts { .. } => K::SetPorts,
+            Operation::RetireSwitch { .. } => K::RetireSwitch,
             Operation::CreateTrunk { .. } => K::CreateTrunk,
             Operation::DrainTrunk { .. } => K::DrainTrunk,
             Operation::CreateAccount { .. } => K::CreateAccount,

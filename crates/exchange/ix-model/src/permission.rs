@@ -86,9 +86,12 @@ const fn permitted(kind: OperationKind, relation: Relation) -> Roles {
     // Columns: own, child, counterpart, foreign.
     let (own, child, counterpart, foreign) = match kind {
         // The exchange itself: inventory, members, policies.
-        K::CreateSite | K::CreateSwitch | K::SetPorts | K::CreateTrunk | K::DeleteFabric => {
-            (Roles::NONE, Roles::NONE, Roles::NONE, PROVISIONING)
-        }
+        K::CreateSite
+        | K::CreateSwitch
+        | K::SetPorts
+        | K::RetireSwitch
+        | K::CreateTrunk
+        | K::DeleteFabric => (Roles::NONE, Roles::NONE, Roles::NONE, PROVISIONING),
         K::DrainTrunk | K::WaiveQuarantine => (Roles::NONE, Roles::NONE, Roles::NONE, OPERATOR_NOC),
         K::Approve => (Roles::NONE, Roles::NONE, Roles::NONE, OPERATORS),
         K::WritePolicy | K::CreateLan => (Roles::NONE, Roles::NONE, Roles::NONE, OPERATOR_ADMIN),

@@ -377,9 +377,23 @@ impl Core {
             .collect()
     }
 
+    /// Lets the engine know new switches, and those that do not return: switches that were retired, and those that are no part
+    /// of the exchange any more.
     pub(crate) fn add_switches(&mut self, now: Now) {
-        for SwitchId(number) in self.exchange.switches.keys() {
-            let actions = self.engine.handle(Event::Added(*number), now.time);
+        let exchange = Arc::clone(&self.exchange);
+        let added = exchange.switches.keys().map(|SwitchId(number)| Event::Added(*number));
+        let mut events: Vec<Event<Fabric>> = added.collect();
+        let numbers = self.engine.switches().map(|(number, _)| number);
+        let all: BTreeSet<u32> = exchange.switches.keys().map(|id| id.0).chain(numbers).collect();
+        for switch in all {
+            let found = exchange.switches.get(&SwitchId(switch));
+            let is_retired = found.is_none_or(|switch| switch.retired);
+            if is_retired != self.engine.is_retired(switch) {
+                events.push(Event::Retired { switch, is_retired });
+            }
+        }
+        for event in events {
+            let actions = self.engine.handle(event, now.time);
             self.queue.extend(actions);
         }
     }

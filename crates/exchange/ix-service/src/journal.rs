@@ -194,6 +194,7 @@ impl Core {
             now,
         )?;
         self.replace(after, &applied, now);
+        self.add_switches(now);
         self.unconfirmed = unconfirmed;
         for id in ids {
             if let Some(change) = self.open.get_mut(id) {

@@ -263,8 +263,16 @@ impl ViewContext<'_> {
             entries: health.map_or(0, |health| health.entries),
             ports: switch.ports.len(),
             ports_used: connections.chain(trunks).filter(|port| port.switch == id).count(),
+            retired: switch.retired,
             revision: self.snapshot.revision_of(id.into()),
-            can: self.can(id, &[OperationKind::SetPorts, OperationKind::DeleteFabric]),
+            can: self.can(
+                id,
+                &[
+                    OperationKind::SetPorts,
+                    OperationKind::RetireSwitch,
+                    OperationKind::DeleteFabric,
+                ],
+            ),
         }
     }
 

@@ -74,7 +74,7 @@ pub(crate) async fn overview(
         for (id, switch) in &exchange.switches {
             let state = principal.snapshot.switches.get(id).map(|health| health.state);
             switches.push(state.map_or("unknown", SwitchState::name).to_owned());
-            if state == Some(SwitchState::Unreachable) {
+            if state == Some(SwitchState::Unreachable) && !switch.retired {
                 let mut fault = task("switch_unreachable", *id, &switch.name, Severity::Error);
                 let since = principal
                     .snapshot

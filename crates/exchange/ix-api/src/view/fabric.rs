@@ -43,6 +43,8 @@ pub struct Switch {
     pub ports: usize,
     /// The number of its ports that connections and trunks use.
     pub ports_used: usize,
+    /// True if the switch does not return: no change waits for it while it is not connected.
+    pub retired: bool,
     /// The revision, which is also the ETag.
     pub revision: u64,
     /// The operations that are permitted on it.

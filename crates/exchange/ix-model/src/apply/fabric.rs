@@ -48,7 +48,15 @@ impl Order<'_> {
                     dpid,
                     group,
                     ports,
+                    retired: false,
                 });
+                Ok(())
+            }
+            Operation::RetireSwitch { switch: id, retired } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                let mut switch = self.object(id)?;
+                switch.retired = retired;
+                self.draft.put(id, switch);
                 Ok(())
             }
             Operation::SetPorts { switch: id, ports } => {

@@ -96,6 +96,7 @@ impl Order<'_> {
             Operation::CreateSite { .. }
             | Operation::CreateSwitch { .. }
             | Operation::SetPorts { .. }
+            | Operation::RetireSwitch { .. }
             | Operation::CreateTrunk { .. }
             | Operation::DrainTrunk { .. }
             | Operation::CreateConnection { .. }

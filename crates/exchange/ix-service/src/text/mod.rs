@@ -55,6 +55,8 @@ struct SwitchText {
     site: String,
     dpid: String,
     ports: Vec<SwitchPort>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    retired: bool,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -201,6 +203,7 @@ pub fn document(exchange: &Exchange) -> Document {
                     .map_or_else(|| switch.site.to_string(), |site| site.name.clone()),
                 dpid: switch.dpid.to_string(),
                 ports: switch.ports.clone(),
+                retired: switch.retired,
             })
             .collect(),
         trunk: exchange

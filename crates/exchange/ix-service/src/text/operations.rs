@@ -134,6 +134,17 @@ fn fabric(
         }
     }
     for text in &document.switch {
+        if let Some(id) = names.switches.get(&text.name)
+            && exchange
+                .switches
+                .get(id)
+                .is_some_and(|switch| switch.retired != text.retired)
+        {
+            operations.push(Operation::RetireSwitch {
+                switch: *id,
+                retired: text.retired,
+            });
+        }
         match (names.switches.get(&text.name), names.sites.get(&text.site)) {
             (None, Some(site)) => operations.push(Operation::CreateSwitch {
                 name: text.name.clone(),

@@ -15,6 +15,7 @@ mod links;
 mod medium;
 mod orders;
 mod quarantine;
+mod retired;
 mod retries;
 mod texts;
 mod validity;

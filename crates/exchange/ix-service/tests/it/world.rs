@@ -226,6 +226,11 @@ impl World {
         self.reconnect.insert(switch, self.time + RECONNECT);
     }
 
+    /// Lets a switch that was disconnected connect a moment later, with the content that it has.
+    pub(crate) fn connect_again(&mut self, switch: SwitchId) {
+        self.reconnect.insert(switch, self.time + RECONNECT);
+    }
+
     /// Ends the connection of a switch.
     pub(crate) fn disconnect(&mut self, switch: SwitchId) {
         let found = self.switches.get_mut(&switch).unwrap();
