@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check ips-check demo-exchange build-switch build-exchange portal portal-check fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check ips-check demo-exchange build-switch build-exchange portal portal-check fuzz sanitize lint install
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -35,7 +35,7 @@ demo-exchange: ## demonstrate an exchange point: two sites, four routers, a path
 	@scripts/setup.sh python
 	@demo/exchange/demo.sh $(if $(filter no,$(PAGE)),--no-page) $(ARGS)
 
-test: setup ## run every test: Rust, loom, and Python with other switches and controllers
+test: setup ## run all tests but the long forms: Rust, loom, and Python with other switches and controllers
 	cargo xtask architecture
 	cargo xtask ledger
 	@scripts/setup.sh python

@@ -13,6 +13,9 @@ const REST: &str = r#".SH SIGNALS
 .TP
 SIGTERM, SIGINT
 The daemon disconnects controllers, closes devices, stops processes of network functions, and exits.
+.TP
+SIGHUP
+The daemon opens the files that functions export to again, as after their rotation. It does not load the configuration again.
 .SH EXIT STATUS
 .TP
 0
@@ -30,6 +33,12 @@ The configuration of the service that \fBmake install\fR installs.
 .TP
 /var/lib/millrace
 The store of configurations, unless \fBsystem.state_dir\fR or \fB\-\-state\-dir\fR names another directory.
+.TP
+/run/millrace/millraced.sock
+The socket of the REST API, unless \fBapi.socket\fR names another.
+.TP
+/var/lib/millrace/api-token
+The generated token for TCP (\fBapi.listen\fR), unless \fBapi.token_file\fR names another file.
 .SH SEE ALSO
 \fBmillrace\fR(1), \fBmillrace\-apply\fR(1), \fBmillrace\-log\fR(1), \fBmillrace\-doctor\fR(1)
 "#;

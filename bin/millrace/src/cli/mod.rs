@@ -35,7 +35,7 @@ pub(crate) use wan::{Wan, WanName};
     arg_required_else_help = true,
     after_help = "Exit status: 0 done; 1 rejected or failed; 2 wrong usage; 3 the daemon does not respond; 4 the \
         change is committed but does not run completely (`apply`, `rollback`). `lab run` exits with the status \
-        of its command."
+        of its command. `send` and `receive` have statuses of their own: see their help."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -214,9 +214,11 @@ section! {
         optional {
             /// The settings of both directions.
             pub path: WanPath = WanPath::new(),
-            /// Settings of frames that are sent to end a, in place of those of both directions.
+            /// Settings of the direction from a to b, in place of those of both directions: of frames that the
+            /// switch sends to the port at end a, and that leave the path at end b.
             pub a_to_b: WanPath = WanPath::new(),
-            /// Settings of frames that are sent to end b, in place of those of both directions.
+            /// Settings of the direction from b to a, in place of those of both directions: of frames that the
+            /// switch sends to the port at end b, and that leave the path at end a.
             pub b_to_a: WanPath = WanPath::new(),
             /// The seed of all random draws: the same frames at the same times have the same outcome.
             pub seed: WanSeed = WanSeed::DEFAULT,
