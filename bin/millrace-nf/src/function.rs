@@ -63,6 +63,7 @@ pub(crate) fn load(
     // The clock of the function begins with its poll loop.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut setup = kind.setup(&settings, seed, now.as_millis() as u64);
+    setup.instance = options.number;
     setup.limits = Limits {
         memory: options.memory_limit,
         fuel: options.fuel,

@@ -47,6 +47,9 @@ pub(crate) struct Options {
     /// The key of the function's hash tables; random unless given
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    /// The number of the function among those of its hop
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) number: u32,
     /// The memory in which the switch writes the source of the function's shared value
     #[arg(long, value_name = "FILE", requires = "window")]
     pub(crate) source: Option<PathBuf>,

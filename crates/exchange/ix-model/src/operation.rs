@@ -45,10 +45,7 @@ pub enum Operation {
         ports: Vec<SwitchPort>,
     },
     /// Takes a switch that does not return out of service, or puts it back: while it is not connected, no change waits for it.
-    RetireSwitch {
-        switch: SwitchId,
-        retired: bool,
-    },
+    RetireSwitch { switch: SwitchId, retired: bool },
     /// Adds a trunk.
     CreateTrunk {
         name: String,

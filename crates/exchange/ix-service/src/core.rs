@@ -381,7 +381,10 @@ impl Core {
     /// of the exchange any more.
     pub(crate) fn add_switches(&mut self, now: Now) {
         let exchange = Arc::clone(&self.exchange);
-        let added = exchange.switches.keys().map(|SwitchId(number)| Event::Added(*number));
+        let added = exchange
+            .switches
+            .keys()
+            .map(|SwitchId(number)| Event::Added(*number));
         let mut events: Vec<Event<Fabric>> = added.collect();
         let numbers = self.engine.switches().map(|(number, _)| number);
         let all: BTreeSet<u32> = exchange.switches.keys().map(|id| id.0).chain(numbers).collect();

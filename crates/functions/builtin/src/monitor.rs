@@ -15,6 +15,8 @@ use millrace_nf::table::Table;
 
 /// The number of records in a message. Such a message fits into an IP packet of 1,500 bytes.
 const RECORDS: usize = 18;
+/// The largest observation domain id of the first instance: those of 65,535 others have room behind it.
+const DOMAIN_MAX: u32 = u32::MAX - 0xffff;
 
 pub(crate) const KIND: Kind = Kind {
     name: "monitor",
@@ -26,7 +28,10 @@ pub(crate) const KIND: Kind = Kind {
             "active_s",
             "active time-out: interval in seconds at which a continuing flow is exported (60)",
         ),
-        ("domain", "the observation domain id of the records (1)"),
+        (
+            "domain",
+            "the observation domain id of the records of the first instance, 1-4294901760 (1); the other instances have the next ones",
+        ),
         (
             "export",
             "target of the records: udp:HOST:PORT or file:PATH; none unless given",
@@ -119,7 +124,9 @@ impl Exporting {
 impl Monitor {
     fn new(setup: &Setup) -> Result<Monitor, SettingError> {
         let settings = &setup.settings;
-        let domain = settings.value("domain", 1)?;
+        // The sequence numbers of a domain count its records over all messages (RFC 7011, section 3.1), and each function counts
+        // for itself: each is a domain.
+        let domain = settings.within("domain", 1, 1..=DOMAIN_MAX)? + setup.instance;
         let exporting = settings.one("export")?.map(|_| Exporting {
             exporter: Exporter::new(domain),
             waiting: Vec::with_capacity(RECORDS),
@@ -286,6 +293,32 @@ mod tests {
         }
         assert_eq!(records, [(7, 2, 600, 3, 1), (20, 1, 2_100, 21, 2)]);
         assert_eq!(setup.counters.value("records"), Some(2));
+    }
+
+    #[test]
+    fn each_instance_is_an_observation_domain_with_its_own_numbers() {
+        let settings =
+            Settings::parse(["export=udp:127.0.0.1:4739", "flows=64", "domain=7", "idle_s=1"]).unwrap();
+        for instance in 0..3 {
+            let mut setup = KIND.setup(&settings, 3, 0);
+            setup.instance = instance;
+            let mut function = KIND.make_function(&setup).unwrap();
+            let mut headers = Vec::new();
+            for second in [0, 10, 20] {
+                run(&mut *function, &mut datagram(1, 100), second);
+                function.tick(Time::from_secs(second + 5));
+                while setup.outbox.receive(|message| {
+                    let word = |at: usize| u32::from_be_bytes(*message[at..].first_chunk().unwrap());
+                    headers.push((word(8), word(12)));
+                }) {}
+            }
+            let domain = 7 + instance;
+            assert_eq!(headers, [(0, domain), (1, domain), (2, domain)]);
+        }
+        for domain in ["domain=0", "domain=4294901761"] {
+            let settings = Settings::parse([domain]).unwrap();
+            assert!(KIND.check(&settings).is_err(), "{domain}");
+        }
     }
 
     #[test]

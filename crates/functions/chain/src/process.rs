@@ -86,6 +86,7 @@ pub(crate) fn start<P: Packet>(
         .arg("--window")
         .arg(path)
         .args(["--nice", &nice(plan.weight).to_string()])
+        .args(["--number", &setup.instance.to_string()])
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     if let Some(source) = source {

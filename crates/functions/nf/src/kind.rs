@@ -90,6 +90,8 @@ pub struct Setup {
     pub zero_unix_millis: u64,
     /// A secret random number that keys the function's hash tables.
     pub seed: u64,
+    /// The number of the function among all functions of its hop, over lanes and instances, from 0.
+    pub instance: u32,
     /// The function is created only to check its settings, and gets no packets.
     is_check: bool,
 }
@@ -222,6 +224,7 @@ impl Kind {
             limits: Limits::default(),
             zero_unix_millis,
             seed,
+            instance: 0,
             is_check: false,
         }
     }
@@ -247,6 +250,7 @@ impl Kind {
             limits: Limits::default(),
             zero_unix_millis: 0,
             seed: 0,
+            instance: 0,
             is_check: true,
         }
     }

@@ -18,7 +18,11 @@ fn world_with_a_dead_switch() -> (World, SwitchId) {
     world.disconnect(dead);
     world.delete(circuit);
     world.run(20 * SECOND);
-    assert_eq!(world.core().engine().changes().count(), 1, "the change waits for the switch");
+    assert_eq!(
+        world.core().engine().changes().count(),
+        1,
+        "the change waits for the switch"
+    );
     assert_eq!(world.services().len(), 1);
     (world, dead)
 }

@@ -59,10 +59,12 @@ impl<P: Packet + 'static> Chain<P> {
             false => plan.instances.max(1),
         };
         let (mut controls, mut hops) = (Vec::new(), Vec::new());
+        let mut numbers = 0_u32..;
         for _ in &self.lanes {
             let (mut lane_controls, mut lane_instances) = (Vec::new(), Vec::new());
-            for _ in 0..instances {
+            for number in numbers.by_ref().take(usize::from(instances)) {
                 let mut setup = kind.setup(&plan.settings, self.seed, self.zero_unix_millis);
+                setup.instance = number;
                 setup.limits = plan.limits;
                 setup.shared = held
                     .filter(|held| held.has_value_for(kind))

@@ -120,5 +120,9 @@ fn a_flow_starts_with_the_window_that_the_control_channel_had_before_it() {
         let reached = simulation.report(0).arrived.reaches(wanted, 5);
         reached.unwrap().since(Time::ZERO).as_secs_f64() / 0.1
     });
-    at_least("round trips until half of the rate that 150 kB save", cold - warm, 2.0);
+    at_least(
+        "round trips until half of the rate that 150 kB save",
+        cold - warm,
+        2.0,
+    );
 }
