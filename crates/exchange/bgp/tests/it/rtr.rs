@@ -91,7 +91,10 @@ fn a_serial_notify_before_the_first_answer_is_ignored_in_every_version() {
         assert_eq!(client.receive(&set(1), now), Ok(true), "{version}");
         let notify = pdu(1, SERIAL_NOTIFY, 7, &6_u32.to_be_bytes());
         assert_eq!(client.receive(&notify, now), Ok(false));
-        assert_eq!(client.take_output(), pdu(1, SERIAL_QUERY, 7, &5_u32.to_be_bytes()));
+        assert_eq!(
+            client.take_output(),
+            pdu(1, SERIAL_QUERY, 7, &5_u32.to_be_bytes())
+        );
     }
 }
 
@@ -104,10 +107,7 @@ fn a_cache_that_is_replaced_by_an_older_or_a_newer_one_is_asked_for_everything()
     client.connection_lost();
     client.connected(now);
     client.take_output();
-    assert!(matches!(
-        client.receive(&set(0), now),
-        Err(RtrError::Protocol(_))
-    ));
+    assert!(matches!(client.receive(&set(0), now), Err(RtrError::Protocol(_))));
     client.connection_lost();
     client.connected(now);
     assert_eq!(client.take_output(), pdu(1, RESET_QUERY, 0, &[]));
