@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Instant, SystemTime};
 
 use millrace_ix_model::{AccountId, Actor, Timestamp, UserId, reason};
@@ -228,7 +228,7 @@ impl App {
 
     /// Locks the stored credentials for a change. Do not hold the lock across an `await`.
     pub(crate) fn lock_credentials(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+        crate::blocking::lock(&self.changing)
     }
 
     /// Changes the credentials of a user. The caller must hold [`lock_credentials`](App::lock_credentials).
