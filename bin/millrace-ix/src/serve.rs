@@ -8,6 +8,7 @@ use millrace_ix_samples::{Receiver, Shared};
 use millrace_ix_service::Service;
 use millrace_ix_store::{SigningKey, Sqlite, Store as _};
 use millrace_types::Duration;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control;
@@ -53,31 +54,41 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     let service = Service::start(Box::new(store), service_settings, move |request| {
         requests.request(request);
     })?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    let outcome = runtime.block_on(async {
+    // The deadlines of BGP sessions and of connections to switches hold whatever the API waits for.
+    let (network, api) = (runtime("network")?, runtime("api")?);
+    let serve = || {
         let handle = service.handle();
         let (bgp, rpki, irr) = (&settings.bgp, &settings.rpki, settings.irr.as_ref());
-        let filters = routing::serve(bgp, rpki, irr, extensions, &handle).await?;
-        // The receiver stops at the end of this block.
+        let filters = network.block_on(routing::serve(bgp, rpki, irr, extensions, &handle))?;
+        // The receiver and the socket are closed at the end of this block.
         let (samples, _receiver) = samples(settings.sflow.as_ref(), epoch)?.unzip();
         let observers = (filters.clone(), samples, switches.counters.clone());
-        let app = web::serve(&settings.api, &settings.database, &handle, observers).await?;
-        let _socket = control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
-        switches.listen(&settings.openflow, epoch, &handle).await?;
+        let (_app, _socket) = api.block_on(async {
+            let app = web::serve(&settings.api, &settings.database, &handle, observers).await?;
+            let socket = control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
+            anyhow::Ok((app, socket))
+        })?;
+        network.block_on(switches.listen(&settings.openflow, epoch, &handle))?;
         tracing::info!("ready");
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        anyhow::Ok(())
-    });
+        api.block_on(async {
+            let (mut terminate, mut interrupt) =
+                (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            anyhow::Ok(())
+        })
+    };
+    let outcome = serve();
     service.stop();
     outcome
+}
+
+/// Returns a runtime with two workers, whose threads have this name.
+fn runtime(name: &str) -> Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    Ok(builder.worker_threads(2).thread_name(name).enable_all().build()?)
 }
 
 /// Starts the sFlow receiver, if it is configured.

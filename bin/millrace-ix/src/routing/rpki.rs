@@ -9,6 +9,7 @@ use millrace_bgp::rtr::{Client, Vrp};
 use millrace_ix_filter::VrpState;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::{Routing, Rpki};
 
@@ -17,6 +18,9 @@ const VRPS_MAX: usize = 8_000_000;
 /// The shortest and the longest wait before another attempt to connect.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// The time limit for connecting.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The payloads of each cache, by the index of the cache in the settings.
 type Sets = Arc<Mutex<BTreeMap<usize, BTreeSet<Vrp>>>>;
@@ -41,7 +45,9 @@ async fn run(cache: String, place: usize, sets: Sets, routing: Routing) {
     let mut client = Client::new(VRPS_MAX);
     let mut retry = RETRY_MIN;
     loop {
-        match TcpStream::connect(&cache).await {
+        let connecting = timeout(CONNECT_TIME, TcpStream::connect(&cache));
+        let connected = until_expiry(connecting, place, &mut client, &sets, &routing).await;
+        match connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => {
                 if let Err(reason) = converse(stream, &cache, place, &mut client, &sets, &routing).await {
                     tracing::warn!(cache, reason, "RPKI cache");
@@ -56,9 +62,30 @@ async fn run(cache: String, place: usize, sets: Sets, routing: Routing) {
         if client.vrps(routing.now()).is_none() {
             publish(place, None, &sets, &routing);
         }
-        tokio::time::sleep(retry).await;
+        until_expiry(tokio::time::sleep(retry), place, &mut client, &sets, &routing).await;
         retry = (retry * 2).min(RETRY_MAX);
     }
+}
+
+/// Waits for a future without a connection to the cache. The payloads end when they expire.
+async fn until_expiry<T>(
+    future: impl Future<Output = T>,
+    place: usize,
+    client: &mut Client,
+    sets: &Sets,
+    routing: &Routing,
+) -> T {
+    let mut future = std::pin::pin!(future);
+    while let Some(expiry) = client.deadline() {
+        tokio::select! {
+            value = &mut future => return value,
+            () = tokio::time::sleep(expiry.since(routing.now())) => {}
+        }
+        if client.poll(routing.now()) != Ok(false) {
+            publish(place, None, sets, routing);
+        }
+    }
+    future.await
 }
 
 async fn converse(
@@ -131,4 +158,58 @@ fn publish(place: usize, vrps: Option<BTreeSet<Vrp>>, sets: &Sets, routing: &Rou
     };
     routing.shared.lock().set_vrps(state);
     routing.changed.notify_one();
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::time::Instant;
+
+    use millrace_ix_filter::{FilterController, Shared};
+    use millrace_ix_service::Service;
+    use millrace_ix_store::Sqlite;
+    use millrace_types::Time;
+    use tokio::sync::Notify;
+
+    use super::super::Bgp;
+    use super::*;
+
+    #[tokio::test]
+    async fn payloads_expire_although_the_cache_does_not_answer_a_connection() {
+        let settings = millrace_ix_service::Settings {
+            engine: millrace_ix_engine::Settings::default(),
+            extensions: false,
+            audit_key: None,
+        };
+        let store = Box::new(Sqlite::in_memory().unwrap());
+        let handle = Service::start(store, settings, drop).unwrap().handle();
+        let settings = Bgp::default().filter_settings(false).unwrap();
+        let authority = FilterController::new(settings, false, Time::ZERO, handle.now());
+        let routing = Routing {
+            handle: handle.clone(),
+            shared: Shared::new(authority),
+            start: Instant::now().checked_sub(Duration::from_secs(600)).unwrap(),
+            changed: Arc::new(Notify::new()),
+        };
+        // Cache Response and End of Data, with an expire interval of 600 s.
+        let mut bytes = vec![1, 3, 0, 7, 0, 0, 0, 8, 1, 7, 0, 7, 0, 0, 0, 24];
+        bytes.extend(
+            [5_u32, 100, 10, 600]
+                .iter()
+                .flat_map(|number| number.to_be_bytes()),
+        );
+        let mut client = Client::new(10);
+        client.connected(Time::ZERO);
+        assert_eq!(client.receive(&bytes, Time::ZERO), Ok(true));
+        client.connection_lost();
+        let sets = Sets::default();
+        sets.lock().unwrap().insert(0, BTreeSet::new());
+        tokio::select! {
+            () = until_expiry(std::future::pending(), 0, &mut client, &sets, &routing) => {}
+            () = routing.changed.notified() => {}
+        }
+        assert!(sets.lock().unwrap().is_empty());
+        handle.stop();
+    }
 }

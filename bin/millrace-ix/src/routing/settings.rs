@@ -11,6 +11,8 @@ use serde::Deserialize;
 
 /// The longest restart time, in seconds: the capability has 12 bits (RFC 4724, section 3).
 const RESTART_SECS_MAX: u16 = 0xfff;
+/// The memory in bytes that a session may use for each prefix of `prefixes_max`, including its attributes.
+const PREFIX_SIZE_MAX: usize = 512;
 
 /// `[bgp]`
 #[derive(Clone, Debug, Deserialize)]
@@ -215,6 +217,10 @@ impl Bgp {
             account: None,
             asn: peer.asn,
         };
+        let unicast = peer
+            .prefixes_max
+            .unwrap_or(if is_member { limits.unicast } else { 3_000_000 });
+        let bytes = if is_member { limits.bytes } else { 2 << 30 };
         let settings = PeerSettings {
             session: SessionSettings {
                 local_as: self.asn,
@@ -227,11 +233,9 @@ impl Bgp {
                 restart_secs: self.restart_secs,
             },
             limits: Limits {
-                unicast: peer
-                    .prefixes_max
-                    .unwrap_or(if is_member { limits.unicast } else { 3_000_000 }),
+                unicast,
                 flowspec: peer.rules_max.unwrap_or(limits.flowspec),
-                bytes: if is_member { limits.bytes } else { 2 << 30 },
+                bytes: bytes.max(unicast.saturating_mul(PREFIX_SIZE_MAX)),
             },
         };
         Ok((info, settings))
@@ -274,6 +278,15 @@ mod tests {
                 .session
                 .enforce_first_as
         );
+        let bytes = |max: usize| {
+            let peer = "[[peer]]\naddress = \"192.0.2.2\"\nasn = 64501\naccount = \"A\"\nprefixes_max";
+            let bgp = bgp(&format!("{peer} = {max}"));
+            let limits = bgp.peer_settings(&bgp.peer[0]).unwrap().1.limits;
+            assert_eq!(limits.unicast, max);
+            limits.bytes
+        };
+        assert_eq!(bytes(1000), Limits::default().bytes);
+        assert_eq!(bytes(1_000_000), 512_000_000);
         let nobody = bgp("[[peer]]\naddress = \"192.0.2.2\"\nasn = 64501");
         assert!(nobody.peer_settings(&nobody.peer[0]).is_err());
     }

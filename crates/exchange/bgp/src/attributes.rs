@@ -100,7 +100,9 @@ pub(crate) struct AttributeParser {
     /// The AS number in an AGGREGATOR attribute with two-octet AS numbers.
     pub(crate) aggregator: Option<u16>,
     pub(crate) has_as4_aggregator: bool,
-    pub(crate) next_hop: Option<IpAddr>,
+    /// The value of NEXT_HOP, or its fault. Only IPv4 routes outside of MP_REACH_NLRI use it, and a message
+    /// without such routes is not affected by the fault (RFC 4760, section 3).
+    pub(crate) next_hop: Option<Result<IpAddr, String>>,
     pub(crate) has_local_pref: bool,
 }
 
@@ -190,10 +192,11 @@ impl AttributeParser {
             }
             // RFC 7606, section 7.3
             NEXT_HOP => {
-                let octets: [u8; 4] = value.try_into().map_err(|_| withdraw(length("4")))?;
-                let address = IpAddr::from(octets);
-                check_next_hop(address).map_err(withdraw)?;
-                self.next_hop = Some(address);
+                let octets: Result<[u8; 4], String> = value.try_into().map_err(|_| length("4"));
+                self.next_hop = Some(octets.map(IpAddr::from).and_then(|address| {
+                    check_next_hop(address)?;
+                    Ok(address)
+                }));
             }
             // RFC 7606, section 7.4
             MULTI_EXIT_DISC if value.len() != 4 => return Err(withdraw(length("4"))),

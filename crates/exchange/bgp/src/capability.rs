@@ -28,6 +28,8 @@ pub struct GracefulRestart {
 pub struct Capabilities {
     /// The address families (RFC 4760).
     pub families: FamilySet,
+    /// True if the speaker also offers address families that the receiver does not know.
+    pub has_other_families: bool,
     /// True if the speaker answers ROUTE-REFRESH (RFC 2918).
     pub route_refresh: bool,
     /// True if the speaker accepts messages of up to 65,535 bytes (RFC 8654).
@@ -49,8 +51,9 @@ impl Capabilities {
             match code {
                 MULTIPROTOCOL => {
                     let (afi, _reserved, safi) = (value.u16()?, value.u8()?, value.u8()?);
-                    if let Some(family) = Family::from_numbers(afi, safi) {
-                        self.families = self.families.with(family);
+                    match Family::from_numbers(afi, safi) {
+                        Some(family) => self.families = self.families.with(family),
+                        None => self.has_other_families = true,
                     }
                 }
                 ROUTE_REFRESH => self.route_refresh = true,

@@ -117,6 +117,7 @@ mod tests {
             router_id: Ipv4Addr::new(192, 0, 2, 1),
             capabilities: Capabilities {
                 families: FamilySet::ALL,
+                has_other_families: false,
                 route_refresh: true,
                 extended_messages: true,
                 graceful_restart: Some(GracefulRestart {

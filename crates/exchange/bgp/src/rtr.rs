@@ -17,6 +17,9 @@ use millrace_types::{Duration, Time};
 use crate::prefix::Prefix;
 use crate::reader::Reader;
 
+/// The newest version of the protocol that the client supports.
+const VERSION: u8 = 1;
+
 const SERIAL_NOTIFY: u8 = 0;
 const SERIAL_QUERY: u8 = 1;
 const RESET_QUERY: u8 = 2;
@@ -93,6 +96,8 @@ pub struct Client {
     retry: Duration,
     expire: Duration,
     expires_at: Option<Time>,
+    /// True if the cache has answered a query on this connection, which decides the version.
+    has_answered: bool,
     /// True if a response was completed on this connection.
     has_loaded: bool,
     /// True if the cache has answered that it has no data, and has not sent a set since then.
@@ -103,7 +108,7 @@ impl Client {
     /// Returns a client without payloads, which accepts at most `limit` payloads.
     pub fn new(limit: usize) -> Client {
         Client {
-            version: 1,
+            version: VERSION,
             limit,
             input: Vec::new(),
             output: Vec::new(),
@@ -116,6 +121,7 @@ impl Client {
             retry: Duration::from_secs(u64::from(RETRY_SECS)),
             expire: Duration::from_secs(7200),
             expires_at: None,
+            has_answered: false,
             has_loaded: false,
             lacks_data: false,
         }
@@ -143,12 +149,24 @@ impl Client {
 
     /// Records a new connection. The output then begins with a query.
     pub fn connected(&mut self, now: Time) {
+        if self.has_loaded && self.version != VERSION {
+            // The cache may be newer than at the connection before.
+            self.forget_version();
+        }
+        self.has_answered = false;
         self.has_loaded = false;
         self.lacks_data = false;
         self.input.clear();
         self.output.clear();
         self.pending = None;
         self.query(now);
+    }
+
+    /// Ends what a cache and its version have agreed on. The next connection begins with the newest version and
+    /// a Reset Query, because sessions belong to a version (RFC 8210, section 5.1).
+    const fn forget_version(&mut self) {
+        self.version = VERSION;
+        self.known = None;
     }
 
     /// Records that the connection is closed. The payloads stay until they expire.
@@ -245,12 +263,17 @@ impl Client {
             // section 7).
             if field == UNSUPPORTED_VERSION && version < self.version {
                 self.version = version;
+                self.known = None;
                 self.query(now);
                 return Ok(false);
+            }
+            if field == UNSUPPORTED_VERSION {
+                self.forget_version();
             }
             // The cache has lost its data or still collects it. Reset Queries follow until the cache has a
             // set (RFC 8210, section 8.4).
             if field == NO_DATA {
+                self.has_answered = true;
                 self.lacks_data = true;
                 self.known = None;
                 self.pending = None;
@@ -263,16 +286,20 @@ impl Client {
                 text: error_text(body),
             });
         }
+        if kind == SERIAL_NOTIFY && !self.has_answered {
+            // Before the first answer, the version of a notification has no meaning (RFC 8210, section 7).
+            return Ok(false);
+        }
         if version < self.version && self.known.is_none() && self.pending.is_none() {
             // A cache that supports only version 0 answers in version 0.
             self.version = version;
         }
         if version != self.version {
-            return Err(RtrError::Protocol(format!(
-                "protocol version {version}: expected {}",
-                self.version
-            )));
+            let text = format!("protocol version {version}: expected {}", self.version);
+            self.forget_version();
+            return Err(RtrError::Protocol(text));
         }
+        self.has_answered = true;
         match kind {
             SERIAL_NOTIFY => {
                 let is_new = |(session, serial): (u16, u32)| field != session || body != serial.to_be_bytes();
@@ -456,44 +483,6 @@ mod tests {
         assert_eq!(client.vrps(now).unwrap().len(), 1);
         assert_eq!(client.deadline(), Some(now + Duration::from_secs(100)));
         assert_eq!(client.vrps(now + Duration::from_secs(600)), None, "expired");
-    }
-
-    #[test]
-    fn a_cache_reset_and_an_older_version_ask_again() {
-        let now = Time::ZERO;
-        let mut client = Client::new(100);
-        client.connected(now);
-        client.take_output();
-        client.receive(&pdu(0, ERROR_REPORT, 4, &[0; 8]), now).unwrap();
-        assert_eq!(client.take_output(), pdu(0, RESET_QUERY, 0, &[]));
-        client.receive(&pdu(0, CACHE_RESPONSE, 9, &[]), now).unwrap();
-        client
-            .receive(&pdu(0, END_OF_DATA, 9, &[0, 0, 0, 1]), now)
-            .unwrap();
-        client.receive(&pdu(0, CACHE_RESET, 0, &[]), now).unwrap();
-        assert_eq!(client.take_output(), pdu(0, RESET_QUERY, 0, &[]));
-    }
-
-    #[test]
-    fn a_cache_with_a_new_session_is_asked_for_everything_at_the_next_connection() {
-        let now = Time::ZERO;
-        let mut client = Client::new(100);
-        client.connected(now);
-        let set = [pdu(1, CACHE_RESPONSE, 7, &[]), prefix(true, 2), end(5)].concat();
-        assert_eq!(client.receive(&set, now), Ok(true));
-        client.connection_lost();
-        client.connected(now);
-        assert_eq!(client.take_output(), pdu(1, SERIAL_QUERY, 7, &5u32.to_be_bytes()));
-        let other = pdu(1, CACHE_RESPONSE, 8, &[]);
-        assert!(matches!(client.receive(&other, now), Err(RtrError::Protocol(_))));
-        client.connection_lost();
-        client.connected(now);
-        assert_eq!(client.take_output(), pdu(1, RESET_QUERY, 0, &[]));
-        assert_eq!(
-            client.vrps(now).unwrap().len(),
-            1,
-            "the old set counts until it expires"
-        );
     }
 
     #[test]

@@ -118,6 +118,7 @@ impl Session {
             router_id: settings.router_id,
             capabilities: Capabilities {
                 families,
+                has_other_families: false,
                 route_refresh: true,
                 extended_messages: true,
                 graceful_restart: Some(restart),
@@ -286,10 +287,11 @@ impl Session {
             return Err(Notification::open(3));
         }
         // A speaker without the Multiprotocol capability has IPv4 unicast only.
-        let offered = if open.capabilities.families.is_empty() {
+        let capabilities = &open.capabilities;
+        let offered = if capabilities.families.is_empty() && !capabilities.has_other_families {
             FamilySet::default().with(Family::Ipv4Unicast)
         } else {
-            open.capabilities.families
+            capabilities.families
         };
         let families = settings.families.intersection(offered);
         if families.is_empty() {

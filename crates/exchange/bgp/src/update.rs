@@ -86,6 +86,7 @@ impl Update {
             update: Update::default(),
             collected: AttributeParser::default(),
             seen: BTreeSet::new(),
+            has_cut_attribute: false,
         };
         let is_empty = withdrawn.is_empty() && announced.is_empty();
         if is_empty && attributes.is_empty() {
@@ -98,7 +99,7 @@ impl Update {
             decoder.end_of_rib(attributes);
         }
         decoder.announce(announced)?;
-        Ok(decoder.finish())
+        decoder.finish(announced.is_empty())
     }
 
     /// Returns the body of the End-of-RIB marker of a family (RFC 4724, section 2).
@@ -126,6 +127,8 @@ struct Decoder<'a> {
     update: Update,
     collected: AttributeParser,
     seen: BTreeSet<u8>,
+    /// True if an attribute is longer than the list.
+    has_cut_attribute: bool,
 }
 
 impl Decoder<'_> {
@@ -160,6 +163,7 @@ impl Decoder<'_> {
                 // section 4).
                 let text = "an attribute is longer than the list".to_owned();
                 self.problem(0, Treatment::TreatAsWithdraw, text);
+                self.has_cut_attribute = true;
                 break;
             };
             if !self.seen.insert(kind) {
@@ -262,12 +266,18 @@ impl Decoder<'_> {
         if routes.is_empty() || !self.session.families.contains(family) {
             return Ok(());
         }
-        if self.collected.next_hop.is_none() {
-            self.missing(NEXT_HOP, "NEXT_HOP");
+        let mut next_hop = None;
+        match &self.collected.next_hop {
+            Some(Ok(address)) => next_hop = Some(*address),
+            Some(Err(text)) => {
+                let text = text.clone();
+                self.problem(NEXT_HOP, Treatment::TreatAsWithdraw, text);
+            }
+            None => self.missing(NEXT_HOP, "NEXT_HOP"),
         }
         self.update.announced.push(Reach {
             family,
-            next_hop: self.collected.next_hop,
+            next_hop,
             routes,
         });
         Ok(())
@@ -280,7 +290,12 @@ impl Decoder<'_> {
         }
     }
 
-    fn finish(mut self) -> Update {
+    /// Returns the message with the treatment of all faults.
+    ///
+    /// # Errors
+    /// The [`Notification`] that ends the session, if a fault concerns routes that were not found: those of a
+    /// message without reachable routes, unless it only withdraws routes (RFC 7606, section 5.2).
+    fn finish(mut self, has_no_ipv4_routes: bool) -> Result<Update, Notification> {
         if !self.update.announced.is_empty() {
             self.missing(ORIGIN, "ORIGIN");
             self.missing(AS_PATH, "AS_PATH");
@@ -304,7 +319,11 @@ impl Decoder<'_> {
         }
         self.collected.attributes.as_path = self.collected.take_path();
         let is_withdrawn = |problem: &Problem| problem.treatment == Treatment::TreatAsWithdraw;
+        let has_other_attributes = self.has_cut_attribute || self.seen.iter().any(|kind| *kind != MP_UNREACH);
         if self.update.problems.iter().any(is_withdrawn) {
+            if has_no_ipv4_routes && !self.seen.contains(&MP_REACH) && has_other_attributes {
+                return Err(Notification::update(1));
+            }
             for reach in core::mem::take(&mut self.update.announced) {
                 let routes = reach.routes.into_iter().map(|route| (reach.family, route));
                 self.update.withdrawn.extend(routes);
@@ -312,7 +331,7 @@ impl Decoder<'_> {
         } else {
             self.update.attributes = self.collected.attributes;
         }
-        self.update
+        Ok(self.update)
     }
 }
 

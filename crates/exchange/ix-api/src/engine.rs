@@ -16,6 +16,7 @@ use millrace_ix_store::{
     Answer, AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis,
 };
 use serde_json::Value;
+use tokio::runtime::RuntimeFlavor;
 use tokio::sync::broadcast;
 
 use crate::counters::FilterCounters;
@@ -533,8 +534,9 @@ impl EngineCredentials {
         EngineCredentials(handle)
     }
 
-    /// Runs a job on the database from any thread. A worker thread of a runtime must not block on a channel,
-    /// so inside a runtime a new thread waits for the answer.
+    /// Runs a job on the database from any thread. Other threads continue the tasks of a multi-thread runtime
+    /// until the database answers. The thread of another runtime must not block on a channel, so a new thread
+    /// waits for the answer.
     fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut dyn millrace_ix_store::Store) -> Result<T, millrace_ix_store::StoreError>
@@ -543,11 +545,13 @@ impl EngineCredentials {
     ) -> Result<T, CredentialError> {
         let handle = self.0.clone();
         let wait = move || handle.store_blocking(move |store, _| job(store));
-        let done = match tokio::runtime::Handle::try_current() {
-            Ok(_) => std::thread::spawn(wait).join().map_err(|_| CredentialError {
-                reason: "the database's thread ended".to_owned(),
-            })?,
-            Err(_) => wait(),
+        let done = match tokio::runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+            Ok(RuntimeFlavor::CurrentThread) => {
+                std::thread::spawn(wait).join().map_err(|_| CredentialError {
+                    reason: "the database's thread ended".to_owned(),
+                })?
+            }
+            Ok(_) | Err(_) => crate::blocking::wait(wait),
         };
         done.map_err(|error| CredentialError {
             reason: error.to_string(),

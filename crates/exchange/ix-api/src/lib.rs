@@ -16,6 +16,7 @@
 
 mod access;
 mod app;
+mod blocking;
 pub mod counters;
 pub mod engine;
 mod events;

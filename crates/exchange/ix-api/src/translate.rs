@@ -1,9 +1,9 @@
 //! Conversion of the engine's events to the events of this crate.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use millrace_ix_model::{Exchange, ObjectId, PortId, ServiceKind};
+use millrace_ix_model::{Exchange, ObjectId, PortId, ServiceId, ServiceKind, SwitchId};
 use millrace_ix_service::{EventKind, ServiceEvent};
 
 use crate::service::Event;
@@ -31,7 +31,7 @@ pub(crate) fn translate(event: &ServiceEvent, exchange: &Exchange) -> Event {
 }
 
 /// Returns the objects that may change their state with a port: its switch, connections and trunks with the
-/// port, and circuits over these connections, which both parties see degraded.
+/// port, circuits over these connections, which both parties see degraded, and services over these trunks.
 pub(crate) fn concerned_by_port(exchange: &Exchange, port: PortId) -> Vec<ObjectId> {
     let mut objects = vec![ObjectId::from(port.switch)];
     let connections = exchange.connections.iter();
@@ -40,20 +40,55 @@ pub(crate) fn concerned_by_port(exchange: &Exchange, port: PortId) -> Vec<Object
         .map(|(id, _)| *id)
         .collect();
     let trunks = exchange.trunks.iter();
-    let trunks = trunks.filter(|(_, trunk)| trunk.ends.contains(&port));
+    let trunks: Vec<_> = trunks.filter(|(_, trunk)| trunk.ends.contains(&port)).collect();
     let is_circuit = |id| {
         let service = exchange.services.get(id);
         service.is_some_and(|service| service.kind != ServiceKind::ExchangeLan)
     };
     let ends = exchange.configs.values();
-    let services: BTreeSet<_> = ends
+    let mut services: BTreeSet<_> = ends
         .filter(|end| connections.contains(&end.connection) && is_circuit(&end.service))
         .map(|end| end.service)
         .collect();
-    objects.extend(trunks.map(|(id, _)| ObjectId::from(*id)));
+    for (_, trunk) in &trunks {
+        services.extend(services_between(exchange, trunk.ends.map(|end| end.switch)));
+    }
+    objects.extend(trunks.into_iter().map(|(id, _)| ObjectId::from(*id)));
     objects.extend(connections.into_iter().map(ObjectId::from));
     objects.extend(services.into_iter().map(ObjectId::from));
     objects
+}
+
+/// Returns the services whose frames cross from one switch to the other over a trunk.
+fn services_between(exchange: &Exchange, [one, two]: [SwitchId; 2]) -> impl Iterator<Item = ServiceId> {
+    let mut switches: BTreeMap<ServiceId, BTreeSet<SwitchId>> = BTreeMap::new();
+    for end in exchange.configs.values() {
+        let connection = exchange.connections.get(&end.connection);
+        let port = connection.and_then(|connection| connection.ports.first());
+        switches
+            .entry(end.service)
+            .or_default()
+            .extend(port.map(|port| port.switch));
+    }
+    let crosses = move |id: &ServiceId, switches: &BTreeSet<SwitchId>| {
+        exchange
+            .services
+            .get(id)
+            .is_some_and(|service| match service.kind {
+                ServiceKind::P2pVc => switches.iter().any(|from| {
+                    switches.range(..from).any(|to| {
+                        let path = service.path(*from, *to);
+                        path.windows(2)
+                            .any(|pair| pair == [one, two] || pair == [two, one])
+                    })
+                }),
+                _ => switches.contains(&one) && switches.contains(&two),
+            })
+    };
+    switches
+        .into_iter()
+        .filter(move |(id, switches)| crosses(id, switches))
+        .map(|(id, _)| id)
 }
 
 #[cfg(test)]
@@ -87,8 +122,25 @@ mod tests {
         let (id, trunk) = exchange.trunks.iter().next().unwrap();
         let objects = concerned_by_port(&exchange, trunk.ends[1]);
         assert_eq!(
-            objects,
+            objects[..2],
             [ObjectId::from(trunk.ends[1].switch), ObjectId::from(*id)]
         );
+        let switches: BTreeSet<_> = trunk.ends.iter().map(|end| end.switch).collect();
+        let is_across = |id: ServiceId| {
+            let ends = exchange.ends(id);
+            let ports = ends.map(|(_, end)| exchange.connections[&end.connection].ports[0]);
+            ports.map(|port| port.switch).collect::<BTreeSet<_>>() == switches
+        };
+        let kinds = [ServiceKind::P2pVc, ServiceKind::ExchangeLan];
+        for (id, service) in &exchange.services {
+            let is_named = objects.contains(&ObjectId::from(*id));
+            assert_eq!(is_named, is_across(*id), "{id} {}", service.name);
+        }
+        for kind in kinds {
+            let is_named = |(id, service): (&ServiceId, &millrace_ix_model::Service)| {
+                service.kind == kind && objects.contains(&ObjectId::from(*id))
+            };
+            assert!(exchange.services.iter().any(is_named), "{kind:?}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the BGP receiver: peers, malformed messages, memory, and a comparison with bgpkit-parser.
+//! Tests of the BGP receiver: peers, malformed messages, memory, RTR caches, and a comparison with bgpkit-parser.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -7,4 +7,5 @@ mod malformed;
 mod malformed_systematic;
 mod million;
 mod peers;
+mod rtr;
 mod speaker;

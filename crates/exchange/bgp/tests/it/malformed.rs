@@ -180,6 +180,37 @@ fn section_4_lengths_of_the_list() {
 }
 
 #[test]
+fn section_5_2_a_fault_in_a_message_without_reachable_routes_ends_the_session() {
+    let bare = |attributes: &[u8]| consequence(&update(&[], attributes, &[]));
+    // AS_PATH is longer than the list, and may hide MP_REACH_NLRI.
+    assert_eq!(bare(&[ORIGIN, &[0x40, 2, 200, 2, 1]].concat()), Ended(3, 1));
+    assert_eq!(bare(&[0x40, 2, 200, 2, 1]), Ended(3, 1));
+    assert_eq!(bare(&[0x40, 1, 1, 7]), Ended(3, 1));
+    let unreach = [0x80, 15, 3, 0, 1, 133];
+    assert_eq!(bare(&[&unreach[..], &[0x40, 1, 1, 7]].concat()), Ended(3, 1));
+    // Faults of an attribute that is only discarded, of MP_UNREACH_NLRI's own flags, and with MP_REACH_NLRI.
+    assert_eq!(bare(&[0x40, 6, 1, 0]), Kept);
+    assert_eq!(bare(&[0x40, 15, 3, 0, 1, 133]), Kept);
+    let reach = [0x80, 14, 6, 0, 25, 70, 0, 0, 255];
+    assert_eq!(bare(&[&reach[..], &[0x40, 1, 1, 7]].concat()), Kept);
+}
+
+#[test]
+fn next_hop_matters_only_to_routes_outside_of_mp_reach() {
+    let now = Time::ZERO;
+    for next_hop in [&[0x40, 3, 4, 0, 0, 0, 0][..], &[0x40, 3, 3, 192, 0, 2]] {
+        let reach = [0x80, 14, 10, 0, 1, 133, 0, 0, 4, 1, 16, 203, 0];
+        let attributes = [ORIGIN, AS_PATH, next_hop, &reach].concat();
+        let mut peer = established(now, &[]);
+        peer.receive(&update(&[], &attributes, &[]), now);
+        assert_eq!(peer.rib().counts(), (0, 1), "{next_hop:?}");
+        assert_eq!(peer.state().problems, []);
+        peer.receive(&update(&[], &attributes, ROUTE), now);
+        assert_eq!(peer.rib().counts(), (0, 0), "{next_hop:?}");
+    }
+}
+
+#[test]
 fn section_5_3_routes_that_cannot_be_read() {
     assert_eq!(
         consequence(&update(&[], ATTRIBUTES, &[33, 203, 0, 113, 1, 1])),

@@ -82,6 +82,25 @@ fn messages_in_the_wrong_state_end_the_session_by_their_subcode() {
 }
 
 #[test]
+fn a_peer_that_offers_only_unknown_families_is_refused_and_one_that_offers_none_has_ipv4() {
+    let session = |capabilities: &[u8]| {
+        let mut body = vec![4, 0xfb, 0xf5, 0, 90, 192, 0, 2, 2];
+        body.extend([capabilities.len() as u8 + 2, 2, capabilities.len() as u8]);
+        body.extend(capabilities);
+        let mut peer = Peer::new(settings(), secs(0));
+        peer.accept(secs(0)).unwrap();
+        peer.receive(&message(1, &body), secs(0));
+        peer.receive(&message(4, &[]), secs(0));
+        (peer.is_open(), messages(&peer.take_output()).pop().unwrap())
+    };
+    // The labelled VPN routes of RFC 4364.
+    let (is_open, last) = session(&[1, 4, 0, 1, 0, 128]);
+    assert_eq!((is_open, last.0, &last.1[..2]), (false, 3, &[2, 7][..]));
+    assert!(session(&[1, 4, 0, 1, 0, 128, 1, 4, 0, 1, 0, 133]).0);
+    assert!(session(&[65, 4, 0, 0, 0xfb, 0xf5]).0);
+}
+
+#[test]
 fn a_second_connection_is_refused_while_the_first_is_established() {
     let mut peer = established(secs(0), &[]);
     let farewell = peer.accept(secs(1)).unwrap_err();

@@ -132,6 +132,12 @@ pub(crate) async fn create(
         json!({ "key": key.id, "name": record.name }),
     )
     .await?;
+    let _changing = app.lock_credentials();
+    // A reset of the password ends the user's sessions and then deletes the user's keys.
+    let session = app.sessions.peek(&headers, app.now());
+    if session.is_none_or(|session| session.user != user) {
+        return Err(Problem::new(ProblemKind::Unauthorized, "the session has ended"));
+    }
     save_json(&*app.credentials, &format!("key/{print}"), &record)?;
     Ok((StatusCode::CREATED, Json(CreatedKey { key, secret })))
 }

@@ -313,15 +313,20 @@ pub(crate) async fn change_password(
         .map_err(busy)?;
     let stored: UserCredentials =
         load_json(&*app.credentials, &UserCredentials::key(&user.to_string()))?.unwrap_or_default();
-    if !check_password(&app, given.present, stored.password).await? {
-        let problem = Problem::new(ProblemKind::Forbidden, "the present password is wrong")
-            .with_code("wrong-credentials");
-        return Err(problem.with_error("/present", "wrong-credentials"));
+    let wrong = || {
+        Problem::new(ProblemKind::Forbidden, "the present password is wrong")
+            .with_code("wrong-credentials")
+            .with_error("/present", "wrong-credentials")
+    };
+    if !check_password(&app, given.present, stored.password.clone()).await? {
+        return Err(wrong());
     }
-    let setter = app.clone();
-    let set = tokio::task::spawn_blocking(move || setter.set_password(user, &given.new)).await;
-    match set {
-        Ok(Ok(())) => {}
+    let (setter, old) = (app.clone(), stored.password);
+    let change = move || setter.change_password(user, old.as_deref(), &given.new);
+    match tokio::task::spawn_blocking(change).await {
+        Ok(Ok(true)) => {}
+        // The password was changed after the check, as by the exchange's staff.
+        Ok(Ok(false)) => return Err(wrong()),
         Ok(Err(crate::app::SetCredentialError::Password(PasswordError::Length { .. }))) => {
             let reason = reason::password_length(PASSWORD_LEN_MIN, PASSWORD_LEN_MAX);
             return Err(Problem::because(ProblemKind::Invalid, reason).with_error("/new", "length"));

@@ -66,13 +66,13 @@ fn find(app: &App, principal: &Principal, id: &str) -> Result<(Webhook, AccountI
         .ok_or_else(|| Problem::absent(id.chars().take(40).collect::<String>()))
 }
 
-fn of_account(app: &App, principal: &Principal) -> Vec<(String, Webhook)> {
+/// Returns all webhooks with the accounts of their users.
+fn all(app: &App, principal: &Principal) -> impl Iterator<Item = (String, Webhook, AccountId)> {
     let all = app.records.all::<Webhook>().into_iter();
-    all.filter(|(_, webhook)| {
-        account_of(principal, webhook)
-            .is_some_and(|account| principal.may(OperationKind::ReadWebhook, account))
+    all.filter_map(|(id, webhook)| {
+        let account = account_of(principal, &webhook)?;
+        Some((id, webhook, account))
     })
-    .collect()
 }
 
 /// List webhooks
@@ -85,8 +85,10 @@ pub(crate) async fn list(
 ) -> Result<Json<List<WebhookView>>, Problem> {
     principal.require(OperationKind::ReadWebhook)?;
     params.limit()?;
-    let all = of_account(&app, &principal).into_iter();
-    let items: Vec<WebhookView> = all.map(|(id, webhook)| view(&app, id, &webhook)).collect();
+    let items: Vec<WebhookView> = all(&app, &principal)
+        .filter(|(_, _, account)| principal.may(OperationKind::ReadWebhook, *account))
+        .map(|(id, webhook, _)| view(&app, id, &webhook))
+        .collect();
     Ok(Json(List {
         total: items.len(),
         items,
@@ -156,7 +158,8 @@ pub(crate) async fn create(
         return Err(Problem::because(ProblemKind::Forbidden, reason::forbidden()).with_code("forbidden"));
     }
     check_url(&app, &given.url)?;
-    if of_account(&app, &principal).len() >= WEBHOOKS_MAX {
+    let own = all(&app, &principal).filter(|(_, _, of)| *of == account);
+    if own.count() >= WEBHOOKS_MAX {
         return Err(Problem::because(
             ProblemKind::Conflict,
             reason::webhooks_full(WEBHOOKS_MAX),
@@ -246,19 +249,15 @@ pub(crate) async fn replay(
 ) -> Result<StatusCode, Problem> {
     let (webhook, account) = find(&app, &principal, &id)?;
     require(&principal, account)?;
+    let oldest = app.events.oldest();
+    let after = given.after.max(oldest.saturating_sub(1)).min(app.events.newest());
     app.record(
         &principal.audit_name(),
         "replay_webhook",
         &id,
-        json!({ "after": given.after }),
+        json!({ "after": after }),
     )
     .await?;
-    let oldest = app.events.oldest();
-    app.webhooks.start(
-        &app,
-        &id,
-        webhook,
-        given.after.max(oldest.saturating_sub(1)).min(app.events.newest()),
-    );
+    app.webhooks.start(&app, &id, webhook, after);
     Ok(StatusCode::ACCEPTED)
 }

@@ -90,9 +90,7 @@ impl Sessions {
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedSession>> {
-        self.open
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        crate::blocking::lock(&self.open)
     }
 
     /// Begins a session and returns the value of the `Set-Cookie` header.
@@ -132,21 +130,36 @@ impl Sessions {
         let found = open.get_mut(&key)?;
         if found.session.is_over(now) {
             open.remove(&key);
-            if let Err(error) = self.store.save(&format!("{PREFIX}{key}"), None) {
-                tracing::warn!(%error, "a session that is over stays in the store until the next start");
-            }
+            drop(open);
+            self.remove(&key);
             return None;
         }
         found.session.seen = now;
-        if now.since(found.stored) >= STORED_EVERY {
-            // The lock is held, so that a session that ends concurrently is removed from the store only after
-            // this write.
-            match save_json(&*self.store, &format!("{PREFIX}{key}"), &found.session) {
-                Ok(()) => found.stored = now,
-                Err(error) => tracing::warn!(%error, "the time of a session's last request is not stored"),
+        let session = found.session.clone();
+        let is_due = now.since(found.stored) >= STORED_EVERY;
+        if is_due {
+            found.stored = now;
+        }
+        // The store may wait for the disk, and other requests need the lock.
+        drop(open);
+        if is_due {
+            if let Err(error) = save_json(&*self.store, &format!("{PREFIX}{key}"), &session) {
+                tracing::warn!(%error, "the time of a session's last request is not stored");
+            }
+            if !self.open().contains_key(&key) {
+                // The session has ended during the write, which may have come after its removal.
+                self.remove(&key);
+                return None;
             }
         }
-        Some(found.session.clone())
+        Some(session)
+    }
+
+    /// Removes a session that has ended from the store.
+    fn remove(&self, key: &str) {
+        if let Err(error) = self.store.save(&format!("{PREFIX}{key}"), None) {
+            tracing::warn!(%error, "a session that is over stays in the store until the next start");
+        }
     }
 
     /// Returns the session of the token in a request's cookie, if the session is not over. The request does
@@ -275,6 +288,42 @@ mod tests {
         assert_eq!(again.find(&headers, at(181 * 60)).unwrap().began, at(0));
         again.end(&headers).unwrap();
         assert_eq!(Sessions::load(store).unwrap().find(&headers, at(182 * 60)), None);
+    }
+
+    /// A store in which the session of a user ends before each write of a session.
+    struct EndBeforeWrite {
+        store: MemoryCredentials,
+        sessions: std::sync::OnceLock<Arc<Sessions>>,
+    }
+
+    impl CredentialStore for EndBeforeWrite {
+        fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
+            self.store.load(key)
+        }
+
+        fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
+            if let (Some(sessions), Some(_)) = (self.sessions.get(), value) {
+                sessions.end_all(UserId(3))?;
+            }
+            self.store.save(key, value)
+        }
+
+        fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
+            self.store.list(prefix)
+        }
+    }
+
+    #[test]
+    fn a_session_that_ends_while_its_last_request_is_stored_does_not_come_back() {
+        let store = Arc::new(EndBeforeWrite {
+            store: MemoryCredentials::default(),
+            sessions: std::sync::OnceLock::new(),
+        });
+        let sessions = Arc::new(Sessions::load(store.clone()).unwrap());
+        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
+        assert!(store.sessions.set(Arc::clone(&sessions)).is_ok());
+        assert_eq!(sessions.find(&headers, at(STORED_EVERY.as_secs())), None);
+        assert_eq!(store.list(PREFIX).unwrap(), []);
     }
 
     #[test]

@@ -357,9 +357,14 @@ fn check(app: &App, principal: &Principal, request: &FeatureConfigRequest) -> Re
             "the route servers have public sessions only",
         ));
     }
-    if !found.asns.contains(&session.asn) {
+    // An end without AS numbers, such as one that was ordered on the page, has those of its account.
+    let of_account = exchange.accounts.get(&found.account).map(|account| &account.asns);
+    let asns = of_account
+        .filter(|_| found.asns.is_empty())
+        .unwrap_or(&found.asns);
+    if !asns.contains(&session.asn) {
         let detail = format!(
-            "AS {} is not one of the config: expected one of its asns",
+            "AS {} is not one of the config: expected one of its asns, or one of its account if it has none",
             session.asn
         );
         return Err(invalid("asn", detail));

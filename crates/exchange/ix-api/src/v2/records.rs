@@ -49,13 +49,11 @@ impl Records {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Value>> {
-        self.all.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        crate::blocking::read(&self.all)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Value>> {
-        self.all
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        crate::blocking::write(&self.all)
     }
 
     /// Returns a record.

@@ -7,7 +7,8 @@
 //!                 +-- else: again after 1 s, 2 s, 4 s ... 1 h, for 24 h; then the event is given up
 //! ```
 //! A webhook sends one request at a time, so that events arrive in order. It has the permissions of the user
-//! who created it: each event is checked against the permission table when it is sent.
+//! who created it: each event is checked against the permission table when it is sent. When the user is deleted, so is
+//! the webhook.
 
 pub(crate) mod address;
 
@@ -204,9 +205,15 @@ impl Sender {
     async fn run(self, mut last: u64) {
         let mut watch = self.app.events.watch();
         loop {
+            if self.is_orphaned() {
+                return self.delete().await;
+            }
             match self.app.events.after(last) {
                 Some(events) if !events.is_empty() => {
                     for event in events {
+                        if self.is_orphaned() {
+                            break;
+                        }
                         last = event.serial;
                         let Some(body) = self.body(&event) else {
                             continue;
@@ -225,6 +232,37 @@ impl Sender {
                     let body = json!({ "kind": "reset", "serial": last }).to_string();
                     self.send(&self.app.events.id(last), last, &body).await;
                 }
+            }
+        }
+    }
+
+    /// Returns true if the user of the webhook no longer exists.
+    fn is_orphaned(&self) -> bool {
+        let snapshot = self.app.snapshot();
+        !snapshot.exchange.users.contains_key(&self.webhook.user)
+    }
+
+    /// Deletes the webhook.
+    async fn delete(&self) {
+        let detail = json!({ "user": self.webhook.user.to_string() });
+        let recorded = self
+            .app
+            .record("system", "delete_webhook", &self.id, detail)
+            .await;
+        let deleted = match recorded {
+            Ok(()) => self
+                .app
+                .records
+                .delete(&self.id)
+                .map_err(|error| error.to_string()),
+            Err(problem) => Err(problem.detail.into()),
+        };
+        match deleted {
+            // Ends this task.
+            Ok(()) => self.app.webhooks.stop(&self.id),
+            Err(error) => {
+                let id = &self.id;
+                tracing::warn!(id, error, "a webhook without a user stays until the next start");
             }
         }
     }
@@ -290,6 +328,9 @@ impl Sender {
                 return;
             }
             tokio::time::sleep(pause).await;
+            if self.is_orphaned() {
+                return;
+            }
             pause = (pause * 2).min(RETRY_MAX);
         }
     }

@@ -1,19 +1,28 @@
 //! The engine of `millrace-ix-service` behind the traits of the API.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
 
-use millrace_ix_api::ExchangeService as _;
-use millrace_ix_api::engine::Engine;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use http_body_util::BodyExt as _;
+use millrace_ix_api::engine::{Engine, EngineCredentials};
+use millrace_ix_api::session::{ApiKeyRecord, CredentialError, CredentialStore, KeyScope, Sealer};
+use millrace_ix_api::{App, ExchangeService as _, router};
 use millrace_ix_engine::Event;
-use millrace_ix_model::{Actor, ConfigId, ObjectId, Operation, SwitchId};
+use millrace_ix_model::{Actor, ConfigId, ObjectId, Operation, SwitchId, Timestamp};
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
 use millrace_ix_service::{Handle, OrderOptions, Service, Settings};
 use millrace_ix_store::Sqlite;
 use millrace_types::Cookie;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
+use tower::ServiceExt as _;
 
 const SESSION: u64 = 1;
+/// A bound far above the time of any request.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// A running engine and an end of a peering LAN in quarantine. The switch of the end is connected and answers
 /// nothing.
@@ -161,6 +170,158 @@ async fn the_first_good_frame_of_an_end_in_quarantine_is_told_and_shown() {
             Err(broadcast::error::RecvError::Lagged(_)) => {}
             Err(error) => panic!("{error}"),
         }
+    }
+    world.handle.stop();
+}
+
+/// The store of the engine. It reports each reading before it begins.
+struct Reported {
+    store: EngineCredentials,
+    readings: mpsc::Sender<()>,
+}
+
+impl CredentialStore for Reported {
+    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
+        self.readings.send(()).unwrap();
+        self.store.load(key)
+    }
+
+    fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
+        self.store.save(key, value)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
+        self.store.list(prefix)
+    }
+}
+
+/// Returns the router of the API over the engine of a world.
+fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
+    let settings = millrace_ix_api::Settings {
+        name: "Test IX".to_owned(),
+        page: millrace_ix_api::Page::default(),
+        route_servers: Vec::new(),
+        webhooks_to_private: true,
+        oidc: None,
+    };
+    let sealer = Sealer::new(&[7; 32]).unwrap();
+    let app = App::new(Arc::clone(&world.engine) as _, credentials, sealer, settings).unwrap();
+    router(app)
+}
+
+async fn send(
+    router: axum::Router,
+    method: &str,
+    path: &str,
+    key: &str,
+    body: Option<Value>,
+) -> (u16, Value) {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "ix.example")
+        .header("authorization", format!("Bearer {key}"))
+        .header("content-type", "application/json")
+        .body(Body::from(body.map(|body| body.to_string()).unwrap_or_default()))
+        .unwrap();
+    let peer: SocketAddr = "192.0.2.1:5000".parse().unwrap();
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let response = router.oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+#[test]
+fn requests_that_wait_for_the_database_do_not_stop_others() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let world = runtime.block_on(World::new());
+    let (readings, read) = mpsc::channel();
+    let store = EngineCredentials::new(world.handle.clone());
+    let router = {
+        let _runtime = runtime.enter();
+        api(&world, Arc::new(Reported { store, readings }))
+    };
+    while read.try_recv().is_ok() {}
+    // The engine's thread is busy until the end of the test, or gives up.
+    let (open, gate) = mpsc::channel::<()>();
+    let handle = world.handle.clone();
+    let busy = runtime.spawn(async move {
+        let wait = move |_: &mut dyn millrace_ix_store::Store, _| Ok(gate.recv_timeout(PATIENCE).is_ok());
+        handle.store(wait).await
+    });
+    let waiting: Vec<_> = (0..4)
+        .map(|number| {
+            let router = router.clone();
+            runtime.spawn(async move {
+                let key = format!("mx_{number}");
+                send(router, "GET", "/api/v1/services", &key, None).await.0
+            })
+        })
+        .collect();
+    for _ in &waiting {
+        read.recv_timeout(PATIENCE).expect("the requests are executed");
+    }
+    let (answered, answer) = mpsc::channel();
+    runtime.spawn(async move {
+        let (status, _) = send(router, "GET", "/api/v1/health", "", None).await;
+        answered.send(status).unwrap();
+    });
+    assert!(answer.recv_timeout(PATIENCE).is_ok());
+    open.send(())
+        .expect("the other request did not wait for the database");
+    assert!(runtime.block_on(busy).unwrap().unwrap());
+    for request in waiting {
+        assert_eq!(runtime.block_on(request).unwrap(), 401);
+    }
+    world.handle.stop();
+}
+
+#[tokio::test]
+async fn a_replay_from_a_position_that_no_event_has_is_taken() {
+    let world = World::new().await;
+    let store = Arc::new(EngineCredentials::new(world.handle.clone()));
+    let account = *world.handle.snapshot().exchange.accounts.keys().next().unwrap();
+    order(
+        &world.handle,
+        &[json!({"operation": "create_user", "name": "ann", "account": account, "roles": ["member_admin"]})],
+    )
+    .await;
+    let user = *world.handle.snapshot().exchange.users.keys().next().unwrap();
+    let record = ApiKeyRecord {
+        user,
+        name: "test".to_owned(),
+        scope: KeyScope::Write,
+        created: Timestamp::from_secs(0),
+        last_used: None,
+    };
+    let digest = ring::digest::digest(&ring::digest::SHA256, b"mx_ann");
+    let print: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let record = serde_json::to_vec(&record).unwrap();
+    store.save(&format!("key/{print}"), Some(&record)).unwrap();
+    let router = api(&world, store);
+    let webhook = json!({ "url": "http://127.0.0.1:9/" });
+    let (status, made) = send(
+        router.clone(),
+        "POST",
+        "/api/v1/webhooks",
+        "mx_ann",
+        Some(webhook),
+    )
+    .await;
+    assert_eq!(status, 201, "{made}");
+    let path = format!(
+        "/api/v1/webhooks/{}/replay",
+        made["webhook"]["id"].as_str().unwrap()
+    );
+    for after in [9_007_199_254_740_992_u64, u64::MAX] {
+        let replay = Some(json!({ "after": after }));
+        let (status, problem) = send(router.clone(), "POST", &path, "mx_ann", replay).await;
+        assert_eq!(status, 202, "{problem}");
     }
     world.handle.stop();
 }

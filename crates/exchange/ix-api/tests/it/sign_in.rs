@@ -1,10 +1,16 @@
 //! Sign-in through the router of the API.
 
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::Method;
+use millrace_ix_api::App;
 use millrace_ix_api::fake::PASSWORD;
-use millrace_ix_api::session::{KeyScope, TotpSecret, code_at};
+use millrace_ix_api::session::{
+    CredentialError, CredentialStore, KeyScope, MemoryCredentials, TotpSecret, UserCredentials, code_at,
+    verify_password,
+};
+use millrace_ix_model::UserId;
 use serde_json::json;
 
 use crate::support::{Answer, Api};
@@ -238,6 +244,88 @@ async fn a_password_reset_by_the_staff_deletes_api_keys_and_an_own_change_keeps_
     assert_eq!(api.app.reset_password(api.user("ann"), PASSWORD).unwrap(), 1);
     assert_eq!(api.get(&ann, "/api/v1/services").await.status, 401);
     assert_eq!(api.get(&bob, "/api/v1/services").await.status, 200);
+}
+
+/// A store in which the staff resets the password of a user right after a value was read.
+struct ResetAfterRead {
+    store: Arc<MemoryCredentials>,
+    /// The key or prefix whose next reading is followed by the reset.
+    armed: Mutex<Option<(App, UserId, String)>>,
+}
+
+/// The password that the staff sets.
+const RESET: &str = "set by the staff 1";
+
+impl ResetAfterRead {
+    fn was_read(&self, key: &str) {
+        let armed = self.armed.lock().unwrap().take_if(|(_, _, of)| of == key);
+        if let Some((app, user, _)) = armed {
+            app.reset_password(user, RESET).unwrap();
+        }
+    }
+}
+
+impl CredentialStore for ResetAfterRead {
+    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
+        let value = self.store.load(key);
+        self.was_read(key);
+        value
+    }
+
+    fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
+        self.store.save(key, value)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
+        let values = self.store.list(prefix);
+        self.was_read(prefix);
+        values
+    }
+}
+
+#[tokio::test]
+async fn a_password_reset_by_the_staff_is_not_undone_by_requests_under_way() {
+    let mut kept = None;
+    let api = Api::with_store(|store| {
+        let reset = Arc::new(ResetAfterRead {
+            store,
+            armed: Mutex::new(None),
+        });
+        kept = Some(Arc::clone(&reset));
+        reset
+    });
+    let (store, ann) = (kept.unwrap(), api.user("ann"));
+    let cookie = api.session("ann").await;
+    let arm = |key: String| *store.armed.lock().unwrap() = Some((api.app.clone(), ann, key));
+    let user = UserCredentials::key(&ann.to_string());
+    arm(user.clone());
+    let headers = [("cookie", cookie.as_str())];
+    let change = json!({ "present": PASSWORD, "new": "another correct horse" });
+    let changed = api
+        .send(
+            Method::PUT,
+            "/api/v1/session/password",
+            "",
+            &headers,
+            Some(change),
+        )
+        .await;
+    assert_eq!(changed.status, 403, "{}", changed.text());
+    assert!(store.armed.lock().unwrap().is_none(), "the password was reset");
+    let stored = store.load(&user).unwrap().unwrap();
+    let stored: UserCredentials = serde_json::from_slice(&stored).unwrap();
+    assert!(verify_password(RESET, stored.password.as_deref()));
+
+    let cookie = api.session("ann").await;
+    arm("key/".to_owned());
+    let headers = [("cookie", cookie.as_str())];
+    let key = json!({ "name": "hidden", "scope": "write" });
+    let made = api
+        .send(Method::POST, "/api/v1/api-keys", "", &headers, Some(key))
+        .await;
+    assert_eq!(made.status, 401, "{}", made.text());
+    assert!(store.armed.lock().unwrap().is_none(), "the password was reset");
+    assert_eq!(store.list("key/").unwrap(), []);
 }
 
 #[tokio::test]

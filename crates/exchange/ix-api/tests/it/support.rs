@@ -50,15 +50,24 @@ impl Api {
     }
 
     pub(crate) fn over(exchange: millrace_ix_model::Exchange) -> Api {
-        Api::build(exchange, |_| {})
+        Api::build(exchange, |_| {}, |store| store)
+    }
+
+    /// Returns the API over another store of credentials, which keeps them in the given one.
+    pub(crate) fn with_store(wrap: impl FnOnce(Arc<MemoryCredentials>) -> Arc<dyn CredentialStore>) -> Api {
+        Api::build(demo().unwrap(), |_| {}, wrap)
     }
 
     /// Returns the API with other settings.
     pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Api {
-        Api::build(demo().unwrap(), change)
+        Api::build(demo().unwrap(), change, |store| store)
     }
 
-    fn build(exchange: millrace_ix_model::Exchange, change: impl FnOnce(&mut Settings)) -> Api {
+    fn build(
+        exchange: millrace_ix_model::Exchange,
+        change: impl FnOnce(&mut Settings),
+        wrap: impl FnOnce(Arc<MemoryCredentials>) -> Arc<dyn CredentialStore>,
+    ) -> Api {
         let service = FakeExchange::new(exchange);
         let credentials = Arc::new(MemoryCredentials::default());
         let mut settings = Settings {
@@ -80,7 +89,8 @@ impl Api {
         };
         change(&mut settings);
         let sealer = Sealer::new(&[7; 32]).unwrap();
-        let app = App::new(service.clone(), credentials.clone(), sealer, settings).unwrap();
+        let store = wrap(credentials.clone());
+        let app = App::new(service.clone(), store, sealer, settings).unwrap();
         Api {
             service,
             router: router(app.clone()),

@@ -3,12 +3,16 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use millrace_ix_api::ExchangeService as _;
+use millrace_ix_api::service::Order;
+use millrace_ix_api::session::CredentialStore as _;
+use millrace_ix_model::Operation;
 use ring::hmac;
 use serde_json::{Value, json};
 
@@ -244,6 +248,47 @@ async fn a_webhook_goes_to_no_private_address() {
         assert!(tokio::time::Instant::now() < deadline, "{list}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_has_at_most_twenty_webhooks_whatever_others_have() {
+    let api = Api::new();
+    let (ann, ops) = (api.key("ann"), api.key("ops"));
+    let body = json!({ "url": "http://127.0.0.1:9/" });
+    for _ in 0..20 {
+        let made = post(&api, &ann, "/api/v1/webhooks", body.clone()).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let refused = post(&api, &ann, "/api/v1/webhooks", body.clone()).await;
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    let made = post(&api, &ops, "/api/v1/webhooks", body).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_ends_with_its_user() {
+    let mut kept = None;
+    let api = Api::with_store(|store| {
+        kept = Some(Arc::clone(&store));
+        store
+    });
+    let records = || kept.as_ref().unwrap().list("record/wh-").unwrap();
+    let ann = api.key("ann");
+    let body = json!({ "url": "http://127.0.0.1:9/" });
+    let made = post(&api, &ann, "/api/v1/webhooks", body).await;
+    assert_eq!((made.status, records().len()), (201, 1), "{}", made.text());
+    let target = api.user("ann").into();
+    let delete = Order::of_system(vec![Operation::Delete { target }]);
+    api.service.order(delete).await.unwrap();
+    // The webhook learns of the event.
+    let end = async {
+        while !records().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, end).await.unwrap();
+    let audit = api.get(&api.key("ops"), "/api/v1/audit").await.text();
+    assert!(audit.contains("delete_webhook"), "{audit}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

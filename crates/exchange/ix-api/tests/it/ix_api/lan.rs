@@ -69,6 +69,34 @@ async fn a_member_joins_the_peering_lan_with_mac_address_and_gets_ip_addresses()
     assert_eq!(left.json()["state"], "decommission_requested", "{}", left.text());
 }
 
+#[tokio::test]
+async fn an_end_that_was_ordered_on_the_page_has_the_as_numbers_of_its_account() {
+    let api = Api::over(with_lan());
+    let ann = api.key("ann");
+    let account = get(&api, &ann, "/account").await.json()["id"].clone();
+    let account = account.as_str().unwrap();
+    let lans = get(&api, &ann, "/network-services?type=exchange_lan")
+        .await
+        .json();
+    let configs = get(&api, &ann, "/network-service-configs?type=exchange_lan")
+        .await
+        .json();
+    let config = configs.as_array().unwrap().first().unwrap();
+    assert_eq!(config["asns"], json!([]), "as the page orders it");
+    let session = |asn: u32| {
+        with(
+            owned(account),
+            json!({ "type": "route_server", "network_feature": lans[0]["network_features"][0], "network_service_config": config["id"],
+            "asn": asn, "as_set_v4": "AS-AOBA@RIPE", "as_set_v6": "AS-AOBA@RIPE", "max_prefix_v4": 100, "session_mode": "public",
+            "bgp_session_type": "passive", "ip": config["ips"][0] }),
+        )
+    };
+    let wrong = post(&api, &ann, "/network-feature-configs", session(64501)).await;
+    assert_eq!(wrong.status, 400, "{}", wrong.text());
+    let made = post(&api, &ann, "/network-feature-configs", session(64500)).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
 /// Returns the addresses of an end, in order.
 async fn addresses(api: &Api, key: &str, config: &Value) -> Vec<String> {
     let ips = get(api, key, "/ips").await.json();
