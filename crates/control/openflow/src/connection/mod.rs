@@ -292,9 +292,8 @@ impl Connection {
         head: RequestPrefix,
         decoded: Result<(Header, Message), DecodeError>,
     ) -> Option<Event> {
-        let is_lossless = header.message_type().is_some_and(|type_| !type_.may_be_lost());
         let decoded = match decoded {
-            Ok(_) if self.settings.is_datagram && is_lossless => {
+            Ok((_, message)) if self.settings.is_datagram && !message.may_be_lost() => {
                 Err(DecodeError::Type { type_: header.type_ })
             }
             decoded => decoded,
