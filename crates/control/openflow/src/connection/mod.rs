@@ -6,9 +6,9 @@
 //!
 //! Guarantees:
 //! - The version is negotiated first. Before that, no other message is answered.
-//! - Every request that cannot be decoded is answered with the error of the specification, and the next one is read. A
-//!   request of several messages is answered with one error, and none of its messages is carried out. Only bytes that
-//!   cannot be split into messages end the connection.
+//! - Every request that cannot be decoded becomes an event with the error of the specification, which the owner sends in
+//!   its turn, and the next one is read. A request of several messages is answered with one error, and none of its
+//!   messages is carried out. Only bytes that cannot be split into messages end the connection.
 //! - A peer that sends and does not read is not served: while more than [`Settings::max_output`] bytes wait to be written,
 //!   [`Connection::poll`] returns nothing, [`Connection::wants_input`] is false, and asynchronous messages are dropped
 //!   and counted ([`Connection::send_async`]).
@@ -110,6 +110,23 @@ impl Request {
     }
 }
 
+/// A request that cannot be decoded or reassembled.
+#[derive(Clone, Debug)]
+pub struct Rejection {
+    /// The header of the request.
+    pub header: Header,
+    /// The first bytes of the request as received, for the error reply.
+    pub head: RequestPrefix,
+    pub error: DecodeError,
+}
+
+impl Rejection {
+    /// Returns the error reply.
+    pub fn reply(&self) -> Message {
+        Message::Error(ErrorMessage::about(self.error.error_code(), self.head.bytes()))
+    }
+}
+
 /// The reason why a connection was closed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CloseReason {
@@ -153,12 +170,9 @@ pub enum Event {
     Ready,
     /// A request to carry out.
     Request(Request),
-    /// A request that could not be decoded; the error reply is sent.
-    Rejected {
-        /// The header of the request.
-        header: Header,
-        error: DecodeError,
-    },
+    /// A request to answer with [`Rejection::reply`], behind the replies to earlier requests: an error must not overtake
+    /// the reply to a barrier (OpenFlow 1.3.5, section 6.2).
+    Rejected(Rejection),
     /// The controller sent an ERROR.
     PeerError(ErrorMessage),
     /// The connection is closed. The bytes in [`Connection::output`] are to be written before the socket is closed.
@@ -322,14 +336,9 @@ impl Connection {
                 if is_part {
                     self.reassembly.refuse(header.xid, &head);
                 }
-                self.reject(error.error_code(), header.xid, &head);
-                Some(Event::Rejected { header, error })
+                Some(Event::Rejected(Rejection { header, head, error }))
             }
         }
-    }
-
-    fn reject(&mut self, code: ErrorCode, xid: Xid, head: &RequestPrefix) {
-        self.put(&Message::Error(ErrorMessage::about(code, head.bytes())), xid);
     }
 
     /// Handles the first message of the peer (OpenFlow 1.3.5, section 6.3.1).
@@ -386,9 +395,10 @@ impl Connection {
                 match self.reassembly.add(xid, head, request, header.length) {
                     AddOutcome::Complete(request) => Message::MultipartRequest(request),
                     AddOutcome::Waiting => return None,
-                    AddOutcome::Refused(xid, head) => {
-                        self.reject(ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW, xid, &head);
-                        return None;
+                    AddOutcome::Refused(head) => {
+                        let header = Header::parse(head.bytes())?;
+                        let error = DecodeError::Reassembly;
+                        return Some(Event::Rejected(Rejection { header, head, error }));
                     }
                 }
             }
