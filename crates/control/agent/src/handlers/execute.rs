@@ -59,7 +59,12 @@ pub(crate) fn execute<B: Backend>(
     let until = bridge.datapath.now() + TIME_MAX;
     for _ in 0..REQUESTS_LEN {
         if let Some(listing) = work.listing.take() {
+            let is_initial = listing.is_initial();
             work.listing = listing.step(bridge, &mut replies.bytes);
+            // The updates of later changes do not pass through `replies`, and must not overtake the existing entries.
+            if is_initial && work.listing.is_none() {
+                replies.flush();
+            }
         } else {
             match work.requests.pop_front() {
                 Some(ReceivedRequest::Valid(request)) => {

@@ -100,6 +100,22 @@ fn existing_entries_come_first_and_changes_by_any_controller_follow() {
 }
 
 #[test]
+fn a_change_directly_after_the_request_follows_the_existing_entries() {
+    use std::io::Write;
+    let switch = TestSwitch::start(&config(2, ""));
+    let mut watcher = switch.controller();
+    watcher.add([flow(5, &[(Field::InPort, 1)], &[])]);
+    let mut bytes = Vec::new();
+    let monitor = request(monitor(1, INITIAL | CHANGES | OWN, 0xff));
+    let delete = Message::FlowMod(FlowMod::delete(TableId::ALL, Match::any()));
+    encode(&monitor, Xid(1), &mut bytes).unwrap();
+    encode(&delete, Xid(2), &mut bytes).unwrap();
+    watcher.stream.write_all(&bytes).unwrap();
+    assert_eq!(received_updates(&mut watcher), [(ADDED, 5)]);
+    assert_eq!(received_updates(&mut watcher), [(DELETED, 5)]);
+}
+
+#[test]
 fn own_changes_are_abbreviated_unless_asked_for_and_bundles_are_reported_on_commit() {
     let switch = TestSwitch::start(&config(2, ""));
     let mut watcher = switch.controller();
