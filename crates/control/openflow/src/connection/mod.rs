@@ -195,6 +195,7 @@ pub struct Connection {
     reassembly: MultipartReassembly,
     output: Vec<u8>,
     written: usize,
+    opened: Time,
     last_heard: Time,
     /// The time of the last ECHO_REQUEST.
     echo_sent_at: Time,
@@ -214,6 +215,7 @@ impl Connection {
             reassembly: MultipartReassembly::default(),
             output: Vec::new(),
             written: 0,
+            opened: now,
             last_heard: now,
             echo_sent_at: now,
             unanswered: 0,
@@ -484,9 +486,10 @@ impl Connection {
     pub fn deadline(&self) -> Option<Time> {
         match self.state {
             State::AwaitsHello if self.settings.is_datagram => {
-                Some(self.last_heard + HELLO_INTERVAL.saturating_mul(self.unanswered + 1))
+                let repeat = self.last_heard + HELLO_INTERVAL.saturating_mul(self.unanswered + 1);
+                Some(repeat.min(self.hello_deadline()))
             }
-            State::AwaitsHello => Some(self.last_heard + self.settings.hello_timeout),
+            State::AwaitsHello => Some(self.hello_deadline()),
             State::Ready => {
                 let interval = self.settings.echo_interval?;
                 // The interval starts when the ECHO_REQUEST was sent, which may be after its due time.
@@ -501,12 +504,17 @@ impl Connection {
         }
     }
 
+    /// Bytes that do not complete a HELLO do not defer this.
+    fn hello_deadline(&self) -> Time {
+        self.opened + self.settings.hello_timeout
+    }
+
     /// Handles time-outs at `now`; [`Connection::poll`] returns the events.
     pub fn tick(&mut self, now: Time) {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        let is_late = now >= self.last_heard + self.settings.hello_timeout;
+        let is_late = now >= self.hello_deadline();
         if self.state == State::AwaitsHello && self.settings.is_datagram && !is_late {
             self.unanswered += 1;
             let xid = self.xid();

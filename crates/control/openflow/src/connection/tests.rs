@@ -212,6 +212,23 @@ fn a_peer_that_says_no_hello_is_given_up() {
 }
 
 #[test]
+fn a_peer_that_sends_its_hello_byte_by_byte_is_given_up_at_the_same_time() {
+    for mut connection in [fresh(), datagrams()] {
+        sent(&mut connection);
+        let at = Time::from_millis(9_900);
+        connection.receive(&[4, 0, 0xff], at);
+        connection.tick(at);
+        assert!(connection.poll().is_none());
+        assert_eq!(connection.deadline(), Some(Time::from_secs(10)));
+        connection.tick(Time::from_secs(10));
+        assert!(matches!(
+            connection.poll(),
+            Some(Event::Closed(CloseReason::HelloTimeout))
+        ));
+    }
+}
+
+#[test]
 fn a_peer_that_does_not_read_is_not_served() {
     let mut connection = ready();
     let request = bytes_of(&Message::EchoRequest(vec![0; 60_000].into()), 1);
