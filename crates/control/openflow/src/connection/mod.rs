@@ -142,6 +142,9 @@ pub enum CloseReason {
         /// Type of the message.
         type_: u8,
     },
+    /// The peer's HELLO cannot be decoded.
+    #[error("the controller's HELLO is malformed: {0}")]
+    MalformedHello(DecodeError),
     /// The peer refused our HELLO.
     #[error("the controller rejected our HELLO: {code}")]
     Refused {
@@ -369,10 +372,7 @@ impl Connection {
             Ok((_, Message::Error(error))) => self.close(CloseReason::Refused { code: error.code }, None),
             Err(error) if header.message_type() == Some(MessageType::Hello) => {
                 let answer = ErrorMessage::about(error.error_code(), head.bytes());
-                let reason = CloseReason::Framing {
-                    length: header.length,
-                };
-                self.close(reason, Some((answer, header.xid)))
+                self.close(CloseReason::MalformedHello(error), Some((answer, header.xid)))
             }
             _ => {
                 let error = ErrorMessage::about(ErrorCode::OFPBRC_BAD_TYPE, head.bytes());

@@ -84,6 +84,19 @@ fn a_peer_of_another_version_gets_hello_failed_with_a_text() {
 }
 
 #[test]
+fn a_malformed_hello_is_named() {
+    let mut connection = fresh();
+    sent(&mut connection);
+    // An element of 3 bytes.
+    connection.receive(&[4, 0, 0, 16, 0, 0, 0, 9, 0, 1, 0, 3, 0, 0, 0, 0x10], Time::ZERO);
+    let Some(Event::Closed(reason)) = connection.poll() else {
+        panic!("not closed")
+    };
+    assert_eq!(reason, CloseReason::MalformedHello(DecodeError::Length));
+    assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPBRC_BAD_LEN);
+}
+
+#[test]
 fn what_comes_before_hello_is_refused() {
     let mut connection = fresh();
     sent(&mut connection);
