@@ -161,7 +161,7 @@ fn execute_other<B: Backend>(
             .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
         Message::BundleControl(control) => bundles::control(bridge, id, xid, *control, replies),
         Message::Experimenter(body) if is_onf(body, flow_monitor::FLOW_MONITOR_CANCEL) => {
-            monitor::cancel(bridge, id, body)
+            monitor::cancel(bridge, id, body, replies)
         }
         Message::Experimenter(body) => Err(unknown_experimenter(body)),
         Message::MultipartRequest(multipart) => match &multipart.body {

@@ -227,6 +227,35 @@ fn a_monitor_by_an_extension_field_is_refused_by_a_strict_bridge_only() {
 }
 
 #[test]
+fn a_pause_ends_with_the_monitor() {
+    const PAUSED: u32 = 1871;
+    const RESUMED: u32 = 1872;
+    let switch = TestSwitch::start(&without_echo(&config(2, "")));
+    let (mut watcher, mut other) = (switch.controller_with_small_buffer(), switch.controller());
+    begin(&mut watcher, monitor(1, CHANGES | INSTRUCTIONS, 0xff));
+    let actions: Vec<_> = (0..100).map(|_| crate::harness::output(1)).collect();
+    let entry = |priority: u16| flow(priority, &[(Field::InPort, 1)], &actions);
+    other.add((0..32_000).map(|turn| entry(1 + turn % 100)));
+    let cancel = Message::Experimenter(Experimenter {
+        experimenter: Experimenter::ONF,
+        exp_type: flow_monitor::FLOW_MONITOR_CANCEL,
+        data: 1_u32.to_be_bytes().into(),
+    });
+    watcher.send(&cancel);
+    let barrier = watcher.send(&Message::BarrierRequest);
+    let mut signals = Vec::new();
+    loop {
+        match watcher.receive().unwrap() {
+            (_, Message::Experimenter(body)) => signals.push(body.exp_type),
+            (header, Message::BarrierReply) if header.xid == barrier => break,
+            (_, Message::MultipartReply(_)) => {}
+            (_, other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(signals, [PAUSED, RESUMED]);
+}
+
+#[test]
 fn a_controller_that_does_not_read_is_paused_and_then_gets_the_current_entries() {
     const PAUSED: u32 = 1871;
     const RESUMED: u32 = 1872;
