@@ -39,6 +39,22 @@ impl Interval {
     }
 }
 
+/// Returns the time after which a message of this interval is missing: 3.5 intervals. `code` is the field of a message;
+/// `None` if it is reserved.
+fn lifetime_of(code: u8) -> Option<Duration> {
+    let interval = match code {
+        1 => Duration::from_micros(3_333),
+        2 => Duration::from_millis(10),
+        3 => Duration::from_millis(100),
+        4 => Duration::from_secs(1),
+        5 => Duration::from_secs(10),
+        6 => Duration::from_secs(60),
+        7 => Duration::from_secs(600),
+        _ => return None,
+    };
+    Some(interval * 7 / 2)
+}
+
 /// The identifier of a maintenance association (MAID): the names of domain and association. Both ends have
 /// the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -153,8 +169,8 @@ pub struct Mep {
     settings: Settings,
     /// The time of the last valid message, and true if the message had the RDI bit.
     last: Option<(Time, bool)>,
-    /// The time of the last message with a defect.
-    last_defect: Option<Time>,
+    /// The end of the defect that received messages caused: 3.5 intervals after the last message of each sender.
+    defect_until: Option<Time>,
     remote: Option<u16>,
     sequence: u32,
     next_send: Time,
@@ -168,7 +184,7 @@ impl Mep {
         Mep {
             settings,
             last: None,
-            last_defect: None,
+            defect_until: None,
             remote: None,
             sequence: 0,
             next_send: now,
@@ -198,10 +214,10 @@ impl Mep {
     }
 
     /// Returns true if messages arrive from the other end (no LOC defect) and no message with another defect
-    /// arrived recently.
+    /// arrived within 3.5 of the intervals that it names.
     fn has_continuity(&self, now: Time) -> bool {
-        let is_recent = |at: Time| now < at + self.lifetime();
-        self.last.is_some_and(|(at, _)| is_recent(at)) && !self.last_defect.is_some_and(is_recent)
+        self.last.is_some_and(|(at, _)| now < at + self.lifetime())
+            && self.defect_until.is_none_or(|until| now >= until)
     }
 
     /// Returns true if messages arrive, and the other end reports that it receives messages from this end.
@@ -228,7 +244,10 @@ impl Mep {
             || message.interval != self.settings.interval as u8
         {
             self.counters.defects += 1;
-            self.last_defect = Some(now);
+            // The sender's next message is due after its interval, which may be longer than that of this end.
+            let lasts = lifetime_of(message.interval).unwrap_or_else(|| self.lifetime());
+            let until = now + lasts.max(self.lifetime());
+            self.defect_until = self.defect_until.max(Some(until));
             return;
         }
         self.counters.received += 1;
@@ -371,6 +390,29 @@ mod tests {
         end.receive(&level, ms(0));
         end.receive(&[0; 20], ms(0));
         assert_eq!((end.counters().discarded, end.is_up(ms(1))), (2, false));
+    }
+
+    #[test]
+    fn a_defect_lasts_for_three_and_a_half_intervals_of_the_message_that_shows_it() {
+        let mut end = Mep::new(settings(1), ms(0));
+        let mut good = Mep::new(settings(2), ms(0)).poll(ms(0)).unwrap();
+        good[2] &= !RDI;
+        let mut bad = Mep::new(settings(3), ms(0)).poll(ms(0)).unwrap();
+        bad[10] = 0xff;
+        bad[2] = Interval::S10 as u8;
+        end.receive(&bad, ms(0));
+        // A sender with a shorter interval does not end the defect of the other.
+        bad[2] = Interval::Ms100 as u8;
+        end.receive(&bad, ms(50));
+        for at in (100..36_000).step_by(100) {
+            end.receive(&good, ms(at));
+            assert_eq!(end.is_up(ms(at)), at >= 35_000, "{at} ms");
+        }
+        // The interval is reserved: the defect lasts as long as one of this end's interval.
+        bad[2] = 0;
+        end.receive(&bad, ms(36_000));
+        end.receive(&good, ms(36_100));
+        assert!(!end.is_up(ms(36_349)) && end.is_up(ms(36_350)));
     }
 
     #[test]

@@ -33,6 +33,12 @@ pub enum DecodeError {
         /// The value in the message.
         type_: u16,
     },
+    /// A request of several messages is too long, has a type that does not allow several messages, or is not complete
+    /// when another begins.
+    #[error(
+        "a request of several messages is too long, is not TABLE_FEATURES, or was not complete when another began"
+    )]
+    Reassembly,
     /// The port number is not valid in this field.
     #[error("port {port} is not valid in this field")]
     Port {
@@ -200,6 +206,7 @@ impl DecodeError {
             DecodeError::Type { .. } => ErrorCode::OFPBRC_BAD_TYPE,
             DecodeError::Length => ErrorCode::OFPBRC_BAD_LEN,
             DecodeError::Multipart { .. } => ErrorCode::OFPBRC_BAD_MULTIPART,
+            DecodeError::Reassembly => ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW,
             DecodeError::Port { .. } => ErrorCode::OFPBRC_BAD_PORT,
             DecodeError::Match(error) => error.error_code(),
             DecodeError::Action(error) => error.error_code(),

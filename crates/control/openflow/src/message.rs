@@ -135,6 +135,16 @@ impl Message {
             Message::MeterMod(_) => MessageType::MeterMod,
         }
     }
+
+    /// Returns true for messages that may be lost ([`MessageType::may_be_lost`]). The experimenter messages of the ONF must
+    /// not: bundles change the switch, and a bundle of which one message is lost would be carried out in part.
+    pub fn may_be_lost(&self) -> bool {
+        match self {
+            Message::BundleControl(_) | Message::BundleAdd(_) => false,
+            Message::Experimenter(body) => body.experimenter != Experimenter::ONF,
+            other => other.type_().may_be_lost(),
+        }
+    }
 }
 
 /// Reads one complete message: exactly as many bytes as its header says.

@@ -5,7 +5,7 @@
 //!
 //! # Argument
 //! * **Bounds**: [`Regions::buffer`] creates every [`Buffer`] and [`Regions::ring`] every [`RingMemory`]. Both compare its end
-//!   with the size of the mapping in 64 bits, so the sum cannot wrap. The peer cannot change that size, which was set when
+//!   with the size of the region in 64 bits, so the sum cannot wrap. The peer cannot change that size, which was set when
 //!   the mapping was made.
 //! * **No fault**: this process seals the memfds that it creates. It maps a peer's file only if that is a regular file of
 //!   tmpfs or hugetlbfs which supports seals. A device or a file of another file system, where a page fault may block, is
@@ -29,10 +29,18 @@ use rustix::io::Errno;
 
 use crate::error::{MessageError, ProtocolViolation};
 
+/// A mapped region. The mapping has whole pages, and may extend past the end of the region.
+#[derive(Debug)]
+struct Region {
+    mapping: Mapping,
+    /// Size in bytes, at most that of the mapping.
+    size: u64,
+}
+
 /// All memory regions of one connection.
 #[derive(Debug)]
 pub struct Regions {
-    regions: Vec<Mapping>,
+    regions: Vec<Region>,
     /// Index, size in bytes and file of each region that can shrink.
     unsealed: Vec<(u16, u64, OwnedFd)>,
 }
@@ -50,7 +58,10 @@ impl Regions {
     /// The kernel's error.
     pub fn create(size: usize) -> Result<(Regions, OwnedFd), Errno> {
         let file = create("memif", size as u64)?;
-        let region = Mapping::populated(&file, size)?;
+        let region = Region {
+            mapping: Mapping::populated(&file, size)?,
+            size: size as u64,
+        };
         let regions = Regions {
             regions: vec![region],
             unsealed: Vec::new(),
@@ -83,14 +94,16 @@ impl Regions {
             if found.can_shrink && unsealed == UnsealedPolicy::Reject {
                 return Err(MessageError::NotSealed { index });
             }
-            let bytes = usize::try_from(size).map_err(|_| failed(Errno::NOMEM))?;
             if found.size < size {
                 let found = found.size;
                 return Err(MessageError::FileSize { index, size, found });
             }
-            regions
-                .regions
-                .push(Mapping::new(&file, 0, bytes).map_err(failed)?);
+            // Huge pages are mapped and unmapped as whole pages. The rounded part is not accessed.
+            let whole = size.checked_next_multiple_of(found.page_size);
+            let bytes = whole.and_then(|bytes| isize::try_from(bytes).ok());
+            let bytes = bytes.ok_or_else(|| failed(Errno::NOMEM))?.unsigned_abs();
+            let mapping = Mapping::new(&file, 0, bytes).map_err(failed)?;
+            regions.regions.push(Region { mapping, size });
             if found.can_shrink {
                 regions.unsealed.push((index, size, file));
             }
@@ -118,7 +131,7 @@ impl Regions {
 
     /// Returns the size of a region, in bytes.
     pub fn size(&self, region: u16) -> Option<u64> {
-        Some(self.regions.get(usize::from(region))?.size() as u64)
+        Some(self.regions.get(usize::from(region))?.size)
     }
 
     /// Returns the buffer of `size` bytes at an offset of a region.
@@ -130,11 +143,11 @@ impl Regions {
         let Some(found) = self.regions.get(usize::from(region)) else {
             return Err(ProtocolViolation::Region { region });
         };
-        if u64::from(offset) + u64::from(size) > found.size() as u64 {
+        if u64::from(offset) + u64::from(size) > found.size {
             return Err(ProtocolViolation::Outside { region, offset, size });
         }
         // SAFETY: the check above keeps the offset within the mapping, or at its end.
-        let start = unsafe { found.start().add(offset as usize) };
+        let start = unsafe { found.mapping.start().add(offset as usize) };
         Ok(Buffer {
             start,
             size,
@@ -436,6 +449,33 @@ mod tests {
                 found: 4096
             }
         );
+    }
+
+    /// Needs a free huge page, and is skipped without one.
+    #[test]
+    fn a_region_that_ends_within_a_huge_page_is_unmapped_as_a_whole() {
+        const NAME: &str = "ends-within-a-huge-page";
+        let Ok(file) = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB) else {
+            eprintln!("skipped: the kernel has no huge pages");
+            return;
+        };
+        let page = MemoryFile::inspect(&file).unwrap().page_size;
+        ftruncate(&file, page).unwrap();
+        let is_mapped = || std::fs::read_to_string("/proc/self/maps").unwrap().contains(NAME);
+        match Regions::open([(page - 4096, file)], UnsealedPolicy::Accept) {
+            Err(MessageError::Map { error, .. }) if error == Errno::NOMEM => {
+                eprintln!("skipped: no huge page")
+            }
+            regions => {
+                let regions = regions.unwrap();
+                assert_eq!(regions.size(0), Some(page - 4096));
+                let end = page as u32 - 4096;
+                assert!(regions.buffer(0, end, 0).is_ok() && regions.buffer(0, end, 1).is_err());
+                assert!(is_mapped());
+                drop(regions);
+                assert!(!is_mapped());
+            }
+        }
     }
 
     #[test]

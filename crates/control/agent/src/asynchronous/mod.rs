@@ -13,3 +13,4 @@ pub(crate) use flow_removed::flow_removed;
 pub(crate) use flow_updates::{flow_update, resume_flow_updates, send_flow_updates};
 pub(crate) use packet_in::packet_in;
 pub(crate) use port_status::{PortChange, port_status};
+pub(crate) use send::ASYNCHRONOUS;

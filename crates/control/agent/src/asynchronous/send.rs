@@ -8,7 +8,7 @@ use millrace_types::Xid;
 use crate::controllers::{ControllerSession, Controllers, outbox_limit};
 
 /// The xid of asynchronous messages.
-pub(super) const ASYNCHRONOUS: Xid = Xid(0);
+pub(crate) const ASYNCHRONOUS: Xid = Xid(0);
 
 /// Returns an encoded message; `None` if it would exceed the 65,535 bytes of a message.
 pub(super) fn encoded(message: &Message) -> Option<Vec<u8>> {

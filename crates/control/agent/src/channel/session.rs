@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
 use millrace_model as model;
-use millrace_openflow::connection::{CloseReason, Connection, Event, Request, Settings};
-use millrace_openflow::{DecodeError, HEADER_SIZE, Header, MessageType};
+use millrace_openflow::connection::{CloseReason, Connection, Event, Rejection, Settings};
+use millrace_openflow::{HEADER_SIZE, Header, MessageType};
 use millrace_types::{Duration, Time};
 use tokio::io::Interest;
 use tokio::sync::oneshot;
@@ -24,7 +24,7 @@ use super::status::{ChannelEntry, ChannelState};
 use super::stream::Stream;
 use crate::control::{BridgeHandle, TaskError};
 use crate::controllers::{AuxiliaryOf, ConnectionId, NewConnection, OutboxReader, PacketInLimit, outbox};
-use crate::handlers::{self, PendingRequests};
+use crate::handlers::{self, PendingRequests, ReceivedRequest};
 
 /// The maximum number of requests that are decoded ahead of the control thread.
 const BACKLOG_LEN: usize = 4096;
@@ -142,7 +142,7 @@ struct Session<'a, B: Backend> {
     line: &'a ChannelEntry,
     epoch: Instant,
     connection: Connection,
-    backlog: VecDeque<Request>,
+    backlog: VecDeque<ReceivedRequest>,
     backlog_size: usize,
     outbox: OutboxReader,
     /// `Some` until the HELLO exchange is complete.
@@ -329,13 +329,11 @@ impl<B: Backend> Session<'_, B> {
             match event {
                 Event::Ready => self.register().await?,
                 Event::Request(request) => {
-                    self.line.tally().messages_in.fetch_add(1, Ordering::Relaxed);
-                    self.backlog_size += usize::from(request.size);
-                    self.backlog.push_back(request);
+                    self.enqueue(request.size, ReceivedRequest::Valid(request));
                 }
-                Event::Rejected { header, error } => {
-                    self.line.tally().messages_in.fetch_add(1, Ordering::Relaxed);
-                    self.log_rejected(header, &error);
+                Event::Rejected(rejection) => {
+                    self.log_rejected(&rejection);
+                    self.enqueue(rejection.header.length, ReceivedRequest::Rejected(rejection));
                 }
                 Event::PeerError(error) => {
                     if let Some(suppressed) = self.line.admits_log() {
@@ -351,6 +349,13 @@ impl<B: Backend> Session<'_, B> {
             }
         }
         Ok(())
+    }
+
+    /// Adds a request of `size` bytes to the backlog.
+    fn enqueue(&mut self, size: u16, request: ReceivedRequest) {
+        self.line.tally().messages_in.fetch_add(1, Ordering::Relaxed);
+        self.backlog_size += usize::from(size);
+        self.backlog.push_back(request);
     }
 
     /// Adds the connection to the control thread's list, before its first request arrives there.
@@ -388,7 +393,7 @@ impl<B: Backend> Session<'_, B> {
 
     /// Logs a request that cannot be decoded. A request that would change the switch is logged at WARN,
     /// within the rate limit.
-    fn log_rejected(&self, header: Header, error: &DecodeError) {
+    fn log_rejected(&self, Rejection { header, error, .. }: &Rejection) {
         let (bridge, controller, xid) = (self.line.bridge(), &self.address, header.xid.0);
         let code = error.error_code();
         let request = match header.message_type() {

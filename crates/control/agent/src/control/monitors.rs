@@ -1,13 +1,28 @@
 //! The state of OAM of a bridge's ports: sessions, wait-to-restore and flap damping.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use millrace_model as model;
 use millrace_oam::{Damping, WaitToRestore, bfd, ccm};
-use millrace_types::{PortNo, Time};
+use millrace_types::{Mac, PortNo, Time};
+
+/// The addresses that a BFD session is for: the local and remote IP addresses, and the remote MAC address. Others have
+/// another session (RFC 5880, section 6.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BfdPeer([IpAddr; 2], Mac);
+
+impl BfdPeer {
+    pub(super) fn of(wanted: &model::Bfd) -> BfdPeer {
+        BfdPeer([wanted.local, wanted.remote], wanted.remote_mac)
+    }
+}
 
 /// The OAM sessions of a port, with the wait-to-restore time and flap damping.
 pub(super) struct Monitor {
     pub(super) bfd: Option<bfd::Session>,
+    /// `Some` with `bfd`.
+    pub(super) bfd_peer: Option<BfdPeer>,
     pub(super) ccm: Option<ccm::Mep>,
     pub(super) restore: WaitToRestore,
     pub(super) damping: Damping,

@@ -13,7 +13,7 @@ use millrace_types::{Duration, Mac, PortNo, Time};
 use millrace_wire::{Packet, ethernet};
 
 use super::bridge::BridgeControl;
-use super::monitors::Monitor;
+use super::monitors::{BfdPeer, Monitor};
 use super::oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 
 /// The first of the UDP source ports of BFD (RFC 5881, section 4).
@@ -35,6 +35,7 @@ impl<B: Backend> BridgeControl<B> {
             let restore = Duration::from_secs(port.wait_to_restore_s.get().into());
             let monitor = self.oam.monitors.entry(*number).or_insert_with(|| Monitor {
                 bfd: None,
+                bfd_peer: None,
                 ccm: None,
                 restore: WaitToRestore::new(restore),
                 damping: Damping::default(),
@@ -43,20 +44,28 @@ impl<B: Backend> BridgeControl<B> {
             if port.damping.is_none() {
                 monitor.damping = Damping::default();
             }
-            match &port.bfd {
-                None => monitor.bfd = None,
-                Some(wanted) => {
-                    let settings = bfd_settings(wanted);
-                    let seed = split_mix::next(&mut self.oam.seed);
-                    let session = monitor
-                        .bfd
-                        .get_or_insert_with(|| bfd::Session::new(settings, seed, now));
-                    session.set_settings(settings);
-                }
+            let mut is_new = false;
+            let peer = port.bfd.as_ref().map(BfdPeer::of);
+            if core::mem::replace(&mut monitor.bfd_peer, peer) != peer {
+                monitor.bfd = None;
+                is_new |= peer.is_some();
+            }
+            if let Some(wanted) = &port.bfd {
+                let settings = bfd_settings(wanted);
+                let seed = split_mix::next(&mut self.oam.seed);
+                let session = monitor
+                    .bfd
+                    .get_or_insert_with(|| bfd::Session::new(settings, seed, now));
+                session.set_settings(settings);
             }
             let wanted = port.ccm.as_ref().and_then(ccm_settings);
             if monitor.ccm.as_ref().map(ccm::Mep::settings) != wanted.as_ref() {
+                is_new |= wanted.is_some();
                 monitor.ccm = wanted.map(|settings| ccm::Mep::new(settings, now));
+            }
+            if is_new {
+                // The new checks have not worked yet, and cannot have failed.
+                monitor.restore = WaitToRestore::new(restore);
             }
             if monitor.is_monitored() {
                 taken.push(OamPort {

@@ -195,7 +195,7 @@ impl<B: Backend> BridgeControl<B> {
         true
     }
 
-    /// Polls the links of all ports, and reports ports whose link changed to the controllers.
+    /// Polls the devices of all ports, and reports ports whose link or description changed to the controllers.
     pub(super) fn poll_links(&mut self) {
         let numbers: Vec<PortNo> = self.ports.keys().copied().collect();
         for number in numbers {
@@ -217,17 +217,21 @@ impl<B: Backend> BridgeControl<B> {
                 continue;
             };
             let config = status.config;
+            let before = status.describe();
             let changed = status.state != state;
             status.info = info;
             status.state = state;
+            if !changed && status.describe() == before {
+                continue;
+            }
+            let status = status.clone();
             if changed {
-                let status = status.clone();
                 let live = !state.has(PortState::NOT_LIVE | PortState::LINK_DOWN);
                 let damped = state.has(PortState::BLOCKED);
                 tracing::info!(bridge = %self.config.name, port = %status.model.name, up = status.info.link_up, live, damped, "link");
                 self.set_pipeline_port(number, config, state, vlan_of(&status.model));
-                port_status(&self.controllers, PortChange::Modify, &status);
             }
+            port_status(&self.controllers, PortChange::Modify, &status);
         }
     }
 

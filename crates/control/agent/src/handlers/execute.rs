@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use millrace_datapath::io::Backend;
-use millrace_openflow::connection::Request;
+use millrace_openflow::connection::{Rejection, Request};
 use millrace_openflow::multipart::RequestBody;
 use millrace_openflow::{ErrorCode, Experimenter, Message, flow_monitor};
 use millrace_types::Duration;
@@ -25,15 +25,23 @@ const REQUESTS_LEN: usize = 1024;
 /// Time after which work is interrupted: a flow_mod that deletes by cookie reads all entries.
 const TIME_MAX: Duration = Duration::from_millis(2);
 
+/// A request as the connection received it.
+pub(crate) enum ReceivedRequest {
+    /// A request to carry out.
+    Valid(Request),
+    /// A request to answer with an error.
+    Rejected(Rejection),
+}
+
 /// Requests of a connection that wait for execution.
 pub(crate) struct PendingRequests {
-    requests: VecDeque<Request>,
+    requests: VecDeque<ReceivedRequest>,
     /// A multipart reply that is being written in steps.
     listing: Option<flows::FlowScan>,
 }
 
 impl PendingRequests {
-    pub(crate) fn new(requests: VecDeque<Request>) -> PendingRequests {
+    pub(crate) fn new(requests: VecDeque<ReceivedRequest>) -> PendingRequests {
         PendingRequests {
             requests,
             listing: None,
@@ -51,14 +59,25 @@ pub(crate) fn execute<B: Backend>(
     let until = bridge.datapath.now() + TIME_MAX;
     for _ in 0..REQUESTS_LEN {
         if let Some(listing) = work.listing.take() {
+            let is_initial = listing.is_initial();
             work.listing = listing.step(bridge, &mut replies.bytes);
-        } else if let Some(request) = work.requests.pop_front() {
-            bridge.controllers.monitors.set_origin(Some((id, request.xid)));
-            work.listing = execute_one(bridge, id, request, &mut replies);
-            send_flow_updates(&mut bridge.controllers, &mut bridge.tables);
-            bridge.controllers.monitors.set_origin(None);
+            // The updates of later changes do not pass through `replies`, and must not overtake the existing entries.
+            if is_initial && work.listing.is_none() {
+                replies.flush();
+            }
         } else {
-            break;
+            match work.requests.pop_front() {
+                Some(ReceivedRequest::Valid(request)) => {
+                    bridge.controllers.monitors.set_origin(Some((id, request.xid)));
+                    work.listing = execute_one(bridge, id, request, &mut replies);
+                    send_flow_updates(&mut bridge.controllers, &mut bridge.tables);
+                    bridge.controllers.monitors.set_origin(None);
+                }
+                Some(ReceivedRequest::Rejected(rejection)) => {
+                    replies.send(rejection.header.xid, &rejection.reply());
+                }
+                None => break,
+            }
         }
         if replies.bytes.len() >= REPLIES_SIZE || bridge.datapath.now() >= until {
             break;
@@ -142,7 +161,7 @@ fn execute_other<B: Backend>(
             .map(|reply| replies.send(xid, &Message::QueueGetConfigReply(reply))),
         Message::BundleControl(control) => bundles::control(bridge, id, xid, *control, replies),
         Message::Experimenter(body) if is_onf(body, flow_monitor::FLOW_MONITOR_CANCEL) => {
-            monitor::cancel(bridge, id, body)
+            monitor::cancel(bridge, id, body, replies)
         }
         Message::Experimenter(body) => Err(unknown_experimenter(body)),
         Message::MultipartRequest(multipart) => match &multipart.body {

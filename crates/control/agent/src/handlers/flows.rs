@@ -162,6 +162,11 @@ impl FlowScan {
         })
     }
 
+    /// Returns true for the reply to a request for monitors.
+    pub(super) fn is_initial(&self) -> bool {
+        matches!(self.kind, Kind::Initial(..))
+    }
+
     /// Writes one step. Returns the listing if entries remain.
     pub(super) fn step<B: Backend>(
         mut self,

@@ -20,5 +20,5 @@ mod replies;
 mod session;
 mod tables;
 
-pub(crate) use execute::{PendingRequests, execute};
+pub(crate) use execute::{PendingRequests, ReceivedRequest, execute};
 pub(crate) use session::{connected, disconnected};

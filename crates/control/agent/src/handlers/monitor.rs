@@ -3,14 +3,14 @@
 use millrace_datapath::io::Backend;
 use millrace_flow::{Instructions, Match};
 use millrace_openflow::flow_monitor::{
-    FlowMonitorFlags, FlowMonitorRequest, FlowUpdate, FlowUpdateEvent, decode_cancel,
+    FlowMonitorFlags, FlowMonitorRequest, FlowUpdate, FlowUpdateEvent, decode_cancel, pause,
 };
-use millrace_openflow::{ErrorCode, Experimenter};
+use millrace_openflow::{ErrorCode, Experimenter, Message};
 use millrace_pipeline::{FlowEntry, FlowFilter};
 use millrace_types::{Cookie, GroupId, TableId};
 
-use super::replies::error_code;
-use crate::asynchronous::{flow_update, send_flow_updates};
+use super::replies::{Replies, error_code};
+use crate::asynchronous::{ASYNCHRONOUS, flow_update, send_flow_updates};
 use crate::control::BridgeControl;
 use crate::controllers::{ConnectionId, Monitor};
 
@@ -91,11 +91,12 @@ pub(super) fn begin<B: Backend>(
     Ok(InitialUpdates(initial))
 }
 
-/// Ends a monitor.
+/// Ends a monitor. The last one also ends a pause of the updates.
 pub(super) fn cancel<B: Backend>(
     bridge: &mut BridgeControl<B>,
     id: ConnectionId,
     body: &Experimenter,
+    replies: &mut Replies,
 ) -> Result<(), ErrorCode> {
     let number = decode_cancel(&body.data).map_err(|error| error.error_code())?;
     let monitors = &mut bridge.controllers.monitors;
@@ -105,6 +106,9 @@ pub(super) fn cancel<B: Backend>(
     let set = monitors.of_mut(id);
     set.monitors.retain(|monitor| monitor.id != number);
     if set.monitors.is_empty() {
+        if set.is_paused() {
+            replies.send(ASYNCHRONOUS, &Message::Experimenter(pause(false)));
+        }
         monitors.disconnected(id);
         update_watched(bridge);
     }

@@ -223,6 +223,30 @@ fn an_auxiliary_connection_over_udp_carries_packets_both_ways_and_nothing_that_m
         panic!()
     };
     assert_eq!((xid, error.code), (Xid(10), ErrorCode::OFPBRC_BAD_TYPE));
+    // Nor is a bundle, or the end of a flow monitor.
+    let flags = BundleFlags::ATOMIC;
+    let add = Message::BundleAdd(BundleAdd {
+        bundle: 1,
+        flags,
+        message: Box::new(Message::FlowMod(patch(1, 2))),
+    });
+    let commit = Message::BundleControl(BundleControl {
+        bundle: 1,
+        command: BundleCommand::Commit,
+        flags,
+    });
+    let cancel = Message::Experimenter(Experimenter {
+        experimenter: Experimenter::ONF,
+        exp_type: flow_monitor::FLOW_MONITOR_CANCEL,
+        data: [0; 4].into(),
+    });
+    auxiliary.send(&[(&add, 11), (&commit, 12), (&cancel, 13)]);
+    for expected in 11..=13 {
+        let (xid, Message::Error(error)) = auxiliary.receive() else {
+            panic!()
+        };
+        assert_eq!((xid, error.code), (Xid(expected), ErrorCode::OFPBRC_BAD_TYPE));
+    }
 
     drop(main);
     wait_for("the end of the auxiliary connection", || {

@@ -297,3 +297,36 @@ fn bytes_that_are_no_messages_end_their_connection_and_no_other() {
         (switch.channels().len() == 2).then_some(())
     });
 }
+
+#[test]
+fn the_error_of_a_malformed_request_comes_in_its_turn() {
+    let _alone = ALONE.lock();
+    let switch = TestSwitch::start(&config(2, "tables = 4"));
+    let mut controller = switch.controller();
+    let mut elsewhere = patch(1, 2);
+    elsewhere.table = TableId(9);
+    let mut malformed = Vec::new();
+    encode(&Message::FlowMod(patch(1, 2)), Xid(3), &mut malformed).unwrap();
+    // The command of a flow_mod.
+    malformed[25] = 9;
+    let mut bytes = Vec::new();
+    encode(&Message::FlowMod(elsewhere), Xid(1), &mut bytes).unwrap();
+    encode(&Message::BarrierRequest, Xid(2), &mut bytes).unwrap();
+    bytes.extend(malformed);
+    encode(&Message::BarrierRequest, Xid(4), &mut bytes).unwrap();
+    controller.stream.write_all(&bytes).unwrap();
+    let replies: Vec<_> = (0..4)
+        .map(|_| match controller.receive().unwrap() {
+            (header, Message::Error(error)) => (header.xid.0, Some(error.code)),
+            (header, Message::BarrierReply) => (header.xid.0, None),
+            (_, other) => panic!("{other}"),
+        })
+        .collect();
+    let expected = [
+        (1, Some(ErrorCode::OFPFMFC_BAD_TABLE_ID)),
+        (2, None),
+        (3, Some(ErrorCode::OFPFMFC_BAD_COMMAND)),
+        (4, None),
+    ];
+    assert_eq!(replies, expected);
+}

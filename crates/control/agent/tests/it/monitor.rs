@@ -100,6 +100,22 @@ fn existing_entries_come_first_and_changes_by_any_controller_follow() {
 }
 
 #[test]
+fn a_change_directly_after_the_request_follows_the_existing_entries() {
+    use std::io::Write;
+    let switch = TestSwitch::start(&config(2, ""));
+    let mut watcher = switch.controller();
+    watcher.add([flow(5, &[(Field::InPort, 1)], &[])]);
+    let mut bytes = Vec::new();
+    let monitor = request(monitor(1, INITIAL | CHANGES | OWN, 0xff));
+    let delete = Message::FlowMod(FlowMod::delete(TableId::ALL, Match::any()));
+    encode(&monitor, Xid(1), &mut bytes).unwrap();
+    encode(&delete, Xid(2), &mut bytes).unwrap();
+    watcher.stream.write_all(&bytes).unwrap();
+    assert_eq!(received_updates(&mut watcher), [(ADDED, 5)]);
+    assert_eq!(received_updates(&mut watcher), [(DELETED, 5)]);
+}
+
+#[test]
 fn own_changes_are_abbreviated_unless_asked_for_and_bundles_are_reported_on_commit() {
     let switch = TestSwitch::start(&config(2, ""));
     let mut watcher = switch.controller();
@@ -208,6 +224,35 @@ fn a_monitor_by_an_extension_field_is_refused_by_a_strict_bridge_only() {
     begin(&mut watcher, monitor_of(1, &fields));
     other.add([flow(4, &fields[..2], &[]), flow(5, &fields, &[])]);
     assert_eq!(received_updates(&mut watcher), [(ADDED, 5)]);
+}
+
+#[test]
+fn a_pause_ends_with_the_monitor() {
+    const PAUSED: u32 = 1871;
+    const RESUMED: u32 = 1872;
+    let switch = TestSwitch::start(&without_echo(&config(2, "")));
+    let (mut watcher, mut other) = (switch.controller_with_small_buffer(), switch.controller());
+    begin(&mut watcher, monitor(1, CHANGES | INSTRUCTIONS, 0xff));
+    let actions: Vec<_> = (0..100).map(|_| crate::harness::output(1)).collect();
+    let entry = |priority: u16| flow(priority, &[(Field::InPort, 1)], &actions);
+    other.add((0..32_000).map(|turn| entry(1 + turn % 100)));
+    let cancel = Message::Experimenter(Experimenter {
+        experimenter: Experimenter::ONF,
+        exp_type: flow_monitor::FLOW_MONITOR_CANCEL,
+        data: 1_u32.to_be_bytes().into(),
+    });
+    watcher.send(&cancel);
+    let barrier = watcher.send(&Message::BarrierRequest);
+    let mut signals = Vec::new();
+    loop {
+        match watcher.receive().unwrap() {
+            (_, Message::Experimenter(body)) => signals.push(body.exp_type),
+            (header, Message::BarrierReply) if header.xid == barrier => break,
+            (_, Message::MultipartReply(_)) => {}
+            (_, other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(signals, [PAUSED, RESUMED]);
 }
 
 #[test]

@@ -185,6 +185,32 @@ fn continuity_checks_move_fast_failover_groups_on_a_loss_one_way_and_back() {
 }
 
 #[test]
+fn new_checks_and_a_new_peer_begin_as_if_the_port_were_new() {
+    let bfd = |remote: &str| {
+        format!(
+            "wait_to_restore_s = 3600\nbfd = {{ min_tx_ms = 200, min_rx_ms = 200, multiplier = 50{remote} }}"
+        )
+    };
+    let ccm = |mep: u32| format!("wait_to_restore_s = 3600\nccm = {{ mep = {mep}, interval = \"100ms\" }}");
+    let mut switch = TestSwitch::start(&config([&ccm(1), &ccm(2)]));
+    let is_live = |switch: &TestSwitch| oam(switch, "br0").is_live.then_some(());
+    wait_for("continuity", || is_live(&switch));
+    // The session comes up for the first time, so that the port does not wait for an hour.
+    let same = bfd("");
+    assert_eq!(switch.apply(&config([&same, &same])).problems, []);
+    wait_for("the session", || {
+        let oam = oam(&switch, "br0");
+        (oam.is_live && oam.bfd?.state == millrace_oam::bfd::State::Up).then_some(())
+    });
+    // The session with the former peer could be up for ten seconds without a packet.
+    let other = bfd(", remote = \"169.254.1.9\"");
+    assert_eq!(switch.apply(&config([&other, &same])).problems, []);
+    let oam = oam(&switch, "br0");
+    assert_eq!((oam.is_live, oam.restores_in), (false, None));
+    assert!(!state(&switch).contains(PortState::LIVE));
+}
+
+#[test]
 fn a_link_that_flaps_three_times_is_held_down_and_says_so() {
     let (switch, mut controller) = flaps_three_times(3600);
     let held = port_state(&mut controller);

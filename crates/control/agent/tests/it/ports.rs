@@ -1,9 +1,10 @@
-//! The settings of ports that a controller changes.
+//! The settings of ports that a controller changes, and the changes of their devices.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::harness::{TestSwitch, config, port_down};
-use millrace_types::PortNo;
+use millrace_openflow::{Message, PortReason};
+use millrace_types::{Mac, PortNo};
 
 #[test]
 fn a_port_that_a_controller_set_down_stays_down_when_the_configuration_is_applied_again() {
@@ -29,4 +30,19 @@ fn a_port_that_a_controller_set_down_stays_down_when_the_configuration_is_applie
         switch.apply(text);
         assert_eq!(is_down(&switch), expected);
     }
+}
+
+#[test]
+fn a_device_that_gets_another_address_is_reported() {
+    let switch = TestSwitch::start(&config(2, ""));
+    let mut controller = switch.controller();
+    let mac = Mac([2, 0, 0, 0, 0, 9]);
+    switch.peer(2).set_mac(mac);
+    let (_, Message::PortStatus(status)) = controller.receive().unwrap() else {
+        panic!("no port_status")
+    };
+    assert_eq!(
+        (status.reason, status.port.number, status.port.mac),
+        (PortReason::Modify, PortNo::from_raw(2), mac)
+    );
 }

@@ -4,6 +4,7 @@
 
 use crate::harness::{Controller, PATIENCE, SILENCE, TestSwitch, config, flow, output, packet, patch};
 use millrace_flow::{Action, Field, FieldSet, Instructions, Match, SetField};
+use millrace_openflow::multipart::flow::FlowStatsRequest;
 use millrace_openflow::multipart::table_features::{Property, PropertyList, PropertyType, TableFeatures};
 use millrace_openflow::multipart::{MultipartReply, MultipartRequest, ReplyBody, RequestBody};
 use millrace_openflow::*;
@@ -244,6 +245,71 @@ fn tables_that_change_lose_their_entries_and_others_keep_them() {
     exchange(&mut controller, wanted).unwrap();
     controller.barrier();
     assert!(!forwards(SILENCE));
+}
+
+/// Returns the tables and priorities of all entries.
+fn entries(controller: &mut Controller) -> Vec<(u8, u16)> {
+    let asked = RequestBody::Flow(FlowStatsRequest::all());
+    let reply = controller.ask(&Message::MultipartRequest(MultipartRequest::new(asked)));
+    let Message::MultipartReply(MultipartReply {
+        body: ReplyBody::Flow(entries),
+        ..
+    }) = reply
+    else {
+        panic!("{reply}")
+    };
+    let mut entries: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.table.0, entry.priority.0))
+        .collect();
+    entries.sort_unstable();
+    entries
+}
+
+#[test]
+fn entries_that_go_to_a_removed_table_are_removed_with_it() {
+    let switch = TestSwitch::start(&config(2, "tables = 4"));
+    let mut controller = switch.controller();
+    let all = exchange(&mut controller, Vec::new()).unwrap();
+    let entry = |table, priority, to| {
+        let instructions = Instructions::goto(TableId(to));
+        FlowMod::add(TableId(table), Priority(priority), Match::any(), instructions)
+    };
+    // The later tables of table 0 change, and those of table 3 do not.
+    let last = FlowMod::add(TableId(3), Priority(4), Match::any(), Instructions::default());
+    controller.add([entry(0, 1, 2), entry(0, 2, 1), last]);
+    let without_2 = |table: usize| TableFeatures {
+        properties: all[table]
+            .properties
+            .iter()
+            .map(|property| match &property.list {
+                PropertyList::Tables(next) => {
+                    let next = next.iter().copied().filter(|next| next.0 != 2).collect();
+                    Property {
+                        list: PropertyList::Tables(next),
+                        ..property.clone()
+                    }
+                }
+                _ => property.clone(),
+            })
+            .collect(),
+        ..all[table].clone()
+    };
+    let features = exchange(&mut controller, vec![without_2(0), without_2(1), all[3].clone()]).unwrap();
+    assert_eq!(features.len(), 3);
+    assert_eq!(entries(&mut controller), [(3, 4)]);
+
+    // A table that names a removed table in its written features has not changed, and keeps its other entries.
+    exchange(&mut controller, vec![narrow(0), named(2, "rest")]).unwrap();
+    let to_2 = FlowMod::add(
+        TableId(0),
+        Priority(5),
+        Match::exact(&[(Field::InPort, 1)]).unwrap(),
+        Instructions::goto(TableId(2)),
+    );
+    controller.add([to_2, flow(6, &[(Field::InPort, 2)], &[output(1)])]);
+    exchange(&mut controller, vec![narrow(0)]).unwrap();
+    assert_eq!(entries(&mut controller), [(0, 6)]);
 }
 
 #[test]

@@ -6,9 +6,9 @@
 //!
 //! Guarantees:
 //! - The version is negotiated first. Before that, no other message is answered.
-//! - Every request that cannot be decoded is answered with the error of the specification, and the next one is read. A
-//!   request of several messages is answered with one error, and none of its messages is carried out. Only bytes that
-//!   cannot be split into messages end the connection.
+//! - Every request that cannot be decoded becomes an event with the error of the specification, which the owner sends in
+//!   its turn, and the next one is read. A request of several messages is answered with one error, and none of its
+//!   messages is carried out. Only bytes that cannot be split into messages end the connection.
 //! - A peer that sends and does not read is not served: while more than [`Settings::max_output`] bytes wait to be written,
 //!   [`Connection::poll`] returns nothing, [`Connection::wants_input`] is false, and asynchronous messages are dropped
 //!   and counted ([`Connection::send_async`]).
@@ -110,6 +110,23 @@ impl Request {
     }
 }
 
+/// A request that cannot be decoded or reassembled.
+#[derive(Clone, Debug)]
+pub struct Rejection {
+    /// The header of the request.
+    pub header: Header,
+    /// The first bytes of the request as received, for the error reply.
+    pub head: RequestPrefix,
+    pub error: DecodeError,
+}
+
+impl Rejection {
+    /// Returns the error reply.
+    pub fn reply(&self) -> Message {
+        Message::Error(ErrorMessage::about(self.error.error_code(), self.head.bytes()))
+    }
+}
+
 /// The reason why a connection was closed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum CloseReason {
@@ -125,6 +142,9 @@ pub enum CloseReason {
         /// Type of the message.
         type_: u8,
     },
+    /// The peer's HELLO cannot be decoded.
+    #[error("the controller's HELLO is malformed: {0}")]
+    MalformedHello(DecodeError),
     /// The peer refused our HELLO.
     #[error("the controller rejected our HELLO: {code}")]
     Refused {
@@ -153,12 +173,9 @@ pub enum Event {
     Ready,
     /// A request to carry out.
     Request(Request),
-    /// A request that could not be decoded; the error reply is sent.
-    Rejected {
-        /// The header of the request.
-        header: Header,
-        error: DecodeError,
-    },
+    /// A request to answer with [`Rejection::reply`], behind the replies to earlier requests: an error must not overtake
+    /// the reply to a barrier (OpenFlow 1.3.5, section 6.2).
+    Rejected(Rejection),
     /// The controller sent an ERROR.
     PeerError(ErrorMessage),
     /// The connection is closed. The bytes in [`Connection::output`] are to be written before the socket is closed.
@@ -181,6 +198,7 @@ pub struct Connection {
     reassembly: MultipartReassembly,
     output: Vec<u8>,
     written: usize,
+    opened: Time,
     last_heard: Time,
     /// The time of the last ECHO_REQUEST.
     echo_sent_at: Time,
@@ -200,6 +218,7 @@ impl Connection {
             reassembly: MultipartReassembly::default(),
             output: Vec::new(),
             written: 0,
+            opened: now,
             last_heard: now,
             echo_sent_at: now,
             unanswered: 0,
@@ -292,9 +311,8 @@ impl Connection {
         head: RequestPrefix,
         decoded: Result<(Header, Message), DecodeError>,
     ) -> Option<Event> {
-        let is_lossless = header.message_type().is_some_and(|type_| !type_.may_be_lost());
         let decoded = match decoded {
-            Ok(_) if self.settings.is_datagram && is_lossless => {
+            Ok((_, message)) if self.settings.is_datagram && !message.may_be_lost() => {
                 Err(DecodeError::Type { type_: header.type_ })
             }
             decoded => decoded,
@@ -323,14 +341,9 @@ impl Connection {
                 if is_part {
                     self.reassembly.refuse(header.xid, &head);
                 }
-                self.reject(error.error_code(), header.xid, &head);
-                Some(Event::Rejected { header, error })
+                Some(Event::Rejected(Rejection { header, head, error }))
             }
         }
-    }
-
-    fn reject(&mut self, code: ErrorCode, xid: Xid, head: &RequestPrefix) {
-        self.put(&Message::Error(ErrorMessage::about(code, head.bytes())), xid);
     }
 
     /// Handles the first message of the peer (OpenFlow 1.3.5, section 6.3.1).
@@ -359,10 +372,7 @@ impl Connection {
             Ok((_, Message::Error(error))) => self.close(CloseReason::Refused { code: error.code }, None),
             Err(error) if header.message_type() == Some(MessageType::Hello) => {
                 let answer = ErrorMessage::about(error.error_code(), head.bytes());
-                let reason = CloseReason::Framing {
-                    length: header.length,
-                };
-                self.close(reason, Some((answer, header.xid)))
+                self.close(CloseReason::MalformedHello(error), Some((answer, header.xid)))
             }
             _ => {
                 let error = ErrorMessage::about(ErrorCode::OFPBRC_BAD_TYPE, head.bytes());
@@ -387,9 +397,10 @@ impl Connection {
                 match self.reassembly.add(xid, head, request, header.length) {
                     AddOutcome::Complete(request) => Message::MultipartRequest(request),
                     AddOutcome::Waiting => return None,
-                    AddOutcome::Refused(xid, head) => {
-                        self.reject(ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW, xid, &head);
-                        return None;
+                    AddOutcome::Refused(head) => {
+                        let header = Header::parse(head.bytes())?;
+                        let error = DecodeError::Reassembly;
+                        return Some(Event::Rejected(Rejection { header, head, error }));
                     }
                 }
             }
@@ -475,9 +486,10 @@ impl Connection {
     pub fn deadline(&self) -> Option<Time> {
         match self.state {
             State::AwaitsHello if self.settings.is_datagram => {
-                Some(self.last_heard + HELLO_INTERVAL.saturating_mul(self.unanswered + 1))
+                let repeat = self.last_heard + HELLO_INTERVAL.saturating_mul(self.unanswered + 1);
+                Some(repeat.min(self.hello_deadline()))
             }
-            State::AwaitsHello => Some(self.last_heard + self.settings.hello_timeout),
+            State::AwaitsHello => Some(self.hello_deadline()),
             State::Ready => {
                 let interval = self.settings.echo_interval?;
                 // The interval starts when the ECHO_REQUEST was sent, which may be after its due time.
@@ -492,12 +504,17 @@ impl Connection {
         }
     }
 
+    /// Bytes that do not complete a HELLO do not defer this.
+    fn hello_deadline(&self) -> Time {
+        self.opened + self.settings.hello_timeout
+    }
+
     /// Handles time-outs at `now`; [`Connection::poll`] returns the events.
     pub fn tick(&mut self, now: Time) {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        let is_late = now >= self.last_heard + self.settings.hello_timeout;
+        let is_late = now >= self.hello_deadline();
         if self.state == State::AwaitsHello && self.settings.is_datagram && !is_late {
             self.unanswered += 1;
             let xid = self.xid();

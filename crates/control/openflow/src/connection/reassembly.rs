@@ -81,9 +81,9 @@ pub(super) enum AddOutcome {
     Complete(MultipartRequest),
     /// More messages follow.
     Waiting,
-    /// The request is too long, or its type does not allow several messages. The request is answered with an
-    /// error.
-    Refused(Xid, RequestPrefix),
+    /// The request with this first message is too long, has a type that does not allow several messages, or is not
+    /// complete when another begins. It is answered with an error.
+    Refused(RequestPrefix),
 }
 
 impl MultipartReassembly {
@@ -133,7 +133,7 @@ impl MultipartReassembly {
         }
         let RequestBody::TableFeatures(mut tables) = request.body else {
             self.refuse(xid, &head);
-            return AddOutcome::Refused(xid, head);
+            return AddOutcome::Refused(head);
         };
         let mut open = match self.open.take() {
             Some(open) if continues => open,
@@ -147,7 +147,7 @@ impl MultipartReassembly {
                 // Only one request can be open: the new request replaces the open one, which is refused.
                 return other.map_or(AddOutcome::Waiting, |other| {
                     self.ignore_rest(other.key);
-                    AddOutcome::Refused(other.key.xid, other.head)
+                    AddOutcome::Refused(other.head)
                 });
             }
         };
@@ -156,7 +156,7 @@ impl MultipartReassembly {
             if request.more {
                 self.ignore_rest(open.key);
             }
-            return AddOutcome::Refused(xid, open.head);
+            return AddOutcome::Refused(open.head);
         }
         open.tables.append(&mut tables);
         if request.more {

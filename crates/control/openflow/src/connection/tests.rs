@@ -37,6 +37,20 @@ fn ready() -> Connection {
     connection
 }
 
+/// Takes the next event, which must be a rejection. Returns its xid and its error.
+fn rejected(connection: &mut Connection) -> (Xid, ErrorCode) {
+    match connection.poll() {
+        Some(Event::Rejected(rejection)) => match rejection.reply() {
+            Message::Error(error) => {
+                assert_eq!(&error.data[..], rejection.head.bytes());
+                (rejection.header.xid, error.code)
+            }
+            other => panic!("expected an error, found {other}"),
+        },
+        other => panic!("expected a rejection, found {other:?}"),
+    }
+}
+
 fn error_code(messages: &[(Header, Message)]) -> ErrorCode {
     match messages {
         [(_, Message::Error(error))] => error.code,
@@ -67,6 +81,19 @@ fn a_peer_of_another_version_gets_hello_failed_with_a_text() {
     assert_eq!(error_code(&messages), ErrorCode::OFPHFC_INCOMPATIBLE);
     assert_eq!(messages[0].0.xid, Xid(9));
     assert!(connection.poll().is_none() && !connection.wants_input());
+}
+
+#[test]
+fn a_malformed_hello_is_named() {
+    let mut connection = fresh();
+    sent(&mut connection);
+    // An element of 3 bytes.
+    connection.receive(&[4, 0, 0, 16, 0, 0, 0, 9, 0, 1, 0, 3, 0, 0, 0, 0x10], Time::ZERO);
+    let Some(Event::Closed(reason)) = connection.poll() else {
+        panic!("not closed")
+    };
+    assert_eq!(reason, CloseReason::MalformedHello(DecodeError::Length));
+    assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPBRC_BAD_LEN);
 }
 
 #[test]
@@ -117,11 +144,7 @@ fn a_malformed_request_is_answered_and_the_next_one_is_read() {
     .concat();
     connection.receive(&stream, Time::ZERO);
     for xid in [1, 2] {
-        let event = connection.poll();
-        assert!(matches!(event, Some(Event::Rejected { .. })), "{event:?}");
-        let messages = sent(&mut connection);
-        assert_eq!(messages[0].0.xid, Xid(xid));
-        assert_eq!(error_code(&messages), ErrorCode::OFPBRC_BAD_TYPE);
+        assert_eq!(rejected(&mut connection), (Xid(xid), ErrorCode::OFPBRC_BAD_TYPE));
     }
     assert!(matches!(connection.poll(), Some(Event::Request(_))));
 }
@@ -199,6 +222,23 @@ fn a_peer_that_says_no_hello_is_given_up() {
         connection.poll(),
         Some(Event::Closed(CloseReason::HelloTimeout))
     ));
+}
+
+#[test]
+fn a_peer_that_sends_its_hello_byte_by_byte_is_given_up_at_the_same_time() {
+    for mut connection in [fresh(), datagrams()] {
+        sent(&mut connection);
+        let at = Time::from_millis(9_900);
+        connection.receive(&[4, 0, 0xff], at);
+        connection.tick(at);
+        assert!(connection.poll().is_none());
+        assert_eq!(connection.deadline(), Some(Time::from_secs(10)));
+        connection.tick(Time::from_secs(10));
+        assert!(matches!(
+            connection.poll(),
+            Some(Event::Closed(CloseReason::HelloTimeout))
+        ));
+    }
 }
 
 #[test]
@@ -282,11 +322,9 @@ fn a_request_of_which_one_message_is_refused_is_answered_with_one_error_and_not_
     ] {
         let mut connection = ready();
         connection.receive(&messages.concat(), Time::ZERO);
-        let event = connection.poll();
-        assert!(matches!(event, Some(Event::Rejected { .. })), "{event:?}");
+        assert_eq!(rejected(&mut connection), (Xid(4), ErrorCode::OFPTFFC_BAD_TYPE));
         let event = connection.poll();
         assert!(event.is_none(), "{event:?}");
-        assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPTFFC_BAD_TYPE);
         // The xid can be used again.
         connection.receive(&part(false, 5), Time::ZERO);
         assert_eq!(next_tables(&mut connection), [table(5)]);
@@ -303,7 +341,7 @@ fn a_refused_request_does_not_take_away_requests_of_other_types_or_xids() {
     let mut other = part(false, 7);
     other[7] = 5;
     connection.receive(&[bad_part(true, 0), desc, other].concat(), Time::ZERO);
-    assert!(matches!(connection.poll(), Some(Event::Rejected { .. })));
+    rejected(&mut connection);
     assert!(matches!(connection.poll(), Some(Event::Request(_))));
     assert_eq!(next_tables(&mut connection), [table(7)]);
     assert!(connection.poll().is_none());
@@ -316,11 +354,10 @@ fn a_request_that_another_one_ends_is_not_carried_out_in_part() {
     other.iter_mut().for_each(|part| part[7] = 5);
     let [begin, end] = other;
     connection.receive(&[part(true, 0), begin, part(false, 1), end].concat(), Time::ZERO);
+    let refused = (Xid(4), ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
+    assert_eq!(rejected(&mut connection), refused);
     assert_eq!(next_tables(&mut connection), [table(7), table(8)]);
     assert!(connection.poll().is_none());
-    let messages = sent(&mut connection);
-    assert_eq!(messages[0].0.xid, Xid(4));
-    assert_eq!(error_code(&messages), ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
 }
 
 #[test]
@@ -331,14 +368,15 @@ fn an_endless_request_is_refused_before_it_fills_memory_and_its_end_is_ignored()
         &Message::MultipartRequest(MultipartRequest { more: true, body }),
         4,
     );
-    for _ in 0..(1 << 20) / empty.len() + 2 {
+    for _ in 0..(1 << 20) / empty.len() {
         connection.receive(&empty, Time::ZERO);
         assert!(connection.poll().is_none());
     }
-    connection.receive(&[part(true, 1), part(false, 2)].concat(), Time::ZERO);
+    connection.receive(&empty, Time::ZERO);
+    let refused = (Xid(4), ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
+    assert_eq!(rejected(&mut connection), refused);
+    connection.receive(&[empty, part(true, 1), part(false, 2)].concat(), Time::ZERO);
     assert!(connection.poll().is_none());
-    let messages = sent(&mut connection);
-    assert_eq!(error_code(&messages), ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
     connection.receive(&part(false, 3), Time::ZERO);
     assert_eq!(next_tables(&mut connection), [table(3)]);
 }
@@ -397,8 +435,7 @@ fn over_datagrams_half_a_message_spoils_nothing_and_messages_that_must_not_be_lo
     assert!(connection.poll().is_none());
     assert!(matches!(sent(&mut connection)[..], [(_, Message::EchoReply(_))]));
     connection.receive(&bytes_of(&Message::BarrierRequest, 3), Time::ZERO);
-    assert!(matches!(connection.poll(), Some(Event::Rejected { .. })));
-    assert_eq!(error_code(&sent(&mut connection)), ErrorCode::OFPBRC_BAD_TYPE);
+    assert_eq!(rejected(&mut connection), (Xid(3), ErrorCode::OFPBRC_BAD_TYPE));
 }
 
 #[test]

@@ -33,6 +33,7 @@ struct Wire<P> {
     from_switch: ArrayQueue<P>,
     open: AtomicBool,
     link_up: AtomicBool,
+    mac: RwLock<Mac>,
 }
 
 /// The far end of a memory device.
@@ -60,6 +61,7 @@ impl<P: Packet> MemoryPeer<P> {
             from_switch: ArrayQueue::new(QUEUE_LEN),
             open: AtomicBool::new(false),
             link_up: AtomicBool::new(true),
+            mac: RwLock::new(Mac([0x02, 0, 0, 0, 0, 0])),
         };
         MemoryPeer {
             wire: Arc::new(wire),
@@ -112,6 +114,11 @@ impl<P: Packet> MemoryPeer<P> {
     /// Sets the carrier of the link.
     pub fn set_link(&self, up: bool) {
         self.wire.link_up.store(up, Ordering::Relaxed);
+    }
+
+    /// Sets the MAC address of the device.
+    pub fn set_mac(&self, mac: Mac) {
+        *self.wire.mac.write().unwrap_or_else(PoisonError::into_inner) = mac;
     }
 }
 
@@ -181,7 +188,7 @@ impl<P: Send> Device for MemoryDevice<P> {
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
             driver: "memory".to_owned(),
-            mac: Mac([0x02, 0, 0, 0, 0, 0]),
+            mac: *self.0.mac.read().unwrap_or_else(PoisonError::into_inner),
             speed_mbps: None,
             link_up: self.0.link_up.load(Ordering::Relaxed),
             modes: PortModes::default(),

@@ -28,7 +28,10 @@ impl Control {
 
     /// Sets the tables of the pipeline, with their capabilities; `None` stands for all capabilities of the switch.
     /// Tables that are left out are removed. Removed tables, and tables whose capabilities change, lose their
-    /// entries without a flow_removed.
+    /// entries without a flow_removed; others lose entries that go to a removed table.
+    ///
+    /// An entry of a table with all capabilities can go to every later table, so such a table changes with those that
+    /// exist.
     ///
     /// # Errors
     /// [`PipelineError`]; nothing has changed.
@@ -57,10 +60,19 @@ impl Control {
             return Err(PipelineError::NoFirst);
         }
         let before = core::mem::take(&mut self.table_states);
+        let before = |at: usize| before.get(at).unwrap_or(&TableState::Default);
+        // The last table that is removed, or exists again.
+        let last = states
+            .iter()
+            .enumerate()
+            .rposition(|(at, after)| (*before(at) == TableState::Removed) != (*after == TableState::Removed));
+        let has_changed = |(at, after): &(usize, &TableState)| {
+            before(*at) != *after || **after == TableState::Default && last > Some(*at)
+        };
         let changed: TableSet = states
             .iter()
             .enumerate()
-            .filter(|(at, after)| before.get(*at).unwrap_or(&TableState::Default) != *after)
+            .filter(has_changed)
             .map(|(at, _)| TableId(at as u8))
             .collect();
         if states.iter().any(|table| *table != TableState::Default) {
@@ -68,13 +80,19 @@ impl Control {
         }
         let obsolete: Vec<_> = self
             .entries()
-            .filter(|(_, record)| changed.contains(record.table))
+            .filter(|(_, record)| changed.contains(record.table) || self.goes_nowhere(&record.entry))
             .map(|(slot, _)| slot)
             .collect();
         for slot in obsolete {
             self.remove(slot, None, now, ops);
         }
         Ok(())
+    }
+
+    /// Returns true if the entry goes to a table that does not exist.
+    fn goes_nowhere(&self, entry: &FlowEntry) -> bool {
+        let to = entry.goto_table();
+        !self.table_states.is_empty() && to.is_some_and(|to| !self.has_table(to))
     }
 
     /// Checks that the tables' features allow an entry.
