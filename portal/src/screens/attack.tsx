@@ -10,7 +10,7 @@ import type { MessageId } from "../i18n/messages";
 import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate, formatNumber } from "../i18n/units";
 import { Bars, MinuteChart } from "../ui/chart";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Form, TextField } from "../ui/fields";
 import { ActionOf, checkFilter, EMPTY_FILTER, FilterFields, filterErrors, filterOf, Lifetime, TimeLeft, type FilterDraft, type FilterErrors } from "../ui/filterform";
 import { InvalidField } from "../ui/invalid";
@@ -134,8 +134,9 @@ export function ManualFilter({ destination, make, label }: { destination: string
 }
 
 /** The active filters of a destination with their present rates. */
-export function ActiveRules({ filters, done }: { filters: Filter[]; done: Act }) {
+export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: Act }) {
   const t = useText();
+  const [filters, hold] = useAsOpened(live);
   const { language } = useLanguage();
   const remove = useOrder(filterOrder.remove);
   const extend = useOrder(filterOrder.extend);
@@ -156,6 +157,7 @@ export function ActiveRules({ filters, done }: { filters: Filter[]; done: Act })
             sentence={t("attack.stopAllSentence", { count: own.length })}
             kind="danger"
             explain={(error) => explain(t, error)}
+            hold={hold}
             act={async () => {
               const back: (() => Promise<unknown>)[] = [];
               try {
@@ -197,7 +199,7 @@ export function ActiveRules({ filters, done }: { filters: Filter[]; done: Act })
                   <Button onPress={() => extend.mutate([filter.id, filter.revision, Math.ceil((new Date(filter.expires ?? 0).getTime() - Date.now()) / 60_000) + 60])} isPending={extend.isPending}>
                     {t("attack.extend")}
                   </Button>
-                  <ConfirmedAct label={t("attack.stop")} title={t("attack.stopTitle")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={(error) => explain(t, error)} act={() => stop(filter)} />
+                  <ConfirmedAct label={t("attack.stop")} title={t("attack.stopTitle")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={(error) => explain(t, error)} hold={hold} act={() => stop(filter)} />
                 </div>
               ) : null}
             </li>

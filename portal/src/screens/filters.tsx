@@ -9,7 +9,7 @@ import { Age, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useLanguage, useText, type Translate } from "../i18n/text";
 import { formatBitRate, formatNumber } from "../i18n/units";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Form, Select, TextField } from "../ui/fields";
 import { ActionOf, Lifetime } from "../ui/filterform";
 import { explain, Loaded } from "../ui/loaded";
@@ -24,8 +24,9 @@ function word(t: Translate, words: Record<string, MessageId>, key: string): stri
   return known ? t(known) : key;
 }
 
-function Acts({ filter }: { filter: Filter }) {
+function Acts({ filter: live }: { filter: Filter }) {
   const t = useText();
+  const [filter, hold] = useAsOpened(live);
   const [minutes, setMinutes] = useState("60");
   const extend = useOrder(filterOrder.extend);
   const remove = useOrder(filterOrder.remove);
@@ -35,11 +36,11 @@ function Acts({ filter }: { filter: Filter }) {
   return (
     <div className="buttons">
       {filter.state === "active" ? (
-        <ConfirmedAct label={t("filters.extend")} title={t("filters.extend")} sentence={t("filters.extendAbout", { packets: filter.matching })} explain={explained} act={() => extend.mutateAsync([filter.id, filter.revision, Number(minutes)])}>
+        <ConfirmedAct label={t("filters.extend")} title={t("filters.extend")} sentence={t("filters.extendAbout", { packets: filter.matching })} explain={explained} hold={hold} act={() => extend.mutateAsync([filter.id, filter.revision, Number(minutes)])}>
           <Lifetime value={minutes} onChange={setMinutes} />
         </ConfirmedAct>
       ) : null}
-      <ConfirmedAct label={t("filters.remove")} title={t("filters.remove")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={explained} act={() => remove.mutateAsync([filter.id, filter.revision])} />
+      <ConfirmedAct label={t("filters.remove")} title={t("filters.remove")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={explained} hold={hold} act={() => remove.mutateAsync([filter.id, filter.revision])} />
     </div>
   );
 }

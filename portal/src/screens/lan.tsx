@@ -8,7 +8,7 @@ import { useMe } from "../app/shell";
 import { Age, Time, useClock } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, type EndDraft, type EndErrors } from "../ui/endfields";
 import { Select, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
@@ -194,8 +194,9 @@ export function Macs({ end, max }: { end: End; max?: number | undefined }) {
   );
 }
 
-function Waive({ end }: { end: End }) {
+function Waive({ end: live }: { end: End }) {
   const t = useText();
+  const [end, hold] = useAsOpened(live);
   const [reason, setReason] = useState("");
   const waive = useOrder(lanOrder.waive);
   if (!end.can.includes("waive_quarantine") || end.quarantine !== "running") return null;
@@ -206,6 +207,7 @@ function Waive({ end }: { end: End }) {
       sentence={t("quarantine.waiveAbout", { account: end.account.name })}
       kind="danger"
       explain={(error) => explain(t, error)}
+      hold={hold}
       act={() => (reason.trim() === "" ? Promise.reject(new InvalidField(t("quarantine.reasonMissing"))) : waive.mutateAsync([end.id, end.revision, reason.trim()]))}
     >
       <TextField label={t("service.reason")} value={reason} onChange={setReason} />
