@@ -142,7 +142,7 @@ export function Shell() {
   return path === CALLBACK ? <SignInReturn /> : <SignedIn />;
 }
 
-/** Loads the page again, because all data that it has read belong to another person. */
+/** Loads the page again, because all data that it has read are old or belong to another person. */
 const reload = () => location.reload();
 
 function SignedIn() {
@@ -187,6 +187,8 @@ function Frame({ me }: { me: Whoami }) {
       // Other people may use this browser.
       forgetDrafts("order ");
       queries.clear();
+      // The browser may keep the page as it is, and show it by "back" before it loads again.
+      document.body.hidden = true;
       location.assign("/");
     };
     result(client.DELETE("/api/v1/session")).then(leave, (reason: unknown) => {
