@@ -379,7 +379,8 @@ export function Service() {
       ) : (
         <Loaded query={query} lines={10}>
           {(service) => (
-            <div className="stack">
+            // Secrets and drafts belong to one service: another one begins without them.
+            <div key={service.id} className="stack">
               {service.can.includes("accept") && service.consent === "pending" ? <Invitation service={service} /> : null}
               {service.status
                 .filter((status) => !(status.tag === "waiting_for_peer" && service.can.includes("accept")))
@@ -409,7 +410,7 @@ export function Service() {
               <Panel title={t("service.acts")}>
                 <ServiceActs service={service} />
               </Panel>
-              <History key={service.id} service={service} />
+              <History service={service} />
             </div>
           )}
         </Loaded>
