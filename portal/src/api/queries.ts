@@ -39,7 +39,10 @@ async function everything<T>(read: (after: string | undefined) => Promise<Page<T
   }
 }
 
-/** Returns the first page that has items: a request looks at a part of the records only. */
+/**
+ * Returns the first page that has items: a request looks at a part of the records only. Its requests have the query's `signal`, so
+ * that the reading of a long journal ends when no screen waits for it.
+ */
 async function firstItems<P extends Page<unknown>>(read: (after: string | undefined) => Promise<P>, start?: string): Promise<P> {
   let page = await read(start);
   while (page.items.length === 0 && page.next !== null) page = await read(page.next);
@@ -118,7 +121,7 @@ export const sites = queryOptions({
 export const changesAfter = (start: string | undefined) =>
   queryOptions({
     queryKey: ["changes", "newest", start ?? ""],
-    queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 100, after } } })), start),
+    queryFn: ({ signal }) => firstItems((after) => result(client.GET("/api/v1/changes", { signal, params: { query: { limit: 100, after } } })), start),
   });
 
 export const changes = changesAfter(undefined);
@@ -127,7 +130,7 @@ export const changes = changesAfter(undefined);
 export const changesOf = (object: string, start: string | undefined, wanted: boolean) =>
   queryOptions({
     queryKey: ["changes", "of", object, start ?? ""],
-    queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 50, object, after } } })), start),
+    queryFn: ({ signal }) => firstItems((after) => result(client.GET("/api/v1/changes", { signal, params: { query: { limit: 50, object, after } } })), start),
     enabled: wanted,
   });
 
@@ -140,7 +143,7 @@ export const change = (id: string) =>
 export const audit = (filter: { actor?: string; object?: string; after?: string }) =>
   queryOptions({
     queryKey: ["audit", filter],
-    queryFn: () => firstItems((after) => result(client.GET("/api/v1/audit", { params: { query: { limit: 100, ...filter, after } } })), filter.after),
+    queryFn: ({ signal }) => firstItems((after) => result(client.GET("/api/v1/audit", { signal, params: { query: { limit: 100, ...filter, after } } })), filter.after),
     staleTime: 0,
   });
 

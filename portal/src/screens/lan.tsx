@@ -245,7 +245,7 @@ function LanEnd({ end, service }: { end: End; service: Service }) {
           />
           <Macs end={end} max={service.rules?.macs_max} />
         </div>
-        {me.can.includes("read_filter") ? <RouteServers end={end.id} /> : null}
+        {me.can.includes("read_filter") ? <RouteServers end={end.id} isOwn={end.account.id === me.account.id} /> : null}
         {end.own && end.vlan ? (
           <details>
             <summary>{t("router.title")}</summary>
