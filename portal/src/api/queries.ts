@@ -298,8 +298,8 @@ export const filterOrder = {
 export const lanOrder = {
   join: (service: string, end: EndOrder, key: string) =>
     result<Ordered>(client.POST("/api/v1/services/{id}/ends", { body: { end }, params: { path: { id: service }, header: { "idempotency-key": key } } })),
-  addMac: (end: string, address: string, valid_until: string | null) =>
-    result<Ordered>(client.POST("/api/v1/configs/{id}/macs", { body: { address, valid_until }, params: { path: { id: end }, header: { "idempotency-key": idempotencyKey() } } })),
+  addMac: (end: string, address: string, key: string) =>
+    result<Ordered>(client.POST("/api/v1/configs/{id}/macs", { body: { address, valid_until: null }, params: { path: { id: end }, header: { "idempotency-key": key } } })),
   endMac: (mac: string, valid_until: string | null) =>
     result<Ordered>(client.PUT("/api/v1/macs/{id}", { body: { valid_until }, params: { path: { id: mac }, header: { "idempotency-key": idempotencyKey() } } })),
   removeMac: (mac: string) =>
