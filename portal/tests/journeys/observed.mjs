@@ -179,6 +179,11 @@ export const journeys = [
       await form.getByRole("button", { name: t("explain.ask"), exact: true }).click();
       await page.getByText(t("explain.pass")).waitFor();
       await page.getByText(t("explain.other")).first().waitFor();
+      await page.getByText("UDP *:20 → 203.0.113.9").waitFor();
+      await form.getByLabel(t("explain.portFrom")).fill("53,80");
+      await form.getByRole("button", { name: t("explain.ask"), exact: true }).click();
+      await form.getByText(t("explain.portWrong")).waitFor();
+      assert(!(await page.getByText(t("explain.pass")).isVisible()), "a port that is none is left out of the packet");
     },
   },
   {
