@@ -1,6 +1,6 @@
 // The screen of an attack, and the tasks that lead to it.
 import { QueryClientProvider } from "@tanstack/react-query";
-import { fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { act, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { describe, expect, it, vi } from "vitest";
 
 import { RequestError } from "../../src/api/problem";
@@ -125,6 +125,29 @@ describe("the screen", () => {
     rerender(screenOf(client));
     expect(container.querySelectorAll(".big-value").length).toBe(0);
     expect(screen.queryByText(en["attack.noSuggestions"]), "nothing is known yet").toBeNull();
+    vi.unstubAllGlobals();
+  });
+
+  it("keeps the suggestion of an open dialog when the next read brings other ones", async () => {
+    vi.stubGlobal("fetch", () => new Promise(() => {}));
+    const create = vi.spyOn(filterOrder, "create").mockResolvedValue({ created: [], changed: [], plan: [] } as never);
+    const suggestion = (port: number) => ({ matching: `source port ${port}`, why: "", coded: [], covers: 1, collateral: 0, order: { destination: "203.0.113.7/32", source_ports: [{ first: port, last: port }] } });
+    const read = (...ports: number[]) => ({ targets, traffic: { ...traffic("203.0.113.7/32"), suggestions: ports.map(suggestion) } });
+    const client = newQueryClient();
+    client.setQueryData(["attack", ""], { targets, traffic: null });
+    client.setQueryData(["attack", "203.0.113.7/32"], read(123));
+    address.search = { target: "203.0.113.7/32" };
+    render(screenOf(client));
+    fireEvent.click(screen.getByText(en["attack.drop"]));
+    const dialog = () => document.querySelector("[role=dialog]");
+    for (const next of [read(19), read()]) act(() => void client.setQueryData(["attack", "203.0.113.7/32"], next));
+    await act(async () => {});
+    expect(dialog()?.textContent).toContain("source port 123");
+    fireEvent.submit(dialog()?.querySelector("form") ?? document.body);
+    await waitFor(() => expect(dialog()).toBeNull());
+    expect(create.mock.calls.map(([body]) => body.source_ports)).toEqual([[{ first: 123, last: 123 }]]);
+    expect(screen.queryByText("source port 123"), "the list is the newest one again").toBeNull();
+    create.mockRestore();
     vi.unstubAllGlobals();
   });
 });
