@@ -21,6 +21,7 @@ import { useLanguage } from "../i18n/text";
 import { Preferences } from "./preferences";
 import { Finder } from "./finder";
 import { Shortcuts, type Jump } from "./shortcuts";
+import { useSingleKeys } from "./singlekeys";
 
 const Me = createContext<Whoami | undefined>(undefined);
 
@@ -120,8 +121,8 @@ function Drawer({ me }: { me: Whoami }) {
   );
 }
 
-/** Shows since when the data on screen may be out of date. */
-function StaleBanner() {
+/** Shows since when the data on screen may be out of date. A screen reader reads the sentence once, and not the age each second. */
+export function StaleBanner() {
   const t = useText();
   const live = useLive();
   const { language } = useLanguage();
@@ -129,9 +130,10 @@ function StaleBanner() {
   // A reconnection within a few seconds is not worth a word.
   if (live.connected || now.getTime() - live.since < 4_000) return null;
   return (
-    <div className="stale" role="status">
+    <div className="stale">
       <Warning />
-      <span>{t("live.lost", { age: formatAge(new Date(live.since), now, language) })}</span>
+      <span role="status">{t("live.lost")}</span>
+      <span>{t("live.lostAt", { age: formatAge(new Date(live.since), now, language) })}</span>
     </div>
   );
 }
@@ -172,6 +174,7 @@ function Frame({ me }: { me: Whoami }) {
   const queries = useQueryClient();
   const main = useRef<HTMLElement>(null);
   const [searching, setSearching] = useState(false);
+  const singleKeys = useSingleKeys();
   const path = useRouterState({ select: (state) => state.location.pathname });
   const first = useRef(true);
   useEffect(() => {
@@ -208,7 +211,7 @@ function Frame({ me }: { me: Whoami }) {
           <Button kind="quiet" onPress={() => setSearching(true)}>
             <Search />
             <span>{t("search.open")}</span>
-            <kbd className="key">/</kbd>
+            {singleKeys ? <kbd className="key">/</kbd> : null}
           </Button>
           <div className="who">
             <Preferences onSignOut={signOut} label={`${me.name} · ${me.account.name}`} />
