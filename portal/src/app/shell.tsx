@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, Outlet, useRouterState } from "@tanstack/react-router";
+import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import { createContext, useContext, useEffect, useMemo, useRef, useState } from "react";
 import { Dialog, DialogTrigger, Heading, Modal, ModalOverlay } from "react-aria-components";
 
@@ -182,6 +182,11 @@ function Frame({ me }: { me: Whoami }) {
     if (first.current) first.current = false;
     else main.current?.focus({ preventScroll: true });
   }, [path]);
+  const navigate = useNavigate();
+  useEffect(() => {
+    // Home is a member's screen: nothing of it concerns a regulator.
+    if (path === "/" && me.roles.includes("regulator")) void navigate({ to: "/audit", replace: true });
+  }, [path, me.roles, navigate]);
   const jumps = useMemo(() => navigation(me).flatMap((group) => group.entries), [me]);
   const [error, setError] = useState<unknown>();
   const signOut = () => {
