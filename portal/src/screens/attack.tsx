@@ -51,11 +51,22 @@ async function removeNewest(filter: string): Promise<unknown> {
   return filterOrder.remove(filter, read.revision);
 }
 
+/** Gives a filter the expiry that it had, whatever its current revision is. */
+async function expireAt(filter: string, expires: string): Promise<unknown> {
+  const read = await result(client.GET("/api/v1/filters/{id}", { params: { path: { id: filter } } }));
+  return filterOrder.extend(filter, read.revision, minutesTo(expires));
+}
+
+/** Returns the whole minutes to a time, at least one. */
+function minutesTo(time: string): number {
+  return Math.max(1, Math.ceil((new Date(time).getTime() - Date.now()) / 60_000));
+}
+
 /** Returns the act that makes a removed filter again. Filters of routes come from their routes. */
 function again(filter: Filter): (() => Promise<unknown>) | undefined {
   const { order, expires } = filter;
   if (!order) return undefined;
-  const minutes = expires ? Math.max(1, Math.ceil((new Date(expires).getTime() - Date.now()) / 60_000)) : 60;
+  const minutes = expires ? minutesTo(expires) : 60;
   // One key: an act that is done again after a lost answer makes no second filter.
   const key = idempotencyKey();
   return () => filterOrder.create({ ...order, minutes }, key);
@@ -185,6 +196,10 @@ export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: 
   const remove = useOrder(filterOrder.remove);
   const extend = useOrder(filterOrder.extend);
   const own = filters.filter((filter) => filter.can.includes("write_filter") && filter.order !== null);
+  const lengthen = (filter: Filter, expires: string) =>
+    extend.mutate([filter.id, filter.revision, minutesTo(expires) + 60], {
+      onSuccess: () => done(t("attack.extended", { packets: filter.matching }), () => expireAt(filter.id, expires)),
+    });
   const stop = async (filter: Filter) => {
     await remove.mutateAsync([filter.id, filter.revision]);
     const back = again(filter);
@@ -240,7 +255,7 @@ export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: 
               </div>
               {filter.can.includes("write_filter") && filter.expires ? (
                 <div className="buttons">
-                  <Button onPress={() => extend.mutate([filter.id, filter.revision, Math.ceil((new Date(filter.expires ?? 0).getTime() - Date.now()) / 60_000) + 60])} isPending={extend.isPending}>
+                  <Button onPress={() => lengthen(filter, filter.expires ?? "")} isPending={extend.isPending}>
                     {t("attack.extend")}
                   </Button>
                   <ConfirmedAct label={t("attack.stop")} title={t("attack.stopTitle")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={(error) => explain(t, error)} hold={hold} act={() => stop(filter)} />

@@ -68,6 +68,21 @@ it("a filter that could not be extended says why", async () => {
   extend.mockRestore();
 });
 
+it("one hour more of a filter is said in a sentence and can be undone", async () => {
+  vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ revision: 9 })));
+  const extend = vi.spyOn(filterOrder, "extend").mockResolvedValue({} as never);
+  const done = vi.fn();
+  render(<ActiveRules filters={[rule("fi-1")]} done={done} />, { wrapper });
+  fireEvent.click(screen.getByRole("button", { name: en["attack.extend"] }));
+  await waitFor(() => expect(done).toHaveBeenCalledOnce());
+  const [sentence, undo] = done.mock.calls[0] as [string, () => Promise<unknown>];
+  expect(sentence).toContain("to fi-1");
+  await undo();
+  expect(extend.mock.calls).toEqual([["fi-1", 7, 70], ["fi-1", 9, 10]]);
+  extend.mockRestore();
+  vi.unstubAllGlobals();
+});
+
 const rule = (id: string): Filter =>
   ({ id, matching: `to ${id}`, destination: "203.0.113.7/32", action: "drop", rate_kbps: null, counter: null, order: { destination: id }, expires: new Date(Date.now() + 600_000).toISOString(), revision: 7, can: ["write_filter"], state: "active" }) as unknown as Filter;
 
