@@ -7,6 +7,7 @@ import en from "../../src/i18n/en.json";
 import type { MessageId } from "../../src/i18n/messages";
 import { Localized } from "../../src/i18n/text";
 import { problemsOf } from "../../src/screens/order";
+import { useAnchor } from "../../src/ui/anchor";
 import { ConfirmedAct } from "../../src/ui/dialog";
 import { AddressField, Form, TextField } from "../../src/ui/fields";
 import { useHeld } from "../../src/ui/held";
@@ -48,6 +49,18 @@ describe("forms", () => {
     const described = field.getAttribute("aria-describedby")?.split(" ").map((id) => document.getElementById(id)?.textContent);
     expect(described).toContain("is wrong");
   });
+});
+
+it("the element that the address names comes into view when its list is read", () => {
+  const into = vi.fn();
+  const row = Object.assign(document.body.appendChild(document.createElement("p")), { id: "cn-1", scrollIntoView: into });
+  location.hash = "#cn-1";
+  const { rerender } = renderHook(({ isRead }) => useAnchor(isRead), { initialProps: { isRead: false } });
+  expect(into).not.toHaveBeenCalled();
+  rerender({ isRead: true });
+  expect(into).toHaveBeenCalledOnce();
+  location.hash = "";
+  row.remove();
 });
 
 describe("a field of the address", () => {
