@@ -158,15 +158,14 @@ export function OrderPath() {
                   options={found.map((account) => ({ id: account.id, name: account.name, hint: account.asns.map((asn) => `AS${asn}`).join(", ") }))}
                   value={draft.peer === "" ? null : draft.peer}
                   inputValue={draft.peerText}
-                  onInputChange={(peerText) => {
-                    const known = others.find((account) => account.name === peerText || account.asns.some((asn) => `AS${asn}` === peerText.toUpperCase()));
-                    change({ peerText, peer: known?.id ?? "" });
-                  }}
+                  onInputChange={(peerText) => change({ peerText, peer: "" })}
                   onChange={(chosen) => {
-                    // The field asks for its text again when the focus leaves it; without a member the text is removed.
-                    const account = others.find((account) => account.id === chosen);
+                    // Without a chosen member the field asks when the focus leaves it: a text that is none is removed.
+                    const typed = draft.peerText.trim();
+                    const isTyped = ({ name, asns }: Account) => name === typed || asns.some((asn) => `AS${asn}` === typed.toUpperCase());
+                    const account = others.find((account) => (chosen === null ? isTyped(account) : account.id === chosen));
                     if (account) change({ peer: account.id, peerText: account.name });
-                    else if (chosen === null) change({ peer: "", peerText: "" });
+                    else if (chosen === null && !accounts.isPending) change({ peer: "", peerText: "" });
                   }}
                   empty={t(accounts.isPending ? "load.loading" : "order.noPeer")}
                   error={at("order-peer", errors.peer)}

@@ -55,6 +55,8 @@ export const journeys = [
       const path = "/run/bird/rs1.ctl";
       assert((await page.getByText(path).count()) === 0, "a member sees a path of the exchange's machine");
       const operator = await as("noc", "/lan");
+      const aoba = operator.page.locator("section.panel", { has: operator.page.getByRole("heading", { name: /Aoba Networks/ }) });
+      await aoba.locator(".route-servers summary").first().click();
       await operator.page.getByText(path).first().waitFor();
     },
   },

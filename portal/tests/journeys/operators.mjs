@@ -143,9 +143,9 @@ export const journeys = [
       await heading(page, t("nav.order"));
       await tabTo(page, page.locator("input#order-peer, #order-peer input"));
       // A member that is not the first of all, by its AS number.
-      await page.keyboard.type("AS64510");
+      await page.keyboard.type("AS64502");
       await page.getByRole("option", { name: /Baikal/ }).waitFor({ state: "detached" });
-      await page.getByRole("option", { name: /Kyoto Resale/ }).waitFor();
+      await page.getByRole("option", { name: /청담 호스팅/ }).waitFor();
       await page.keyboard.press("ArrowDown");
       await page.keyboard.press("Enter");
       await tabTo(page, page.locator("button#end-connection, #end-connection button"));
@@ -157,7 +157,7 @@ export const journeys = [
       await page.keyboard.type("by keys");
       await page.keyboard.press("Enter");
       await heading(page, "by keys");
-      await page.getByText(t("service.waitsFor", { account: "Kyoto Resale" })).waitFor();
+      await page.getByText(t("service.waitsFor", { account: "청담 호스팅" })).waitFor();
     },
   },
   {

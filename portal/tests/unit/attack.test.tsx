@@ -147,17 +147,19 @@ describe("the screen", () => {
     vi.stubGlobal("fetch", () => new Promise(() => {}));
     const create = vi.spyOn(filterOrder, "create").mockResolvedValue({ created: [], changed: [], plan: [] } as never);
     const suggestion = (port: number) => ({ matching: `source port ${port}`, why: "", coded: [], covers: 1, collateral: 0, order: { destination: "203.0.113.7/32", source_ports: [{ first: port, last: port }] } });
-    const read = (...ports: number[]) => ({ targets, traffic: { ...traffic("203.0.113.7/32"), suggestions: ports.map(suggestion) } });
+    const read = (bits_per_s: number, ...ports: number[]) => ({ targets, traffic: { ...traffic("203.0.113.7/32"), target: { prefix: "203.0.113.7/32", bits_per_s, usual_bits_per_s: 0 }, suggestions: ports.map(suggestion) } });
     const client = newQueryClient();
     client.setQueryData(["attack", ""], { targets, traffic: null });
-    client.setQueryData(["attack", "203.0.113.7/32"], read(123));
+    client.setQueryData(["attack", "203.0.113.7/32"], read(1e9, 123));
     address.search = { target: "203.0.113.7/32" };
-    render(screenOf(client));
+    const { container } = render(screenOf(client));
     fireEvent.click(screen.getByText(en["attack.drop"]));
     const dialog = () => document.querySelector("[role=dialog]");
-    for (const next of [read(19), read()]) act(() => void client.setQueryData(["attack", "203.0.113.7/32"], next));
-    await act(async () => {});
-    expect(dialog()?.textContent).toContain("source port 123");
+    for (const [next, rate] of [[read(2e9, 19), "2\u00a0Gbit/s"], [read(3e9), "3\u00a0Gbit/s"]] as const) {
+      act(() => void client.setQueryData(["attack", "203.0.113.7/32"], next));
+      await waitFor(() => expect(container.querySelector(".big-value")?.textContent).toBe(rate));
+      expect(dialog()?.textContent).toContain("source port 123");
+    }
     fireEvent.submit(dialog()?.querySelector("form") ?? document.body);
     await waitFor(() => expect(dialog()).toBeNull());
     expect(create.mock.calls.map(([body]) => body.source_ports)).toEqual([[{ first: 123, last: 123 }]]);

@@ -56,6 +56,14 @@ it("a member that is typed in full is kept when the focus leaves the field", () 
   expect([field().value, kept()?.peer]).toEqual(["Cirrus", "ac-3"]);
 });
 
+it("a text that is no member is removed when the focus leaves the field", () => {
+  render(page());
+  act(() => field().focus());
+  fireEvent.change(field(), { target: { value: "Del" } });
+  act(() => field().blur());
+  expect([field().value, kept()?.peer]).toEqual(["", ""]);
+});
+
 it.each([true, false])("a kept draft keeps its member when the focus passes the field (members are read: %s)", (isRead) => {
   localStorage.setItem("order us-1", JSON.stringify({ peer: "ac-3", peerText: "Cirrus" }));
   render(page(isRead));
@@ -65,8 +73,12 @@ it.each([true, false])("a kept draft keeps its member when the focus passes the 
 });
 
 it("a cleared form does not bring the former member back", () => {
-  localStorage.setItem("order us-1", JSON.stringify({ peer: "ac-3", peerText: "Cirrus" }));
   render(page());
+  act(() => field().focus());
+  fireEvent.change(field(), { target: { value: "Delta" } });
+  fireEvent.keyDown(field(), { key: "ArrowDown" });
+  fireEvent.keyDown(field(), { key: "Enter" });
+  act(() => field().blur());
   fireEvent.click(screen.getByText(en["order.clear"]));
   act(() => field().focus());
   act(() => field().blur());
