@@ -124,7 +124,11 @@ export const changesAfter = (start: string | undefined) =>
     queryFn: ({ signal }) => firstItems((after) => result(client.GET("/api/v1/changes", { signal, params: { query: { limit: 100, after } } })), start),
   });
 
-export const changes = changesAfter(undefined);
+/** The changes under way, and those that are undone unless somebody confirms them: however many newer ones there are. */
+export const openChanges = queryOptions({
+  queryKey: ["changes", "open"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: PAGE, open: true, after } } }))),
+});
 
 /** The changes of an object behind a cursor, newest first. */
 export const changesOf = (object: string, start: string | undefined, wanted: boolean) =>

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Fragment, useRef, useState } from "react";
 
-import { changes as changesQuery, impact as impactQuery, observedTrunks, order, secondPerson, switches as switchesQuery, useOrder } from "../api/queries";
+import { impact as impactQuery, observedTrunks, openChanges, order, secondPerson, switches as switchesQuery, useOrder } from "../api/queries";
 import type { Impact, Load, Switch, Trunk } from "../api/types";
 import { Link } from "@tanstack/react-router";
 import { Age, Rate } from "../i18n/format";
@@ -198,7 +198,7 @@ export function Fabric() {
   const t = useText();
   const switches = useQuery(switchesQuery);
   const trunks = useQuery(observedTrunks);
-  const unconfirmed = useQuery(changesQuery).data?.items.filter((change) => change.confirm_until !== null) ?? [];
+  const unconfirmed = useQuery(openChanges).data?.filter((change) => change.confirm_until !== null) ?? [];
   const [waiting, setWaiting] = useState(false);
   return (
     <>
