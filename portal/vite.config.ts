@@ -18,6 +18,8 @@ export default defineConfig({
     include: ["tests/unit/**/*.test.{ts,tsx}"],
     setupFiles: ["tests/unit/setup.ts"],
     pool: "threads",
+    // A bound for a test that hangs: a loaded machine takes seconds for a render.
+    testTimeout: 30_000,
     css: false,
   },
 });

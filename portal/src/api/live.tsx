@@ -99,8 +99,9 @@ export class Refresh {
   }
 }
 
-/** Connects the page of a person to the stream and keeps what it shows up to date. If another person
- * signs in in another tab, the session becomes that person's, and `onOther` is called. */
+/** Connects the page of a person to the stream and keeps what it shows up to date. `onOther` is called when the page must load
+ * again: another person signs in in another tab, whose the session then is, or the browser restores the page as it was when it was
+ * left, without its stream and perhaps after a sign-out. */
 export function LiveUpdates({ user, onOther, children }: { user: string; onOther: () => void; children: ReactNode }) {
   const queries = useQueryClient();
   const [own] = useState(user);
@@ -108,6 +109,13 @@ export function LiveUpdates({ user, onOther, children }: { user: string; onOther
   useEffect(() => {
     if (user !== own) onOther();
   }, [user, own, onOther]);
+  useEffect(() => {
+    const restored = (event: PageTransitionEvent) => {
+      if (event.persisted) onOther();
+    };
+    window.addEventListener("pageshow", restored);
+    return () => window.removeEventListener("pageshow", restored);
+  }, [onOther]);
   useEffect(() => {
     const refresh = new Refresh(queries);
     const receive = (message: StreamMessage) => {

@@ -39,7 +39,10 @@ async function everything<T>(read: (after: string | undefined) => Promise<Page<T
   }
 }
 
-/** Returns the first page that has items: a request looks at a part of the records only. */
+/**
+ * Returns the first page that has items: a request looks at a part of the records only. Its requests have the query's `signal`, so
+ * that the reading of a long journal ends when no screen waits for it.
+ */
 async function firstItems<P extends Page<unknown>>(read: (after: string | undefined) => Promise<P>, start?: string): Promise<P> {
   let page = await read(start);
   while (page.items.length === 0 && page.next !== null) page = await read(page.next);
@@ -118,16 +121,20 @@ export const sites = queryOptions({
 export const changesAfter = (start: string | undefined) =>
   queryOptions({
     queryKey: ["changes", "newest", start ?? ""],
-    queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 100, after } } })), start),
+    queryFn: ({ signal }) => firstItems((after) => result(client.GET("/api/v1/changes", { signal, params: { query: { limit: 100, after } } })), start),
   });
 
-export const changes = changesAfter(undefined);
+/** The changes under way, and those that are undone unless somebody confirms them: however many newer ones there are. */
+export const openChanges = queryOptions({
+  queryKey: ["changes", "open"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: PAGE, open: true, after } } }))),
+});
 
 /** The changes of an object behind a cursor, newest first. */
 export const changesOf = (object: string, start: string | undefined, wanted: boolean) =>
   queryOptions({
     queryKey: ["changes", "of", object, start ?? ""],
-    queryFn: () => firstItems((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: 50, object, after } } })), start),
+    queryFn: ({ signal }) => firstItems((after) => result(client.GET("/api/v1/changes", { signal, params: { query: { limit: 50, object, after } } })), start),
     enabled: wanted,
   });
 
@@ -140,7 +147,7 @@ export const change = (id: string) =>
 export const audit = (filter: { actor?: string; object?: string; after?: string }) =>
   queryOptions({
     queryKey: ["audit", filter],
-    queryFn: () => firstItems((after) => result(client.GET("/api/v1/audit", { params: { query: { limit: 100, ...filter, after } } })), filter.after),
+    queryFn: ({ signal }) => firstItems((after) => result(client.GET("/api/v1/audit", { signal, params: { query: { limit: 100, ...filter, after } } })), filter.after),
     staleTime: 0,
   });
 
@@ -295,8 +302,8 @@ export const filterOrder = {
 export const lanOrder = {
   join: (service: string, end: EndOrder, key: string) =>
     result<Ordered>(client.POST("/api/v1/services/{id}/ends", { body: { end }, params: { path: { id: service }, header: { "idempotency-key": key } } })),
-  addMac: (end: string, address: string, valid_until: string | null) =>
-    result<Ordered>(client.POST("/api/v1/configs/{id}/macs", { body: { address, valid_until }, params: { path: { id: end }, header: { "idempotency-key": idempotencyKey() } } })),
+  addMac: (end: string, address: string, key: string) =>
+    result<Ordered>(client.POST("/api/v1/configs/{id}/macs", { body: { address, valid_until: null }, params: { path: { id: end }, header: { "idempotency-key": key } } })),
   endMac: (mac: string, valid_until: string | null) =>
     result<Ordered>(client.PUT("/api/v1/macs/{id}", { body: { valid_until }, params: { path: { id: mac }, header: { "idempotency-key": idempotencyKey() } } })),
   removeMac: (mac: string) =>

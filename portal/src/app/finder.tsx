@@ -7,6 +7,7 @@ import { accounts, connections, services } from "../api/queries";
 import type { Account, Connection, Service } from "../api/types";
 import { useText } from "../i18n/text";
 import { holdDuringComposition } from "../ui/fields";
+import { explain } from "../ui/loaded";
 import { useMe } from "./shell";
 
 type Found = { id: string; name: string; kind: "search.service" | "search.connection" | "search.account"; words: string; to: string };
@@ -54,15 +55,17 @@ export function Finder({ open, onOpenChange }: { open: boolean; onOpenChange: (o
   );
 }
 
-function Found({ close }: { close: () => void }) {
+export function Found({ close }: { close: () => void }) {
   const t = useText();
   const me = useMe();
   const navigate = useNavigate();
   const [text, setText] = useState("");
-  const all = useQuery(services).data;
-  const links = useQuery(connections).data;
-  const members = useQuery({ ...accounts, enabled: me.operator }).data;
-  const index = useMemo(() => searchIndex(all ?? [], links ?? [], members ?? []), [all, links, members]);
+  const [all, links, members] = [useQuery(services), useQuery(connections), useQuery({ ...accounts, enabled: me.operator })];
+  const index = useMemo(() => searchIndex(all.data ?? [], links.data ?? [], members.data ?? []), [all.data, links.data, members.data]);
+  // Nothing is said about what was not read.
+  const reads = [all, links, members];
+  const failed = reads.find((read) => read.isError && read.data === undefined);
+  const none = failed ? explain(t, failed.error) : t(reads.some((read) => read.isLoading) ? "load.loading" : "search.none");
   const items = useMemo(() => (text.trim() === "" ? [] : index.filter((item) => matches(item.words, text.trim())).slice(0, 30)), [index, text]);
   return (
     <>
@@ -84,7 +87,7 @@ function Found({ close }: { close: () => void }) {
             const [path, hash] = item.to.split("#");
             void navigate({ to: path ?? "/", ...(hash ? { hash } : {}) });
           }}
-          renderEmptyState={() => <p className="option quiet">{text.trim() === "" ? t("search.begin") : t("search.none")}</p>}
+          renderEmptyState={() => <p className="option quiet">{text.trim() === "" ? t("search.begin") : none}</p>}
         >
           {(item) => (
             <ListBoxItem id={item.id} textValue={item.name} className="option">

@@ -4,6 +4,7 @@ import { isLanguage } from "../i18n/messages";
 import { LANGUAGES, useLanguage, useText } from "../i18n/text";
 import { Check } from "../ui/icons";
 import { Button } from "../ui/parts";
+import { setSingleKeys, useSingleKeys } from "./singlekeys";
 import { setTheme, THEMES, useTheme, type Theme } from "./theme";
 
 /** The menu of languages and colour schemes; with a session also the sign-out. */
@@ -11,6 +12,7 @@ export function Preferences({ onSignOut, label }: { onSignOut?: () => void; labe
   const t = useText();
   const { language, choose } = useLanguage();
   const theme = useTheme();
+  const singleKeys = useSingleKeys();
   return (
     <MenuTrigger>
       <Button kind="quiet">{label ?? `${LANGUAGES[language]}`}</Button>
@@ -40,6 +42,15 @@ export function Preferences({ onSignOut, label }: { onSignOut?: () => void; labe
               </MenuItem>
             ))}
           </MenuSection>
+          {onSignOut ? (
+            <MenuSection selectionMode="multiple" selectedKeys={singleKeys ? ["keys"] : []} onSelectionChange={(keys) => setSingleKeys(keys === "all" || keys.has("keys"))}>
+              <Header className="menu-title">{t("prefs.keyboard")}</Header>
+              <MenuItem id="keys" textValue={t("prefs.singleKeys")} className="menu-item">
+                <span>{t("prefs.singleKeys")}</span>
+                <Check />
+              </MenuItem>
+            </MenuSection>
+          ) : null}
           {onSignOut ? (
             <MenuSection>
               <Header className="menu-title">{t("prefs.session")}</Header>

@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, Outlet, useRouterState } from "@tanstack/react-router";
+import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import { createContext, useContext, useEffect, useMemo, useRef, useState } from "react";
 import { Dialog, DialogTrigger, Heading, Modal, ModalOverlay } from "react-aria-components";
 
@@ -21,6 +21,7 @@ import { useLanguage } from "../i18n/text";
 import { Preferences } from "./preferences";
 import { Finder } from "./finder";
 import { Shortcuts, type Jump } from "./shortcuts";
+import { useSingleKeys } from "./singlekeys";
 
 const Me = createContext<Whoami | undefined>(undefined);
 
@@ -120,8 +121,8 @@ function Drawer({ me }: { me: Whoami }) {
   );
 }
 
-/** Shows since when the data on screen may be out of date. */
-function StaleBanner() {
+/** Shows since when the data on screen may be out of date. A screen reader reads the sentence once, and not the age each second. */
+export function StaleBanner() {
   const t = useText();
   const live = useLive();
   const { language } = useLanguage();
@@ -129,9 +130,10 @@ function StaleBanner() {
   // A reconnection within a few seconds is not worth a word.
   if (live.connected || now.getTime() - live.since < 4_000) return null;
   return (
-    <div className="stale" role="status">
+    <div className="stale">
       <Warning />
-      <span>{t("live.lost", { age: formatAge(new Date(live.since), now, language) })}</span>
+      <span role="status">{t("live.lost")}</span>
+      <span>{t("live.lostAt", { age: formatAge(new Date(live.since), now, language) })}</span>
     </div>
   );
 }
@@ -142,7 +144,7 @@ export function Shell() {
   return path === CALLBACK ? <SignInReturn /> : <SignedIn />;
 }
 
-/** Loads the page again, because all data that it has read belong to another person. */
+/** Loads the page again, because all data that it has read are old or belong to another person. */
 const reload = () => location.reload();
 
 function SignedIn() {
@@ -172,6 +174,7 @@ function Frame({ me }: { me: Whoami }) {
   const queries = useQueryClient();
   const main = useRef<HTMLElement>(null);
   const [searching, setSearching] = useState(false);
+  const singleKeys = useSingleKeys();
   const path = useRouterState({ select: (state) => state.location.pathname });
   const first = useRef(true);
   useEffect(() => {
@@ -179,6 +182,11 @@ function Frame({ me }: { me: Whoami }) {
     if (first.current) first.current = false;
     else main.current?.focus({ preventScroll: true });
   }, [path]);
+  const navigate = useNavigate();
+  useEffect(() => {
+    // Home is a member's screen: nothing of it concerns a regulator.
+    if (path === "/" && me.roles.includes("regulator")) void navigate({ to: "/audit", replace: true });
+  }, [path, me.roles, navigate]);
   const jumps = useMemo(() => navigation(me).flatMap((group) => group.entries), [me]);
   const [error, setError] = useState<unknown>();
   const signOut = () => {
@@ -187,6 +195,8 @@ function Frame({ me }: { me: Whoami }) {
       // Other people may use this browser.
       forgetDrafts("order ");
       queries.clear();
+      // The browser may keep the page as it is, and show it by "back" before it loads again.
+      document.body.hidden = true;
       location.assign("/");
     };
     result(client.DELETE("/api/v1/session")).then(leave, (reason: unknown) => {
@@ -206,7 +216,7 @@ function Frame({ me }: { me: Whoami }) {
           <Button kind="quiet" onPress={() => setSearching(true)}>
             <Search />
             <span>{t("search.open")}</span>
-            <kbd className="key">/</kbd>
+            {singleKeys ? <kbd className="key">/</kbd> : null}
           </Button>
           <div className="who">
             <Preferences onSignOut={signOut} label={`${me.name} · ${me.account.name}`} />

@@ -5,6 +5,7 @@ import { Dialog, Heading, Modal, ModalOverlay } from "react-aria-components";
 import { useText } from "../i18n/text";
 import type { MessageId } from "../i18n/messages";
 import { Button } from "../ui/parts";
+import { useSingleKeys } from "./singlekeys";
 
 /** The addresses to which `g` and a letter lead. */
 export type Jump = { letter: string; to: string; name: MessageId };
@@ -19,7 +20,9 @@ export function Shortcuts({ jumps, onSearch }: { jumps: Jump[]; onSearch: () => 
   const navigate = useNavigate();
   const [listed, setListed] = useState(false);
   const waiting = useRef(0);
+  const enabled = useSingleKeys();
   useEffect(() => {
+    if (!enabled) return undefined;
     const press = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isTyping(event.target)) return;
       if (document.querySelector("[role=dialog]")) return;
@@ -42,7 +45,7 @@ export function Shortcuts({ jumps, onSearch }: { jumps: Jump[]; onSearch: () => 
     };
     window.addEventListener("keydown", press);
     return () => window.removeEventListener("keydown", press);
-  }, [jumps, navigate, onSearch]);
+  }, [enabled, jumps, navigate, onSearch]);
   return (
     <ModalOverlay className="veil" isOpen={listed} onOpenChange={setListed} isDismissable>
       <Modal className="modal">

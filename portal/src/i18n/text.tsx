@@ -1,4 +1,4 @@
-import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
+import { createContext, useCallback, useContext, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { I18nProvider } from "react-aria-components";
 import { IntlProvider, useIntl } from "react-intl";
 
@@ -33,19 +33,34 @@ export function useLanguage() {
   return useContext(Chosen);
 }
 
+/** The time in ms after which a page without any language loads again. */
+const RETRY = 5_000;
+
 /** Provides the messages of the chosen language, and remembers the choice. */
 export function Language({ children }: { children: ReactNode }) {
   const [language, setLanguage] = useState(() => preferredLanguage(stored("language"), navigator.languages));
   const [loaded, setLoaded] = useState<{ language: Language; messages: Messages }>();
+  const shown = useRef<Language>(undefined);
   useEffect(() => {
     let current = true;
-    void loadMessages(language).then((messages) => {
-      if (!current) return;
-      document.documentElement.lang = language;
-      setLoaded({ language, messages });
-    });
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    loadMessages(language).then(
+      (messages) => {
+        if (!current) return;
+        document.documentElement.lang = language;
+        shown.current = language;
+        setLoaded({ language, messages });
+      },
+      () => {
+        // The network is gone, or an upgrade has removed the files of this page: the language before stays.
+        if (!current) return;
+        if (shown.current) setLanguage(shown.current);
+        else timer = setTimeout(() => location.reload(), RETRY);
+      },
+    );
     return () => {
       current = false;
+      clearTimeout(timer);
     };
   }, [language]);
   const choose = useCallback((chosen: Language) => {

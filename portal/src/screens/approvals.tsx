@@ -5,14 +5,15 @@ import type { Approval } from "../api/types";
 import { Age } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead } from "../ui/parts";
 
 const ORDERS: Record<string, MessageId> = { delete_fabric: "approval.deleteTrunk", delete_service: "approval.deleteLan", unlock: "approval.unlock" };
 
-function Row({ approval }: { approval: Approval }) {
+function Row({ approval: live }: { approval: Approval }) {
   const t = useText();
+  const [approval, hold] = useAsOpened(live);
   const approve = useOrder(secondPerson.approve);
   const withdraw = useOrder(secondPerson.withdraw);
   const known = ORDERS[approval.operation];
@@ -30,10 +31,10 @@ function Row({ approval }: { approval: Approval }) {
         {approval.own ? (
           <span className="quiet">{t("approval.own")}</span>
         ) : approval.can.includes("approve") ? (
-          <ConfirmedAct label={t("approval.approve")} title={what} sentence={t("approval.sentence", { name: approval.requested_by ?? t("approval.host") })} kind="danger" explain={explained} act={() => approve.mutateAsync([approval.id, approval.revision])} />
+          <ConfirmedAct label={t("approval.approve")} title={what} sentence={t("approval.sentence", { name: approval.requested_by ?? t("approval.host") })} kind="danger" explain={explained} hold={hold} act={() => approve.mutateAsync([approval.id, approval.revision])} />
         ) : null}
         {approval.can.includes("approve") ? (
-          <ConfirmedAct label={t(approval.own ? "approval.withdraw" : "approval.refuse")} title={t(approval.own ? "approval.withdraw" : "approval.refuse")} sentence={t("approval.withdrawSentence", { what })} explain={explained} act={() => withdraw.mutateAsync([approval.id, approval.revision])} />
+          <ConfirmedAct label={t(approval.own ? "approval.withdraw" : "approval.refuse")} title={t(approval.own ? "approval.withdraw" : "approval.refuse")} sentence={t("approval.withdrawSentence", { what })} explain={explained} hold={hold} act={() => withdraw.mutateAsync([approval.id, approval.revision])} />
         ) : null}
       </div>
     </li>

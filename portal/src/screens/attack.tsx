@@ -1,18 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useEffect, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { client, idempotencyKey, result } from "../api/client";
 import { attack as attackQuery, filterOrder, observedFilters, useOrder } from "../api/queries";
-import type { Filter, NewFilter, Ordered, Suggestion, Traffic } from "../api/types";
+import type { AttackView, Filter, NewFilter, Ordered, Suggestion, Traffic } from "../api/types";
 import { Rate } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate, formatNumber } from "../i18n/units";
 import { Bars, MinuteChart } from "../ui/chart";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Form, TextField } from "../ui/fields";
 import { ActionOf, checkFilter, EMPTY_FILTER, FilterFields, filterErrors, filterOf, Lifetime, TimeLeft, type FilterDraft, type FilterErrors } from "../ui/filterform";
+import { useHeld } from "../ui/held";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead, Skeleton, State } from "../ui/parts";
@@ -50,11 +51,22 @@ async function removeNewest(filter: string): Promise<unknown> {
   return filterOrder.remove(filter, read.revision);
 }
 
+/** Gives a filter the expiry that it had, whatever its current revision is. */
+async function expireAt(filter: string, expires: string): Promise<unknown> {
+  const read = await result(client.GET("/api/v1/filters/{id}", { params: { path: { id: filter } } }));
+  return filterOrder.extend(filter, read.revision, minutesTo(expires));
+}
+
+/** Returns the whole minutes to a time, at least one. */
+function minutesTo(time: string): number {
+  return Math.max(1, Math.ceil((new Date(time).getTime() - Date.now()) / 60_000));
+}
+
 /** Returns the act that makes a removed filter again. Filters of routes come from their routes. */
 function again(filter: Filter): (() => Promise<unknown>) | undefined {
   const { order, expires } = filter;
   if (!order) return undefined;
-  const minutes = expires ? Math.max(1, Math.ceil((new Date(expires).getTime() - Date.now()) / 60_000)) : 60;
+  const minutes = expires ? minutesTo(expires) : 60;
   // One key: an act that is done again after a lost answer makes no second filter.
   const key = idempotencyKey();
   return () => filterOrder.create({ ...order, minutes }, key);
@@ -71,7 +83,7 @@ function inTurn(acts: (() => Promise<unknown>)[]): () => Promise<unknown> {
   };
 }
 
-function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: Make }) {
+function SuggestionCard({ suggestion, make, hold }: { suggestion: Suggestion; make: Make; hold: (open: boolean) => void }) {
   const t = useText();
   const { language } = useLanguage();
   const [minutes, setMinutes] = useState("60");
@@ -90,6 +102,7 @@ function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: Ma
           sentence={t("attack.dropSentence", { packets: suggestion.matching })}
           kind="primary"
           explain={(error) => explain(t, error)}
+          hold={hold}
           act={(keyOf) => {
             const body = { ...suggestion.order, minutes: Number(minutes) };
             return make(body, keyOf(body));
@@ -99,6 +112,48 @@ function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: Ma
         </ConfirmedAct>
       </div>
     </li>
+  );
+}
+
+/** The suggestions of the last read. Those of an open dialog stay, because each read computes them anew. */
+function Suggestions({ suggestions: live, make, none }: { suggestions: Suggestion[]; make: Make; none: string }) {
+  const [suggestions, hold] = useAsOpened(live);
+  if (suggestions.length === 0) return <p className="quiet">{none}</p>;
+  return (
+    <ul className="stack">
+      {suggestions.map((suggestion) => (
+        <SuggestionCard key={suggestion.matching} suggestion={suggestion} make={make} hold={hold} />
+      ))}
+    </ul>
+  );
+}
+
+type Target = AttackView["targets"][number];
+const prefixOf = (target: Target) => target.prefix;
+
+/** The targets with the greatest rates. They keep their places while pointer or focus is in the list. */
+function Targets({ targets, chosen, choose }: { targets: Target[]; chosen: string; choose: (target: string) => void }) {
+  const t = useText();
+  const list = useRef<HTMLUListElement>(null);
+  const first = useMemo(() => targets.slice(0, 8), [targets]);
+  const held = useHeld(first, prefixOf, list, "");
+  return (
+    <>
+      <ul className="targets" aria-label={t("attack.targets")} ref={list} {...held.handlers}>
+        {held.items.map((entry) => (
+          <li key={entry.prefix}>
+            <Button kind={entry.prefix === chosen ? "primary" : "plain"} onPress={() => choose(entry.prefix)} aria-pressed={entry.prefix === chosen}>
+              <span className="mono">{entry.prefix}</span> <Rate bits={entry.bits_per_s} />
+            </Button>
+          </li>
+        ))}
+      </ul>
+      {held.waiting > 0 ? (
+        <Notice tone="off" title={t("held.waiting", { count: held.waiting })}>
+          <Button onPress={held.release}>{t("held.show")}</Button>
+        </Notice>
+      ) : null}
+    </>
   );
 }
 
@@ -134,12 +189,17 @@ export function ManualFilter({ destination, make, label }: { destination: string
 }
 
 /** The active filters of a destination with their present rates. */
-export function ActiveRules({ filters, done }: { filters: Filter[]; done: Act }) {
+export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: Act }) {
   const t = useText();
+  const [filters, hold] = useAsOpened(live);
   const { language } = useLanguage();
   const remove = useOrder(filterOrder.remove);
   const extend = useOrder(filterOrder.extend);
   const own = filters.filter((filter) => filter.can.includes("write_filter") && filter.order !== null);
+  const lengthen = (filter: Filter, expires: string) =>
+    extend.mutate([filter.id, filter.revision, minutesTo(expires) + 60], {
+      onSuccess: () => done(t("attack.extended", { packets: filter.matching }), () => expireAt(filter.id, expires)),
+    });
   const stop = async (filter: Filter) => {
     await remove.mutateAsync([filter.id, filter.revision]);
     const back = again(filter);
@@ -156,6 +216,7 @@ export function ActiveRules({ filters, done }: { filters: Filter[]; done: Act })
             sentence={t("attack.stopAllSentence", { count: own.length })}
             kind="danger"
             explain={(error) => explain(t, error)}
+            hold={hold}
             act={async () => {
               const back: (() => Promise<unknown>)[] = [];
               try {
@@ -194,10 +255,10 @@ export function ActiveRules({ filters, done }: { filters: Filter[]; done: Act })
               </div>
               {filter.can.includes("write_filter") && filter.expires ? (
                 <div className="buttons">
-                  <Button onPress={() => extend.mutate([filter.id, filter.revision, Math.ceil((new Date(filter.expires ?? 0).getTime() - Date.now()) / 60_000) + 60])} isPending={extend.isPending}>
+                  <Button onPress={() => lengthen(filter, filter.expires ?? "")} isPending={extend.isPending}>
                     {t("attack.extend")}
                   </Button>
-                  <ConfirmedAct label={t("attack.stop")} title={t("attack.stopTitle")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={(error) => explain(t, error)} act={() => stop(filter)} />
+                  <ConfirmedAct label={t("attack.stop")} title={t("attack.stopTitle")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={(error) => explain(t, error)} hold={hold} act={() => stop(filter)} />
                 </div>
               ) : null}
             </li>
@@ -268,17 +329,7 @@ export function UnderAttack() {
         <Panel title={t("attack.target")}>
           <div className="stack">
             <Loaded query={list} lines={2} empty={{ when: (view) => view.targets.length === 0, show: <Empty title={t("attack.unmeasured")}>{t("attack.unmeasuredAbout")}</Empty> }}>
-              {(view) => (
-                <ul className="targets" aria-label={t("attack.targets")}>
-                  {view.targets.slice(0, 8).map((entry) => (
-                    <li key={entry.prefix}>
-                      <Button kind={entry.prefix === target ? "primary" : "plain"} onPress={() => choose(entry.prefix)} aria-pressed={entry.prefix === target}>
-                        <span className="mono">{entry.prefix}</span> <Rate bits={entry.bits_per_s} />
-                      </Button>
-                    </li>
-                  ))}
-                </ul>
-              )}
+              {(view) => <Targets targets={view.targets} chosen={target} choose={choose} />}
             </Loaded>
             <Form onSubmit={() => typed.trim() !== "" && choose(typed.trim())} label={t("attack.target")}>
               <div className="with-button">
@@ -315,14 +366,8 @@ export function UnderAttack() {
               <Panel title={t("attack.suggestions")}>
                 {query.isPending ? (
                   <Skeleton lines={3} />
-                ) : traffic && traffic.suggestions.length > 0 ? (
-                  <ul className="stack">
-                    {traffic.suggestions.map((suggestion) => (
-                      <SuggestionCard key={suggestion.matching} suggestion={suggestion} make={make} />
-                    ))}
-                  </ul>
                 ) : (
-                  <p className="quiet">{t(traffic?.target.usual_bits_per_s === null ? "attack.usualUnknown" : "attack.noSuggestions")}</p>
+                  <Suggestions key={target} suggestions={traffic?.suggestions ?? []} make={make} none={t(traffic?.target.usual_bits_per_s === null ? "attack.usualUnknown" : "attack.noSuggestions")} />
                 )}
               </Panel>
               <Loaded query={filters} lines={3}>

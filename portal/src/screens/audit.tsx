@@ -5,7 +5,7 @@ import { audit as auditQuery } from "../api/queries";
 import type { AuditEntry } from "../api/types";
 import { Time } from "../i18n/format";
 import { useText } from "../i18n/text";
-import { TextField } from "../ui/fields";
+import { AddressField } from "../ui/fields";
 import { Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
 import { Empty, Panel, ScreenHead } from "../ui/parts";
@@ -40,8 +40,8 @@ export function Audit() {
       <ScreenHead title={t("nav.audit")} below={t("audit.about")} />
       <div className="stack">
         <div className="toolbar" role="search" aria-label={t("audit.filter")}>
-          <TextField label={t("audit.actor")} value={search.actor ?? ""} onChange={(actor) => change({ actor })} type="search" />
-          <TextField label={t("audit.object")} value={search.object ?? ""} onChange={(object) => change({ object })} type="search" />
+          <AddressField label={t("audit.actor")} value={search.actor ?? ""} onChange={(actor) => change({ actor })} wait={300} />
+          <AddressField label={t("audit.object")} value={search.object ?? ""} onChange={(object) => change({ object })} wait={300} />
         </div>
         <Panel flush>
           <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>

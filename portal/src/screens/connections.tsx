@@ -7,6 +7,7 @@ import type { Connection } from "../api/types";
 import { useMe } from "../app/shell";
 import { Rate } from "../i18n/format";
 import { useText } from "../i18n/text";
+import { useAnchor } from "../ui/anchor";
 import { Loaded } from "../ui/loaded";
 import { Empty, Facts, Panel, ScreenHead, State } from "../ui/parts";
 import { StateOf } from "../ui/words";
@@ -86,6 +87,7 @@ function ConnectionPanel({ connection, isOpen }: { connection: Connection; isOpe
 export function Connections() {
   const t = useText();
   const query = useQuery(observedConnections);
+  useAnchor(query.data !== undefined);
   return (
     <>
       <ScreenHead title={t("nav.connections")} />

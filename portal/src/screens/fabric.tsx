@@ -1,14 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { Fragment, useRef, useState } from "react";
 
-import { changes as changesQuery, impact as impactQuery, observedTrunks, order, secondPerson, switches as switchesQuery, useOrder } from "../api/queries";
+import { impact as impactQuery, observedTrunks, openChanges, order, secondPerson, switches as switchesQuery, useOrder } from "../api/queries";
 import type { Impact, Load, Switch, Trunk } from "../api/types";
 import { Link } from "@tanstack/react-router";
 import { Age, Rate } from "../i18n/format";
 import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
 import { AwaitsConfirmation, ConfirmWithin } from "../ui/confirmation";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { DryRun, type Tried } from "../ui/planned";
@@ -128,8 +128,9 @@ function ImpactOf({ impact }: { impact: Impact }) {
 }
 
 /** The drain of a trunk, confirmed when its effect is known. */
-export function DrainTrunk({ trunk }: { trunk: Trunk }) {
+export function DrainTrunk({ trunk: live }: { trunk: Trunk }) {
   const t = useText();
+  const [trunk, hold] = useAsOpened(live);
   const drain = useOrder(order.drain);
   const [preview, setPreview] = useState<Tried>();
   const [open, setOpen] = useState(false);
@@ -143,6 +144,7 @@ export function DrainTrunk({ trunk }: { trunk: Trunk }) {
       title={t(trunk.drained ? "fabric.undrainTitle" : "fabric.drainTitle", { trunk: trunk.name })}
       sentence={t(trunk.drained ? "fabric.undrainAbout" : "fabric.drainAbout", { count: impact.data?.services.length ?? trunk.services })}
       explain={(error) => explain(t, error)}
+      hold={hold}
       onOpen={() => {
         setOpen(true);
         void impact.refetch();
@@ -169,8 +171,9 @@ export function DrainTrunk({ trunk }: { trunk: Trunk }) {
   );
 }
 
-function DeleteTrunk({ trunk, onWaiting }: { trunk: Trunk; onWaiting: () => void }) {
+function DeleteTrunk({ trunk: live, onWaiting }: { trunk: Trunk; onWaiting: () => void }) {
   const t = useText();
+  const [trunk, hold] = useAsOpened(live);
   const remove = useOrder(secondPerson.deleteTrunk);
   if (!trunk.can.includes("delete_fabric")) return null;
   return (
@@ -180,6 +183,7 @@ function DeleteTrunk({ trunk, onWaiting }: { trunk: Trunk; onWaiting: () => void
       sentence={t("fabric.deleteAbout")}
       kind="danger"
       explain={(error) => explain(t, error)}
+      hold={hold}
       act={() =>
         remove.mutateAsync([trunk.id, trunk.revision]).then((outcome) => {
           if (outcome.created.some((id) => id.startsWith("ap-"))) onWaiting();
@@ -194,7 +198,7 @@ export function Fabric() {
   const t = useText();
   const switches = useQuery(switchesQuery);
   const trunks = useQuery(observedTrunks);
-  const unconfirmed = useQuery(changesQuery).data?.items.filter((change) => change.confirm_until !== null) ?? [];
+  const unconfirmed = useQuery(openChanges).data?.filter((change) => change.confirm_until !== null) ?? [];
   const [waiting, setWaiting] = useState(false);
   return (
     <>

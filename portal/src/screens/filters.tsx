@@ -9,7 +9,7 @@ import { Age, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useLanguage, useText, type Translate } from "../i18n/text";
 import { formatBitRate, formatNumber } from "../i18n/units";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Form, Select, TextField } from "../ui/fields";
 import { ActionOf, Lifetime } from "../ui/filterform";
 import { explain, Loaded } from "../ui/loaded";
@@ -24,8 +24,9 @@ function word(t: Translate, words: Record<string, MessageId>, key: string): stri
   return known ? t(known) : key;
 }
 
-function Acts({ filter }: { filter: Filter }) {
+function Acts({ filter: live }: { filter: Filter }) {
   const t = useText();
+  const [filter, hold] = useAsOpened(live);
   const [minutes, setMinutes] = useState("60");
   const extend = useOrder(filterOrder.extend);
   const remove = useOrder(filterOrder.remove);
@@ -35,11 +36,11 @@ function Acts({ filter }: { filter: Filter }) {
   return (
     <div className="buttons">
       {filter.state === "active" ? (
-        <ConfirmedAct label={t("filters.extend")} title={t("filters.extend")} sentence={t("filters.extendAbout", { packets: filter.matching })} explain={explained} act={() => extend.mutateAsync([filter.id, filter.revision, Number(minutes)])}>
+        <ConfirmedAct label={t("filters.extend")} title={t("filters.extend")} sentence={t("filters.extendAbout", { packets: filter.matching })} explain={explained} hold={hold} act={() => extend.mutateAsync([filter.id, filter.revision, Number(minutes)])}>
           <Lifetime value={minutes} onChange={setMinutes} />
         </ConfirmedAct>
       ) : null}
-      <ConfirmedAct label={t("filters.remove")} title={t("filters.remove")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={explained} act={() => remove.mutateAsync([filter.id, filter.revision])} />
+      <ConfirmedAct label={t("filters.remove")} title={t("filters.remove")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={explained} hold={hold} act={() => remove.mutateAsync([filter.id, filter.revision])} />
     </div>
   );
 }
@@ -81,8 +82,22 @@ function Row({ filter, operator }: { filter: Filter; operator: boolean }) {
 
 const PROTOCOLS: Record<string, number> = { UDP: 17, TCP: 6, ICMP: 1, ICMPv6: 58 };
 
+/** Returns a packet as a line, such as "UDP *:53 → 203.0.113.7". */
+function packetText({ protocol, source, source_port, destination, destination_port }: Packet): string {
+  const name = Object.keys(PROTOCOLS).find((name) => PROTOCOLS[name] === protocol) ?? "";
+  const end = (address: string, port: number | undefined) => (port === undefined ? address : `${address.includes(":") ? `[${address}]` : address}:${port}`);
+  return `${name} ${end(source ?? "*", source_port)} → ${end(destination, destination_port)}`;
+}
+
+/** Returns the port of a text: null for an empty one, undefined for one that is no port. */
+export function parsePort(text: string): number | null | undefined {
+  const trimmed = text.trim();
+  if (trimmed === "") return null;
+  return /^\d{1,5}$/.test(trimmed) && Number(trimmed) <= 65_535 ? Number(trimmed) : undefined;
+}
+
 /** Asks what happens to a packet, and shows every filter that was compared. */
-function ExplainPacket() {
+export function ExplainPacket() {
   const t = useText();
   const [destination, setDestination] = useState("");
   const [source, setSource] = useState("");
@@ -90,20 +105,29 @@ function ExplainPacket() {
   const [sourcePort, setSourcePort] = useState("");
   const [destinationPort, setDestinationPort] = useState("");
   const [asked, setAsked] = useState<Packet>();
-  const [missing, setMissing] = useState(false);
+  const [errors, setErrors] = useState<{ destination?: string; from?: string; to?: string }>({});
   const query = useQuery(explanationQuery(asked));
-  const port = (text: string) => (/^\d{1,5}$/.test(text.trim()) ? Number(text.trim()) : undefined);
+  const hasPorts = protocol === "UDP" || protocol === "TCP";
   const submit = () => {
-    setMissing(destination.trim() === "");
-    if (destination.trim() === "") return;
     const number = PROTOCOLS[protocol];
-    const [from, to] = [port(sourcePort), port(destinationPort)];
+    const [from, to] = hasPorts ? [parsePort(sourcePort), parsePort(destinationPort)] : [null, null];
+    const wrong = {
+      ...(destination.trim() === "" ? { destination: t("filterForm.destinationMissing") } : {}),
+      ...(from === undefined ? { from: t("explain.portWrong") } : {}),
+      ...(to === undefined ? { to: t("explain.portWrong") } : {}),
+    };
+    setErrors(wrong);
+    if (from === undefined || to === undefined || destination.trim() === "") {
+      // An answer about another packet would stand below these values.
+      setAsked(undefined);
+      return;
+    }
     setAsked({
       destination: destination.trim(),
       ...(source.trim() === "" ? {} : { source: source.trim() }),
       ...(number === undefined ? {} : { protocol: number }),
-      ...(from === undefined ? {} : { source_port: from }),
-      ...(to === undefined ? {} : { destination_port: to }),
+      ...(from === null ? {} : { source_port: from }),
+      ...(to === null ? {} : { destination_port: to }),
     });
   };
   return (
@@ -111,15 +135,28 @@ function ExplainPacket() {
       <div className="stack">
         <Form onSubmit={submit} label={t("explain.title")}>
           <div className="fields">
-            <TextField label={t("explain.to")} value={destination} onChange={setDestination} error={missing ? t("filterForm.destinationMissing") : undefined} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }} />
+            <TextField label={t("explain.to")} value={destination} onChange={setDestination} error={errors.destination} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }} />
             <TextField label={t("explain.from")} value={source} onChange={setSource} inputProps={{ spellCheck: false, autoCapitalize: "none" }} />
             <Select label={t("filterForm.protocol")} options={Object.keys(PROTOCOLS).map((id) => ({ id, name: id }))} value={protocol} onChange={(key) => setProtocol(String(key))} />
-            <TextField label={t("explain.portFrom")} value={sourcePort} onChange={setSourcePort} inputProps={{ inputMode: "numeric" }} />
-            <TextField label={t("explain.portTo")} value={destinationPort} onChange={setDestinationPort} inputProps={{ inputMode: "numeric" }} />
+            {hasPorts ? (
+              <>
+                <TextField label={t("explain.portFrom")} value={sourcePort} onChange={setSourcePort} error={errors.from} inputProps={{ inputMode: "numeric" }} />
+                <TextField label={t("explain.portTo")} value={destinationPort} onChange={setDestinationPort} error={errors.to} inputProps={{ inputMode: "numeric" }} />
+              </>
+            ) : null}
             <Button type="submit">{t("explain.ask")}</Button>
           </div>
         </Form>
-        {asked ? <Loaded query={query} lines={3}>{(found) => <Explained found={found} />}</Loaded> : null}
+        {asked ? (
+          <>
+            <p>
+              {t("explain.asked")} <code>{packetText(asked)}</code>
+            </p>
+            <Loaded query={query} lines={3}>
+              {(found) => <Explained found={found} />}
+            </Loaded>
+          </>
+        ) : null}
       </div>
     </Panel>
   );

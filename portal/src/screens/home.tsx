@@ -149,6 +149,9 @@ function FirstSteps({ connections, services }: { connections: Connection[]; serv
   );
 }
 
+/** The number of connections that the first screen shows. */
+const SHOWN = 12;
+
 /** The member's first screen: tasks, connections, services. */
 export function Home() {
   const t = useText();
@@ -178,12 +181,12 @@ export function Home() {
               <Loaded query={data}>{(data) => <Tasks tasks={data.tasks} />}</Loaded>
             </div>
           </Panel>
-          <Panel title={t("nav.connections")} flush>
+          <Panel title={t("nav.connections")} flush actions={links.data && links.data.length > SHOWN ? <Link to="/connections">{t("home.allConnections", { count: links.data.length })}</Link> : null}>
             <div className={links.data ? undefined : "panel-body"}>
               <Loaded query={links} empty={{ when: (list) => list.length === 0, show: <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty> }}>
                 {(list) => (
                   <ul className="lines">
-                    {list.slice(0, 12).map((connection) => (
+                    {list.slice(0, SHOWN).map((connection) => (
                       <ConnectionRow key={connection.id} connection={connection} />
                     ))}
                   </ul>

@@ -2,13 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
+import { RequestError } from "../api/problem";
 import { lanMembers, lanOrder, services as servicesQuery, useOrder } from "../api/queries";
 import type { Checklist, End, Service } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age, Time, useClock } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, type EndDraft, type EndErrors } from "../ui/endfields";
 import { Select, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
@@ -107,17 +108,20 @@ function order(state: string): number {
 const HOURS = ["1", "6", "24"];
 
 /** The wizard for a new router: the new address is added, the old one ends by itself. */
-function SwapRouter({ end }: { end: End }) {
+function SwapRouter({ end: live }: { end: End }) {
   const t = useText();
+  const [end, hold] = useAsOpened(live);
   const [address, setAddress] = useState("");
   const [hours, setHours] = useState("24");
-  const swap = useOrder(async (old: { id: string; valid_until: string | null }, address: string, until: string) => {
+  const swap = useOrder(async (old: { id: string; valid_until: string | null }, address: string, until: string, key: string) => {
     // The policy permits one address more than its limit while the validity of one of them ends within a day.
     await lanOrder.endMac(old.id, until);
     try {
-      return await lanOrder.addMac(end.id, address, null);
+      return await lanOrder.addMac(end.id, address, key);
     } catch (error) {
-      await lanOrder.endMac(old.id, old.valid_until);
+      // Without an answer the new address may be registered: the same order again finds out.
+      const isRefused = error instanceof RequestError && !error.isTransient;
+      if (isRefused) await lanOrder.endMac(old.id, old.valid_until).catch(() => {});
       throw error;
     }
   });
@@ -130,8 +134,9 @@ function SwapRouter({ end }: { end: End }) {
       sentence={t("mac.swapAbout", { address: old.address })}
       kind="primary"
       explain={(error) => explain(t, error)}
+      hold={hold}
       onOpen={() => setAddress("")}
-      act={() => (isMac(address) ? swap.mutateAsync([old, address.trim(), inHours(Number(hours))]) : Promise.reject(new InvalidField(t("mac.wrong"))))}
+      act={(keyOf) => (isMac(address) ? swap.mutateAsync([old, address.trim(), inHours(Number(hours)), keyOf(address.trim())]) : Promise.reject(new InvalidField(t("mac.wrong"))))}
     >
       <TextField id="mac-new" label={t("mac.new")} hint={t("mac.hint")} value={address} onChange={setAddress} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "02:00:5e:00:53:01" }} />
       <Select label={t("mac.oldEnds")} options={HOURS.map((id) => ({ id, name: t("filterForm.hours", { count: Number(id) }) }))} value={hours} onChange={(key) => setHours(String(key))} />
@@ -144,8 +149,11 @@ export function isMac(text: string): boolean {
   return /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i.test(text.trim());
 }
 
+/** The longest time in ms for which both addresses are ordered: the limit of a day, less the error of the reader's clock. */
+const SWAP_MAX = 86_400_000 - 300_000;
+
 function inHours(hours: number): string {
-  return new Date(Date.now() + hours * 3_600_000 - 5_000).toISOString();
+  return new Date(Date.now() + Math.min(hours * 3_600_000, SWAP_MAX)).toISOString();
 }
 
 /** The registered MAC addresses of an end. */
@@ -184,7 +192,7 @@ export function Macs({ end, max }: { end: End; max?: number | undefined }) {
             sentence={t("mac.addAbout")}
             explain={explained}
             onOpen={() => setAddress("")}
-            act={() => (isMac(address) ? add.mutateAsync([end.id, address.trim(), null]) : Promise.reject(new InvalidField(t("mac.wrong"))))}
+            act={(keyOf) => (isMac(address) ? add.mutateAsync([end.id, address.trim(), keyOf(address.trim())]) : Promise.reject(new InvalidField(t("mac.wrong"))))}
           >
             <TextField label={t("mac.new")} hint={t("mac.hint")} value={address} onChange={setAddress} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "02:00:5e:00:53:01" }} />
           </ConfirmedAct>
@@ -194,8 +202,9 @@ export function Macs({ end, max }: { end: End; max?: number | undefined }) {
   );
 }
 
-function Waive({ end }: { end: End }) {
+function Waive({ end: live }: { end: End }) {
   const t = useText();
+  const [end, hold] = useAsOpened(live);
   const [reason, setReason] = useState("");
   const waive = useOrder(lanOrder.waive);
   if (!end.can.includes("waive_quarantine") || end.quarantine !== "running") return null;
@@ -206,6 +215,7 @@ function Waive({ end }: { end: End }) {
       sentence={t("quarantine.waiveAbout", { account: end.account.name })}
       kind="danger"
       explain={(error) => explain(t, error)}
+      hold={hold}
       act={() => (reason.trim() === "" ? Promise.reject(new InvalidField(t("quarantine.reasonMissing"))) : waive.mutateAsync([end.id, end.revision, reason.trim()]))}
     >
       <TextField label={t("service.reason")} value={reason} onChange={setReason} />
@@ -243,7 +253,7 @@ function LanEnd({ end, service }: { end: End; service: Service }) {
           />
           <Macs end={end} max={service.rules?.macs_max} />
         </div>
-        {me.can.includes("read_filter") ? <RouteServers end={end.id} /> : null}
+        {me.can.includes("read_filter") ? <RouteServers end={end.id} isOwn={end.account.id === me.account.id} /> : null}
         {end.own && end.vlan ? (
           <details>
             <summary>{t("router.title")}</summary>

@@ -8,6 +8,7 @@ import { matches } from "../app/finder";
 import { useMe } from "../app/shell";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
+import { useAnchor } from "../ui/anchor";
 import { TextField } from "../ui/fields";
 import { Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead } from "../ui/parts";
@@ -26,6 +27,7 @@ export function Members() {
   const [text, setText] = useState("");
   const accounts = useQuery(accountsQuery);
   const users = useQuery({ ...usersQuery, enabled: me.can.includes("read_users") });
+  useAnchor(accounts.data !== undefined);
   const found = useMemo(() => (accounts.data ?? []).filter((account) => matches(words(account), text)), [accounts.data, text]);
   return (
     <>

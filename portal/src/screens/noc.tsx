@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { useLive } from "../api/live";
-import { bgpSessions, changes as changesQuery, observedOverview, observedTrunks, switches as switchesQuery } from "../api/queries";
+import { bgpSessions, openChanges, observedOverview, observedTrunks, switches as switchesQuery } from "../api/queries";
 import { useClock } from "../i18n/format";
 import { useLanguage, useText } from "../i18n/text";
 import { formatAge, formatBitRate } from "../i18n/units";
@@ -26,7 +26,7 @@ export function NocWall() {
   const trunks = useQuery(observedTrunks);
   const bgp = useQuery(bgpSessions);
   const sessions = bgp.data ?? [];
-  const changes = useQuery(changesQuery);
+  const changes = useQuery(openChanges);
   const failed = [summary, switches, trunks, changes].find((query) => query.isError && query.data === undefined);
   if (failed) {
     return (
@@ -52,7 +52,7 @@ export function NocWall() {
   const old = since !== undefined;
   // A quarantine that goes well is no alarm.
   const alarms = summary.data.tasks.filter((task) => task.severity !== "info");
-  const open = changes.data.items.filter((change) => change.state !== "cleaned" && change.state !== "rolled_back");
+  const open = changes.data.filter((change) => change.state !== "cleaned" && change.state !== "rolled_back");
   const sites = [...new Set(switches.data.map((entry) => entry.site))];
   const failing = switches.data.filter((entry) => entry.state !== "in_sync").length;
   const down = trunks.data.filter((trunk) => trunk.up === false).length;

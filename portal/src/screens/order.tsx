@@ -5,7 +5,7 @@ import { useMemo, useRef, useState } from "react";
 import { idempotencyKey } from "../api/client";
 import { RequestError } from "../api/problem";
 import { accounts as accountsQuery, connections as connectionsQuery, order, useOrder } from "../api/queries";
-import type { Hop, Ordered } from "../api/types";
+import type { Account, Hop, Ordered } from "../api/types";
 import { useMe } from "../app/shell";
 import { useText, type Translate } from "../i18n/text";
 import { useDraft } from "../ui/draft";
@@ -61,6 +61,11 @@ export function problemsOf(t: Translate, error: unknown): FieldProblem[] {
   });
 }
 
+/** Returns the words by which a member is found, in lower case. */
+function memberWords({ name, asns }: Account): string {
+  return `${name} ${asns.map((asn) => `AS${asn}`).join(" ")}`.toLowerCase();
+}
+
 /** Orders a path: to whom, my end, the name. The right side shows the effect of the order. */
 export function OrderPath() {
   const t = useText();
@@ -75,6 +80,7 @@ export function OrderPath() {
   const accounts = useQuery(accountsQuery);
   const connections = useQuery(connectionsQuery);
   const others = useMemo(() => (accounts.data ?? []).filter((account) => account.id !== me.account.id && account.kind !== "exchange" && account.kind !== "authority"), [accounts.data, me.account.id]);
+  const found = useMemo(() => others.filter((account) => memberWords(account).includes(draft.peerText.trim().toLowerCase())), [others, draft.peerText]);
   const send = (dryRun: boolean) => {
     const end = endOrder(draft.end);
     if (draft.to === "key") return order.redeem({ secret: draft.secret.trim(), end }, dryRun, dryRun ? idempotencyKey() : key.current);
@@ -149,20 +155,17 @@ export function OrderPath() {
                   id="order-peer"
                   label={t("order.peer")}
                   hint={t("order.peerAbout")}
-                  options={others.map((account) => ({ id: account.id, name: account.name, hint: account.asns.map((asn) => `AS${asn}`).join(", ") }))}
+                  options={found.map((account) => ({ id: account.id, name: account.name, hint: account.asns.map((asn) => `AS${asn}`).join(", ") }))}
+                  value={draft.peer === "" ? null : draft.peer}
                   inputValue={draft.peerText}
-                  onInputChange={(peerText) => {
-                    const known = others.find((account) => account.name === peerText || account.asns.some((asn) => `AS${asn}` === peerText.toUpperCase()));
-                    change({ peerText, peer: known?.id ?? "" });
-                  }}
+                  onInputChange={(peerText) => change({ peerText, peer: "" })}
                   onChange={(chosen) => {
-                    const account = others.find((account) => account.id === chosen);
+                    // Without a chosen member the field asks when the focus leaves it: a text that is none is removed.
+                    const typed = draft.peerText.trim();
+                    const isTyped = ({ name, asns }: Account) => name === typed || asns.some((asn) => `AS${asn}` === typed.toUpperCase());
+                    const account = others.find((account) => (chosen === null ? isTyped(account) : account.id === chosen));
                     if (account) change({ peer: account.id, peerText: account.name });
-                  }}
-                  defaultFilter={(text, input) => {
-                    const account = others.find((account) => account.name === text);
-                    const words = `${text} ${account?.asns.map((asn) => `AS${asn}`).join(" ") ?? ""}`.toLowerCase();
-                    return words.includes(input.toLowerCase());
+                    else if (chosen === null && !accounts.isPending) change({ peer: "", peerText: "" });
                   }}
                   empty={t(accounts.isPending ? "load.loading" : "order.noPeer")}
                   error={at("order-peer", errors.peer)}

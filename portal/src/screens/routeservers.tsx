@@ -177,22 +177,41 @@ function Rejected({ end, truncated }: { end: string; truncated: boolean }) {
   );
 }
 
-/** The sessions of an end with the route servers of its LAN, and the routes that they reject. */
-export function RouteServers({ end }: { end: string }) {
+function Sessions({ end }: { end: string }) {
   const t = useText();
   const query = useQuery(routeServerSessions(end));
   return (
-    <section className="stack tight route-servers">
-      <h3>{t("rs.title")}</h3>
-      <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.none")}</p> }}>
-        {(sessions) => (
-          <>
-            <Freshness sessions={sessions} />
-            <SessionTable sessions={sessions} />
-            {sessions.some((session) => session.read_at !== null) ? <Rejected end={end} truncated={sessions.some((session) => session.truncated)} /> : null}
-          </>
-        )}
-      </Loaded>
-    </section>
+    <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.none")}</p> }}>
+      {(sessions) => (
+        <>
+          <Freshness sessions={sessions} />
+          <SessionTable sessions={sessions} />
+          {sessions.some((session) => session.read_at !== null) ? <Rejected end={end} truncated={sessions.some((session) => session.truncated)} /> : null}
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+/**
+ * The sessions of an end with the route servers of its LAN, and the routes that they reject. Those of other members (`isOwn` is
+ * false) are read while somebody has them open: an operator sees all ends of a LAN, which are many.
+ */
+export function RouteServers({ end, isOwn }: { end: string; isOwn: boolean }) {
+  const t = useText();
+  const [open, setOpen] = useState(false);
+  if (isOwn) {
+    return (
+      <section className="stack tight route-servers">
+        <h3>{t("rs.title")}</h3>
+        <Sessions end={end} />
+      </section>
+    );
+  }
+  return (
+    <details className="route-servers" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{t("rs.title")}</summary>
+      {open ? <Sessions end={end} /> : null}
+    </details>
   );
 }

@@ -9,7 +9,7 @@ import { useMe } from "../app/shell";
 import { Rate, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
 import { TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
@@ -104,8 +104,9 @@ function EndPanel({ end, service }: { end: End; service: ServiceView }) {
   );
 }
 
-function EndActs({ end, service }: { end: End; service: ServiceView }) {
+function EndActs({ end: live, service }: { end: End; service: ServiceView }) {
   const t = useText();
+  const [end, hold] = useAsOpened(live);
   const [rate, setRate] = useState("");
   const [to, setTo] = useState<EndDraft>(EMPTY_END);
   const [errors, setErrors] = useState<EndErrors>({});
@@ -123,6 +124,7 @@ function EndActs({ end, service }: { end: End; service: ServiceView }) {
         title={t("service.changeRate")}
         sentence={t("service.changeRateAbout")}
         explain={words}
+        hold={hold}
         onOpen={() => setRate(end.capacity_mbps === null ? "" : String(end.capacity_mbps))}
         act={() => (parsed === undefined ? Promise.reject(new InvalidField(t("end.rateWrong"))) : changeRate.mutateAsync([end.id, end.revision, parsed]))}
       >
@@ -136,6 +138,7 @@ function EndActs({ end, service }: { end: End; service: ServiceView }) {
         title={t("service.move")}
         sentence={t("service.moveAbout")}
         explain={words}
+        hold={hold}
         onOpen={() => {
           setTo(EMPTY_END);
           setErrors({});
@@ -184,6 +187,7 @@ function EndActs({ end, service }: { end: End; service: ServiceView }) {
         kind={end.shut_down ? "plain" : "danger"}
         sentence={t(end.shut_down ? "service.bringUpAbout" : "service.shutDownAbout", { service: service.name })}
         explain={words}
+        hold={hold}
         act={() => shutDown.mutateAsync([end.id, end.revision, !end.shut_down])}
       />
     ) : null,
@@ -192,8 +196,9 @@ function EndActs({ end, service }: { end: End; service: ServiceView }) {
 }
 
 /** The invitation to this account, with its two answers. */
-function Invitation({ service }: { service: ServiceView }) {
+function Invitation({ service: live }: { service: ServiceView }) {
   const t = useText();
+  const [service, hold] = useAsOpened(live);
   const me = useMe();
   const [end, setEnd] = useState<EndDraft>(EMPTY_END);
   const [errors, setErrors] = useState<EndErrors>({});
@@ -212,6 +217,7 @@ function Invitation({ service }: { service: ServiceView }) {
             sentence={t("service.acceptAbout")}
             kind="primary"
             explain={words}
+            hold={hold}
             act={() => {
               const found = checkEnd(t, end);
               setErrors(found);
@@ -227,6 +233,7 @@ function Invitation({ service }: { service: ServiceView }) {
             sentence={t("service.refuseAbout", { account: service.account.name })}
             kind="danger"
             explain={words}
+            hold={hold}
             act={() => (reason.trim() === "" ? Promise.reject(new InvalidField(t("service.reasonMissing"))) : refuse.mutateAsync([service.id, service.revision, reason.trim()]))}
           >
             <TextField label={t("service.reason")} value={reason} onChange={setReason} />
@@ -237,8 +244,9 @@ function Invitation({ service }: { service: ServiceView }) {
   );
 }
 
-function ServiceActs({ service }: { service: ServiceView }) {
+function ServiceActs({ service: live }: { service: ServiceView }) {
   const t = useText();
+  const [service, hold] = useAsOpened(live);
   const navigate = useNavigate();
   const [secret, setSecret] = useState<string>();
   const lock = useOrder(order.lock);
@@ -261,6 +269,7 @@ function ServiceActs({ service }: { service: ServiceView }) {
             title={t("service.makeKey")}
             sentence={t("service.makeKeyAbout")}
             explain={words}
+            hold={hold}
             act={(keyOf) => makeKey.mutateAsync([service.id, 72, keyOf(service.id)]).then((outcome) => setSecret(outcome.secret ?? undefined))}
           />
         ) : null}
@@ -270,6 +279,7 @@ function ServiceActs({ service }: { service: ServiceView }) {
             title={t(locked ? "service.unlock" : "service.lock")}
             sentence={t(locked ? "service.unlockAbout" : "service.lockAbout")}
             explain={words}
+            hold={hold}
             act={() => lock.mutateAsync([service.id, service.revision, !locked])}
           />
         ) : null}
@@ -281,6 +291,7 @@ function ServiceActs({ service }: { service: ServiceView }) {
             kind="danger"
             isDisabled={locked}
             explain={words}
+            hold={hold}
             act={() => remove.mutateAsync([service.id, service.revision]).then(() => navigate({ to: "/services", search: { q: "", state: "" } }))}
           />
         ) : null}
@@ -368,7 +379,8 @@ export function Service() {
       ) : (
         <Loaded query={query} lines={10}>
           {(service) => (
-            <div className="stack">
+            // Secrets and drafts belong to one service: another one begins without them.
+            <div key={service.id} className="stack">
               {service.can.includes("accept") && service.consent === "pending" ? <Invitation service={service} /> : null}
               {service.status
                 .filter((status) => !(status.tag === "waiting_for_peer" && service.can.includes("accept")))
@@ -398,7 +410,7 @@ export function Service() {
               <Panel title={t("service.acts")}>
                 <ServiceActs service={service} />
               </Panel>
-              <History key={service.id} service={service} />
+              <History service={service} />
             </div>
           )}
         </Loaded>

@@ -11,7 +11,7 @@ import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
 import { useLanguage } from "../i18n/text";
-import { Select, TextField } from "../ui/fields";
+import { AddressField, Select } from "../ui/fields";
 import { useHeld } from "../ui/held";
 import { Lock } from "../ui/icons";
 import { Loaded } from "../ui/loaded";
@@ -80,7 +80,7 @@ export function Services() {
       <ScreenHead title={t("nav.services")} actions={orderLink} />
       <div className="stack">
         <div className="toolbar" role="search" aria-label={t("services.filter")}>
-          <TextField label={t("services.filter")} value={search.q} onChange={(q) => change({ q })} type="search" />
+          <AddressField label={t("services.filter")} value={search.q} onChange={(q) => change({ q })} wait={50} />
           <Select
             label={t("services.state")}
             options={[{ id: "all", name: t("services.allStates") }, ...states.map((state) => ({ id: state, name: stateWord(t, state) }))]}

@@ -28,7 +28,7 @@ export function AwaitsConfirmation({ change }: { change: Change }) {
   if (until === null) return null;
   const name = `${operationWord(t, change.operation)} (${change.id})`;
   return (
-    <Notice tone="wait" title={t("confirm.waits", { change: name })} live>
+    <Notice tone="wait" title={<span role="status">{t("confirm.waits", { change: name })}</span>}>
       <div className="stack tight">
         <p>
           {t("confirm.undoneAt")} <Time at={until} /> · <TimeLeft until={until} />

@@ -26,10 +26,21 @@ type Act = {
   /** Returns the words for an error. */
   explain: (error: unknown) => string;
   onOpen?: () => void;
+  /** Told when the dialog opens and when it closes; see `useAsOpened`. */
+  hold?: (open: boolean) => void;
 };
 
+/**
+ * Returns a value that a live update does not change while a dialog is open: the dialog keeps the act that the reader has opened,
+ * and its order names the revision that the reader has seen. The second value is the `hold` of the dialogs.
+ */
+export function useAsOpened<T>(live: T): [T, (open: boolean) => void] {
+  const [opened, setOpened] = useState<{ value: T }>();
+  return [opened ? opened.value : live, (open) => setOpened(open ? { value: live } : undefined)];
+}
+
 /** A button whose act is confirmed in a sentence before it is done. */
-export function ConfirmedAct({ label, title, sentence, kind = "plain", children, act, isDisabled = false, isUnready = false, explain, onOpen }: Act) {
+export function ConfirmedAct({ label, title, sentence, kind = "plain", children, act, isDisabled = false, isUnready = false, explain, onOpen, hold }: Act) {
   const t = useText();
   const [open, setOpen] = useState(false);
   const [pending, setPending] = useState(false);
@@ -49,6 +60,7 @@ export function ConfirmedAct({ label, title, sentence, kind = "plain", children,
       () => {
         setPending(false);
         setOpen(false);
+        hold?.(false);
       },
       (reason: unknown) => {
         setPending(false);
@@ -61,6 +73,7 @@ export function ConfirmedAct({ label, title, sentence, kind = "plain", children,
     setError(undefined);
     setOpen(next);
     keys.current.clear();
+    hold?.(next);
     if (next) onOpen?.();
   };
   return (

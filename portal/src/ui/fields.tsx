@@ -1,4 +1,4 @@
-import { useId, type ReactNode } from "react";
+import { useEffect, useEffectEvent, useId, useRef, useState, type ReactNode } from "react";
 import {
   Button as AriaButton,
   ComboBox as AriaComboBox,
@@ -40,6 +40,31 @@ export function TextField({ label, hint, error, unit, id, inputProps, ...props }
       <FieldError className="error">{error}</FieldError>
     </AriaTextField>
   );
+}
+
+/**
+ * A text field for a value that is kept in the address. The field has its text itself, because an address changes later than the
+ * field: that would end the composition of an input method, and move the caret. `onChange` is called `wait` ms after the last key.
+ */
+export function AddressField({ value, onChange, wait, ...props }: { value: string; onChange: (text: string) => void; wait: number; label: string }) {
+  const [text, setText] = useState(value);
+  /** Texts that were handed to `onChange` and have not come back as `value`. */
+  const sent = useRef<string[]>([]);
+  const send = useEffectEvent(() => {
+    if (text === (sent.current.at(-1) ?? value)) return;
+    sent.current.push(text);
+    onChange(text);
+  });
+  useEffect(() => {
+    const timer = setTimeout(send, wait);
+    return () => clearTimeout(timer);
+  }, [text, wait]);
+  useEffect(() => {
+    const own = sent.current.lastIndexOf(value);
+    sent.current.splice(0, own + 1);
+    if (own < 0) setText(value);
+  }, [value]);
+  return <TextField {...props} value={text} onChange={setText} type="search" />;
 }
 
 export type Option = { id: string; name: string; hint?: string | undefined; disabled?: boolean };

@@ -79,7 +79,7 @@ export function Loaded<T>({ query, children, lines = 4, empty }: { query: UseQue
   return (
     <>
       {query.isError ? (
-        <Notice tone="wait" title={t("load.stale")} live>
+        <Notice tone="wait" title={<span role="status">{t("load.stale")}</span>}>
           <div className="row">
             <span>
               {explain(t, query.error)} {t("load.readAt")} <Age at={query.dataUpdatedAt} />

@@ -55,6 +55,8 @@ export const journeys = [
       const path = "/run/bird/rs1.ctl";
       assert((await page.getByText(path).count()) === 0, "a member sees a path of the exchange's machine");
       const operator = await as("noc", "/lan");
+      const aoba = operator.page.locator("section.panel", { has: operator.page.getByRole("heading", { name: /Aoba Networks/ }) });
+      await aoba.locator(".route-servers summary").first().click();
       await operator.page.getByText(path).first().waitFor();
     },
   },
@@ -179,6 +181,11 @@ export const journeys = [
       await form.getByRole("button", { name: t("explain.ask"), exact: true }).click();
       await page.getByText(t("explain.pass")).waitFor();
       await page.getByText(t("explain.other")).first().waitFor();
+      await page.getByText("UDP *:20 → 203.0.113.9").waitFor();
+      await form.getByLabel(t("explain.portFrom")).fill("53,80");
+      await form.getByRole("button", { name: t("explain.ask"), exact: true }).click();
+      await form.getByText(t("explain.portWrong")).waitFor();
+      assert(!(await page.getByText(t("explain.pass")).isVisible()), "a port that is none is left out of the packet");
     },
   },
   {

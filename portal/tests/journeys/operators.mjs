@@ -142,8 +142,10 @@ export const journeys = [
       await jump(page, "o");
       await heading(page, t("nav.order"));
       await tabTo(page, page.locator("input#order-peer, #order-peer input"));
-      await page.keyboard.type("Baik");
-      await page.getByRole("option", { name: /Baikal/ }).waitFor();
+      // A member that is not the first of all, by its AS number.
+      await page.keyboard.type("AS64502");
+      await page.getByRole("option", { name: /Baikal/ }).waitFor({ state: "detached" });
+      await page.getByRole("option", { name: /청담 호스팅/ }).waitFor();
       await page.keyboard.press("ArrowDown");
       await page.keyboard.press("Enter");
       await tabTo(page, page.locator("button#end-connection, #end-connection button"));
@@ -155,6 +157,7 @@ export const journeys = [
       await page.keyboard.type("by keys");
       await page.keyboard.press("Enter");
       await heading(page, "by keys");
+      await page.getByText(t("service.waitsFor", { account: "청담 호스팅" })).waitFor();
     },
   },
   {

@@ -187,6 +187,29 @@ export const journeys = [
     },
   },
   {
+    name: "a filter of services is composed by an input method, letter by letter",
+    run: async ({ as }) => {
+      const { page, t } = await as("ann", "/services");
+      const field = page.getByRole("searchbox", { name: t("services.filter") });
+      await field.focus();
+      // A text that something else writes into the field ends the composition.
+      await field.evaluate((element) => {
+        globalThis.written = 0;
+        // React has a property of its own on the element.
+        const { get, set } = Object.getOwnPropertyDescriptor(element, "value") ?? Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value");
+        Object.defineProperty(element, "value", { get, set: (text) => ((globalThis.written += get.call(element) === text ? 0 : 1), set.call(element, text)), configurable: true });
+      });
+      const session = await page.context().newCDPSession(page);
+      for (const text of ["ㅎ", "하", "한"]) {
+        await session.send("Input.imeSetComposition", { text, selectionStart: 1, selectionEnd: 1 });
+        await page.waitForURL((url) => url.searchParams.get("q") === text);
+      }
+      await session.send("Input.insertText", { text: "한" });
+      assert((await field.inputValue()) === "한", `the field has "${await field.inputValue()}"`);
+      assert((await page.evaluate(() => globalThis.written)) === 0, "the address wrote into the field during a composition");
+    },
+  },
+  {
     name: "an ended session asks again and keeps what was typed",
     run: async ({ as }) => {
       const ann = await as("ann", "/order");

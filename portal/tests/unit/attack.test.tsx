@@ -1,6 +1,6 @@
 // The screen of an attack, and the tasks that lead to it.
 import { QueryClientProvider } from "@tanstack/react-query";
-import { fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { act, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { describe, expect, it, vi } from "vitest";
 
 import { RequestError } from "../../src/api/problem";
@@ -68,6 +68,21 @@ it("a filter that could not be extended says why", async () => {
   extend.mockRestore();
 });
 
+it("one hour more of a filter is said in a sentence and can be undone", async () => {
+  vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ revision: 9 })));
+  const extend = vi.spyOn(filterOrder, "extend").mockResolvedValue({} as never);
+  const done = vi.fn();
+  render(<ActiveRules filters={[rule("fi-1")]} done={done} />, { wrapper });
+  fireEvent.click(screen.getByRole("button", { name: en["attack.extend"] }));
+  await waitFor(() => expect(done).toHaveBeenCalledOnce());
+  const [sentence, undo] = done.mock.calls[0] as [string, () => Promise<unknown>];
+  expect(sentence).toContain("to fi-1");
+  await undo();
+  expect(extend.mock.calls).toEqual([["fi-1", 7, 70], ["fi-1", 9, 10]]);
+  extend.mockRestore();
+  vi.unstubAllGlobals();
+});
+
 const rule = (id: string): Filter =>
   ({ id, matching: `to ${id}`, destination: "203.0.113.7/32", action: "drop", rate_kbps: null, counter: null, order: { destination: id }, expires: new Date(Date.now() + 600_000).toISOString(), revision: 7, can: ["write_filter"], state: "active" }) as unknown as Filter;
 
@@ -125,6 +140,31 @@ describe("the screen", () => {
     rerender(screenOf(client));
     expect(container.querySelectorAll(".big-value").length).toBe(0);
     expect(screen.queryByText(en["attack.noSuggestions"]), "nothing is known yet").toBeNull();
+    vi.unstubAllGlobals();
+  });
+
+  it("keeps the suggestion of an open dialog when the next read brings other ones", async () => {
+    vi.stubGlobal("fetch", () => new Promise(() => {}));
+    const create = vi.spyOn(filterOrder, "create").mockResolvedValue({ created: [], changed: [], plan: [] } as never);
+    const suggestion = (port: number) => ({ matching: `source port ${port}`, why: "", coded: [], covers: 1, collateral: 0, order: { destination: "203.0.113.7/32", source_ports: [{ first: port, last: port }] } });
+    const read = (bits_per_s: number, ...ports: number[]) => ({ targets, traffic: { ...traffic("203.0.113.7/32"), target: { prefix: "203.0.113.7/32", bits_per_s, usual_bits_per_s: 0 }, suggestions: ports.map(suggestion) } });
+    const client = newQueryClient();
+    client.setQueryData(["attack", ""], { targets, traffic: null });
+    client.setQueryData(["attack", "203.0.113.7/32"], read(1e9, 123));
+    address.search = { target: "203.0.113.7/32" };
+    const { container } = render(screenOf(client));
+    fireEvent.click(screen.getByText(en["attack.drop"]));
+    const dialog = () => document.querySelector("[role=dialog]");
+    for (const [next, rate] of [[read(2e9, 19), "2\u00a0Gbit/s"], [read(3e9), "3\u00a0Gbit/s"]] as const) {
+      act(() => void client.setQueryData(["attack", "203.0.113.7/32"], next));
+      await waitFor(() => expect(container.querySelector(".big-value")?.textContent).toBe(rate));
+      expect(dialog()?.textContent).toContain("source port 123");
+    }
+    fireEvent.submit(dialog()?.querySelector("form") ?? document.body);
+    await waitFor(() => expect(dialog()).toBeNull());
+    expect(create.mock.calls.map(([body]) => body.source_ports)).toEqual([[{ first: 123, last: 123 }]]);
+    expect(screen.queryByText("source port 123"), "the list is the newest one again").toBeNull();
+    create.mockRestore();
     vi.unstubAllGlobals();
   });
 });

@@ -43,3 +43,24 @@ it("a drain is confirmed when its effect is known, and says why a dry run is ref
   });
   drain.mockRestore();
 });
+
+it("an open dialog keeps its act and its revision when another operator is faster", async () => {
+  vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ services: [], members: [], carrier: null, contracted_mbps: 0, capacity_mbps: 0 })));
+  const drain = vi.spyOn(order, "drain").mockResolvedValue({ created: [], changed: [], plan: [] } as never);
+  const trunk = { id: "tr-1", name: "t1", drained: false, services: 3, revision: 1, can: ["drain_trunk"] } as unknown as Trunk;
+  const drained = { ...trunk, drained: true, revision: 2 };
+  const queries = newQueryClient();
+  const { rerender } = render(page(queries, <DrainTrunk trunk={trunk} />));
+  fireEvent.click(screen.getByRole("button", { name: en["fabric.drain"] }));
+  const title = screen.getByRole("heading").textContent;
+  rerender(page(queries, <DrainTrunk trunk={drained} />));
+  expect(screen.getByRole("heading").textContent).toBe(title);
+  await waitFor(() => {
+    fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body);
+    expect(drain.mock.calls.length).toBeGreaterThan(1);
+  });
+  expect(drain.mock.calls.at(-1)).toEqual(["tr-1", 1, true, 0]);
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  screen.getByRole("button", { name: en["fabric.undrain"] });
+  drain.mockRestore();
+});

@@ -200,3 +200,21 @@ it("the page of one person is not shown to another one, who signed in in the sam
   expect(other, "the session was read again").toHaveBeenCalledTimes(2);
   unmount();
 });
+
+it("a page that the browser restores by \"back\" loads again: it has no stream, and its person may have signed out", () => {
+  const again = vi.fn();
+  const { unmount } = render(
+    <QueryClientProvider client={newQueryClient()}>
+      <LiveUpdates user="us-1" onOther={again}>
+        <p />
+      </LiveUpdates>
+    </QueryClientProvider>,
+  );
+  const show = (persisted: boolean) => window.dispatchEvent(Object.assign(new Event("pageshow"), { persisted }));
+  show(false);
+  expect(again).not.toHaveBeenCalled();
+  window.dispatchEvent(new Event("pagehide"));
+  show(true);
+  expect(again).toHaveBeenCalledOnce();
+  unmount();
+});

@@ -1,6 +1,6 @@
 // The wall of the NOC: figures that are old, and the number of changes.
 import { QueryClientProvider } from "@tanstack/react-query";
-import { render, screen } from "@testing-library/react";
+import { render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 import { RequestError } from "../../src/api/problem";
@@ -8,6 +8,7 @@ import { newQueryClient } from "../../src/api/queries";
 import type { Overview } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
+import { Fabric } from "../../src/screens/fabric";
 import { NocWall } from "../../src/screens/noc";
 
 vi.mock("@tanstack/react-router", async (actual) => ({
@@ -27,7 +28,7 @@ afterEach(() => vi.unstubAllGlobals());
 
 describe("the wall", () => {
   const overview: Overview = { tasks: [], services: [], connections: [], switches: [], trunks: [], changes_open: 250, load: null, at: "", revision: 1 };
-  const KEYS: [string[], unknown][] = [[["overview"], overview], [["switches"], []], [["trunks"], []], [["changes", "newest", ""], { items: [], next: null, total: 0 }], [["bgp-sessions"], []]];
+  const KEYS: [string[], unknown][] = [[["overview"], overview], [["switches"], []], [["trunks"], []], [["changes", "open"], []], [["bgp-sessions"], []]];
   const wall = (age: number, broken?: string) => {
     const queries = newQueryClient();
     for (const [key, data] of KEYS) {
@@ -48,5 +49,23 @@ describe("the wall", () => {
 
   it("counts the changes under way that the engine counts, not those of the first page", () => {
     expect(wall(0).numbers).toContain("250");
+  });
+
+  it("and the fabric read the open changes, which a page of the newest ones need not have", async () => {
+    const drain = { id: "ch-1", operation: "drain_trunk", actor: "us-1", objects: ["tr-1"], state: "staged", waiting_for: [], error: null, confirm_until: new Date(Date.now() + 60_000).toISOString(), can_confirm: true };
+    vi.stubGlobal("fetch", (request: Request) => {
+      const url = new URL(request.url);
+      if (!url.pathname.endsWith("/changes")) return new Promise(() => {});
+      const items = url.searchParams.get("open") === "true" ? [drain] : [];
+      return Promise.resolve(Response.json({ items, next: null, total: items.length }));
+    });
+    const queries = newQueryClient();
+    for (const [key, data] of KEYS) if (key[0] !== "changes") queries.setQueryData(key, data);
+    const { container, unmount } = render(page(queries, <NocWall />));
+    await waitFor(() => expect(container.querySelector("[aria-labelledby=wall-changes]")?.textContent).toContain("tr-1"));
+    unmount();
+    queries.removeQueries({ queryKey: ["changes"] });
+    render(page(queries, <Fabric />));
+    await screen.findByText(en["confirm.keep"]);
   });
 });

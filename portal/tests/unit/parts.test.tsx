@@ -7,8 +7,9 @@ import en from "../../src/i18n/en.json";
 import type { MessageId } from "../../src/i18n/messages";
 import { Localized } from "../../src/i18n/text";
 import { problemsOf } from "../../src/screens/order";
+import { useAnchor } from "../../src/ui/anchor";
 import { ConfirmedAct } from "../../src/ui/dialog";
-import { Form, TextField } from "../../src/ui/fields";
+import { AddressField, Form, TextField } from "../../src/ui/fields";
 import { useHeld } from "../../src/ui/held";
 import { forgetDrafts, useDraft } from "../../src/ui/draft";
 
@@ -47,6 +48,58 @@ describe("forms", () => {
     expect(field.getAttribute("aria-invalid")).toBe("true");
     const described = field.getAttribute("aria-describedby")?.split(" ").map((id) => document.getElementById(id)?.textContent);
     expect(described).toContain("is wrong");
+  });
+});
+
+it("the element that the address names comes into view when its list is read", () => {
+  const into = vi.fn();
+  const row = Object.assign(document.body.appendChild(document.createElement("p")), { id: "cn-1", scrollIntoView: into });
+  location.hash = "#cn-1";
+  const { rerender } = renderHook(({ isRead }) => useAnchor(isRead), { initialProps: { isRead: false } });
+  expect(into).not.toHaveBeenCalled();
+  rerender({ isRead: true });
+  expect(into).toHaveBeenCalledOnce();
+  location.hash = "";
+  row.remove();
+});
+
+describe("a field of the address", () => {
+  const page = (value: string, onChange: (text: string) => void) => <AddressField label="Filter" value={value} onChange={onChange} wait={300} />;
+  const field = () => document.querySelector("input") as HTMLInputElement;
+  const type = (text: string) => fireEvent.change(field(), { target: { value: text } });
+  const wait = () => act(() => vi.advanceTimersByTimeAsync(300));
+
+  it("has its own text at each key, and is written once after the last one", async () => {
+    vi.useFakeTimers();
+    const change = vi.fn();
+    const { rerender } = render(page("", change), { wrapper });
+    for (const text of ["ㅎ", "하", "한"]) {
+      type(text);
+      await act(() => vi.advanceTimersByTimeAsync(100));
+      expect(field().value, "the address did not write into the field").toBe(text);
+    }
+    expect(change).not.toHaveBeenCalled();
+    await wait();
+    expect(change.mock.calls).toEqual([["한"]]);
+    type("한국");
+    // The address follows later than the field.
+    rerender(page("한", change));
+    expect(field().value).toBe("한국");
+    await wait();
+    rerender(page("한국", change));
+    await wait();
+    expect([change.mock.calls, field().value]).toEqual([[["한"], ["한국"]], "한국"]);
+    vi.useRealTimers();
+  });
+
+  it("takes an address that changes from outside", async () => {
+    vi.useFakeTimers();
+    const change = vi.fn();
+    const { rerender } = render(page("a", change), { wrapper });
+    rerender(page("", change));
+    await wait();
+    expect([field().value, change.mock.calls.length]).toEqual(["", 0]);
+    vi.useRealTimers();
   });
 });
 

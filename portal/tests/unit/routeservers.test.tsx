@@ -1,10 +1,12 @@
+import { QueryClientProvider } from "@tanstack/react-query";
 import { fireEvent, render, screen } from "@testing-library/react";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 
+import { newQueryClient } from "../../src/api/queries";
 import type { RejectedRoute, RouteServerSession } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
-import { RejectedTable, SessionTable } from "../../src/screens/routeservers";
+import { RejectedTable, RouteServers, SessionTable } from "../../src/screens/routeservers";
 
 const wrapper = ({ children }: { children: React.ReactNode }) => (
   <Localized language="en" messages={en}>
@@ -67,4 +69,24 @@ it("many rejected routes are shown on demand", () => {
   fireEvent.click(screen.getByRole("button", { name: "Show all 50 routes" }));
   expect(screen.getAllByRole("row").length).toBe(51);
   expect(screen.queryByRole("button")).toBeNull();
+});
+
+it("the sessions of another member are read while they are open, and those of the own end at once", () => {
+  const fetch = vi.fn(() => new Promise<Response>(() => {}));
+  vi.stubGlobal("fetch", fetch);
+  const page = (isOwn: boolean) => (
+    <QueryClientProvider client={newQueryClient()}>
+      <RouteServers end="nc-1" isOwn={isOwn} />
+    </QueryClientProvider>
+  );
+  const { container, unmount } = render(page(false), { wrapper });
+  expect(fetch).not.toHaveBeenCalled();
+  const details = container.querySelector("details") as HTMLDetailsElement;
+  details.open = true;
+  fireEvent(details, new Event("toggle"));
+  expect(fetch).toHaveBeenCalledOnce();
+  unmount();
+  render(page(true), { wrapper });
+  expect(fetch).toHaveBeenCalledTimes(2);
+  vi.unstubAllGlobals();
 });

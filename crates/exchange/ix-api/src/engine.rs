@@ -447,6 +447,10 @@ impl ExchangeService for Engine {
         })
     }
 
+    fn changes_open(&self) -> BTreeSet<u64> {
+        self.handle.snapshot().change_objects.keys().copied().collect()
+    }
+
     fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>> {
         Arc::clone(&self.handle.snapshot().unconfirmed)
     }

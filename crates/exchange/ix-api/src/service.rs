@@ -325,6 +325,8 @@ pub trait ExchangeService: Send + Sync {
     fn changes(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<ChangeRecord>>;
     /// Returns one change with its steps.
     fn change(&self, id: u64) -> Reply<'_, Option<(ChangeRecord, Vec<StepRecord>)>>;
+    /// Returns the numbers of the changes under way.
+    fn changes_open(&self) -> BTreeSet<u64>;
     /// Returns the changes that are undone unless somebody confirms them.
     fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>>;
     /// Confirms a change, which then stays.

@@ -488,6 +488,17 @@ impl ExchangeService for FakeExchange {
         reply(Ok(found.map(steps)))
     }
 
+    fn changes_open(&self) -> BTreeSet<u64> {
+        let state = self.state();
+        let is_open = |change: &&ChangeRecord| !matches!(change.state.as_str(), "cleaned" | "rolled_back");
+        state
+            .changes
+            .iter()
+            .filter(is_open)
+            .map(|change| change.id)
+            .collect()
+    }
+
     fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>> {
         Arc::new(self.state().unconfirmed.clone())
     }

@@ -121,6 +121,9 @@ fn may_see(principal: &Principal, change: &ChangeRecord) -> bool {
 pub(crate) struct ChangeFilter {
     /// Only changes of this object; for a service, also changes of its ends.
     object: Option<String>,
+    /// Only changes under way, and those that are undone unless somebody confirms them.
+    #[serde(default)]
+    open: bool,
 }
 
 /// Returns an object and, for a service, its ends. Returns nothing if the object does not exist or the
@@ -155,7 +158,26 @@ pub(crate) async fn changes(
         Some(parts) => record.objects.iter().any(|object| parts.contains(object)),
     };
     let mut before = page.after::<String>()?.as_deref().and_then(number);
-    let (mut items, mut looked_at, mut more) = (Vec::new(), 0, true);
+    let (mut items, mut looked_at, mut more) = (Vec::new(), 0, !filter.open);
+    if filter.open {
+        let mut open = app.service.changes_open();
+        open.extend(app.service.unconfirmed().keys());
+        for id in open
+            .into_iter()
+            .rev()
+            .filter(|id| before.is_none_or(|before| *id < before))
+        {
+            if items.len() > limit {
+                break;
+            }
+            // The newest record below the next number.
+            let records = app.service.changes(id.checked_add(1), 1).await?;
+            let seen = records
+                .iter()
+                .filter(|record| record.id == id && concerns(record) && may_see(&principal, record));
+            items.extend(seen.map(|record| view(&app, &principal, record, &[])));
+        }
+    }
     while more && items.len() <= limit && looked_at < LOOKED_AT_MAX {
         let records = app.service.changes(before, CHUNK).await?;
         more = records.len() == CHUNK;

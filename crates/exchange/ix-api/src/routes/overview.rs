@@ -101,11 +101,7 @@ pub(crate) async fn overview(
                 tasks.push(fault);
             }
         }
-        let changes = app.service.changes(None, 500).await?;
-        changes_open = changes
-            .iter()
-            .filter(|change| !matches!(change.state.as_str(), "cleaned" | "rolled_back"))
-            .count();
+        changes_open = app.service.changes_open().len();
     }
     let mut load = None;
     if fabric {

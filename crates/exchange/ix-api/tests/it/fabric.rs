@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use axum::http::Method;
 use millrace_ix_api::fake::demo;
 use millrace_ix_model::{
     Actor, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation, PortId, ServiceId, ServiceKind,
     SiteId, SwitchId, SwitchPort, TagType, Timestamp, TrunkId, TrunkKind, VlanId, VlanRequest,
 };
 use millrace_types::{Dpid, PortNo};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::Api;
 
@@ -186,4 +187,77 @@ async fn a_peering_lan_has_no_contracted_rate_on_a_trunk() {
     let api = Api::over(exchange);
     let trunk = named(&api, &api.key("noc"), "trunks", "north").await;
     assert_eq!(trunk["contracted_mbps"], 2_300);
+}
+
+#[tokio::test]
+async fn open_changes_are_found_behind_a_page_of_finished_ones() {
+    let api = Api::new();
+    let (noc, ann) = (api.key("noc"), api.key("ann"));
+    let trunks = api.get(&noc, "/api/v1/trunks").await.json();
+    let trunk = trunks["items"][0]["id"].as_str().unwrap().to_owned();
+    let drain = api
+        .send(
+            Method::PUT,
+            &format!("/api/v1/trunks/{trunk}/drain?confirm_within=600"),
+            &noc,
+            &[("if-match", "*")],
+            Some(json!({ "drained": true })),
+        )
+        .await;
+    let drain = drain.json()["change"].clone();
+    for _ in 0..600 {
+        api.service.set_stuck_change(true);
+    }
+    api.service.set_stuck_change(false);
+    api.service.set_stuck_change(true);
+    let list = async |key: &str, query: &str| api.get(key, &format!("/api/v1/changes?{query}")).await.json();
+    let newest = list(&noc, "limit=1").await;
+    let stuck = newest["items"][0]["id"].clone();
+    let all = list(&noc, "open=true").await;
+    assert_eq!(
+        (
+            all["items"][0]["id"].clone(),
+            all["items"][1]["id"].clone(),
+            all["total"].clone(),
+            all["next"].clone()
+        ),
+        (stuck.clone(), drain.clone(), json!(2), json!(null))
+    );
+    let first = list(&noc, "open=true&limit=1").await;
+    assert_eq!(
+        (first["total"].clone(), first["next"].clone()),
+        (json!(1), stuck.clone())
+    );
+    let second = list(
+        &noc,
+        &format!("open=true&limit=1&after={}", stuck.as_str().unwrap()),
+    )
+    .await;
+    assert_eq!(
+        (second["items"][0]["id"].clone(), second["next"].clone()),
+        (drain.clone(), json!(null))
+    );
+    let of_trunk = list(&noc, &format!("open=true&object={trunk}")).await;
+    assert_eq!(
+        (of_trunk["items"][0]["id"].clone(), of_trunk["total"].clone()),
+        (drain, json!(1))
+    );
+    let members = list(&ann, "open=true").await;
+    assert_eq!(
+        members["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|change| change["operation"] == "drain_trunk")
+            .count(),
+        0
+    );
+    assert_eq!(api.get(&noc, "/api/v1/overview").await.json()["changes_open"], 1);
+    for _ in 0..600 {
+        api.service.set_stuck_change(true);
+    }
+    assert_eq!(
+        api.get(&noc, "/api/v1/overview").await.json()["changes_open"],
+        601
+    );
 }

@@ -1,0 +1,9 @@
+import { useEffect } from "react";
+
+/** Brings the element that the address names by `#id` into view when its list is read: the router has looked for it before. */
+export function useAnchor(isRead: boolean) {
+  useEffect(() => {
+    const id = location.hash.slice(1);
+    if (isRead && id !== "") document.getElementById(id)?.scrollIntoView();
+  }, [isRead]);
+}

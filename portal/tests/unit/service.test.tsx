@@ -1,0 +1,44 @@
+// The page of a service: what belongs to one service is not shown at another one.
+import { QueryClientProvider } from "@tanstack/react-query";
+import { fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, expect, it, vi } from "vitest";
+
+import { newQueryClient, order } from "../../src/api/queries";
+import en from "../../src/i18n/en.json";
+import { Localized } from "../../src/i18n/text";
+import { Service } from "../../src/screens/service";
+
+const { address } = vi.hoisted(() => ({ address: { id: "sv-1" } }));
+vi.mock("@tanstack/react-router", async (actual) => ({
+  ...(await actual<typeof import("@tanstack/react-router")>()),
+  Link: ({ children }: { children: React.ReactNode }) => <a href="/">{children}</a>,
+  useNavigate: () => () => {},
+  useParams: () => address,
+}));
+vi.mock("../../src/app/shell", () => ({ useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }) }));
+
+afterEach(() => vi.unstubAllGlobals());
+
+it("the secret of a service key is not shown at another service", async () => {
+  vi.stubGlobal("fetch", () => new Promise(() => {}));
+  const service = (id: string) => ({ id, name: `name of ${id}`, kind: "p2p_vc", state: "waiting", account: { id: "ac-1", name: "Aoba", asns: [] }, peer: null, consent: null, locked_by: null, ends: [], path: [], stages: [], status: [], networks: [], rules: null, revision: 1, can: ["create_service_key"] });
+  const queries = newQueryClient();
+  for (const id of ["sv-1", "sv-2"]) queries.setQueryData(["services", id], service(id));
+  const make = vi.spyOn(order, "key").mockResolvedValue({ created: [], changed: [], plan: [], secret: "s3cret" } as never);
+  const page = () => (
+    <Localized language="en" messages={en}>
+      <QueryClientProvider client={queries}>
+        <Service />
+      </QueryClientProvider>
+    </Localized>
+  );
+  const { container, rerender } = render(page());
+  fireEvent.click(screen.getByRole("button", { name: en["service.makeKey"] }));
+  fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body);
+  await screen.findByText("s3cret");
+  address.id = "sv-2";
+  rerender(page());
+  expect(screen.getByRole("heading", { level: 1 }).textContent).toBe("name of sv-2");
+  expect(container.querySelector(".secret")).toBeNull();
+  make.mockRestore();
+});
