@@ -158,7 +158,7 @@ impl SlowStart {
 
     fn end_round(&mut self) {
         let sent = self.acknowledged + self.lost;
-        // One packet of a few says nothing.
+        // A lost packet among a few does not show congestion.
         if sent >= WINDOW_MIN / 2 && self.lost * 100 > sent * LOSS_MAX {
             self.grows = false;
             self.window = (self.window * DECREASE / 100).max(WINDOW_MIN);
