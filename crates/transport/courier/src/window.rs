@@ -170,7 +170,7 @@ impl SlowStart {
             }
             if self.flat_rounds >= FLAT_ROUNDS_MAX {
                 self.grows = false;
-                // What a round delivers is the bandwidth-delay product: more would only wait in a queue.
+                // A round delivers the bandwidth-delay product: a larger window would only fill a queue.
                 self.window = self.best.max(self.acknowledged).clamp(WINDOW_MIN, WINDOW_MAX);
             }
         }
