@@ -84,7 +84,7 @@ impl Store {
         disk::make_directory(directory)?;
         let path = directory.join(FILE_NAME);
         let disk = Disk::open(&path, retention, now)?;
-        Store::start(disk, now).map_err(|error| disk::corrupt(&path, error.detail))
+        Store::start(disk, now).map_err(|error| disk::storage_error(&path, error))
     }
 
     /// Returns a store in memory, which is lost with its last clone.
