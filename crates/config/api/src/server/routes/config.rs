@@ -160,7 +160,8 @@ async fn commit(
     .await
 }
 
-fn stale(head: &Snapshot) -> Problem {
+/// Returns the problem of a change whose `If-Match` does not name the head.
+pub(super) fn stale(head: &Snapshot) -> Problem {
     let detail = format!(
         "the configuration is at revision {}: expected the one in If-Match",
         head.revision.number
