@@ -111,26 +111,34 @@ impl Start {
                     "started with an earlier revision"
                 );
             }
-            (Source::File, Some(file)) => {
+            (_, Some(file)) => {
                 let note = Note::new("millraced", "configuration file");
                 let import = self.store.import(&file.config, note, unix_now());
-                let (FileImport::Committed(taken) | FileImport::Unchanged(taken)) =
-                    import.context("the configuration file")?;
-                tracing::info!(revision = taken.number.0, "configuration file imported");
-                let removed = removed(&diff(&before.config, &file.config));
-                if !removed.is_empty() {
-                    tracing::warn!(
-                        revision = taken.number.0,
-                        removes = removed.join(", "),
-                        "the configuration file removes configured items; `millrace rollback {}` restores them",
-                        before.revision.number
-                    );
+                match import.context("the configuration file")? {
+                    FileImport::Committed(taken) => {
+                        tracing::info!(revision = taken.number.0, "configuration file imported");
+                        let removed = removed(&diff(&before.config, &file.config));
+                        if !removed.is_empty() {
+                            tracing::warn!(
+                                revision = taken.number.0,
+                                removes = removed.join(", "),
+                                "the configuration file removes configured items; `millrace rollback {}` restores them",
+                                before.revision.number
+                            );
+                        }
+                    }
+                    FileImport::Unchanged(head) => tracing::info!(
+                        revision = head.number.0,
+                        "configuration file unchanged; later changes are kept"
+                    ),
+                    FileImport::RolledBack(head) => tracing::warn!(
+                        revision = head.number.0,
+                        "the configuration file has the content of a revision that was rolled back, and is not imported: \
+                         `millrace apply {}` applies it again",
+                        file.path.display()
+                    ),
                 }
             }
-            (_, Some(_)) => tracing::info!(
-                revision = before.revision.number.0,
-                "configuration file unchanged; later changes are kept"
-            ),
             (_, None) => {}
         }
         self.is_committed.set(true);
@@ -268,6 +276,39 @@ mod tests {
         start.commit_start().unwrap();
         assert_eq!(start.store().head().revision.number, RevisionNo(1));
         assert_eq!(start.explain(anyhow!("no")).to_string(), "no");
+    }
+
+    #[test]
+    fn a_start_confirms_no_change_of_the_file_that_awaits_confirmation() {
+        let directory = tempfile::tempdir().unwrap();
+        plan(directory.path(), Some(BRIDGES), None)
+            .commit_start()
+            .unwrap();
+        let edited = "[[bridge]]\nname = \"br2\"\n";
+        let start = plan(directory.path(), Some(BRIDGES), None);
+        let (now, proposal) = (
+            unix_now(),
+            Proposal {
+                expected: None,
+                config: config(edited),
+                note: Note::default(),
+            },
+        );
+        start
+            .store()
+            .commit_confirm(proposal, now.plus(86_400), now)
+            .unwrap();
+        drop(start);
+        let start = plan(directory.path(), Some(edited), None);
+        start.commit_start().unwrap();
+        assert_eq!(start.store().head().revision.number, RevisionNo(2));
+        let pending = start.store().head().pending.unwrap();
+        start.store().tick(pending.deadline).unwrap().unwrap();
+        drop(start);
+        let start = plan(directory.path(), Some(edited), None);
+        assert_eq!(**start.config(), config(BRIDGES));
+        start.commit_start().unwrap();
+        assert_eq!(start.store().head().revision.number, RevisionNo(3));
     }
 
     #[test]

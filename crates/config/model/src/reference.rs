@@ -45,6 +45,9 @@ device = \"0000:01:00.0\"
 * `millrace show config > FILE` writes the configuration of the switch to the file.
 * A file is imported only after the workers run and the REST API has its address. A file for which the start fails
   changes nothing.
+* A start confirms nothing. A file with the content of a change that awaits confirmation (`--confirm-within`) leaves it
+  pending, and a file whose content was rolled back last is not imported: the log says so, and `millrace apply FILE` applies
+  it again.
 
 Changes of `[system]` and `[api]` take effect at the next start. To prevent a failure of that start, they are tested on this
 machine when they are applied, and by `--check` and `--dry-run`: cores, memory, `state_dir`, the files of the REST API,
@@ -69,7 +72,8 @@ with it returns to revision N.
 | `--log-json` | logs JSON, one object a line |
 
 `make install` installs a systemd unit (`millraced.service`), which starts `millraced --config
-/etc/millrace/millraced.toml` with only the privileges that it needs.
+/etc/millrace/millraced.toml` with only the privileges that it needs. It starts a daemon that crashed again after two
+seconds, any number of times, so that a change to be confirmed is also rolled back if it crashes the daemon at once.
 ";
 
 /// Returns the reference as Markdown.
