@@ -362,6 +362,23 @@ mod tests {
             refused(machine.check(&hops(&path("no.rules"), &path("no/eve.json")), elsewhere()));
         let setting = |at: usize| format!("/bridge/0/chain/0/hop/0/settings/{at}");
         assert_eq!(pointers, [setting(1), setting(2)], "{message}");
+        let outside = |socket: &str, scenario: &str| {
+            config(&format!(
+                "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\n[[bridge.chain]]\nname = \"c\"\nnumber = 3\n\
+                 [[bridge.chain.hop]]\nname = \"h\"\nfunction = \"attached:{socket}\"\nclass = \"isolated\"\n\
+                 [[bridge.port]]\nname = \"p1\"\nnumber = 1\ndevice = \"wan:w,a\"\n\
+                 [[bridge.port]]\nname = \"p2\"\nnumber = 2\ndevice = \"wan:w,b\"\n\
+                 [[wan]]\nname = \"w\"\nscenario = \"{scenario}\"\n"
+            ))
+        };
+        assert_eq!(machine.check(&outside(&socket, &pem), elsewhere()), Ok(()));
+        let missing = outside(&path("no/h.sock"), &path("no.txt"));
+        let (pointers, message) = refused(machine.check(&missing, elsewhere()));
+        assert_eq!(
+            pointers,
+            ["/bridge/0/chain/0/hop/0/function", "/wan/0/scenario"],
+            "{message}"
+        );
         let folk = "device = \"vhost:/tmp/vm.sock,owner=nobody-here,group=nobody-there\"";
         let folk = config(&format!(
             "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p\"\nnumber = 1\n{folk}\n"

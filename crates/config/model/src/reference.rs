@@ -52,8 +52,8 @@ device = \"0000:01:00.0\"
 Changes of `[system]` and `[api]` take effect at the next start. To prevent a failure of that start, they are tested on this
 machine when they are applied, and by `--check` and `--dry-run`: cores, memory, `state_dir`, the files of the REST API,
 its socket and its address (`--check` allows these two to be in use). `--check` also tests files of `pcap:`, `wasm:` and
-`library:`, TLS files of bridges, and the directories, owners and groups of sockets. A running switch reports errors of
-these as problems, and `millrace apply` exits with status 4 for them. Huge pages are not tested.
+`library:`, scenarios of emulated paths, TLS files of bridges, and the directories, owners and groups of sockets. A running
+switch reports errors of these as problems, and `millrace apply` exits with status 4 for them. Huge pages are not tested.
 
 If the newest revision still fails to start, `millraced --revision N` with the other options unchanged starts with
 revision N, which becomes the newest, and cancels a pending confirmation. The file is not imported then. The message of the
