@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Error, Result, anyhow};
 use millrace_api::view::format_utc;
 use millrace_model::{Change, ChangeKind, Config, System, diff};
-use millrace_store::{FileImport, Note, Revision, RevisionNo, Store, UnixTime};
+use millrace_store::{FILE_NAME, FileImport, Note, Origin, Revision, RevisionNo, Store, UnixTime};
 
 /// The number of revisions that the message of a failed start lists.
 const LISTED: usize = 5;
@@ -58,12 +58,21 @@ impl Start {
         file: Option<File>,
         revision: Option<u64>,
     ) -> Result<Start> {
+        let is_of_file = state_dir.is_none();
         let directory = state_dir.unwrap_or_else(|| match &file {
             Some(file) => file.config.system.state_dir.clone(),
             None => System::default().state_dir,
         });
         let store = Store::open(&directory, unix_now())
             .with_context(|| format!("the configuration store in {}", directory.display()))?;
+        if is_of_file && let Some(unused) = unused_store(&store, &directory, &System::default().state_dir) {
+            tracing::warn!(
+                directory = %directory.display(),
+                unused = %unused.display(),
+                "a new configuration store, without the revisions of the unused one: to keep them, stop millraced and \
+                 move that directory"
+            );
+        }
         let (source, config) = match (revision.map(RevisionNo), &file) {
             (Some(number), _) => {
                 let (_, config) = store.at(number).context("--revision")?;
@@ -201,6 +210,13 @@ impl Start {
         };
         revisions.iter().find(other).map(|revision| revision.number)
     }
+}
+
+/// Returns `default`, the default directory, if the store in `directory` is new and that directory has another one, as
+/// after a change of `system.state_dir`.
+fn unused_store<'a>(store: &Store, directory: &Path, default: &'a Path) -> Option<&'a Path> {
+    let is_new = store.head().revision.origin == Origin::Initial;
+    (is_new && directory != default && default.join(FILE_NAME).exists()).then_some(default)
 }
 
 /// Returns true if both configurations have equal `system` and `api` settings, which only a start uses. Other
@@ -352,6 +368,19 @@ mod tests {
         drop(start);
         let start = plan(directory.path(), Some(BRIDGES), None);
         assert_eq!(start.explain(anyhow!("in use")).to_string(), "in use");
+    }
+
+    #[test]
+    fn a_new_store_beside_one_in_the_default_directory_is_noticed() {
+        let (default, moved) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let start = plan(moved.path(), Some(BRIDGES), None);
+        let unused = |start: &Start| unused_store(start.store(), moved.path(), default.path());
+        assert_eq!(unused(&start), None, "the default directory has no store");
+        drop(plan(default.path(), None, None));
+        assert_eq!(unused(&start), Some(default.path()));
+        assert_eq!(unused_store(start.store(), moved.path(), moved.path()), None);
+        start.commit_start().unwrap();
+        assert_eq!(unused(&start), None, "the store is not new");
     }
 
     #[test]

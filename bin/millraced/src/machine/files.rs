@@ -238,6 +238,9 @@ pub(super) fn state_dir(directory: &FilePath) -> Result<(), String> {
         true => reason,
         false => format!("{}: cannot be created: {reason}", directory.display()),
     })?;
+    if existing == directory {
+        millrace_store::check_directory(directory).map_err(|error| error.to_string())?;
+    }
     let store = directory.join(millrace_store::FILE_NAME);
     if store.exists() {
         readable(&store)?;

@@ -49,11 +49,16 @@ device = \"0000:01:00.0\"
   pending, and a file whose content was rolled back last is not imported: the log says so, and `millrace apply FILE` applies
   it again.
 
+`state_dir` says where this store is. To move it, stop `millraced`, move the directory, and change the file: a changed
+`state_dir` alone starts with a new store, without revisions and with another `api-token`. A change of the running switch to
+another directory is refused.
+
 Changes of `[system]` and `[api]` take effect at the next start. To prevent a failure of that start, they are tested on this
-machine when they are applied, and by `--check` and `--dry-run`: cores, memory, `state_dir`, the files of the REST API,
-its socket and its address (`--check` allows these two to be in use). `--check` also tests files of `pcap:`, `wasm:` and
-`library:`, scenarios of emulated paths, TLS files of bridges, and the directories, owners and groups of sockets. A running
-switch reports errors of these as problems, and `millrace apply` exits with status 4 for them. Huge pages are not tested.
+machine when they are applied, and by `--check` and `--dry-run`: cores, memory, the files and the token of the REST API,
+its socket and its address (`--check` allows these two to be in use). `--check` also tests `state_dir`, files of `pcap:`,
+`wasm:` and `library:`, scenarios of emulated paths, TLS files of bridges, and the directories, owners and groups of
+sockets. A running switch reports errors of these as problems, and `millrace apply` exits with status 4 for them. Huge pages
+are not tested.
 
 If the newest revision still fails to start, `millraced --revision N` with the other options unchanged starts with
 revision N, which becomes the newest, and cancels a pending confirmation. The file is not imported then. The message of the

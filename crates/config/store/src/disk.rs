@@ -54,6 +54,14 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), OpenError> {
         .mode(PRIVATE_DIRECTORY)
         .create(path)
         .map_err(|error| io_error(path, error))?;
+    check_directory(path)
+}
+
+/// Checks that only the owner of an existing directory can replace a store in it.
+///
+/// # Errors
+/// [`OpenError::Exposed`] if others can; [`OpenError::Permission`] or [`OpenError::Io`] if the directory cannot be read.
+pub fn check_directory(path: &Path) -> Result<(), OpenError> {
     let mode = std::fs::metadata(path)
         .map_err(|error| io_error(path, error))?
         .mode();
