@@ -296,35 +296,37 @@ mod tests {
 
     #[test]
     fn a_start_confirms_no_change_of_the_file_that_awaits_confirmation() {
-        let directory = tempfile::tempdir().unwrap();
-        plan(directory.path(), Some(BRIDGES), None)
-            .commit_start()
-            .unwrap();
-        let edited = "[[bridge]]\nname = \"br2\"\n";
-        let start = plan(directory.path(), Some(BRIDGES), None);
-        let (now, proposal) = (
-            unix_now(),
-            Proposal {
+        let (edited, later) = ("[[bridge]]\nname = \"br2\"\n", "[[bridge]]\nname = \"br3\"\n");
+        for is_restarted_meanwhile in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut start = plan(directory.path(), Some(BRIDGES), None);
+            start.commit_start().unwrap();
+            let proposal = Proposal {
                 expected: None,
                 config: config(edited),
                 note: Note::default(),
-            },
-        );
-        start
-            .store()
-            .commit_confirm(proposal, now.plus(86_400), now)
-            .unwrap();
-        drop(start);
-        let start = plan(directory.path(), Some(edited), None);
-        start.commit_start().unwrap();
-        assert_eq!(start.store().head().revision.number, RevisionNo(2));
-        let pending = start.store().head().pending.unwrap();
-        start.store().tick(pending.deadline).unwrap().unwrap();
-        drop(start);
-        let start = plan(directory.path(), Some(edited), None);
-        assert_eq!(**start.config(), config(BRIDGES));
-        start.commit_start().unwrap();
-        assert_eq!(start.store().head().revision.number, RevisionNo(3));
+            };
+            let now = unix_now();
+            let deadline = now.plus(86_400);
+            start.store().commit_confirm(proposal, deadline, now).unwrap();
+            if is_restarted_meanwhile {
+                drop(start);
+                start = plan(directory.path(), Some(edited), None);
+                start.commit_start().unwrap();
+                assert_eq!(start.store().head().revision.number, RevisionNo(2));
+            }
+            start.store().tick(deadline).unwrap().unwrap();
+            drop(start);
+            let start = plan(directory.path(), Some(edited), None);
+            assert_eq!(**start.config(), config(BRIDGES));
+            start.commit_start().unwrap();
+            assert_eq!(start.store().head().revision.number, RevisionNo(3));
+            // Nor does a later start import the file.
+            commit(&start, later);
+            drop(start);
+            let start = plan(directory.path(), Some(edited), None);
+            assert_eq!(**start.config(), config(later));
+        }
     }
 
     #[test]
