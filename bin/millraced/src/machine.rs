@@ -7,7 +7,7 @@ mod files;
 
 use std::collections::BTreeSet;
 
-use millrace_model::{Config, ConfigError, ConfigErrors, Path};
+use millrace_model::{Config, ConfigError, ConfigErrors, Path, System};
 
 /// The resources of the machine at the start of this process.
 #[derive(Debug, Clone)]
@@ -44,19 +44,25 @@ impl Machine {
             errors.extend(store(config));
         }
         errors.extend(files::check(config));
+        let state_dir = state_dir.unwrap_or(&config.system.state_dir);
         // The switch may be running with this configuration, so its own address in use is no error.
-        errors.extend(millrace_api::server::probe(&config.api, Some(&config.api)));
+        errors.extend(millrace_api::server::probe(
+            &config.api,
+            state_dir,
+            Some(&config.api),
+        ));
         ConfigErrors::unless_empty(errors)
     }
 
     /// Tests a change of a running switch. Settings that are equal in `head` are not tested, so that a removed file
     /// does not prevent other corrections. `running` is the configuration at the start of the process, whose API
-    /// address is in use by the process itself.
+    /// address is in use by the process itself; `state_dir` is the directory of its store.
     pub(crate) fn check_change(
         &self,
         config: &Config,
         head: &Config,
         running: &Config,
+        state_dir: &std::path::Path,
     ) -> Result<(), ConfigErrors> {
         let mut errors = Vec::new();
         if config.system.worker_cores != head.system.worker_cores {
@@ -66,10 +72,14 @@ impl Machine {
             errors.extend(self.memory(config));
         }
         if config.system.state_dir != head.system.state_dir {
-            errors.extend(store(config));
+            errors.extend(moved_store(config, state_dir));
         }
         if config.api != head.api {
-            errors.extend(millrace_api::server::probe(&config.api, Some(&running.api)));
+            errors.extend(millrace_api::server::probe(
+                &config.api,
+                state_dir,
+                Some(&running.api),
+            ));
         }
         ConfigErrors::unless_empty(errors)
     }
@@ -106,6 +116,23 @@ fn store(config: &Config) -> Option<ConfigError> {
     outcome
         .err()
         .map(|message| ConfigError::unavailable(path, message))
+}
+
+/// Checks that a change names no other directory than that of the store, `in_use`: a revision in the store cannot select
+/// the store of the next start. The default is valid, as in a configuration without this key.
+fn moved_store(config: &Config, in_use: &std::path::Path) -> Option<ConfigError> {
+    let wanted = &config.system.state_dir;
+    if wanted == in_use || *wanted == System::default().state_dir {
+        return None;
+    }
+    let message = format!(
+        "{}: a change does not move the store, which is in {in_use}: stop millraced, move that directory, and name the new \
+         one in the configuration file or as --state-dir",
+        wanted.display(),
+        in_use = in_use.display()
+    );
+    let path = Path::default().key("system").key("state_dir");
+    Some(ConfigError::unavailable(path, message))
 }
 
 /// Checks that the store can be opened in a directory, or that the directory can be created.
@@ -165,6 +192,16 @@ mod tests {
         Some(std::path::Path::new("/nowhere"))
     }
 
+    /// Returns the outcome of a change of a switch whose store is in [`elsewhere`].
+    fn changed(
+        machine: &Machine,
+        config: &Config,
+        head: &Config,
+        running: &Config,
+    ) -> Result<(), ConfigErrors> {
+        machine.check_change(config, head, running, elsewhere().unwrap())
+    }
+
     fn config(text: &str) -> Config {
         Config::from_toml("m.toml", text).unwrap()
     }
@@ -181,10 +218,10 @@ mod tests {
         let message = "/system/worker_cores/1: there is no core 900 that this process may use: expected one of 0 to 2, 8";
         assert_eq!(machine.check(&bad, elsewhere()).unwrap_err().to_string(), message);
         assert_eq!(
-            machine.check_change(&bad, &good, &good).unwrap_err().to_string(),
+            changed(&machine, &bad, &good, &good).unwrap_err().to_string(),
             message
         );
-        assert_eq!(machine.check_change(&bad, &bad, &good), Ok(()), "nothing new");
+        assert_eq!(changed(&machine, &bad, &bad, &good), Ok(()), "nothing new");
         let unknown = Machine {
             cores: None,
             memory_mib: None,
@@ -209,7 +246,7 @@ mod tests {
         let started = at(&running, "");
         let without_token = at(&running, "token_file = \"/nope\"\n");
         let moved = at(&other, "");
-        let pointers = |config: &Config, head: &Config| match machine.check_change(config, head, &started) {
+        let pointers = |config: &Config, head: &Config| match changed(&machine, config, head, &started) {
             Ok(()) => Vec::new(),
             Err(errors) => errors.iter().map(|error| error.path.pointer()).collect(),
         };
@@ -237,44 +274,57 @@ mod tests {
         assert_eq!(machine.check(&good, elsewhere()), Ok(()));
         for outcome in [
             machine.check(&bad, elsewhere()),
-            machine.check_change(&bad, &good, &good),
+            changed(&machine, &bad, &good, &good),
         ] {
             let (pointers, message) = refused(outcome);
             assert_eq!(pointers, ["/system/memory_mib"]);
             assert!(message.contains("but this machine has 4096 MiB"), "{message}");
         }
-        assert_eq!(machine.check_change(&bad, &bad, &good), Ok(()), "nothing new");
+        assert_eq!(changed(&machine, &bad, &bad, &good), Ok(()), "nothing new");
+    }
+
+    fn in_state_dir(directory: &std::path::Path) -> Config {
+        let directory = directory.display();
+        config(&format!(
+            "[system]\nstate_dir = \"{directory}\"\n[api]\nenabled = false\n"
+        ))
     }
 
     #[test]
-    fn a_state_directory_that_cannot_be_made_is_refused_when_checked_and_when_changed() {
+    fn a_state_directory_that_cannot_be_used_is_refused_when_checked() {
+        use std::os::unix::fs::PermissionsExt as _;
         let machine = Machine::detect(true);
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
+        let (file, shared) = (folder.path().join("file"), folder.path().join("shared"));
         std::fs::write(&file, "").unwrap();
-        let with = |directory: &std::path::Path| {
-            let directory = directory.display();
-            config(&format!(
-                "[system]\nstate_dir = \"{directory}\"\n[api]\nenabled = false\n"
-            ))
-        };
-        let good = with(&folder.path().join("a/b"));
+        let good = in_state_dir(&folder.path().join("a/b"));
         assert_eq!(machine.check(&good, None), Ok(()));
         assert!(!folder.path().join("a").exists(), "a check creates nothing");
-        for directory in [file.clone(), file.join("below"), "/proc/millrace".into()] {
-            let bad = with(&directory);
-            for outcome in [
-                machine.check(&bad, None),
-                machine.check_change(&bad, &good, &good),
-            ] {
-                assert_eq!(
-                    refused(outcome).0,
-                    ["/system/state_dir"],
-                    "{}",
-                    directory.display()
-                );
-            }
+        // The group could replace the store.
+        std::fs::create_dir(&shared).unwrap();
+        std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o775)).unwrap();
+        for directory in [file.clone(), file.join("below"), "/proc/millrace".into(), shared] {
+            let (pointers, message) = refused(machine.check(&in_state_dir(&directory), None));
+            assert_eq!(pointers, ["/system/state_dir"], "{message}");
         }
+    }
+
+    #[test]
+    fn a_change_moves_no_store() {
+        let machine = Machine::detect(true);
+        let folder = tempfile::tempdir().unwrap();
+        let in_use = folder.path().join("one");
+        let (started, without) = (in_state_dir(&in_use), config("[api]\nenabled = false\n"));
+        let moved = in_state_dir(&folder.path().join("other"));
+        let change = |config: &Config, head: &Config| machine.check_change(config, head, &started, &in_use);
+        let (pointers, message) = refused(change(&moved, &started));
+        assert_eq!(pointers, ["/system/state_dir"]);
+        let hint = format!("the store, which is in {}: stop millraced", in_use.display());
+        assert!(message.contains(&hint), "{message}");
+        // A revision without the key, and one with the directory of the store.
+        assert_eq!(change(&without, &started), Ok(()));
+        assert_eq!(change(&started, &without), Ok(()));
+        assert_eq!(change(&moved, &moved), Ok(()), "nothing new");
     }
 
     #[test]
@@ -362,6 +412,23 @@ mod tests {
             refused(machine.check(&hops(&path("no.rules"), &path("no/eve.json")), elsewhere()));
         let setting = |at: usize| format!("/bridge/0/chain/0/hop/0/settings/{at}");
         assert_eq!(pointers, [setting(1), setting(2)], "{message}");
+        let outside = |socket: &str, scenario: &str| {
+            config(&format!(
+                "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\n[[bridge.chain]]\nname = \"c\"\nnumber = 3\n\
+                 [[bridge.chain.hop]]\nname = \"h\"\nfunction = \"attached:{socket}\"\nclass = \"isolated\"\n\
+                 [[bridge.port]]\nname = \"p1\"\nnumber = 1\ndevice = \"wan:w,a\"\n\
+                 [[bridge.port]]\nname = \"p2\"\nnumber = 2\ndevice = \"wan:w,b\"\n\
+                 [[wan]]\nname = \"w\"\nscenario = \"{scenario}\"\n"
+            ))
+        };
+        assert_eq!(machine.check(&outside(&socket, &pem), elsewhere()), Ok(()));
+        let missing = outside(&path("no/h.sock"), &path("no.txt"));
+        let (pointers, message) = refused(machine.check(&missing, elsewhere()));
+        assert_eq!(
+            pointers,
+            ["/bridge/0/chain/0/hop/0/function", "/wan/0/scenario"],
+            "{message}"
+        );
         let folk = "device = \"vhost:/tmp/vm.sock,owner=nobody-here,group=nobody-there\"";
         let folk = config(&format!(
             "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p\"\nnumber = 1\n{folk}\n"

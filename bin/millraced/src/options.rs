@@ -32,8 +32,8 @@ pub(crate) struct Options {
 
     /// Check the configuration file, print its errors, and exit. The check includes the cores and the memory of this
     /// machine, the directory of the store, the address of the REST API, and the files and socket directories of
-    /// ports, functions, listeners and TLS; it creates nothing and loads no shared object. Run it as the user of the
-    /// daemon.
+    /// ports, functions, emulated paths, listeners and TLS; it creates nothing and loads no shared object. Run it as
+    /// the user of the daemon.
     #[arg(long)]
     pub(crate) check: bool,
 

@@ -45,15 +45,7 @@ pub(crate) fn run<B: Backend>(
         .context("the runtime of the control plane")?;
     let seed = seed()?;
     let switch = Arc::new(Switch::new(datapath, runtime.handle().clone(), seed));
-    let live = LiveSwitch::new(
-        Arc::clone(&switch),
-        start.store().clone(),
-        Arc::clone(start.config()),
-        machine,
-        log,
-        started,
-        dpdk,
-    );
+    let live = LiveSwitch::new(Arc::clone(&switch), start, machine, log, started, dpdk);
     let outcome = runtime.block_on(serve(Arc::clone(&switch), start, Arc::new(live)));
     switch.clear();
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Error, Result, anyhow};
 use millrace_api::view::format_utc;
 use millrace_model::{Change, ChangeKind, Config, System, diff};
-use millrace_store::{FileImport, Note, Revision, RevisionNo, Store, UnixTime};
+use millrace_store::{FILE_NAME, FileImport, Note, Origin, Revision, RevisionNo, Store, UnixTime};
 
 /// The number of revisions that the message of a failed start lists.
 const LISTED: usize = 5;
@@ -58,12 +58,21 @@ impl Start {
         file: Option<File>,
         revision: Option<u64>,
     ) -> Result<Start> {
+        let is_of_file = state_dir.is_none();
         let directory = state_dir.unwrap_or_else(|| match &file {
             Some(file) => file.config.system.state_dir.clone(),
             None => System::default().state_dir,
         });
         let store = Store::open(&directory, unix_now())
             .with_context(|| format!("the configuration store in {}", directory.display()))?;
+        if is_of_file && let Some(unused) = unused_store(&store, &directory, &System::default().state_dir) {
+            tracing::warn!(
+                directory = %directory.display(),
+                unused = %unused.display(),
+                "a new configuration store, without the revisions of the unused one: to keep them, stop millraced and \
+                 move that directory"
+            );
+        }
         let (source, config) = match (revision.map(RevisionNo), &file) {
             (Some(number), _) => {
                 let (_, config) = store.at(number).context("--revision")?;
@@ -111,26 +120,34 @@ impl Start {
                     "started with an earlier revision"
                 );
             }
-            (Source::File, Some(file)) => {
+            (_, Some(file)) => {
                 let note = Note::new("millraced", "configuration file");
                 let import = self.store.import(&file.config, note, unix_now());
-                let (FileImport::Committed(taken) | FileImport::Unchanged(taken)) =
-                    import.context("the configuration file")?;
-                tracing::info!(revision = taken.number.0, "configuration file imported");
-                let removed = removed(&diff(&before.config, &file.config));
-                if !removed.is_empty() {
-                    tracing::warn!(
-                        revision = taken.number.0,
-                        removes = removed.join(", "),
-                        "the configuration file removes configured items; `millrace rollback {}` restores them",
-                        before.revision.number
-                    );
+                match import.context("the configuration file")? {
+                    FileImport::Committed(taken) => {
+                        tracing::info!(revision = taken.number.0, "configuration file imported");
+                        let removed = removed(&diff(&before.config, &file.config));
+                        if !removed.is_empty() {
+                            tracing::warn!(
+                                revision = taken.number.0,
+                                removes = removed.join(", "),
+                                "the configuration file removes configured items; `millrace rollback {}` restores them",
+                                before.revision.number
+                            );
+                        }
+                    }
+                    FileImport::Unchanged(head) => tracing::info!(
+                        revision = head.number.0,
+                        "configuration file unchanged; later changes are kept"
+                    ),
+                    FileImport::RolledBack(head) => tracing::warn!(
+                        revision = head.number.0,
+                        "the configuration file has the content of a revision that was rolled back, and is not imported: \
+                         `millrace apply {}` applies it again",
+                        file.path.display()
+                    ),
                 }
             }
-            (_, Some(_)) => tracing::info!(
-                revision = before.revision.number.0,
-                "configuration file unchanged; later changes are kept"
-            ),
             (_, None) => {}
         }
         self.is_committed.set(true);
@@ -193,6 +210,13 @@ impl Start {
         };
         revisions.iter().find(other).map(|revision| revision.number)
     }
+}
+
+/// Returns `default`, the default directory, if the store in `directory` is new and that directory has another one, as
+/// after a change of `system.state_dir`.
+fn unused_store<'a>(store: &Store, directory: &Path, default: &'a Path) -> Option<&'a Path> {
+    let is_new = store.head().revision.origin == Origin::Initial;
+    (is_new && directory != default && default.join(FILE_NAME).exists()).then_some(default)
 }
 
 /// Returns true if both configurations have equal `system` and `api` settings, which only a start uses. Other
@@ -271,6 +295,41 @@ mod tests {
     }
 
     #[test]
+    fn a_start_confirms_no_change_of_the_file_that_awaits_confirmation() {
+        let (edited, later) = ("[[bridge]]\nname = \"br2\"\n", "[[bridge]]\nname = \"br3\"\n");
+        for is_restarted_meanwhile in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut start = plan(directory.path(), Some(BRIDGES), None);
+            start.commit_start().unwrap();
+            let proposal = Proposal {
+                expected: None,
+                config: config(edited),
+                note: Note::default(),
+            };
+            let now = unix_now();
+            let deadline = now.plus(86_400);
+            start.store().commit_confirm(proposal, deadline, now).unwrap();
+            if is_restarted_meanwhile {
+                drop(start);
+                start = plan(directory.path(), Some(edited), None);
+                start.commit_start().unwrap();
+                assert_eq!(start.store().head().revision.number, RevisionNo(2));
+            }
+            start.store().tick(deadline).unwrap().unwrap();
+            drop(start);
+            let start = plan(directory.path(), Some(edited), None);
+            assert_eq!(**start.config(), config(BRIDGES));
+            start.commit_start().unwrap();
+            assert_eq!(start.store().head().revision.number, RevisionNo(3));
+            // Nor does a later start import the file.
+            commit(&start, later);
+            drop(start);
+            let start = plan(directory.path(), Some(edited), None);
+            assert_eq!(**start.config(), config(later));
+        }
+    }
+
+    #[test]
     fn a_start_that_fails_for_a_later_revision_says_so_and_how_to_go_back() {
         let directory = tempfile::tempdir().unwrap();
         let start = plan(directory.path(), Some(BRIDGES), None);
@@ -311,6 +370,19 @@ mod tests {
         drop(start);
         let start = plan(directory.path(), Some(BRIDGES), None);
         assert_eq!(start.explain(anyhow!("in use")).to_string(), "in use");
+    }
+
+    #[test]
+    fn a_new_store_beside_one_in_the_default_directory_is_noticed() {
+        let (default, moved) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let start = plan(moved.path(), Some(BRIDGES), None);
+        let unused = |start: &Start| unused_store(start.store(), moved.path(), default.path());
+        assert_eq!(unused(&start), None, "the default directory has no store");
+        drop(plan(default.path(), None, None));
+        assert_eq!(unused(&start), Some(default.path()));
+        assert_eq!(unused_store(start.store(), moved.path(), moved.path()), None);
+        start.commit_start().unwrap();
+        assert_eq!(unused(&start), None, "the store is not new");
     }
 
     #[test]

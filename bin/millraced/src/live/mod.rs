@@ -17,6 +17,7 @@ mod trace;
 mod wans;
 mod workers;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,7 @@ use tokio::sync::mpsc;
 
 use crate::log::{Filter, LEVELS, Log, TARGETS};
 use crate::machine::Machine;
+use crate::start::Start;
 use controllers::controller;
 use workers::{Load, worker};
 
@@ -45,6 +47,8 @@ pub(crate) struct LiveSwitch<B: Backend> {
     store: Store,
     /// The configuration at the start of the process.
     configured: Arc<Config>,
+    /// The directory of the store.
+    state_dir: PathBuf,
     machine: Machine,
     log: Arc<Log>,
     started: Instant,
@@ -55,8 +59,7 @@ pub(crate) struct LiveSwitch<B: Backend> {
 impl<B: Backend> LiveSwitch<B> {
     pub(crate) fn new(
         switch: Arc<Switch<B>>,
-        store: Store,
-        configured: Arc<Config>,
+        start: &Start,
         machine: Machine,
         log: Arc<Log>,
         started: Instant,
@@ -64,8 +67,9 @@ impl<B: Backend> LiveSwitch<B> {
     ) -> Self {
         LiveSwitch {
             switch,
-            store,
-            configured,
+            store: start.store().clone(),
+            configured: Arc::clone(start.config()),
+            state_dir: start.state_dir().to_owned(),
             machine,
             log,
             started,
@@ -158,7 +162,8 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn check(&self, config: &Config) -> Result<(), ConfigErrors> {
         let head = self.store.head();
-        self.machine.check_change(config, &head.config, &self.configured)
+        self.machine
+            .check_change(config, &head.config, &self.configured, &self.state_dir)
     }
 
     fn status(&self) -> view::Status {

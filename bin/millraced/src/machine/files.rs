@@ -19,7 +19,7 @@ const WASM_MAGIC: &[u8] = b"\0asm";
 /// The first bytes of a shared object.
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 
-/// Returns an error for each file of bridges, ports, chains and listeners that cannot be used.
+/// Returns an error for each file of bridges, ports, chains, listeners and emulated paths that cannot be used.
 pub(super) fn check(config: &Config) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     for (at, bridge) in config.bridges.iter().enumerate() {
@@ -29,6 +29,12 @@ pub(super) fn check(config: &Config) -> Vec<ConfigError> {
         tls(bridge, &path, &mut errors);
         for (at, chain) in bridge.chains.iter().enumerate() {
             functions(chain, &path.key("chain").index(at), &mut errors);
+        }
+    }
+    for (at, wan) in config.wans.iter().enumerate() {
+        if let Some(file) = &wan.scenario {
+            let path = Path::default().key("wan").index(at).key("scenario");
+            note(&mut errors, &path, readable(file).map(|_| ()));
         }
     }
     errors
@@ -183,13 +189,16 @@ fn functions(chain: &Chain, path: &Path, errors: &mut Vec<ConfigError>) {
                 &path,
                 starts_with_magic(file, ELF_MAGIC, "a shared object"),
             );
-        } else if hop.function.name().is_some() {
+        } else {
+            if let Some(socket) = hop.function.attach_path() {
+                note(errors, &path, parent(FilePath::new(socket)));
+            }
             settings(&hop.settings, &hop_path.key("settings"), errors);
         }
     }
 }
 
-/// Checks the files in the settings of a built-in function: the files with its rules, and the files that it
+/// Checks the files in the settings of a built-in or attached function: the files with its rules, and the files that it
 /// exports to.
 fn settings(settings: &[Setting], path: &Path, errors: &mut Vec<ConfigError>) {
     for (at, setting) in settings.iter().enumerate() {
@@ -229,6 +238,9 @@ pub(super) fn state_dir(directory: &FilePath) -> Result<(), String> {
         true => reason,
         false => format!("{}: cannot be created: {reason}", directory.display()),
     })?;
+    if existing == directory {
+        millrace_store::check_directory(directory).map_err(|error| error.to_string())?;
+    }
     let store = directory.join(millrace_store::FILE_NAME);
     if store.exists() {
         readable(&store)?;

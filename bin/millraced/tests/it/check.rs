@@ -71,3 +71,20 @@ fn the_man_page_names_every_option_and_is_installed() {
         &["millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8"],
     );
 }
+
+#[test]
+fn the_systemd_unit_starts_the_daemon_again_without_end_and_keeps_its_runtime_directory() {
+    let unit = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/millraced.service")).unwrap();
+    let (head, service) = unit.split_once("[Service]").unwrap();
+    // A rollback of a change that crashes the daemon needs a start after the time to confirm.
+    has(head, &["[Unit]\n", "\nStartLimitIntervalSec=0\n"]);
+    has(service, &["\nRestart=on-failure\n", "\nRestartSec=2\n"]);
+    // The directory holds files of the next start and of other processes.
+    has(
+        service,
+        &[
+            "\nRuntimeDirectory=millrace\n",
+            "\nRuntimeDirectoryPreserve=yes\n",
+        ],
+    );
+}

@@ -169,8 +169,8 @@ fn a_change_that_the_next_start_would_fail_for_is_refused() {
             "/api/tls_cert: /nope: ",
         ),
         (
-            "[system]\nstate_dir = \"/proc/millrace\"\n[api]\nsocket = \"@/api.sock\"".to_owned(),
-            "/system/state_dir: /proc/millrace: cannot be created",
+            "[system]\nstate_dir = \"/elsewhere\"\n[api]\nsocket = \"@/api.sock\"".to_owned(),
+            "/system/state_dir: /elsewhere: a change does not move the store",
         ),
         (
             format!("[api]\nsocket = \"@/api.sock\"\nlisten = \"{taken}\""),

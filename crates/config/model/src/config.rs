@@ -50,7 +50,8 @@ section! {
             /// The first of 384 user ids for processes of network functions, one id for each process, if millraced
             /// runs as root. No account and no other program may use these ids.
             pub function_uid_base: FunctionUid = FunctionUid::DEFAULT,
-            /// The directory of the configuration store.
+            /// The directory of the configuration store. Only the configuration file of a start selects it: a change of
+            /// the running switch to another directory is refused.
             pub state_dir: PathBuf = PathBuf::from("/var/lib/millrace"),
         }
     }

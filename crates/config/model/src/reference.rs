@@ -45,12 +45,20 @@ device = \"0000:01:00.0\"
 * `millrace show config > FILE` writes the configuration of the switch to the file.
 * A file is imported only after the workers run and the REST API has its address. A file for which the start fails
   changes nothing.
+* A start confirms nothing. A file with the content of a change that awaits confirmation (`--confirm-within`) leaves it
+  pending, and a file whose content was rolled back last is not imported: the log says so, and `millrace apply FILE` applies
+  it again.
+
+`state_dir` says where this store is. To move it, stop `millraced`, move the directory, and change the file: a changed
+`state_dir` alone starts with a new store, without revisions and with another `api-token`. A change of the running switch to
+another directory is refused.
 
 Changes of `[system]` and `[api]` take effect at the next start. To prevent a failure of that start, they are tested on this
-machine when they are applied, and by `--check` and `--dry-run`: cores, memory, `state_dir`, the files of the REST API,
-its socket and its address (`--check` allows these two to be in use). `--check` also tests files of `pcap:`, `wasm:` and
-`library:`, TLS files of bridges, and the directories, owners and groups of sockets. A running switch reports errors of
-these as problems, and `millrace apply` exits with status 4 for them. Huge pages are not tested.
+machine when they are applied, and by `--check` and `--dry-run`: cores, memory, the files and the token of the REST API,
+its socket and its address (`--check` allows these two to be in use). `--check` also tests `state_dir`, files of `pcap:`,
+`wasm:` and `library:`, scenarios of emulated paths, TLS files of bridges, and the directories, owners and groups of
+sockets. A running switch reports errors of these as problems, and `millrace apply` exits with status 4 for them. Huge pages
+are not tested.
 
 If the newest revision still fails to start, `millraced --revision N` with the other options unchanged starts with
 revision N, which becomes the newest, and cancels a pending confirmation. The file is not imported then. The message of the
@@ -69,7 +77,8 @@ with it returns to revision N.
 | `--log-json` | logs JSON, one object a line |
 
 `make install` installs a systemd unit (`millraced.service`), which starts `millraced --config
-/etc/millrace/millraced.toml` with only the privileges that it needs.
+/etc/millrace/millraced.toml` with only the privileges that it needs. It starts a daemon that crashed again after two
+seconds, any number of times, so that a change to be confirmed is also rolled back if it crashes the daemon at once.
 ";
 
 /// Returns the reference as Markdown.

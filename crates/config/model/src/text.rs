@@ -127,13 +127,12 @@ impl ConfigErrors {
 }
 
 impl<'de> serde::Deserialize<'de> for Config {
-    /// Deserializes as [`Config::from_json`], from any data format; the error holds the text of all errors. The
-    /// settings of functions are not checked: a stored revision can be read although a newer function rejects its
-    /// settings.
+    /// Deserializes from any data format; the error holds the text of all errors. Only single values are checked, as
+    /// for the other sections: a stored revision can be read although a newer version rejects its combination of
+    /// values or the settings of its functions. [`Config::validate`] checks these.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
         let json = Json::deserialize(deserializer)?;
-        let (config, issues, _) = decode_values(&Node::from_json(&json));
-        finish(config, without_location(issues)).map_err(serde::de::Error::custom)
+        section_from_json(&json).map_err(serde::de::Error::custom)
     }
 }
 
@@ -157,23 +156,14 @@ fn without_location(issues: Vec<UnlocatedError>) -> Vec<ConfigError> {
 /// Returns the configuration and its errors: errors of single values first, then violations between values as far as
 /// they can be determined.
 fn decode_root(root: &Node) -> (Option<Config>, Vec<UnlocatedError>) {
-    let (config, mut issues, dropped) = decode_values(root);
-    if let Some(config) = &config {
-        issues.extend(validate::check_functions(config, &issues, &dropped));
-    }
-    (config, issues)
-}
-
-/// Returns the same as [`decode_root`] without the check of function settings, and the paths of list items that could
-/// not be decoded.
-fn decode_values(root: &Node) -> (Option<Config>, Vec<UnlocatedError>, Vec<Path>) {
     let mut decoder = Decoder::default();
     let config = Config::decode(&mut decoder, root);
     let mut issues = std::mem::take(&mut decoder.issues);
     if let Some(config) = &config {
         issues.extend(validate::cross_check(config, &issues, &decoder.dropped));
+        issues.extend(validate::check_functions(config, &issues, &decoder.dropped));
     }
-    (config, issues, decoder.dropped)
+    (config, issues)
 }
 
 fn finish<T>(value: Option<T>, errors: Vec<ConfigError>) -> Result<T, ConfigErrors> {

@@ -54,6 +54,14 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), OpenError> {
         .mode(PRIVATE_DIRECTORY)
         .create(path)
         .map_err(|error| io_error(path, error))?;
+    check_directory(path)
+}
+
+/// Checks that only the owner of an existing directory can replace a store in it.
+///
+/// # Errors
+/// [`OpenError::Exposed`] if others can; [`OpenError::Permission`] or [`OpenError::Io`] if the directory cannot be read.
+pub fn check_directory(path: &Path) -> Result<(), OpenError> {
     let mode = std::fs::metadata(path)
         .map_err(|error| io_error(path, error))?
         .mode();
@@ -183,12 +191,19 @@ impl Disk {
             .mode(PRIVATE_FILE)
             .open(&draft)
             .map_err(|error| io_error(&draft, error))?;
-        let database = builder()
+        let made = builder()
             .create(&draft)
-            .map_err(|error| database_error(&draft, error))?;
-        Disk::new(database, Medium::File(draft.clone()), retention)
-            .set_up(now)
-            .map_err(|error| corrupt(&draft, error.detail))?;
+            .map_err(|error| database_error(&draft, error))
+            .and_then(|database| {
+                Disk::new(database, Medium::File(draft.clone()), retention)
+                    .set_up(now)
+                    .map_err(|error| storage_error(path, error))
+            });
+        if let Err(error) = made {
+            // A draft on a full disk takes space that the next start needs.
+            let _absent = std::fs::remove_file(&draft);
+            return Err(error);
+        }
         match std::fs::hard_link(&draft, path) {
             // The name is taken. If the draft is absent, the process that took the name has removed it.
             Err(error)
@@ -248,7 +263,7 @@ impl Disk {
         // A poisoned lock is valid: after a panic the value is either a database or `None`.
         if let Some(database) = &*self.database.read().unwrap_or_else(PoisonError::into_inner) {
             match operation(database) {
-                Err(error) if error.is_of_medium => tracing::warn!(%error, "the store is opened again"),
+                Err(error) if error.medium.is_some() => tracing::warn!(%error, "the store is opened again"),
                 result => return result,
             }
         }
@@ -267,7 +282,7 @@ impl Disk {
             }),
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(corrupt(path, "the schema number is missing")),
-            Err(error) => Err(corrupt(path, error.detail)),
+            Err(error) => Err(storage_error(path, error)),
         }
     }
 
@@ -496,15 +511,27 @@ pub(crate) fn corrupt(path: &Path, detail: impl Into<String>) -> OpenError {
     }
 }
 
+/// Returns the error of a store that cannot be opened. A disk that is full or fails does not make the store corrupt.
+pub(crate) fn storage_error(path: &Path, error: StorageError) -> OpenError {
+    match error.medium {
+        Some(kind) => medium_error(path, io::Error::new(kind, error.detail)),
+        None => corrupt(path, error.detail),
+    }
+}
+
 fn database_error(path: &Path, error: DatabaseError) -> OpenError {
     match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::Locked {
             path: path.to_owned(),
         },
-        DatabaseError::Storage(redb::StorageError::Io(source)) => match source.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => corrupt(path, source.to_string()),
-            _ => io_error(path, source),
-        },
+        DatabaseError::Storage(redb::StorageError::Io(source)) => medium_error(path, source),
         error => corrupt(path, error.to_string()),
+    }
+}
+
+fn medium_error(path: &Path, source: io::Error) -> OpenError {
+    match source.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => corrupt(path, source.to_string()),
+        _ => io_error(path, source),
     }
 }

@@ -66,15 +66,15 @@ pub enum OpenError {
 )]
 pub struct StorageError {
     pub(crate) detail: String,
-    /// True if the medium failed, in this operation or in an earlier one.
-    pub(crate) is_of_medium: bool,
+    /// The error of the medium, in this operation or in an earlier one; `None` if it did not fail.
+    pub(crate) medium: Option<io::ErrorKind>,
 }
 
 impl StorageError {
     pub(crate) fn new(detail: &impl ToString) -> StorageError {
         StorageError {
             detail: detail.to_string(),
-            is_of_medium: false,
+            medium: None,
         }
     }
 }
@@ -84,8 +84,12 @@ macro_rules! from {
         impl From<$error> for StorageError {
             fn from(error: $error) -> StorageError {
                 let detail = error.to_string();
-                let is_of_medium = matches!(redb::Error::from(error), redb::Error::Io(_) | redb::Error::PreviousIo);
-                StorageError { detail, is_of_medium }
+                let medium = match redb::Error::from(error) {
+                    redb::Error::Io(error) => Some(error.kind()),
+                    redb::Error::PreviousIo => Some(io::ErrorKind::Other),
+                    _ => None,
+                };
+                StorageError { detail, medium }
             }
         }
     )*};

@@ -27,7 +27,7 @@ mod power_cut;
 mod revision;
 mod store;
 
-pub use disk::Retention;
+pub use disk::{Retention, check_directory};
 pub use error::{CommitError, ConfirmError, OpenError, ReadError, StorageError};
 pub use revision::{Note, Origin, Pending, Revision, RevisionNo, Snapshot, UnixTime};
 pub use store::{FILE_NAME, FileImport, Proposal, Store};

@@ -2,13 +2,14 @@
 //! sync. The simulated medium decides at random for each of these writes, and fails at any operation.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use millrace_model::{Bridge, Config, MacTableSize};
 use redb::StorageBackend;
 
-use crate::disk::{Disk, Retention};
-use crate::{Note, Proposal, Store, UnixTime};
+use crate::disk::{Disk, Retention, storage_error};
+use crate::{Note, OpenError, Proposal, StorageError, Store, UnixTime};
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
 
@@ -175,6 +176,35 @@ fn a_store_whose_medium_failed_for_a_while_goes_on() {
             .collect();
         assert_eq!(numbers, [4, 3, 2, 1, 0]);
     }
+}
+
+#[test]
+fn a_full_disk_at_the_start_does_not_make_the_store_corrupt() {
+    let disk = SimulatedDisk(Arc::new(Mutex::new(Medium {
+        operations_left: u64::MAX,
+        ..Medium::default()
+    })));
+    let open = || Disk::with_backend(disk.clone(), Retention::default(), NOW);
+    let store = Store::start(open().unwrap(), NOW).unwrap();
+    let proposal = Proposal {
+        expected: None,
+        config: content(1),
+        note: Note::default(),
+    };
+    store.commit_confirm(proposal, NOW.plus(60), NOW).unwrap();
+    drop(store);
+    // The start after the time to confirm writes the rollback.
+    let (late, path) = (NOW.plus(60), Path::new("store.redb"));
+    let opened = open().unwrap();
+    disk.0.lock().unwrap().failures = u64::MAX;
+    let error = storage_error(path, Store::start(opened, late).unwrap_err());
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    assert!(!error.to_string().contains("move it away"), "{error}");
+    disk.0.lock().unwrap().failures = 0;
+    let store = Store::start(open().unwrap(), late).unwrap();
+    assert_eq!(store.head().revision.number.0, 2);
+    let error = storage_error(path, StorageError::new(&"there is no revision"));
+    assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
 }
 
 #[test]

@@ -35,8 +35,11 @@ pub struct Proposal {
 pub enum FileImport {
     /// The file equals its last imported version. The head stays; it may contain later changes.
     Unchanged(Revision),
-    /// The file is new or has changed: its content is the new head.
+    /// The file is new or has changed: its content is the head, and still awaits confirmation if it did before.
     Committed(Revision),
+    /// The file is new or has changed, but its content is that of the revision before the head, which was cancelled or
+    /// not confirmed in time. The head stays.
+    RolledBack(Revision),
 }
 
 /// The configuration store. Clones share one store. Calls that write block for the duration of the disk writes (some
@@ -84,7 +87,7 @@ impl Store {
         disk::make_directory(directory)?;
         let path = directory.join(FILE_NAME);
         let disk = Disk::open(&path, retention, now)?;
-        Store::start(disk, now).map_err(|error| disk::corrupt(&path, error.detail))
+        Store::start(disk, now).map_err(|error| disk::storage_error(&path, error))
     }
 
     /// Returns a store in memory, which is lost with its last clone.
@@ -218,7 +221,7 @@ impl Store {
         let writer = self.writer();
         self.expire(&writer, now)?;
         self.pending_revision(revision)?;
-        Ok(self.keep_head(&writer, None)?)
+        Ok(self.keep_head(&writer)?)
     }
 
     /// Rolls the pending revision back before its deadline.
@@ -287,6 +290,10 @@ impl Store {
     /// Imports the configuration file at the start of the daemon: if it differs from the last imported version, its
     /// content becomes the head (and a pending confirmation ends); otherwise later changes through the API are kept.
     ///
+    /// A start confirms nothing: a file with the content of the pending revision leaves it pending, and a file with the
+    /// content of a revision that was rolled back by [`Store::tick`] or [`Store::cancel`] leaves the head, if that
+    /// rollback was the last change.
+    ///
     /// # Errors
     /// [`CommitError::Invalid`] or [`CommitError::Storage`].
     pub fn import(&self, config: &Config, note: Note, now: UnixTime) -> Result<FileImport, CommitError> {
@@ -294,26 +301,52 @@ impl Store {
         self.expire(&writer, now)?;
         config.validate()?;
         let head = self.head();
-        if self.has_imported(config)? {
+        if self.is_last_import(config)? {
             return Ok(FileImport::Unchanged(head.revision.clone()));
         }
-        if *head.config == *config {
-            return Ok(FileImport::Unchanged(self.keep_head(&writer, Some(config))?));
+        let is_head = *head.config == *config;
+        if is_head || self.is_rolled_back(config)? {
+            self.inner.disk.write(&Write {
+                file: Some(config),
+                ..Write::default()
+            })?;
+            let revision = head.revision.clone();
+            return Ok(match is_head {
+                true => FileImport::Committed(revision),
+                false => FileImport::RolledBack(revision),
+            });
         }
         let revision = self.next(note, Origin::Commit, now);
         self.write(&writer, &revision, config.clone(), None, Some(config))?;
         Ok(FileImport::Committed(revision))
     }
 
-    /// Returns true if `config` equals the last imported configuration file, so that [`Store::import`] would keep the
-    /// head.
+    /// Returns true if [`Store::import`] of `config` would keep the head, even if its content differs.
     ///
     /// # Errors
     /// [`StorageError`] if the store failed.
     pub fn has_imported(&self, config: &Config) -> Result<bool, StorageError> {
+        Ok(self.is_last_import(config)? || self.is_rolled_back(config)?)
+    }
+
+    /// Returns true if `config` equals the last imported configuration file.
+    fn is_last_import(&self, config: &Config) -> Result<bool, StorageError> {
         let before = self.inner.disk.file()?;
         let before = before.and_then(|json| Config::from_json(&json).ok());
         Ok(before.as_ref() == Some(config))
+    }
+
+    /// Returns true if the head replaced a revision with the content `config` that was not confirmed.
+    fn is_rolled_back(&self, config: &Config) -> Result<bool, StorageError> {
+        let head = self.head().revision.clone();
+        let (Origin::Expired { .. } | Origin::Cancelled { .. }) = head.origin else {
+            return Ok(false);
+        };
+        match self.at(RevisionNo(head.number.0.saturating_sub(1))) {
+            Ok((_, rolled_back)) => Ok(rolled_back == *config),
+            Err(ReadError::NoSuchRevision { .. }) => Ok(false),
+            Err(ReadError::Storage(error)) => Err(error),
+        }
     }
 
     /// Makes the content of an earlier revision the head at the start of the daemon, as a new revision. Unlike
@@ -327,7 +360,7 @@ impl Store {
         let (_, config) = self.at(to)?;
         config.validate()?;
         if *self.head().config == config {
-            return Ok(self.keep_head(&writer, None)?);
+            return Ok(self.keep_head(&writer)?);
         }
         let revision = self.next(note, Origin::Rollback { to }, now);
         self.write(&writer, &revision, config, None, None)?;
@@ -468,11 +501,10 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps the head and ends a pending confirmation; `file` is the imported content, if any.
-    fn keep_head(&self, _: &MutexGuard<'_, ()>, file: Option<&Config>) -> Result<Revision, StorageError> {
+    /// Keeps the head and ends a pending confirmation.
+    fn keep_head(&self, _: &MutexGuard<'_, ()>) -> Result<Revision, StorageError> {
         self.inner.disk.write(&Write {
             pending: PendingWrite::Clear,
-            file,
             ..Write::default()
         })?;
         let head = self.head();

@@ -1,6 +1,5 @@
 //! The directory of a lab, inside the directory of all labs. `/run/millrace` is not used: it belongs to the
-//! service (`RuntimeDirectory=` of its systemd unit), and the service removes it with all its content when it
-//! stops.
+//! service (`RuntimeDirectory=` of its systemd unit).
 //!
 //! ```text
 //! /run/millrace-lab/NAME/           locked (flock) while `up` or `down` runs

@@ -9,10 +9,11 @@ use super::socket;
 use super::tls::{Tls, TlsError};
 use super::token::Token;
 
-/// Returns the errors of the configuration `api` on this machine: unreadable files, a key that does not
-/// belong to its certificate, or a socket or address that cannot be served. `running` is the configuration of
-/// the running daemon; the socket and address in it may be in use.
-pub fn probe(api: &Api, running: Option<&Api>) -> Vec<ConfigError> {
+/// Returns the errors of the configuration `api` on this machine: unreadable files, a token that other users can read,
+/// a key that does not belong to its certificate, or a socket or address that cannot be served. `state_dir` is the
+/// directory of the generated token. `running` is the configuration of the running daemon; the socket and address in
+/// it may be in use.
+pub fn probe(api: &Api, state_dir: &std::path::Path, running: Option<&Api>) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     if !api.enabled {
         return errors;
@@ -47,6 +48,12 @@ pub fn probe(api: &Api, running: Option<&Api>) -> Vec<ConfigError> {
     let Some(listen) = api.listen else {
         return errors;
     };
+    let generated = state_dir.join(crate::TOKEN_FILE);
+    if api.token_file.is_none()
+        && let Err(error) = Token::generated_before(&generated)
+    {
+        unavailable("listen", format!("{}: {error}", generated.display()));
+    }
     let is_ours = running
         .and_then(|running| running.listen)
         .is_some_and(|running| running.port() == listen.port());
@@ -71,8 +78,10 @@ mod tests {
     use std::net::SocketAddr;
     use std::os::unix::fs::PermissionsExt as _;
 
+    const NO_STATE: &str = "/nowhere";
+
     fn pointers(api: &Api, running: Option<&Api>) -> Vec<String> {
-        let errors = probe(api, running);
+        let errors = probe(api, NO_STATE.as_ref(), running);
         errors.iter().map(|error| error.path.pointer()).collect()
     }
 
@@ -101,7 +110,7 @@ mod tests {
             token_file: file("token", "0123456789abcdef\n"),
             ..on_a_free_port(directory.path())
         };
-        assert_eq!(probe(&good, None), Vec::new());
+        assert_eq!(probe(&good, NO_STATE.as_ref(), None), Vec::new());
         let missing = Some(directory.path().join("nope"));
         let wrong = Api {
             tls_cert: missing.clone(),
@@ -109,7 +118,11 @@ mod tests {
             ..good.clone()
         };
         assert_eq!(pointers(&wrong, None), ["/api/token_file", "/api/tls_cert"]);
-        assert!(probe(&wrong, None)[0].to_string().contains("/nope: cannot read"));
+        assert!(
+            probe(&wrong, NO_STATE.as_ref(), None)[0]
+                .to_string()
+                .contains("/nope: cannot read")
+        );
         let garbled = Api {
             tls_cert: file("garbled.pem", "hello"),
             token_file: file("short", "abc\n"),
@@ -132,7 +145,26 @@ mod tests {
             enabled: false,
             ..wrong
         };
-        assert_eq!(probe(&switched_off, None), Vec::new());
+        assert_eq!(probe(&switched_off, NO_STATE.as_ref(), None), Vec::new());
+    }
+
+    #[test]
+    fn a_generated_token_that_others_can_read_is_refused_where_the_next_start_would_use_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let api = on_a_free_port(directory.path());
+        let token = directory.path().join(crate::TOKEN_FILE);
+        assert_eq!(probe(&api, directory.path(), None), Vec::new());
+        assert!(!token.exists(), "a probe generates nothing");
+        std::fs::write(&token, "0123456789abcdef\n").unwrap();
+        for (mode, is_refused) in [(0o600, false), (0o640, true)] {
+            std::fs::set_permissions(&token, Permissions::from_mode(mode)).unwrap();
+            let errors = probe(&api, directory.path(), None);
+            let pointers: Vec<String> = errors.iter().map(|error| error.path.pointer()).collect();
+            let expected: &[&str] = if is_refused { &["/api/listen"] } else { &[] };
+            assert_eq!(pointers, expected, "{mode:o}");
+        }
+        let without_listen = Api { listen: None, ..api };
+        assert_eq!(probe(&without_listen, directory.path(), None), Vec::new());
     }
 
     #[test]

@@ -91,17 +91,26 @@ impl Token {
     /// # Errors
     /// [`TokenError`]; a file that other users can read or replace is rejected.
     pub fn generated(path: &Path) -> Result<Token, TokenError> {
+        if let Some(token) = Token::generated_before(path)? {
+            return Ok(token);
+        }
+        generate(path).map_err(TokenError::Write)?;
+        Token::from_file(path)
+    }
+
+    /// Returns the token in the file `path` of the state directory; `None` if the file is missing.
+    ///
+    /// # Errors
+    /// As [`Token::generated`].
+    pub(super) fn generated_before(path: &Path) -> Result<Option<Token>, TokenError> {
         match std::fs::symlink_metadata(path) {
             Ok(found) => {
                 if !found.is_file() || !is_of_root_or_us(&found) || found.mode() & 0o077 != 0 {
                     return Err(TokenError::Exposed);
                 }
-                Token::from_file(path)
+                Token::from_file(path).map(Some)
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                generate(path).map_err(TokenError::Write)?;
-                Token::from_file(path)
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(TokenError::Read(error)),
         }
     }

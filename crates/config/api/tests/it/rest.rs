@@ -134,6 +134,8 @@ fn a_configuration_changes_only_for_a_client_that_knows_the_present_one() {
         ask_with(&server, "GET", "/api/v1/config", &headers, b"").status,
         304
     );
+    let missing = ask_with(&server, "GET", "/api/v1/config/bridges/br9", &headers, b"");
+    problem(&missing, 404, "not-found");
 
     let mut config = read.json();
     config["bridge"][0]["port"][0]["mtu"] = json!(9000);

@@ -215,6 +215,25 @@ fn a_revision_that_was_kept_can_be_read_whatever_its_functions_take_now() {
 }
 
 #[test]
+fn a_revision_that_was_kept_can_be_read_whatever_values_go_together_now() {
+    let text = "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"h\"\n\
+                function = \"ratelimit\"\nsettings = [\"rate=1Gbps\"]\n";
+    let mut kept = Config::from_toml("m.toml", &format!("{HEAD}{text}"))
+        .unwrap()
+        .to_json();
+    kept["bridge"][0]["chain"][0]["lanes"] = 2.into();
+    assert!(Config::from_json(&kept).is_err());
+    let read: Config = serde_json::from_value(kept.clone()).unwrap();
+    assert_eq!(read.to_json(), kept);
+    assert!(read.validate().is_err(), "it is not taken again");
+    kept["bridge"][0]["chain"][0]["lanes"] = "two".into();
+    assert!(
+        serde_json::from_value::<Config>(kept).is_err(),
+        "no value of its type"
+    );
+}
+
+#[test]
 fn ports_of_a_chain_that_clash_are_told_at_their_keys_with_the_other_port() {
     let text = "[[bridge.chain]]\nname = \"c\"\nnumber = 2\nfar = 1\n[[bridge.chain.hop]]\nname = \"p1\"\n\
                 function = \"macswap\"\nnumber = 2\n[[bridge.chain.hop]]\nname = \"br0\"\n\

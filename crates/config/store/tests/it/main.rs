@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod import;
 mod kill;
 mod open;
 mod transactions;

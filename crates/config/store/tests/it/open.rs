@@ -5,7 +5,9 @@
 use std::fs;
 
 use millrace_model::{Bridge, Config};
-use millrace_store::{FILE_NAME, FileImport, Note, OpenError, Origin, Proposal, RevisionNo, Store, UnixTime};
+use millrace_store::{
+    CommitError, FILE_NAME, FileImport, Note, OpenError, Origin, Proposal, RevisionNo, Store, UnixTime,
+};
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
 
@@ -103,6 +105,34 @@ fn an_unchanged_file_is_not_imported_again_by_the_next_version() {
         FileImport::Unchanged(_)
     ));
     assert_eq!(store.head().config.bridges[0].name.as_str(), "br1");
+}
+
+#[test]
+fn a_revision_that_this_version_would_not_accept_can_be_read_and_corrected() {
+    const CONFIGS: redb::TableDefinition<'_, u64, &[u8]> = redb::TableDefinition::new("configs");
+    let directory = tempfile::tempdir().unwrap();
+    Store::open(directory.path(), NOW)
+        .unwrap()
+        .commit(proposal("br0"), NOW)
+        .unwrap();
+    // An earlier version accepted two bridges with one name.
+    let database = redb::Database::open(directory.path().join(FILE_NAME)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    {
+        let mut stored = proposal("br0").config.to_json();
+        let bridge = stored["bridge"][0].clone();
+        stored["bridge"].as_array_mut().unwrap().push(bridge);
+        let mut configs = transaction.open_table(CONFIGS).unwrap();
+        configs.insert(1, stored.to_string().as_bytes()).unwrap();
+    }
+    transaction.commit().unwrap();
+    drop(database);
+    let store = Store::open(directory.path(), NOW).unwrap();
+    assert_eq!(store.head().config.bridges.len(), 2);
+    store.commit(proposal("br0"), NOW).unwrap();
+    assert_eq!(store.head().config.bridges.len(), 1);
+    let refused = store.rollback(None, RevisionNo(1), Note::default(), NOW);
+    assert!(matches!(refused, Err(CommitError::Invalid(_))), "{refused:?}");
 }
 
 #[test]

@@ -70,10 +70,12 @@ pub(super) fn read_part(
 ) -> Result<Response, Problem> {
     let head = app.store.head();
     let number = head.revision.number.0;
+    // A part that does not exist is 404 under any condition (RFC 9110, section 13.2.1).
+    let part = part(&head.config)?;
     if Condition::none_match(headers).is_some_and(|condition| condition.includes(number)) {
         return Ok(with_etag(number, StatusCode::NOT_MODIFIED));
     }
-    Ok(with_etag(number, Json(part(&head.config)?)))
+    Ok(with_etag(number, Json(part)))
 }
 
 /// Commits the result of applying `change` to the newest configuration.
@@ -160,7 +162,8 @@ async fn commit(
     .await
 }
 
-fn stale(head: &Snapshot) -> Problem {
+/// Returns the problem of a change whose `If-Match` does not name the head.
+pub(super) fn stale(head: &Snapshot) -> Problem {
     let detail = format!(
         "the configuration is at revision {}: expected the one in If-Match",
         head.revision.number

@@ -1,11 +1,14 @@
 //! The history of the configuration.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use millrace_store::{Proposal, RevisionNo};
+use millrace_store::{CommitError, Note, Proposal, RevisionNo, Snapshot};
 use serde::Deserialize;
 
+use super::config::stale;
 use crate::server::app::App;
 use crate::server::authorship::{note, now};
 use crate::server::condition::Condition;
@@ -117,44 +120,121 @@ pub(crate) async fn rollback(
 ) -> Result<Json<Committed>, Problem> {
     let head = app.store.head();
     let expected = match Condition::if_match(&headers)? {
-        Some(condition) if !condition.includes(head.revision.number.0) => {
-            let detail = format!(
-                "the configuration is at revision {}: expected the one in If-Match",
-                head.revision.number
-            );
-            return Err(Problem::new(ProblemKind::Stale, detail));
-        }
+        Some(condition) if !condition.includes(head.revision.number.0) => return Err(stale(&head)),
         Some(Condition::OneOf(_)) => Some(head.revision.number),
         Some(Condition::Any) | None => None,
     };
     let note = note(peer, params.author.as_deref(), params.comment.as_deref());
-    let (to, from, dry_run) = (
-        RevisionNo(number),
-        head.revision.number,
-        params.dry_run.unwrap_or(false),
-    );
+    let dry_run = params.dry_run.unwrap_or(false);
+    let done = roll_back(&app, head, expected, RevisionNo(number), note, dry_run).await?;
+    Ok(Json(done))
+}
+
+/// Makes the content of revision `to` the head, or with `dry_run` only compares it with `head`. `expected` is the only
+/// revision that may be replaced, if one is given.
+async fn roll_back(
+    app: &App,
+    head: Arc<Snapshot>,
+    expected: Option<RevisionNo>,
+    to: RevisionNo,
+    note: Note,
+    dry_run: bool,
+) -> Result<Committed, Problem> {
     let (_, config) = app.with_store(move |store| store.at(to)).await??;
+    // The rollback may remove revision `to` from the history, so the changes are determined before it.
+    let changes = millrace_model::diff(&head.config, &config);
     app.check(&config).await?;
-    let (revision, changes) = app
-        .with_store(move |store| -> Result<_, Problem> {
-            let revision = if dry_run {
+    let revision = app
+        .with_store(move |store| {
+            let done = if dry_run {
                 let proposal = Proposal {
                     expected,
                     config,
                     note,
                 };
-                store.dry_run(&proposal, false, now())?;
-                head.revision.clone()
+                store
+                    .dry_run(&proposal, false, now())
+                    .map(|_| head.revision.clone())
             } else {
-                store.rollback(expected, to, note, now())?
+                store.rollback(expected, to, note, now())
             };
-            Ok((revision, store.diff(from, to)?))
+            done.map_err(|error| match error {
+                // Another client committed after the comparison with `If-Match`.
+                CommitError::Conflict { .. } => stale(&store.head()),
+                error => error.into(),
+            })
         })
         .await??;
-    Ok(Json(Committed {
+    Ok(Committed {
         dry_run,
         revision: Revision::from(&revision),
         changes: changes.into_iter().map(Into::into).collect(),
         pending: None,
-    }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_model::{Bridge, Config};
+    use millrace_store::{Retention, Store};
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::fake::FakeSwitch;
+    use crate::server::router;
+
+    fn app(store: &Store) -> App {
+        let (_open, closing) = watch::channel(false);
+        let live = Arc::new(FakeSwitch::default());
+        App::new(live, store.clone(), None, router::document(), closing)
+    }
+
+    fn commit(store: &Store, bridge: &str) {
+        let proposal = Proposal {
+            expected: None,
+            config: Config {
+                bridges: vec![Bridge::new(bridge.parse().unwrap())],
+                ..Config::default()
+            },
+            note: Note::default(),
+        };
+        store.commit(proposal, now()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_rollback_to_the_oldest_revision_of_a_full_history_has_its_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let retention = Retention {
+            revisions: 2,
+            ..Retention::default()
+        };
+        let store = Store::open_with(directory.path(), retention, now()).unwrap();
+        for name in ["br1", "br2"] {
+            commit(&store, name);
+        }
+        let (app, head, note) = (app(&store), store.head(), Note::default());
+        let done = roll_back(&app, head, None, RevisionNo(1), note, false)
+            .await
+            .unwrap();
+        assert_eq!((done.revision.number, done.changes.len()), (3, 2));
+        assert!(
+            store.at(RevisionNo(1)).is_err(),
+            "the rollback removed it from the history"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_rollback_of_another_revision_than_the_head_is_stale() {
+        let store = Store::in_memory(now()).unwrap();
+        commit(&store, "br1");
+        let (seen, number) = (store.head(), RevisionNo(1));
+        commit(&store, "br2");
+        for dry_run in [true, false] {
+            let app = app(&store);
+            let note = Note::default();
+            let refused = roll_back(&app, Arc::clone(&seen), Some(number), number, note, dry_run).await;
+            assert_eq!(refused.unwrap_err().status, 412);
+        }
+        assert_eq!(store.head().revision.number, RevisionNo(2));
+    }
 }
