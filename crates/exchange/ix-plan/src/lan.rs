@@ -4,7 +4,8 @@
 //! ```text
 //! 0, 1       the tags of the end are popped, so that table 2 sees none
 //! 2 admit    200 router solicitations and advertisements, redirects and DHCP of the whole LAN: drop
-//!            160 ARP and neighbour discovery of the end's own addresses: to 3, multicast ones through a storm meter
+//!            160 ARP and neighbour discovery of the end's own addresses: to 3, multicast ones through a storm meter.
+//!                Unicast neighbour discovery may omit the link-layer address
 //!            150 every other neighbour solicitation and advertisement: drop
 //!            100 the policy's EtherTypes from a registered MAC address: to 3
 //! 4 forward  110 to an address of the sender itself: drop
@@ -37,6 +38,8 @@ const FOREIGN_PRIORITY: u16 = 150;
 const TO_SELF_PRIORITY: u16 = 110;
 /// The priority of frames that belong to no end.
 const STRAY_PRIORITY: u16 = 1;
+/// The bit of an Ethernet address that marks a group address.
+pub(crate) const GROUP_BIT: u64 = 0x0100_0000_0000;
 /// The maximum rate of frames that the controller gets from an end in quarantine, in packets a second.
 const QUARANTINE_PPS: u32 = 50;
 
@@ -282,22 +285,28 @@ fn plan_admission(
                 icmpv6.with(Field::Icmpv6Type, kind)
             };
             let solicitation = || discovery(NEIGHBOUR_SOLICITATION);
-            let to_group = |matching: Matching| {
-                matching.masked(Field::EthDst, 0x0100_0000_0000_u64, 0x0100_0000_0000_u64)
-            };
+            let to_group = |matching: Matching| matching.masked(Field::EthDst, GROUP_BIT, GROUP_BIT);
+            let to_host = |matching: Matching| matching.masked(Field::EthDst, 0u64, GROUP_BIT);
             // Duplicate address detection has no source address and no link-layer address (RFC 4862, section 5.4.2).
             let detection = solicitation().with(Field::Ipv6Src, 0u128);
             admit(OWN_PRIORITY + 1, to_group(detection), Some(multicast));
             for address in &own.v6 {
-                let from_address = solicitation()
-                    .with(Field::Ipv6Src, address.to_bits())
-                    .with(Field::Ipv6NdSll, mac.to_u64());
-                admit(OWN_PRIORITY, from_address.clone(), None);
-                admit(OWN_PRIORITY + 1, to_group(from_address), Some(multicast));
-                let advertisement = discovery(NEIGHBOUR_ADVERTISEMENT)
-                    .with(Field::Ipv6NdTarget, address.to_bits())
-                    .with(Field::Ipv6NdTll, mac.to_u64());
-                admit(OWN_PRIORITY, advertisement, None);
+                // Without the option, both fields are zero. Only unicast messages may omit it (RFC 4861, sections 4.3 and
+                // 7.2.4): hosts omit it in their answers to unicast probes.
+                let from_address = |link_layer: Mac| {
+                    let message = solicitation().with(Field::Ipv6Src, address.to_bits());
+                    message.with(Field::Ipv6NdSll, link_layer.to_u64())
+                };
+                admit(OWN_PRIORITY, from_address(*mac), None);
+                admit(OWN_PRIORITY + 1, to_group(from_address(*mac)), Some(multicast));
+                admit(OWN_PRIORITY, to_host(from_address(Mac::ZERO)), None);
+                let for_address = |link_layer: Mac| {
+                    let message =
+                        discovery(NEIGHBOUR_ADVERTISEMENT).with(Field::Ipv6NdTarget, address.to_bits());
+                    message.with(Field::Ipv6NdTll, link_layer.to_u64())
+                };
+                admit(OWN_PRIORITY, for_address(*mac), None);
+                admit(OWN_PRIORITY, to_host(for_address(Mac::ZERO)), None);
             }
         }
     }

@@ -215,11 +215,13 @@ pub(crate) fn lan(exchange: &Exchange, switch: SwitchId, port: u32, frame: &[u8]
                 .into();
             let size = usize::from(u16::from_be_bytes([body[4], body[5]]));
             let option = (size >= 32).then(|| (body[64], &body[66..72]));
+            // RFC 4861, sections 4.3 and 4.4: only unicast messages may omit the option.
+            let names_sender = |kind| option == Some((kind, &src[..])) || option.is_none() && dst[0] & 1 == 0;
             match icmp {
                 Some(133 | 134 | 137) => return None,
                 Some(135) => {
                     let is_detection = from == Ipv6Addr::UNSPECIFIED && dst[0] & 1 == 1;
-                    let is_own = v6(exchange, id).contains(&from) && option == Some((1, &src[..]));
+                    let is_own = v6(exchange, id).contains(&from) && names_sender(1);
                     if !is_detection && !is_own {
                         return None;
                     }
@@ -232,7 +234,7 @@ pub(crate) fn lan(exchange: &Exchange, switch: SwitchId, port: u32, frame: &[u8]
                         (target, new_dst) = (Some(found), mac);
                     }
                 }
-                Some(136) if !v6(exchange, id).contains(&asked) || option != Some((2, &src[..])) => {
+                Some(136) if !v6(exchange, id).contains(&asked) || !names_sender(2) => {
                     return None;
                 }
                 _ => {}

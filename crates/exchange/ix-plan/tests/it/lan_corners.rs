@@ -1,0 +1,107 @@
+//! Frames of peering LANs and multipoint circuits that random frames seldom show: one case each.
+
+use core::net::Ipv6Addr;
+use core::time::Duration;
+
+use millrace_ix_model::{
+    ConfigId, EndRole, LanPolicy, Operation, PolicyId, ServiceId, ServiceKind, TrunkKind,
+};
+use millrace_ix_plan::layout::{FORWARD, Metadata};
+use millrace_ix_plan::{Entry, EntryId, Settings, plan};
+use millrace_types::Mac;
+
+use crate::fabric::Fabric;
+use crate::frames::{BROADCAST, Untagged, arp, discovery, ipv6, solicited_node};
+use crate::lan_world::{Member, address, lan, mac};
+use crate::oracle::{join, split, tags_of};
+use crate::world::{NOW, World, c_tag, qinq};
+
+const SETTINGS: Settings = Settings {
+    now: NOW,
+    extensions: false,
+};
+const FOREIGN: [u8; 6] = [2, 9, 9, 9, 9, 9];
+
+/// A peering LAN, and two of its members.
+struct Lan {
+    world: World,
+    fabric: Fabric,
+    me: Member,
+    you: Member,
+}
+
+impl Lan {
+    fn new(change: impl FnOnce(&mut World, &[Member])) -> Lan {
+        let (mut world, _, members) = lan(11, 4, None, 50);
+        change(&mut world, &members);
+        let plan = plan(&world.exchange, &SETTINGS);
+        assert_eq!(plan.problems, []);
+        let mut fabric = Fabric::new(&world.exchange);
+        fabric.install(&plan);
+        let [me, you, ..] = &members[..] else {
+            panic!("two members")
+        };
+        Lan {
+            me: me.clone(),
+            you: you.clone(),
+            world,
+            fabric,
+        }
+    }
+
+    /// Returns the destinations of the frames that members receive after one member has sent a frame.
+    fn send(&mut self, from: &Member, frame: &Untagged) -> Vec<[u8; 6]> {
+        let delivered = send(&self.world, &mut self.fabric, from.config, frame);
+        delivered
+            .iter()
+            .map(|frame| split(frame).0[..6].try_into().unwrap())
+            .collect()
+    }
+}
+
+/// Returns the frames that leave at members after an end has sent one.
+fn send(world: &World, fabric: &mut Fabric, from: ConfigId, frame: &Untagged) -> Vec<Vec<u8>> {
+    let config = &world.exchange.configs[&from];
+    let port = world.exchange.connections[&config.connection].ports[0];
+    let bytes = join(&frame.addresses(), &tags_of(config.vlan, 0), &frame.rest());
+    let delivered = fabric.send(port.switch, port.port.raw(), &bytes);
+    delivered.into_iter().map(|delivered| delivered.frame).collect()
+}
+
+fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+#[test]
+fn unicast_neighbour_discovery_may_omit_the_link_layer_address() {
+    let mut lan = Lan::new(|_, _| {});
+    let (me, you) = (lan.me.clone(), lan.you.clone());
+    let nd = |dst: [u8; 6], body: Vec<u8>| ipv6(dst, me.mac, me.v6, you.v6, 58, &body);
+    for option in [None, Some(me.mac)] {
+        let probe = nd(you.mac, discovery(135, you.v6, option));
+        assert_eq!(lan.send(&me, &probe), [you.mac], "a unicast probe, {option:02x?}");
+        let answer = nd(you.mac, discovery(136, me.v6, option));
+        assert_eq!(lan.send(&me, &answer), [you.mac], "an answer, {option:02x?}");
+    }
+    for (name, frame) in [
+        (
+            "a foreign source",
+            ipv6(you.mac, me.mac, you.v6, you.v6, 58, &discovery(135, you.v6, None)),
+        ),
+        ("a foreign target", nd(you.mac, discovery(136, you.v6, None))),
+        (
+            "a foreign MAC address",
+            nd(you.mac, discovery(136, me.v6, Some(FOREIGN))),
+        ),
+        (
+            "a foreign source option",
+            nd(you.mac, discovery(135, you.v6, Some(FOREIGN))),
+        ),
+        (
+            "a question to a group",
+            nd(solicited_node(you.v6), discovery(135, you.v6, None)),
+        ),
+    ] {
+        assert!(lan.send(&me, &frame).is_empty(), "{name}");
+    }
+}
