@@ -265,8 +265,8 @@ fn plan_admission(
             admit(PRIORITY, from_mac().with(Field::EthType, *ethertype), None);
         }
         if policy.ethertypes.contains(&ARP) {
-            // A probe asks with the unspecified address (RFC 5227, section 2.1.1).
-            for address in own.v4.iter().chain(&[Ipv4Addr::UNSPECIFIED]) {
+            // No probe passes (RFC 5227, section 2.1.1): a host that probes for its own address would give the address up.
+            for address in &own.v4 {
                 let arp = from_mac()
                     .with(Field::EthType, ARP)
                     .with(Field::ArpSha, mac.to_u64())
@@ -287,9 +287,8 @@ fn plan_admission(
             let solicitation = || discovery(NEIGHBOUR_SOLICITATION);
             let to_group = |matching: Matching| matching.masked(Field::EthDst, GROUP_BIT, GROUP_BIT);
             let to_host = |matching: Matching| matching.masked(Field::EthDst, 0u64, GROUP_BIT);
-            // Duplicate address detection has no source address and no link-layer address (RFC 4862, section 5.4.2).
-            let detection = solicitation().with(Field::Ipv6Src, 0u128);
-            admit(OWN_PRIORITY + 1, to_group(detection), Some(multicast));
+            // Duplicate address detection, which has no source address, does not pass: a host that tests its own address would
+            // give the address up (RFC 4862, section 5.4.3).
             for address in &own.v6 {
                 // Without the option, both fields are zero. Only unicast messages may omit it (RFC 4861, sections 4.3 and
                 // 7.2.4): hosts omit it in their answers to unicast probes.

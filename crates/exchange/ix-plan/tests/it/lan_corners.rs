@@ -105,3 +105,24 @@ fn unicast_neighbour_discovery_may_omit_the_link_layer_address() {
         assert!(lan.send(&me, &frame).is_empty(), "{name}");
     }
 }
+
+#[test]
+fn no_member_gets_a_probe_for_its_own_address() {
+    let mut lan = Lan::new(|_, _| {});
+    let (me, you) = (lan.me.clone(), lan.you.clone());
+    for dst in [solicited_node(you.v6), you.mac] {
+        let detection = ipv6(
+            dst,
+            me.mac,
+            Ipv6Addr::UNSPECIFIED,
+            you.v6,
+            58,
+            &discovery(135, you.v6, None),
+        );
+        assert!(lan.send(&me, &detection).is_empty());
+    }
+    for dst in [BROADCAST, you.mac] {
+        let probe = arp(dst, me.mac, 1, me.mac, [0, 0, 0, 0].into(), you.v4);
+        assert!(lan.send(&me, &probe).is_empty());
+    }
+}

@@ -193,7 +193,7 @@ pub(crate) fn lan(exchange: &Exchange, switch: SwitchId, port: u32, frame: &[u8]
             let op = u16::from_be_bytes([body[6], body[7]]);
             let spa: Ipv4Addr = <[u8; 4]>::try_from(&body[14..18]).unwrap().into();
             let tpa: Ipv4Addr = <[u8; 4]>::try_from(&body[24..28]).unwrap().into();
-            if body[8..14] != src || spa != Ipv4Addr::UNSPECIFIED && !v4(exchange, id).contains(&spa) {
+            if body[8..14] != src || !v4(exchange, id).contains(&spa) {
                 return None;
             }
             if dst == [0xff; 6] {
@@ -220,9 +220,7 @@ pub(crate) fn lan(exchange: &Exchange, switch: SwitchId, port: u32, frame: &[u8]
             match icmp {
                 Some(133 | 134 | 137) => return None,
                 Some(135) => {
-                    let is_detection = from == Ipv6Addr::UNSPECIFIED && dst[0] & 1 == 1;
-                    let is_own = v6(exchange, id).contains(&from) && names_sender(1);
-                    if !is_detection && !is_own {
+                    if !v6(exchange, id).contains(&from) || !names_sender(1) {
                         return None;
                     }
                     let octets = asked.octets();
