@@ -64,7 +64,8 @@ pub(crate) struct Addresses {
     /// The MAC addresses, the newest last.
     pub(crate) macs: Vec<Mac>,
     v4: Vec<Ipv4Addr>,
-    v6: Vec<Ipv6Addr>,
+    /// The IPv6 addresses; a link-local address that follows from a MAC address has that MAC address.
+    v6: Vec<(Ipv6Addr, Option<Mac>)>,
 }
 
 /// Returns the addresses of an end that are valid now.
@@ -83,17 +84,16 @@ pub(crate) fn addresses(context: &ServiceContext<'_>, end: &End<'_>) -> Addresse
     for ip in ips.filter(|ip| ip.valid_until.is_none_or(|end| end > now)) {
         match ip.address {
             IpAddr::V4(address) => v4.push(address),
-            IpAddr::V6(address) => v6.push(address),
+            IpAddr::V6(address) => v6.push((address, None)),
         }
     }
     // If an IPv6 address is registered, each MAC address also gives a link-local address (RFC 4291, appendix A).
-    v6.extend(
-        macs.iter()
-            .map(|mac| link_local(*mac))
-            .filter(|_| !v6.is_empty())
-            .collect::<Vec<_>>(),
-    );
-    v6.dedup();
+    let derived: Vec<_> = macs
+        .iter()
+        .map(|mac| (link_local(*mac), Some(*mac)))
+        .filter(|(address, _)| !v6.is_empty() && v6.iter().all(|(registered, _)| registered != address))
+        .collect();
+    v6.extend(derived);
     Addresses { macs, v4, v6 }
 }
 
@@ -289,7 +289,7 @@ fn plan_admission(
             let to_host = |matching: Matching| matching.masked(Field::EthDst, 0u64, GROUP_BIT);
             // Duplicate address detection, which has no source address, does not pass: a host that tests its own address would
             // give the address up (RFC 4862, section 5.4.3).
-            for address in &own.v6 {
+            for (address, _) in &own.v6 {
                 // Without the option, both fields are zero. Only unicast messages may omit it (RFC 4861, sections 4.3 and
                 // 7.2.4): hosts omit it in their answers to unicast probes.
                 let from_address = |link_layer: Mac| {
@@ -338,7 +338,7 @@ fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, b
             .with(Field::ArpTpa, address.to_bits());
         questions.push((arp, Some(*newest)));
     }
-    for address in &own.v6 {
+    for (address, derived_from) in &own.v6 {
         let [.., x, y, z] = address.octets();
         // The Ethernet address of the solicited-node group (RFC 4291, section 2.7.1; RFC 2464, section 7).
         let group = Mac([0x33, 0x33, 0xff, x, y, z]);
@@ -348,7 +348,7 @@ fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, b
             .with(Field::IpProto, ICMPV6)
             .with(Field::Icmpv6Type, NEIGHBOUR_SOLICITATION)
             .with(Field::Ipv6NdTarget, address.to_bits());
-        questions.push((solicitation, Some(*newest)));
+        questions.push((solicitation, Some(derived_from.unwrap_or(*newest))));
     }
     for switch in context.switches() {
         for (question, mac) in &questions {

@@ -228,8 +228,11 @@ pub(crate) fn lan(exchange: &Exchange, switch: SwitchId, port: u32, frame: &[u8]
                         let found = owner(exchange, end.service, id, |other| {
                             v6(exchange, other).contains(&asked)
                         });
-                        let (found, mac) = ask(found)?;
-                        (target, new_dst) = (Some(found), mac);
+                        let (found, newest) = ask(found)?;
+                        // A link-local address that follows from a MAC address is at that address.
+                        let own = macs(exchange, found);
+                        let mac = own.into_iter().find(|mac| link_local(*mac) == asked);
+                        (target, new_dst) = (Some(found), mac.unwrap_or(newest));
                     }
                 }
                 Some(136) if !v6(exchange, id).contains(&asked) || !names_sender(2) => {
