@@ -16,13 +16,15 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
 use millrace_flow::{Action, Field};
-use millrace_ix_model::{Config, Exchange, LanPolicy, ServiceKind};
+use millrace_ix_model::{Config, Connection, Exchange, LanPolicy, ServiceKind, VlanConfig};
 use millrace_types::{Mac, MeterId, PortNo};
 
-use crate::builder::{Builder, FlowBuilder, RESERVED_PRIORITY, actions, reserved_addresses, set};
+use crate::builder::{
+    Builder, FlowBuilder, RESERVED_PRIORITY, actions, push_tag, reserved_addresses, set, set_vid,
+};
 use crate::entry::Matching;
 use crate::layout::{
-    ADMIT, CookieFields, CookieKind, FORWARD, Metadata, POLICE, PORT, PROTECT, RateLimitedTraffic,
+    ADMIT, CookieFields, CookieKind, FORWARD, INNER, Metadata, POLICE, PORT, PROTECT, RateLimitedTraffic,
     storm_meter,
 };
 use crate::service::{End, ServiceContext};
@@ -198,9 +200,9 @@ fn plan_quarantine(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Bu
     );
 }
 
-/// Adds, at connections with an end in quarantine, the entries of table 0 for frames that belong to no end: those to
+/// Adds, at connections with an end in quarantine, the entries of tables 0 and 1 for frames that belong to no end: those to
 /// reserved addresses, and those with other tags. The engine gets some of them to judge. One connection may have ends of
-/// several LANs in quarantine, which share these entries and the meter of the first one.
+/// several LANs in quarantine, which share the entries of table 0 and the meter of the first one.
 pub(crate) fn plan_strays(exchange: &Exchange, builder: &mut Builder) {
     let is_watched = |config: &Config| {
         let service = exchange.services.get(&config.service);
@@ -214,15 +216,16 @@ pub(crate) fn plan_strays(exchange: &Exchange, builder: &mut Builder) {
         let Some(connection) = exchange.connections.get(&config.connection) else {
             continue;
         };
-        if !connections.insert(config.connection) {
-            continue;
-        }
         let cookie = CookieFields {
             kind: CookieKind::UnassignedFrames,
             object: config.connection.0,
             generation: 0,
         };
         let meter = storm_meter(config, RateLimitedTraffic::PacketIn);
+        plan_inner_strays(config, connection, cookie, builder);
+        if !connections.insert(config.connection) {
+            continue;
+        }
         for port in &connection.ports {
             let from_port = |matching: Matching| matching.with(Field::InPort, port.port.raw());
             let mut watch = |priority: u16, matching: Matching| {
@@ -233,6 +236,25 @@ pub(crate) fn plan_strays(exchange: &Exchange, builder: &mut Builder) {
             watch(RESERVED_PRIORITY + 1, reserved_addresses());
             watch(STRAY_PRIORITY, Matching::any());
         }
+    }
+}
+
+/// Adds the entry of table 1 for frames with the outer tag of an end, and another inner one. The engine gets them with their
+/// outer tag.
+fn plan_inner_strays(config: &Config, connection: &Connection, cookie: CookieFields, builder: &mut Builder) {
+    let VlanConfig::Qinq { outer, ethertype, .. } = config.vlan else {
+        return;
+    };
+    let meter = storm_meter(config, RateLimitedTraffic::PacketIn);
+    let to_engine = actions([
+        push_tag(ethertype.ethertype()),
+        set_vid(outer.raw()),
+        Some(Action::output(PortNo::CONTROLLER)),
+    ]);
+    for port in &connection.ports {
+        let matching = tags::with_outer_tag(connection, outer);
+        let line = FlowBuilder::new(INNER, STRAY_PRIORITY, matching, cookie);
+        builder.flow(port.switch, line.meter(meter).apply(to_engine.clone()));
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn plan_ingress(
         }
     }
     if let VlanConfig::Qinq { outer, inner, .. } = end.config.vlan {
-        let matching = inner_tag(end, outer).with(Field::VlanVid, present(inner.raw()));
+        let matching = with_outer_tag(end.connection, outer).with(Field::VlanVid, present(inner.raw()));
         let line =
             FlowBuilder::new(INNER, PRIORITY, matching, cookie).apply(actions([set_vid(INTERNAL_VID)]));
         builder.flow(end.switch, line.metadata(inside).goto(next));
@@ -128,7 +128,7 @@ pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>,
         pop(
             builder,
             INNER,
-            inner_tag(end, outer).with(Field::VlanVid, present(inner.raw())),
+            with_outer_tag(end.connection, outer).with(Field::VlanVid, present(inner.raw())),
         );
     }
     for port in &end.connection.ports {
@@ -147,10 +147,10 @@ pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>,
     }
 }
 
-/// Returns the match, in table 1, of an end's frames without their outer tag.
-fn inner_tag(end: &End<'_>, outer: VlanId) -> Matching {
+/// Returns the match, in table 1, of a connection's frames whose outer tag table 0 has popped.
+pub(crate) fn with_outer_tag(connection: &Connection, outer: VlanId) -> Matching {
     crate::builder::metadata(
-        outer_known(end.connection, outer),
+        outer_known(connection, outer),
         Metadata::SERVICE | Metadata::INGRESS_END,
     )
 }

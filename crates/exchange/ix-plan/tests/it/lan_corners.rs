@@ -150,3 +150,46 @@ fn a_link_local_address_of_a_mac_address_stays_there_while_a_router_is_replaced(
         assert_eq!(lan.send(&me, &question), [at], "{target}");
     }
 }
+
+#[test]
+fn quarantine_sees_frames_with_a_wrong_inner_tag_and_all_their_tags() {
+    let mut world = World::new(1, TrunkKind::Vxlan);
+    let policy: PolicyId = world.create(Operation::CreatePolicy {
+        policy: LanPolicy::usual("peering"),
+    });
+    let account = world.account("a");
+    let service: ServiceId = world.create(Operation::CreateService {
+        account: Some(account),
+        kind: ServiceKind::ExchangeLan,
+        name: "peering".to_owned(),
+        peer: None,
+        policy: Some(policy),
+        networks: vec!["192.0.2.0/24".parse().unwrap()],
+        external_ref: None,
+    });
+    let port = world.port(0, 1);
+    let connection = world.connection(account, vec![port]);
+    let end: ConfigId = world
+        .end(service, connection, qinq(7, 8))
+        .unwrap()
+        .first()
+        .unwrap();
+    mac(&mut world, end, address(1));
+    let mut fabric = Fabric::new(&world.exchange);
+    fabric.install(&plan(&world.exchange, &SETTINGS));
+    let sent = arp(
+        BROADCAST,
+        address(1),
+        1,
+        address(1),
+        [192, 0, 2, 1].into(),
+        [192, 0, 2, 2].into(),
+    );
+    let outer = tags_of(world.exchange.configs[&end].vlan, 0)[0];
+    for inner in [Some((0x8100, 0, 9)), None] {
+        let tags: Vec<_> = [Some(outer), inner].into_iter().flatten().collect();
+        let bytes = join(&sent.addresses(), &tags, &sent.rest());
+        assert!(fabric.send(port.switch, port.port.raw(), &bytes).is_empty());
+        assert_eq!(fabric.last_packet_in, bytes, "{tags:?}");
+    }
+}
