@@ -193,3 +193,56 @@ fn quarantine_sees_frames_with_a_wrong_inner_tag_and_all_their_tags() {
         assert_eq!(fabric.last_packet_in, bytes, "{tags:?}");
     }
 }
+
+#[test]
+fn frames_to_unknown_destinations_are_copied_up_to_the_storm_limit() {
+    let mut world = World::new(2, TrunkKind::Vxlan);
+    let account = world.account("a");
+    let service = world.service(account, ServiceKind::Mp2mpVc, None);
+    let mut ends: Vec<ConfigId> = Vec::new();
+    for (n, at) in [(1u8, 0), (2, 0), (3, 1)] {
+        let port = world.port(at, n.into());
+        let connection = world.connection(account, vec![port]);
+        let operation = Operation::ConfigureEnd {
+            service,
+            connection,
+            vlan: c_tag(5),
+            capacity_mbps: None,
+            role: EndRole::Root,
+            asns: Default::default(),
+            external_ref: None,
+        };
+        ends.push(world.create(operation));
+        mac(&mut world, ends[ends.len() - 1], address(n));
+    }
+    let mut fabric = Fabric::new(&world.exchange);
+    fabric.install(&plan(&world.exchange, &SETTINGS));
+    let start = fabric.now;
+    let (mut copies, mut known) = (0, 0);
+    for number in 0..500u32 {
+        // All frames are sent within 0.1 s.
+        fabric.now = start + Duration::from_micros(u64::from(number) * 180);
+        let dst = match number % 2 {
+            0 => [2, 9, 9, 9, (number >> 8) as u8, number as u8],
+            _ => [1, 0, 0x5e, 0, 0, 7],
+        };
+        let frame = |dst| Untagged {
+            dst,
+            src: address(1),
+            ethertype: 0x0800,
+            payload: vec![0; 60],
+        };
+        let config = &world.exchange.configs[&ends[0]];
+        let port = world.exchange.connections[&config.connection].ports[0];
+        let mut count = |dst| {
+            let frame: Untagged = frame(dst);
+            let bytes = join(&frame.addresses(), &tags_of(config.vlan, 0), &frame.rest());
+            fabric.send_now(port.switch, port.port.raw(), &bytes).len()
+        };
+        copies += count(dst);
+        known += count(address(2));
+    }
+    assert_eq!(known, 500, "registered destinations have no limit");
+    // 100 frames at once, and a tenth of a second's worth more, to two ends each.
+    assert!((200..=2 * 112).contains(&copies), "{copies}");
+}
