@@ -152,6 +152,25 @@ fn a_link_local_address_of_a_mac_address_stays_there_while_a_router_is_replaced(
 }
 
 #[test]
+fn a_frame_whose_end_is_not_known_yet_names_no_end() {
+    for seed in 0..4 {
+        let (world, _, _) = lan(seed, 6, Some(TrunkKind::Vxlan), 50);
+        let plan = plan(&world.exchange, &SETTINGS);
+        for (id, entry) in plan.switches.values().flatten() {
+            let (EntryId::Flow(id), Entry::Flow(flow)) = (id, entry) else {
+                continue;
+            };
+            let Some((word, mask)) = flow.instructions.write_metadata.filter(|_| id.table < FORWARD) else {
+                continue;
+            };
+            let fields = Metadata::from_word(word & mask);
+            let is_none = fields.egress_end == 0 || fields.egress_end & Metadata::COPIES != 0;
+            assert!(is_none || fields.by_trunk, "{id:?}: {fields:?}");
+        }
+    }
+}
+
+#[test]
 fn quarantine_sees_frames_with_a_wrong_inner_tag_and_all_their_tags() {
     let mut world = World::new(1, TrunkKind::Vxlan);
     let policy: PolicyId = world.create(Operation::CreatePolicy {
