@@ -16,7 +16,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
 use millrace_flow::{Action, Field};
-use millrace_ix_model::{Config, Connection, Exchange, LanPolicy, ServiceKind, VlanConfig};
+use millrace_ix_model::{Config, Connection, Exchange, LanPolicy, ServiceKind, VlanConfig, link_local};
 use millrace_types::{Mac, MeterId, PortNo};
 
 use crate::builder::{
@@ -97,21 +97,6 @@ pub(crate) fn addresses(context: &ServiceContext<'_>, end: &End<'_>) -> Addresse
         .collect();
     v6.extend(derived);
     Addresses { macs, v4, v6 }
-}
-
-/// Returns the link-local address that follows from a MAC address (RFC 4291, appendix A).
-fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
-    let word = |high, low| u16::from_be_bytes([high, low]);
-    Ipv6Addr::new(
-        0xfe80,
-        0,
-        0,
-        0,
-        word(a ^ 2, b),
-        word(c, 0xff),
-        word(0xfe, d),
-        word(e, f),
-    )
 }
 
 /// Adds the entries of a peering LAN.
@@ -395,19 +380,5 @@ fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, b
                 );
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_link_local_address_is_that_of_the_rfc() {
-        let mac = Mac([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
-        assert_eq!(
-            link_local(mac),
-            "fe80::3656:78ff:fe9a:bcde".parse::<Ipv6Addr>().unwrap()
-        );
     }
 }
