@@ -240,7 +240,7 @@ pub fn filter_entries(filter: &FilterMatch, extensions: bool) -> Result<usize, R
 
 /// Returns the matches of a filter's packets, or the reason why switches cannot implement them.
 pub(crate) fn expand(filter: &FilterMatch, extensions: bool) -> Result<Vec<Matching>, Reason> {
-    Expansion::of(filter, extensions).map(|expansion| expansion.matchings())
+    Expansion::of(filter, extensions).map(Expansion::matchings)
 }
 
 /// The matches of a filter's packets: the product of a common part and the masks of ports.
