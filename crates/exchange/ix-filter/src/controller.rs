@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millrace_bgp::{Change, FamilySet, LargeCommunity, Peer, PeerSettings, RouteKey};
-use millrace_ix_model::{AccountId, FilterId, Prefix, Timestamp};
+use millrace_ix_model::{AccountId, FilterId, Prefix, Reason, Timestamp};
 use millrace_types::Time;
 
 use crate::evidence::{RouteObjects, VrpState};
@@ -109,6 +109,21 @@ pub(crate) struct Neighbour {
 pub(crate) struct Announced {
     pub(crate) peer: IpAddr,
     pub(crate) route: RouteKey,
+    /// The result of the last comparison of the rule's translation with a filter. It remains correct until the rule is
+    /// announced again, because neither the account of a filter nor its matches and action can change.
+    pub(crate) compared: Option<Compared>,
+}
+
+/// The result of the comparison of a rule's translation with a filter.
+#[derive(Clone, Debug)]
+pub(crate) struct Compared {
+    pub(crate) filter: FilterId,
+    /// The account to which the rule belonged.
+    pub(crate) account: AccountId,
+    /// True if the filter is the one that the rule asks for.
+    pub(crate) is_equal: bool,
+    /// The reason why switches cannot implement the rule.
+    pub(crate) untranslatable: Option<Reason>,
 }
 
 /// The filters and rules that are to be compared again.
@@ -145,6 +160,8 @@ pub struct FilterController {
     pub(crate) budgets: BTreeMap<AccountId, Budget>,
     /// The entries that each filter needs.
     pub(crate) entries: BTreeMap<FilterId, usize>,
+    /// The number of translations of rules to filters.
+    pub(crate) translations: u64,
     recheck: BTreeSet<AccountId>,
     started: (Time, Timestamp),
 }
@@ -166,6 +183,7 @@ impl FilterController {
             lost: BTreeMap::new(),
             budgets: BTreeMap::new(),
             entries: BTreeMap::new(),
+            translations: 0,
             recheck: BTreeSet::new(),
             started: (now, wall),
         }
@@ -240,7 +258,11 @@ impl FilterController {
                 };
                 let reference = reference(address, &route);
                 if is_rule {
-                    let announced = Announced { peer: address, route };
+                    let announced = Announced {
+                        peer: address,
+                        route,
+                        compared: None,
+                    };
                     self.rules.insert(reference.clone(), announced);
                     self.withdrawn.remove(&reference);
                     self.dirty.rules.insert(reference);
@@ -372,6 +394,11 @@ impl FilterController {
     /// Returns the end of the time for which rules are kept after the start.
     pub(crate) fn restart_end(&self) -> Timestamp {
         self.started.1.after(self.settings.restart)
+    }
+
+    /// Returns the number of translations of rules to filters since the start. Only new rules need one.
+    pub const fn translations(&self) -> u64 {
+        self.translations
     }
 
     /// Returns the state of all sessions, by address.

@@ -9,7 +9,7 @@ use millrace_ix_model::{
 };
 use millrace_ix_plan::filter_entries;
 
-use crate::controller::{Budget, FilterController};
+use crate::controller::{Budget, Compared, FilterController};
 use crate::ownership::{Finding, Index};
 use crate::reference::{PREFIX, peer_of};
 use crate::rule::Desired;
@@ -69,12 +69,20 @@ const fn is_of_bgp(origin: FilterOrigin) -> bool {
     matches!(origin, FilterOrigin::Rtbh | FilterOrigin::Flowspec)
 }
 
-/// Returns the number of entries of a filter in one switch, or the reason why switches cannot implement it.
+/// Returns the number of entries of a filter in one switch, or the reason why switches cannot implement it. Matches behind
+/// the largest number of entries are not counted.
 fn entries<'a>(
     matches: impl Iterator<Item = &'a millrace_ix_model::FilterMatch>,
     extensions: bool,
 ) -> Result<usize, Reason> {
-    matches.map(|matching| filter_entries(matching, extensions)).sum()
+    let mut sum = 0;
+    for matching in matches {
+        sum += filter_entries(matching, extensions)?;
+        if sum > ENTRIES_MAX {
+            break;
+        }
+    }
+    Ok(sum)
 }
 
 impl FilterController {
@@ -207,8 +215,8 @@ impl FilterController {
         filter: Option<(FilterId, &Filter)>,
         comparison: &mut Comparison,
     ) {
-        let desired = self.desired(reference, &comparison.index);
-        match (desired, filter) {
+        let account = self.account_of_rule(reference, &comparison.index);
+        match (account, filter) {
             (None, None) => {
                 self.withdrawn.remove(reference);
             }
@@ -226,22 +234,55 @@ impl FilterController {
                     comparison.delete(id, filter, self.entries_of(id));
                 }
             }
-            (Some(desired), Some((id, filter))) if desired.matches_filter(filter) => {
-                self.compare_state(id, filter, desired.untranslatable, comparison);
-            }
-            (Some(desired), filter) => {
-                if !self.spend(desired.account, reference, comparison) {
-                    return;
-                }
-                if let Some((id, filter)) = filter {
+            (Some(account), Some((id, filter))) => {
+                let compared = self.compare_content(reference, account, id, filter);
+                if compared.is_equal {
+                    self.compare_state(id, filter, compared.untranslatable, comparison);
+                } else if self.spend(account, reference, comparison) {
                     comparison.delete(id, filter, self.entries_of(id));
+                    self.create(reference, account, comparison);
                 }
-                self.create(reference, desired, comparison);
+            }
+            // A rule is translated once it may become a filter, so that the cost of translations is limited, too.
+            (Some(account), None) => {
+                if self.spend(account, reference, comparison) {
+                    self.create(reference, account, comparison);
+                }
             }
         }
     }
 
-    fn create(&self, reference: &str, desired: Desired, comparison: &mut Comparison) {
+    /// Compares the translation of a rule with a filter, unless this is the comparison of the last call.
+    fn compare_content(
+        &mut self,
+        reference: &str,
+        account: AccountId,
+        id: FilterId,
+        filter: &Filter,
+    ) -> Compared {
+        let known = self.rules.get(reference).and_then(|rule| rule.compared.as_ref());
+        if let Some(known) = known.filter(|known| known.filter == id && known.account == account) {
+            return known.clone();
+        }
+        let desired = self.desired(reference, account);
+        let compared = Compared {
+            filter: id,
+            account,
+            is_equal: desired
+                .as_ref()
+                .is_some_and(|desired| desired.matches_filter(filter)),
+            untranslatable: desired.and_then(|desired| desired.untranslatable),
+        };
+        if let Some(rule) = self.rules.get_mut(reference) {
+            rule.compared = Some(compared.clone());
+        }
+        compared
+    }
+
+    fn create(&mut self, reference: &str, account: AccountId, comparison: &mut Comparison) {
+        let Some(desired) = self.desired(reference, account) else {
+            return;
+        };
         let state = self.first_state(&desired, comparison);
         let load = comparison.loads.entry(desired.account).or_default();
         if is_live(&state) {

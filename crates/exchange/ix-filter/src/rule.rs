@@ -38,12 +38,20 @@ impl Desired {
 }
 
 impl FilterController {
-    /// Returns the filter for a rule; `None` if no peer announces the rule, or it belongs to no account.
-    pub(crate) fn desired(&self, reference: &str, index: &Index) -> Option<Desired> {
+    /// Returns the account to which a rule belongs; `None` if no peer announces the rule, or it belongs to no account.
+    pub(crate) fn account_of_rule(&self, reference: &str, index: &Index) -> Option<AccountId> {
         let announced = self.rules.get(reference)?;
         let neighbour = self.neighbours.get(&announced.peer)?;
         let route = neighbour.peer.rib().route(&announced.route)?;
-        let account = self.account_of(index, &neighbour.info, &route.attributes)?;
+        self.account_of(index, &neighbour.info, &route.attributes)
+    }
+
+    /// Translates a rule of an account to its filter; `None` if no peer announces the rule.
+    pub(crate) fn desired(&mut self, reference: &str, account: AccountId) -> Option<Desired> {
+        self.translations += 1;
+        let announced = self.rules.get(reference)?;
+        let neighbour = self.neighbours.get(&announced.peer)?;
+        let route = neighbour.peer.rib().route(&announced.route)?;
         match &announced.route {
             RouteKey::Unicast(destination, _) => rtbh(account, *destination),
             RouteKey::Flowspec(rule, _) => Some(flowspec(

@@ -9,6 +9,9 @@ use millrace_ix_model::{Reason, TcpFlagsMatch, reason};
 const BITS: u64 = 0xfff;
 /// The largest number of pairs of one expression.
 const PAIRS_MAX: usize = 512;
+/// The largest number of combinations of pairs that the products of an expression compare. Each operator of 250 may
+/// otherwise compare thousands.
+const COMBINATIONS_MAX: usize = 16_384;
 
 /// Returns pairs that together match exactly those flags that make the expression true. A mask of 0 matches
 /// all flags.
@@ -18,9 +21,14 @@ const PAIRS_MAX: usize = 512;
 pub(crate) fn pairs(operators: &[BitmaskOperator]) -> Result<Vec<TcpFlagsMatch>, Reason> {
     let mut all = BTreeSet::new();
     let mut group: Vec<(u16, u16)> = Vec::new();
+    let mut combinations = 0;
     for (index, operator) in operators.iter().enumerate() {
         let alternatives = alternatives(operator);
         if operator.and && index > 0 {
+            combinations += group.len() * alternatives.len();
+            if combinations > COMBINATIONS_MAX {
+                return Err(reason::flowspec_tcp_flags(PAIRS_MAX));
+            }
             group = product(&group, &alternatives);
         } else {
             all.extend(group);
@@ -79,6 +87,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn operators_whose_products_grow_are_refused() {
+        let operator = BitmaskOperator {
+            and: true,
+            not: true,
+            all: true,
+            value: 0x1ff,
+            size: 2,
+        };
+        assert_eq!(pairs(&[operator; 2]).unwrap().len(), 45);
+        assert!(pairs(&[operator; 250]).is_err());
+    }
 
     proptest! {
         #[test]

@@ -21,6 +21,9 @@ const UDP: u8 = 17;
 
 /// The largest number of matches of one rule.
 const MATCHES_MAX: usize = 2_000;
+/// The largest number of ranges of ports in all matches of one rule: each needs at least one of the 20,000 entries that
+/// an account may have.
+const RANGES_MAX: usize = 20_000;
 /// The largest number of operators of a component. A rule can carry 2,000. The cost of a translation grows
 /// with the square of their number, and a peer may announce a thousand rules.
 const OPERATORS_MAX: usize = 256;
@@ -239,9 +242,14 @@ impl Parts {
         };
         base.source = self.source;
         let mut matches = Vec::new();
-        for transport in self.transports() {
+        let mut ranges = 0;
+        for transport in self.transports()? {
             for dscp in values(&self.dscps, DSCPS) {
                 for fragment in transport.fragments(self.fragments, extensions)? {
+                    ranges += transport.ranges();
+                    if ranges > RANGES_MAX {
+                        return refuse(reason::filter_entries_full(RANGES_MAX));
+                    }
                     let mut one = base.clone();
                     transport.write(&mut one);
                     one.dscp = dscp.map(|value| value as u8);
@@ -260,19 +268,18 @@ impl Parts {
     }
 
     /// Returns the combinations of protocol, ports, flags and ICMP.
-    fn transports(&self) -> Vec<Transport> {
+    fn transports(&self) -> Result<Vec<Transport>, Untranslatable> {
         let has_ports =
             self.ports.is_some() || self.destination_ports.is_some() || self.source_ports.is_some();
         let has_icmp = self.icmp_types.is_some() || self.icmp_codes.is_some();
         let icmp = if self.is_ipv6 { 58 } else { 1 };
         if !has_ports && !has_icmp && self.tcp_flags.is_none() {
-            return values(&self.protocols, PROTOCOLS)
-                .into_iter()
-                .map(|protocol| Transport {
-                    protocol: protocol.map(|value| value as u8),
-                    ..Transport::default()
-                })
-                .collect();
+            let protocols = values(&self.protocols, PROTOCOLS).into_iter();
+            let transports = protocols.map(|protocol| Transport {
+                protocol: protocol.map(|value| value as u8),
+                ..Transport::default()
+            });
+            return Ok(transports.collect());
         }
         let within = |protocol: u8| {
             let number = u64::from(protocol);
@@ -295,7 +302,7 @@ impl Parts {
                 ..Transport::default()
             };
             if is_icmp {
-                transports.extend(self.icmp(&one));
+                transports.extend(self.icmp(&one)?);
                 continue;
             }
             one.source_ports = self.source_ports.clone();
@@ -329,17 +336,21 @@ impl Parts {
             let has_member = |ports: &Option<Ranges>| ports.as_ref().is_none_or(|ranges| !ranges.is_empty());
             has_member(&one.source_ports) && has_member(&one.destination_ports)
         });
-        transports
+        Ok(transports)
     }
 
-    fn icmp(&self, base: &Transport) -> Vec<Transport> {
+    fn icmp(&self, base: &Transport) -> Result<Vec<Transport>, Untranslatable> {
         let list = |set: &Option<Ranges>| {
             set.as_ref()
                 .map_or(vec![None], |ranges| values(ranges, ALL_OCTETS))
         };
+        let (types, codes) = (list(&self.icmp_types), list(&self.icmp_codes));
+        if types.len() * codes.len() > MATCHES_MAX {
+            return refuse(reason::flowspec_matches(MATCHES_MAX));
+        }
         let mut transports = Vec::new();
-        for icmp_type in list(&self.icmp_types) {
-            for icmp_code in list(&self.icmp_codes) {
+        for icmp_type in types {
+            for icmp_code in &codes {
                 transports.push(Transport {
                     icmp_type: icmp_type.map(|value| value as u8),
                     icmp_code: icmp_code.map(|value| value as u8),
@@ -347,7 +358,7 @@ impl Parts {
                 });
             }
         }
-        transports
+        Ok(transports)
     }
 }
 
@@ -365,6 +376,12 @@ struct Transport {
 }
 
 impl Transport {
+    /// Returns the number of ranges of ports.
+    fn ranges(&self) -> usize {
+        let len = |set: &Option<Ranges>| set.as_ref().map_or(0, Vec::len);
+        len(&self.source_ports) + len(&self.destination_ports)
+    }
+
     fn write(&self, filter: &mut FilterMatch) {
         filter.protocol = self.protocol;
         let ports = |set: &Option<Ranges>| match set {

@@ -55,7 +55,7 @@ pub use reason::{Coded, Reason};
 pub use refusal::{Refusal, RefusalCode};
 pub use service::{
     ArpMode, Config, Connection, ConnectionKind, Consent, EndRole, LanPolicy, NumberHold, Pool, PoolKind,
-    Quarantine, RegisteredIp, RegisteredMac, Service, ServiceKey, ServiceKind,
+    Quarantine, RegisteredIp, RegisteredMac, Service, ServiceKey, ServiceKind, link_local,
 };
 pub use time::{Timestamp, TimestampParseError};
 pub use vlan::{TagType, VlanConfig, VlanId, VlanIdError, VlanRequest};

@@ -205,6 +205,8 @@ reasons! {
     ip_outside(address, service) =
         "{address} is not in the networks of {service}: expected an address of the peering LAN";
     ip_taken(object, address) = "{address} is registered already, as {object}";
+    link_local_taken(address, mac, service) =
+        "{address} is the link-local address of {mac}: another end of {service} has one of them already";
 
     // Filters.
     ownership_unchecked() = "this exchange does not check who owns an address: ask its staff for the filter";

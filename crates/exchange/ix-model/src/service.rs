@@ -328,6 +328,11 @@ pub enum NumberHold {
     FreeFrom(Timestamp),
 }
 
+/// Returns the link-local address that follows from a MAC address (RFC 4291, appendix A).
+pub fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
 /// Returns false for unspecified, broadcast, multicast and loopback addresses, which no end can have.
 pub(crate) fn is_usable(address: IpAddr) -> bool {
     match address {
@@ -335,5 +340,16 @@ pub(crate) fn is_usable(address: IpAddr) -> bool {
             v4 != Ipv4Addr::UNSPECIFIED && !v4.is_broadcast() && !v4.is_multicast() && !v4.is_loopback()
         }
         IpAddr::V6(v6) => v6 != Ipv6Addr::UNSPECIFIED && !v6.is_multicast() && !v6.is_loopback(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_local_address_is_that_of_the_rfc() {
+        let mac = Mac([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
+        assert_eq!(link_local(mac).to_string(), "fe80::3656:78ff:fe9a:bcde");
     }
 }

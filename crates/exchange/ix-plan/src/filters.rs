@@ -20,7 +20,7 @@ use millrace_ix_model::{
 pub(crate) use self::scope::FilterScope;
 use crate::builder::{Builder, FlowBuilder};
 use crate::entry::Matching;
-use crate::lan::{ICMPV6, IPV4, IPV6};
+use crate::lan::{IPV4, IPV6};
 use crate::layout::{CookieFields, CookieKind, EGRESS, Metadata, PROTECT, filter_meter};
 use crate::service::Settings;
 
@@ -33,7 +33,6 @@ const FIRST_PRIORITY: u16 = 60_000;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-const ICMP: u8 = 1;
 
 /// The filters of one account that have a priority, by destination. Two filters can overlap only if their
 /// destinations overlap.
@@ -236,87 +235,149 @@ fn expand_all(filter: &Filter, extensions: bool) -> Result<Vec<Matching>, Reason
 /// # Errors
 /// The reason why switches cannot implement the match.
 pub fn filter_entries(filter: &FilterMatch, extensions: bool) -> Result<usize, Reason> {
-    expand(filter, extensions).map(|matchings| matchings.len())
+    Expansion::of(filter, extensions).map(|expansion| expansion.len())
 }
 
 /// Returns the matches of a filter's packets, or the reason why switches cannot implement them.
 pub(crate) fn expand(filter: &FilterMatch, extensions: bool) -> Result<Vec<Matching>, Reason> {
-    if let Some((_, reason)) = filter.contradiction() {
-        return Err(reason);
-    }
-    let is_ipv6 = filter.destination.is_ipv6();
-    let mut base = Matching::any().with(Field::EthType, if is_ipv6 { IPV6 } else { IPV4 });
-    base = with_prefix(base, filter.destination, [Field::Ipv4Dst, Field::Ipv6Dst]);
-    if let Some(source) = filter.source {
-        base = with_prefix(base, source, [Field::Ipv4Src, Field::Ipv6Src]);
-    }
-    if let Some(protocol) = filter.protocol {
-        base = base.with(Field::IpProto, protocol);
-    }
-    if let Some(dscp) = filter.dscp {
-        base = base.with(Field::IpDscp, dscp);
-    }
-    let icmp = if is_ipv6 {
-        [Field::Icmpv6Type, Field::Icmpv6Code]
-    } else {
-        [Field::Icmpv4Type, Field::Icmpv4Code]
-    };
-    for (field, value) in icmp.into_iter().zip([filter.icmp_type, filter.icmp_code]) {
-        base = value
-            .into_iter()
-            .fold(base, |base, value| base.with(field, value));
-    }
-    let has_ports = !filter.source_ports.is_empty() || !filter.destination_ports.is_empty();
-    if let Some(fragment) = filter.fragment {
-        if !extensions {
-            return Err(reason::fragments_unsupported());
+    Expansion::of(filter, extensions).map(Expansion::matchings)
+}
+
+/// The matches of a filter's packets: the product of a common part and the masks of ports.
+struct Expansion {
+    base: Matching,
+    /// The fields of the ports that the filter names, each with its masks.
+    ports: Vec<(Field, Vec<(u16, u16)>)>,
+    /// True if the filter needs a transport header, and does not say which fragments it matches. Later fragments have no
+    /// such header, and zeros in its fields: a match of only zeros is therefore limited to other packets.
+    excludes_later: bool,
+}
+
+impl Expansion {
+    fn of(filter: &FilterMatch, extensions: bool) -> Result<Expansion, Reason> {
+        if let Some((_, reason)) = filter.contradiction() {
+            return Err(reason);
         }
-        // The bits of ip_frag: 1 is any fragment, 2 is a later one.
-        let (value, mask) = match fragment {
-            FragmentMatch::Not => (0u8, 3u8),
-            FragmentMatch::Any => (1, 1),
-            FragmentMatch::First => (1, 3),
-            FragmentMatch::Later => (3, 3),
+        let is_ipv6 = filter.destination.is_ipv6();
+        let mut base = Matching::any().with(Field::EthType, if is_ipv6 { IPV6 } else { IPV4 });
+        base = with_prefix(base, filter.destination, [Field::Ipv4Dst, Field::Ipv6Dst]);
+        if let Some(source) = filter.source {
+            base = with_prefix(base, source, [Field::Ipv4Src, Field::Ipv6Src]);
+        }
+        if let Some(protocol) = filter.protocol {
+            base = base.with(Field::IpProto, protocol);
+        }
+        if let Some(dscp) = filter.dscp {
+            base = base.with(Field::IpDscp, dscp);
+        }
+        let icmp = if is_ipv6 {
+            [Field::Icmpv6Type, Field::Icmpv6Code]
+        } else {
+            [Field::Icmpv4Type, Field::Icmpv4Code]
         };
-        base = base.masked(Field::IpFrag, value, mask);
-    }
-    if let Some(flags) = filter.tcp_flags {
-        if !extensions {
-            return Err(reason::tcp_flags_unsupported());
+        for (field, value) in icmp.into_iter().zip([filter.icmp_type, filter.icmp_code]) {
+            base = value
+                .into_iter()
+                .fold(base, |base, value| base.with(field, value));
         }
-        base = base.masked(Field::TcpFlags, flags.value, flags.mask);
-    }
-    if !has_ports {
-        return Ok(vec![base]);
-    }
-    let fields = match filter.protocol {
-        Some(TCP) => [Field::TcpSrc, Field::TcpDst],
-        Some(UDP) => [Field::UdpSrc, Field::UdpDst],
-        _ => [Field::SctpSrc, Field::SctpDst],
-    };
-    let mut matchings = vec![base];
-    for (field, ranges) in fields
-        .into_iter()
-        .zip([&filter.source_ports, &filter.destination_ports])
-    {
-        if ranges.is_empty() {
-            continue;
+        let has_ports = !filter.source_ports.is_empty() || !filter.destination_ports.is_empty();
+        let has_octets = filter.icmp_type.is_some() || filter.icmp_code.is_some();
+        let needs_header = has_ports || has_octets || filter.tcp_flags.is_some();
+        if let Some(fragment) = filter.fragment {
+            if !extensions {
+                return Err(reason::fragments_unsupported());
+            }
+            let fragment = match fragment {
+                FragmentMatch::Any if needs_header => FragmentMatch::First,
+                fragment => fragment,
+            };
+            base = with_fragment(base, fragment);
         }
-        let masks = port_masks(ranges, extensions)?;
-        matchings = matchings
-            .iter()
-            .flat_map(|matching| {
-                masks
-                    .iter()
-                    .map(|(value, mask)| matching.clone().masked(field, *value, *mask))
-            })
-            .collect();
-        if matchings.len() > ENTRIES_MAX {
+        if let Some(flags) = filter.tcp_flags {
+            if !extensions {
+                return Err(reason::tcp_flags_unsupported());
+            }
+            base = base.masked(Field::TcpFlags, flags.value, flags.mask);
+        }
+        let fields = match filter.protocol {
+            Some(TCP) => [Field::TcpSrc, Field::TcpDst],
+            Some(UDP) => [Field::UdpSrc, Field::UdpDst],
+            _ => [Field::SctpSrc, Field::SctpDst],
+        };
+        let mut ports = Vec::new();
+        for (field, ranges) in fields
+            .into_iter()
+            .zip([&filter.source_ports, &filter.destination_ports])
+        {
+            if !ranges.is_empty() {
+                ports.push((field, port_masks(ranges, extensions)?));
+            }
+        }
+        let is_zero = |octet: Option<u8>| octet.is_none_or(|value| value == 0);
+        let expansion = Expansion {
+            base,
+            ports,
+            excludes_later: needs_header
+                && filter.fragment.is_none()
+                && is_zero(filter.icmp_type)
+                && is_zero(filter.icmp_code)
+                && filter.tcp_flags.is_none_or(|flags| flags.value == 0),
+        };
+        if expansion.has_zeros() && !extensions {
+            return Err(reason::flowspec_zero());
+        }
+        if expansion.len() > ENTRIES_MAX {
             return Err(reason::ports_entries(ENTRIES_MAX));
         }
+        Ok(expansion)
     }
-    debug_assert!(filter.protocol != Some(ICMP) && filter.protocol != Some(ICMPV6));
-    Ok(matchings)
+
+    /// Returns true if one of the matches would also match later fragments. The masks of a field do not overlap, so that at
+    /// most one match has only zeros.
+    fn has_zeros(&self) -> bool {
+        let has_zero = |masks: &[(u16, u16)]| masks.iter().any(|(value, _)| *value == 0);
+        self.excludes_later && self.ports.iter().all(|(_, masks)| has_zero(masks))
+    }
+
+    fn len(&self) -> usize {
+        let masks: usize = self.ports.iter().map(|(_, masks)| masks.len()).product();
+        masks + usize::from(self.has_zeros())
+    }
+
+    fn matchings(self) -> Vec<Matching> {
+        let mut matchings = vec![(self.base, true)];
+        for (field, masks) in self.ports {
+            let with_ports = |(matching, is_zero): &(Matching, bool)| {
+                let (matching, is_zero) = (matching.clone(), *is_zero);
+                let masks = masks.iter();
+                masks.map(move |(value, mask)| {
+                    let matching = matching.clone().masked(field, *value, *mask);
+                    (matching, is_zero && *value == 0)
+                })
+            };
+            matchings = matchings.iter().flat_map(with_ports).collect();
+        }
+        let limited = |(matching, is_zero): (Matching, bool)| {
+            if !is_zero || !self.excludes_later {
+                return vec![matching];
+            }
+            [FragmentMatch::Not, FragmentMatch::First]
+                .map(|fragment| with_fragment(matching.clone(), fragment))
+                .to_vec()
+        };
+        matchings.into_iter().flat_map(limited).collect()
+    }
+}
+
+fn with_fragment(matching: Matching, fragment: FragmentMatch) -> Matching {
+    // The bits of ip_frag: 1 is any fragment, 2 is a later one.
+    let (value, mask) = match fragment {
+        FragmentMatch::Not => (0u8, 3u8),
+        FragmentMatch::Any => (1, 1),
+        FragmentMatch::First => (1, 3),
+        FragmentMatch::Later => (3, 3),
+    };
+    matching.masked(Field::IpFrag, value, mask)
 }
 
 fn with_prefix(matching: Matching, prefix: Prefix, [v4, v6]: [Field; 2]) -> Matching {
@@ -439,6 +500,48 @@ mod tests {
         filter.fragment = Some(FragmentMatch::Later);
         assert!(refused(&filter).text.contains("fragments"));
         assert_eq!(expand(&filter, true).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_match_of_zeros_is_limited_to_packets_with_a_transport_header() {
+        let mut filter = FilterMatch::to("192.0.2.1/32".parse().unwrap());
+        filter.protocol = Some(17);
+        filter.destination_ports = vec![Ports { first: 0, last: 63 }];
+        let refused = expand(&filter, false).unwrap_err();
+        assert!(refused.text.contains("leave 0 out"), "{}", refused.text);
+        let fragments = |filter: &FilterMatch| -> Vec<_> {
+            let matchings = expand(filter, true).unwrap();
+            assert_eq!(filter_entries(filter, true).unwrap(), matchings.len());
+            matchings
+                .iter()
+                .map(|matching| matching.field(Field::IpFrag))
+                .collect()
+        };
+        let (whole, first) = (Some((0, None)), Some((1, None)));
+        assert_eq!(fragments(&filter), [whole, first]);
+        // A source port above 0 excludes later fragments.
+        filter.source_ports = vec![Ports { first: 53, last: 53 }];
+        assert_eq!(fragments(&filter), [None]);
+        assert_eq!(expand(&filter, false).unwrap().len(), 64);
+        // A block with both ports 0, and three other ones.
+        filter.source_ports = vec![Ports { first: 0, last: 2 }];
+        filter.destination_ports = vec![Ports { first: 0, last: 4 }];
+        assert_eq!(fragments(&filter), [whole, first, None, None, None]);
+        filter.fragment = Some(FragmentMatch::Any);
+        assert_eq!(fragments(&filter), [first; 4]);
+        let echo_reply = FilterMatch {
+            protocol: Some(1),
+            icmp_type: Some(0),
+            ..FilterMatch::to("192.0.2.1/32".parse().unwrap())
+        };
+        assert_eq!(fragments(&echo_reply), [whole, first]);
+        assert!(expand(&echo_reply, false).is_err());
+        let echo = FilterMatch {
+            icmp_type: Some(8),
+            icmp_code: Some(0),
+            ..echo_reply
+        };
+        assert_eq!(fragments(&echo), [None]);
     }
 
     #[test]

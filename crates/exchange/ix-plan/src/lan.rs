@@ -4,7 +4,8 @@
 //! ```text
 //! 0, 1       the tags of the end are popped, so that table 2 sees none
 //! 2 admit    200 router solicitations and advertisements, redirects and DHCP of the whole LAN: drop
-//!            160 ARP and neighbour discovery of the end's own addresses: to 3, multicast ones through a storm meter
+//!            160 ARP and neighbour discovery of the end's own addresses: to 3, multicast ones through a storm meter.
+//!                Unicast neighbour discovery may omit the link-layer address
 //!            150 every other neighbour solicitation and advertisement: drop
 //!            100 the policy's EtherTypes from a registered MAC address: to 3
 //! 4 forward  110 to an address of the sender itself: drop
@@ -15,13 +16,15 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
 use millrace_flow::{Action, Field};
-use millrace_ix_model::{Config, Exchange, LanPolicy, ServiceKind};
+use millrace_ix_model::{Config, Connection, Exchange, LanPolicy, ServiceKind, VlanConfig, link_local};
 use millrace_types::{Mac, MeterId, PortNo};
 
-use crate::builder::{Builder, FlowBuilder, RESERVED_PRIORITY, actions, reserved_addresses, set};
+use crate::builder::{
+    Builder, FlowBuilder, RESERVED_PRIORITY, actions, push_tag, reserved_addresses, set, set_vid,
+};
 use crate::entry::Matching;
 use crate::layout::{
-    ADMIT, CookieFields, CookieKind, FORWARD, Metadata, POLICE, PORT, PROTECT, RateLimitedTraffic,
+    ADMIT, CookieFields, CookieKind, FORWARD, INNER, Metadata, POLICE, PORT, PROTECT, RateLimitedTraffic,
     storm_meter,
 };
 use crate::service::{End, ServiceContext};
@@ -37,6 +40,8 @@ const FOREIGN_PRIORITY: u16 = 150;
 const TO_SELF_PRIORITY: u16 = 110;
 /// The priority of frames that belong to no end.
 const STRAY_PRIORITY: u16 = 1;
+/// The bit of an Ethernet address that marks a group address.
+pub(crate) const GROUP_BIT: u64 = 0x0100_0000_0000;
 /// The maximum rate of frames that the controller gets from an end in quarantine, in packets a second.
 const QUARANTINE_PPS: u32 = 50;
 
@@ -61,7 +66,8 @@ pub(crate) struct Addresses {
     /// The MAC addresses, the newest last.
     pub(crate) macs: Vec<Mac>,
     v4: Vec<Ipv4Addr>,
-    v6: Vec<Ipv6Addr>,
+    /// The IPv6 addresses; a link-local address that follows from a MAC address has that MAC address.
+    v6: Vec<(Ipv6Addr, Option<Mac>)>,
 }
 
 /// Returns the addresses of an end that are valid now.
@@ -80,33 +86,17 @@ pub(crate) fn addresses(context: &ServiceContext<'_>, end: &End<'_>) -> Addresse
     for ip in ips.filter(|ip| ip.valid_until.is_none_or(|end| end > now)) {
         match ip.address {
             IpAddr::V4(address) => v4.push(address),
-            IpAddr::V6(address) => v6.push(address),
+            IpAddr::V6(address) => v6.push((address, None)),
         }
     }
     // If an IPv6 address is registered, each MAC address also gives a link-local address (RFC 4291, appendix A).
-    v6.extend(
-        macs.iter()
-            .map(|mac| link_local(*mac))
-            .filter(|_| !v6.is_empty())
-            .collect::<Vec<_>>(),
-    );
-    v6.dedup();
+    let derived: Vec<_> = macs
+        .iter()
+        .map(|mac| (link_local(*mac), Some(*mac)))
+        .filter(|(address, _)| !v6.is_empty() && v6.iter().all(|(registered, _)| registered != address))
+        .collect();
+    v6.extend(derived);
     Addresses { macs, v4, v6 }
-}
-
-/// Returns the link-local address that follows from a MAC address (RFC 4291, appendix A).
-fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
-    let word = |high, low| u16::from_be_bytes([high, low]);
-    Ipv6Addr::new(
-        0xfe80,
-        0,
-        0,
-        0,
-        word(a ^ 2, b),
-        word(c, 0xff),
-        word(0xfe, d),
-        word(e, f),
-    )
 }
 
 /// Adds the entries of a peering LAN.
@@ -195,9 +185,9 @@ fn plan_quarantine(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Bu
     );
 }
 
-/// Adds, at connections with an end in quarantine, the entries of table 0 for frames that belong to no end: those to
+/// Adds, at connections with an end in quarantine, the entries of tables 0 and 1 for frames that belong to no end: those to
 /// reserved addresses, and those with other tags. The engine gets some of them to judge. One connection may have ends of
-/// several LANs in quarantine, which share these entries and the meter of the first one.
+/// several LANs in quarantine, which share the entries of table 0 and the meter of the first one.
 pub(crate) fn plan_strays(exchange: &Exchange, builder: &mut Builder) {
     let is_watched = |config: &Config| {
         let service = exchange.services.get(&config.service);
@@ -211,15 +201,16 @@ pub(crate) fn plan_strays(exchange: &Exchange, builder: &mut Builder) {
         let Some(connection) = exchange.connections.get(&config.connection) else {
             continue;
         };
-        if !connections.insert(config.connection) {
-            continue;
-        }
         let cookie = CookieFields {
             kind: CookieKind::UnassignedFrames,
             object: config.connection.0,
             generation: 0,
         };
         let meter = storm_meter(config, RateLimitedTraffic::PacketIn);
+        plan_inner_strays(config, connection, cookie, builder);
+        if !connections.insert(config.connection) {
+            continue;
+        }
         for port in &connection.ports {
             let from_port = |matching: Matching| matching.with(Field::InPort, port.port.raw());
             let mut watch = |priority: u16, matching: Matching| {
@@ -230,6 +221,25 @@ pub(crate) fn plan_strays(exchange: &Exchange, builder: &mut Builder) {
             watch(RESERVED_PRIORITY + 1, reserved_addresses());
             watch(STRAY_PRIORITY, Matching::any());
         }
+    }
+}
+
+/// Adds the entry of table 1 for frames with the outer tag of an end, and another inner one. The engine gets them with their
+/// outer tag.
+fn plan_inner_strays(config: &Config, connection: &Connection, cookie: CookieFields, builder: &mut Builder) {
+    let VlanConfig::Qinq { outer, ethertype, .. } = config.vlan else {
+        return;
+    };
+    let meter = storm_meter(config, RateLimitedTraffic::PacketIn);
+    let to_engine = actions([
+        push_tag(ethertype.ethertype()),
+        set_vid(outer.raw()),
+        Some(Action::output(PortNo::CONTROLLER)),
+    ]);
+    for port in &connection.ports {
+        let matching = tags::with_outer_tag(connection, outer);
+        let line = FlowBuilder::new(INNER, STRAY_PRIORITY, matching, cookie);
+        builder.flow(port.switch, line.meter(meter).apply(to_engine.clone()));
     }
 }
 
@@ -262,8 +272,8 @@ fn plan_admission(
             admit(PRIORITY, from_mac().with(Field::EthType, *ethertype), None);
         }
         if policy.ethertypes.contains(&ARP) {
-            // A probe asks with the unspecified address (RFC 5227, section 2.1.1).
-            for address in own.v4.iter().chain(&[Ipv4Addr::UNSPECIFIED]) {
+            // No probe passes (RFC 5227, section 2.1.1): a host that probes for its own address would give the address up.
+            for address in &own.v4 {
                 let arp = from_mac()
                     .with(Field::EthType, ARP)
                     .with(Field::ArpSha, mac.to_u64())
@@ -282,22 +292,27 @@ fn plan_admission(
                 icmpv6.with(Field::Icmpv6Type, kind)
             };
             let solicitation = || discovery(NEIGHBOUR_SOLICITATION);
-            let to_group = |matching: Matching| {
-                matching.masked(Field::EthDst, 0x0100_0000_0000_u64, 0x0100_0000_0000_u64)
-            };
-            // Duplicate address detection has no source address and no link-layer address (RFC 4862, section 5.4.2).
-            let detection = solicitation().with(Field::Ipv6Src, 0u128);
-            admit(OWN_PRIORITY + 1, to_group(detection), Some(multicast));
-            for address in &own.v6 {
-                let from_address = solicitation()
-                    .with(Field::Ipv6Src, address.to_bits())
-                    .with(Field::Ipv6NdSll, mac.to_u64());
-                admit(OWN_PRIORITY, from_address.clone(), None);
-                admit(OWN_PRIORITY + 1, to_group(from_address), Some(multicast));
-                let advertisement = discovery(NEIGHBOUR_ADVERTISEMENT)
-                    .with(Field::Ipv6NdTarget, address.to_bits())
-                    .with(Field::Ipv6NdTll, mac.to_u64());
-                admit(OWN_PRIORITY, advertisement, None);
+            let to_group = |matching: Matching| matching.masked(Field::EthDst, GROUP_BIT, GROUP_BIT);
+            let to_host = |matching: Matching| matching.masked(Field::EthDst, 0u64, GROUP_BIT);
+            // Duplicate address detection, which has no source address, does not pass: a host that tests its own address would
+            // give the address up (RFC 4862, section 5.4.3).
+            for (address, _) in &own.v6 {
+                // Without the option, both fields are zero. Only unicast messages may omit it (RFC 4861, sections 4.3 and
+                // 7.2.4): hosts omit it in their answers to unicast probes.
+                let from_address = |link_layer: Mac| {
+                    let message = solicitation().with(Field::Ipv6Src, address.to_bits());
+                    message.with(Field::Ipv6NdSll, link_layer.to_u64())
+                };
+                admit(OWN_PRIORITY, from_address(*mac), None);
+                admit(OWN_PRIORITY + 1, to_group(from_address(*mac)), Some(multicast));
+                admit(OWN_PRIORITY, to_host(from_address(Mac::ZERO)), None);
+                let for_address = |link_layer: Mac| {
+                    let message =
+                        discovery(NEIGHBOUR_ADVERTISEMENT).with(Field::Ipv6NdTarget, address.to_bits());
+                    message.with(Field::Ipv6NdTll, link_layer.to_u64())
+                };
+                admit(OWN_PRIORITY, for_address(*mac), None);
+                admit(OWN_PRIORITY, to_host(for_address(Mac::ZERO)), None);
             }
         }
     }
@@ -330,7 +345,7 @@ fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, b
             .with(Field::ArpTpa, address.to_bits());
         questions.push((arp, Some(*newest)));
     }
-    for address in &own.v6 {
+    for (address, derived_from) in &own.v6 {
         let [.., x, y, z] = address.octets();
         // The Ethernet address of the solicited-node group (RFC 4291, section 2.7.1; RFC 2464, section 7).
         let group = Mac([0x33, 0x33, 0xff, x, y, z]);
@@ -340,7 +355,7 @@ fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, b
             .with(Field::IpProto, ICMPV6)
             .with(Field::Icmpv6Type, NEIGHBOUR_SOLICITATION)
             .with(Field::Ipv6NdTarget, address.to_bits());
-        questions.push((solicitation, Some(*newest)));
+        questions.push((solicitation, Some(derived_from.unwrap_or(*newest))));
     }
     for switch in context.switches() {
         for (question, mac) in &questions {
@@ -365,19 +380,5 @@ fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, b
                 );
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_link_local_address_is_that_of_the_rfc() {
-        let mac = Mac([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
-        assert_eq!(
-            link_local(mac),
-            "fe80::3656:78ff:fe9a:bcde".parse::<Ipv6Addr>().unwrap()
-        );
     }
 }

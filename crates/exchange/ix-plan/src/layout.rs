@@ -6,7 +6,7 @@
 //!           | service 24     |R | in 19           | out 20         |   R: came by trunk
 //!           +----------------+--+-----------------+----------------+
 //!            in: the index of the end by which the frame entered; on frames by trunk the parity of the generation
-//!            out: the index of the end by which it leaves; bit 19: copies to several ends
+//!            out: the index of the end by which it leaves; bit 19: several ends, or none that is known yet
 //!
 //! cookie     63     56 55  52 51              20 19             0
 //!           +---------+------+------------------+----------------+
@@ -67,7 +67,8 @@ impl Metadata {
     pub const INGRESS_END: u64 = 0x7_ffff << 20;
     /// The mask of the end by which a frame leaves.
     pub const EGRESS_END: u64 = 0xf_ffff;
-    /// The bit in the index of the end that marks a frame that leaves by several ends.
+    /// The bit in the index of the end that marks a frame that leaves by several ends, or whose end is not known yet. Until
+    /// then, the field keeps the priority of a frame of a peering LAN.
     pub const COPIES: u32 = 1 << 19;
 
     /// Returns the word. Values that are too wide lose their high bits.

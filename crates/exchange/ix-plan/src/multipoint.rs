@@ -14,7 +14,7 @@ use millrace_types::GroupId;
 
 use crate::builder::{Builder, FlowBuilder, actions, bucket, present, push_tag, set, set_pcp, set_vid};
 use crate::entry::{GroupKind, Matching};
-use crate::lan::{addresses, siblings};
+use crate::lan::{GROUP_BIT, addresses, siblings};
 use crate::layout::{
     ADMIT, CookieKind, EGRESS, FORWARD, INTERNAL_VID, LEAF_COPY_VID, Metadata, POLICE, PROTECT,
     RateLimitedTraffic, copies_group, outer_tag_group, root_copies_group, storm_meter,
@@ -22,8 +22,8 @@ use crate::layout::{
 use crate::service::{End, ServiceContext};
 use crate::tags::{self, PRIORITY};
 
-/// The maximum rate of frames from an end to group addresses, in frames per second. Each such frame is copied
-/// to other ends.
+/// The maximum rate of frames from an end to group addresses and unknown destinations, in frames per second. Each such
+/// frame is copied to other ends.
 const COPIES_PPS: u32 = 100;
 /// The priority of frames to registered addresses.
 const KNOWN_PRIORITY: u16 = 100;
@@ -83,7 +83,8 @@ fn reaches(from: &End<'_>, to: &End<'_>) -> bool {
     from.id != to.id && (from.config.role == EndRole::Root || to.config.role == EndRole::Root)
 }
 
-/// Adds the admission of registered sources: table 2. Frames to groups pass a storm meter.
+/// Adds the admission of registered sources: table 2. Frames to groups pass a storm meter here, frames to unknown
+/// destinations in table 4.
 fn plan_admission(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
     let meter = storm_meter(end.config, RateLimitedTraffic::Multicast);
     builder.packet_meter(end.switch, meter, COPIES_PPS);
@@ -92,9 +93,7 @@ fn plan_admission(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Bui
         let from_mac = context
             .matching(context.entered_by(end), Metadata::INGRESS_END)
             .with(Field::EthSrc, mac.to_u64());
-        let to_group = from_mac
-            .clone()
-            .masked(Field::EthDst, 0x0100_0000_0000_u64, 0x0100_0000_0000_u64);
+        let to_group = from_mac.clone().masked(Field::EthDst, GROUP_BIT, GROUP_BIT);
         builder.flow(
             end.switch,
             FlowBuilder::new(ADMIT, PRIORITY, from_mac, cookie).goto(POLICE),
@@ -160,8 +159,13 @@ fn plan_copies(context: &ServiceContext<'_>, end: &End<'_>, ends: &[End<'_>], bu
         return;
     }
     builder.group(end.switch, group, GroupKind::All, buckets);
-    let unknown = FlowBuilder::new(FORWARD, UNKNOWN_PRIORITY, from_end, cookie);
-    builder.flow(end.switch, unknown.egress_end(Metadata::COPIES).goto(EGRESS));
+    let to_group = from_end.clone().masked(Field::EthDst, GROUP_BIT, GROUP_BIT);
+    let to_group = FlowBuilder::new(FORWARD, UNKNOWN_PRIORITY + 1, to_group, cookie);
+    let meter = storm_meter(end.config, RateLimitedTraffic::Multicast);
+    let unknown = FlowBuilder::new(FORWARD, UNKNOWN_PRIORITY, from_end, cookie).meter(meter);
+    for line in [to_group, unknown] {
+        builder.flow(end.switch, line.egress_end(Metadata::COPIES).goto(EGRESS));
+    }
     let copies = context.matching(
         fields,
         Metadata::INGRESS_END | Metadata::TRUNK | Metadata::EGRESS_END,

@@ -92,7 +92,7 @@ pub(crate) fn plan_ingress(
         }
     }
     if let VlanConfig::Qinq { outer, inner, .. } = end.config.vlan {
-        let matching = inner_tag(end, outer).with(Field::VlanVid, present(inner.raw()));
+        let matching = with_outer_tag(end.connection, outer).with(Field::VlanVid, present(inner.raw()));
         let line =
             FlowBuilder::new(INNER, PRIORITY, matching, cookie).apply(actions([set_vid(INTERNAL_VID)]));
         builder.flow(end.switch, line.metadata(inside).goto(next));
@@ -101,11 +101,11 @@ pub(crate) fn plan_ingress(
 
 /// Adds the entries that admit an end's frames and pop the tags of the end, so that table 2 can detect a
 /// further tag. The priority is kept in the metadata, in the field where a later table writes the end by
-/// which the frame leaves. Table 3 pushes the internal tag.
+/// which the frame leaves, as a value that is no end. Table 3 pushes the internal tag.
 pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
     let cookie = end.cookie(CookieKind::End);
     let with_pcp = |pcp: u8| Metadata {
-        egress_end: pcp.into(),
+        egress_end: kept_pcp(pcp),
         ..context.entered_by(end)
     };
     let pop = |builder: &mut Builder, table: TableId, matching: Matching| {
@@ -128,7 +128,7 @@ pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>,
         pop(
             builder,
             INNER,
-            inner_tag(end, outer).with(Field::VlanVid, present(inner.raw())),
+            with_outer_tag(end.connection, outer).with(Field::VlanVid, present(inner.raw())),
         );
     }
     for port in &end.connection.ports {
@@ -147,10 +147,15 @@ pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>,
     }
 }
 
-/// Returns the match, in table 1, of an end's frames without their outer tag.
-fn inner_tag(end: &End<'_>, outer: VlanId) -> Matching {
+/// Returns the value of the field `egress_end` that keeps a priority until the end by which the frame leaves is known.
+const fn kept_pcp(pcp: u8) -> u32 {
+    Metadata::COPIES | pcp as u32
+}
+
+/// Returns the match, in table 1, of a connection's frames whose outer tag table 0 has popped.
+pub(crate) fn with_outer_tag(connection: &Connection, outer: VlanId) -> Matching {
     crate::builder::metadata(
-        outer_known(end.connection, outer),
+        outer_known(connection, outer),
         Metadata::SERVICE | Metadata::INGRESS_END,
     )
 }
@@ -223,7 +228,7 @@ pub(crate) fn plan_police(
     let has_tag = end.config.vlan != VlanConfig::Port;
     for pcp in PCPS.filter(|pcp| has_tag || *pcp == 0) {
         let fields = Metadata {
-            egress_end: pcp.into(),
+            egress_end: kept_pcp(pcp),
             ..context.entered_by(end)
         };
         let matching = context

@@ -35,6 +35,9 @@ const DESTINATIONS_MAX: usize = 4_096;
 const TOP_LEN: usize = 15;
 /// The duration of a window of the sketch of flows, in milliseconds.
 const FLOWS_MS: u64 = 30_000;
+/// The time by which an observation may be older than the one before, in milliseconds. After a larger step back of the clock,
+/// the present traffic is measured anew.
+const STEP_BACK_MS: u64 = 5_000;
 /// The largest number of sFlow sources with a count of lost samples.
 const SOURCES_MAX: usize = 65_536;
 
@@ -109,9 +112,13 @@ impl Collector {
         *last = drops;
     }
 
-    /// Processes an observation. Observations arrive in the order of time.
+    /// Processes an observation. Observations arrive in the order of time, unless the clock steps back.
     pub fn observe(&mut self, observation: Observation) {
         let at = observation.at;
+        let newest = self.recent.back().map_or(at, |newest| newest.at);
+        if newest.millis().saturating_sub(at.millis()) > STEP_BACK_MS {
+            self.forget_present(at);
+        }
         self.rates.add(
             observation.ends,
             at,
@@ -150,6 +157,15 @@ impl Collector {
                 self.keep(oldest);
             }
         }
+    }
+
+    /// Forgets the traffic of the last minutes, whose times are in the future now. The histories of ends stay.
+    fn forget_present(&mut self, now: Timestamp) {
+        self.rates.clear();
+        self.recent.clear();
+        self.flows = SpaceSaving::new(FLOWS_MAX);
+        self.former_flows = SpaceSaving::new(1);
+        self.flows_since = now;
     }
 
     /// Adds an observation to the history of its end. If too many ends have a history, the history of the end
@@ -491,6 +507,27 @@ mod tests {
             fragment: 0,
             dscp: 0,
         }
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_leaves_the_rates_as_they_are() {
+        let mut collector = Collector::new(1);
+        let ends = packet(1, 0).ends;
+        // 500,000 bytes a second are 4 Mbit/s, for ten minutes before the step and one behind it.
+        for second in (3_600..4_200).chain(600..660) {
+            collector.observe(packet(1, second));
+        }
+        let now = packet(1, 660).at;
+        let rates: Vec<_> = collector.rates.read(now).collect();
+        assert_eq!(rates.len(), 1);
+        assert_eq!(rates[0].0, ends);
+        assert!((rates[0].1.bits_per_s / 4e6 - 1.0).abs() < 0.1, "{rates:?}");
+        let (seconds, recent) = collector.attack_window(now);
+        assert_eq!((seconds, recent.count()), (30.0, 29));
+        assert!(collector.is_known(ends), "the usual traffic is still known");
+        let (_, minutes) = collector.minutes.iter().next().unwrap();
+        let last: Vec<_> = minutes.until(now).map(|(_, [passed, _])| passed as u32).collect();
+        assert_eq!(last[58..], [30_000_000, 0], "{last:?}");
     }
 
     #[test]

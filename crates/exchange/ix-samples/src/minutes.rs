@@ -24,6 +24,12 @@ impl Minutes {
 
     pub(crate) fn add(&mut self, at: Timestamp, bytes: f64, is_dropped: bool) {
         let now = minute(at);
+        // Behind a clock that stepped back, the minutes in the future are no longer those of the past.
+        while self.newest > now + 1 {
+            self.newest = self.newest.min(now + 1 + LEN as u64);
+            self.bytes[index(self.newest)] = [0.0; 2];
+            self.newest -= 1;
+        }
         while self.newest < now {
             self.newest = if now - self.newest > LEN as u64 {
                 now - LEN as u64
@@ -74,6 +80,19 @@ mod tests {
             .filter(|(_, bytes)| *bytes != [0.0; 2])
             .collect();
         assert_eq!(seen, [(1_000, [5.0, 0.0]), (1_003, [0.0, 7.0])]);
+        // A clock that steps back by two minutes, and by a day.
+        minutes.add(at(1_001), 2.0, false);
+        let seen: Vec<_> = minutes
+            .until(at(1_004))
+            .filter(|(_, bytes)| *bytes != [0.0; 2])
+            .collect();
+        assert_eq!(seen, [(1_000, [5.0, 0.0]), (1_001, [2.0, 0.0])]);
+        minutes.add(at(10), 3.0, false);
+        let seen: Vec<_> = minutes
+            .until(at(11))
+            .filter(|(_, bytes)| *bytes != [0.0; 2])
+            .collect();
+        assert_eq!(seen, [(10, [3.0, 0.0])]);
         minutes.add(at(1_500), 1.0, false);
         let seen: Vec<_> = minutes
             .until(at(1_500))

@@ -16,8 +16,8 @@ pub struct Ends {
     pub service: u32,
     /// The index of the end at which the packet enters.
     pub ingress_end: u32,
-    /// The index of the end at which the packet leaves; 0 if the packet was dropped before this end was
-    /// known.
+    /// The index of the end at which the packet leaves; 0 if the packet leaves at several ends, or was dropped
+    /// before this end was known.
     pub egress_end: u32,
 }
 
@@ -95,13 +95,18 @@ impl Observation {
             58 if has_layer_4 => (field(Field::Icmpv6Type) as u8, field(Field::Icmpv6Code) as u8),
             _ => (0, 0),
         };
+        // A packet that leaves by several ends, or was dropped before its end was known, belongs to no end.
+        let egress_end = match metadata.egress_end {
+            end if end & Metadata::COPIES != 0 => 0,
+            end => end,
+        };
         let packets = f64::from(sample.rate);
         Some(Observation {
             at,
             ends: Ends {
                 service: metadata.service,
                 ingress_end: metadata.ingress_end,
-                egress_end: metadata.egress_end,
+                egress_end,
             },
             packets,
             bytes: packets * f64::from(sample.frame_size),

@@ -145,6 +145,11 @@ impl Rates {
         (span as f64 / 1000.0).max(1.0)
     }
 
+    /// Removes all sums.
+    pub(crate) fn clear(&mut self) {
+        self.sums.clear();
+    }
+
     pub(crate) fn add(&mut self, ends: Ends, at: Timestamp, (bytes, packets): (f64, f64), is_dropped: bool) {
         let now = slot(at);
         if self.sums.len() >= KEYS_MAX && !self.sums.contains_key(&ends) {

@@ -46,11 +46,9 @@ impl Shared {
     /// Adds the samples of a datagram.
     pub fn take(&self, datagram: &Datagram, now: Timestamp) {
         self.lock().take(datagram, now);
-        if now
-            .millis()
-            .saturating_sub(self.0.revised_at.load(Ordering::Relaxed))
-            >= REVISION_MS
-        {
+        // The difference is negative behind a clock that stepped back.
+        let since = now.millis().abs_diff(self.0.revised_at.load(Ordering::Relaxed));
+        if since >= REVISION_MS {
             self.0.revised_at.store(now.millis(), Ordering::Relaxed);
             self.0.revision.fetch_add(1, Ordering::Relaxed);
         }

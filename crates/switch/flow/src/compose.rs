@@ -416,8 +416,7 @@ const LATER_OFFSET: u16 = 185;
 
 /// Returns true for the fields of headers that only the first fragment contains.
 fn is_behind_ip(field: Field) -> bool {
-    use Layer::{L4, NdSll, NdTarget, NdTll};
-    matches!(field.layer(), Some(L4 | NdTarget | NdSll | NdTll))
+    matches!(field.layer(), Some(Layer::L4 | Layer::NdTarget))
 }
 
 /// Returns the first next-header value and the extension headers before `upper`, in the order of RFC 8200, section

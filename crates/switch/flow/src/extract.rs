@@ -48,7 +48,7 @@ pub const fn depth_for(fields: FieldSet) -> Option<Depth> {
             None => Depth::L2,
             Some(Layer::Ip | Layer::Arp | Layer::Mpls | Layer::Pbb) => Depth::L3,
             Some(Layer::L4) => Depth::L4,
-            Some(Layer::NdTarget | Layer::NdSll | Layer::NdTll) => Depth::All,
+            Some(Layer::NdTarget) => Depth::All,
         };
         depth = match depth {
             Some(deep) if deep as u8 >= needed as u8 => depth,
@@ -192,11 +192,9 @@ impl FlowKey {
         self.add_layer(Layer::NdTarget);
         if let Some(sll) = layers.nd_sll() {
             self.words_mut()[14] = be48(head, sll);
-            self.add_layer(Layer::NdSll);
         }
         if let Some(tll) = layers.nd_tll() {
             self.words_mut()[15] = be48(head, tll);
-            self.add_layer(Layer::NdTll);
         }
     }
 
@@ -259,6 +257,31 @@ mod tests {
             let packet: PacketText = text.parse().unwrap();
             let key = key_of(&packet.frame().unwrap(), Depth::All);
             assert!(packet.fields.rule(Priority(0)).matches(&key), "{text}: {key:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_layer_address_of_neighbour_discovery_is_zero_without_its_option() {
+        for (text, field) in [
+            ("icmp6,icmpv6_type=135,icmpv6_code=0", Field::Ipv6NdSll),
+            ("icmp6,icmpv6_type=136,icmpv6_code=0", Field::Ipv6NdTll),
+        ] {
+            let packet: PacketText = text.parse().unwrap();
+            let frame = packet.frame().unwrap();
+            let without: PacketText = format!("{text},{}=00:00:00:00:00:00", field.name()).parse().unwrap();
+            let rule = without.fields.rule(Priority(0));
+            assert!(
+                !rule.matches(&key_of(&frame, Depth::All)),
+                "{text}: the option has an address"
+            );
+            // Only the target is left: the header, 8 bytes, and 16.
+            let mut short = frame[..14 + 40 + 24].to_vec();
+            short[14 + 5] = 24;
+            assert!(rule.matches(&key_of(&short, Depth::All)), "{text}");
+            // A message that ends before the target has no options either, and is none.
+            short.truncate(14 + 40 + 20);
+            short[14 + 5] = 20;
+            assert!(!rule.matches(&key_of(&short, Depth::All)), "{text}");
         }
     }
 

@@ -271,10 +271,10 @@ fields! {
     Icmpv6Code = basic(30): "icmpv6_code" / "icmpv6_code", 8 bits in 1, mask Never, set true, Decimal, ICMPV6, at 5 << 32, in Some(Layer::L4);
     /// Target address of a neighbour discovery message.
     Ipv6NdTarget = basic(31): "ipv6_nd_target" / "nd_target", 128 bits in 16, mask Never, set true, Ipv6, ND, at 12 << 0, in Some(Layer::NdTarget);
-    /// Source link-layer address option of a neighbour solicitation.
-    Ipv6NdSll = basic(32): "ipv6_nd_sll" / "nd_sll", 48 bits in 6, mask Never, set true, Mac, ND_SOLICIT, at 14 << 0, in Some(Layer::NdSll);
-    /// Target link-layer address option of a neighbour advertisement.
-    Ipv6NdTll = basic(33): "ipv6_nd_tll" / "nd_tll", 48 bits in 6, mask Never, set true, Mac, ND_ADVERT, at 15 << 0, in Some(Layer::NdTll);
+    /// Source link-layer address option of a neighbour solicitation; zero without the option, as in Open vSwitch.
+    Ipv6NdSll = basic(32): "ipv6_nd_sll" / "nd_sll", 48 bits in 6, mask Never, set true, Mac, ND_SOLICIT, at 14 << 0, in Some(Layer::NdTarget);
+    /// Target link-layer address option of a neighbour advertisement; zero without the option, as in Open vSwitch.
+    Ipv6NdTll = basic(33): "ipv6_nd_tll" / "nd_tll", 48 bits in 6, mask Never, set true, Mac, ND_ADVERT, at 15 << 0, in Some(Layer::NdTarget);
     /// Label of the outermost MPLS shim header.
     MplsLabel = basic(34): "mpls_label" / "mpls_label", 20 bits in 4, mask Never, set true, Decimal, MPLS, at 16 << 44, in Some(Layer::Mpls);
     /// Traffic class of the outermost MPLS shim header.
@@ -513,7 +513,7 @@ mod tests {
     fn fields_share_a_place_only_if_no_packet_has_both() {
         let exclusive = |field: Field| match field.layer() {
             Some(Layer::L4) => "l4",
-            Some(Layer::Arp | Layer::NdSll | Layer::NdTll) => "addresses",
+            Some(Layer::Arp | Layer::NdTarget) => "addresses",
             Some(Layer::Ip) if field.format() == Format::Ipv4 => "addresses",
             _ => "alone",
         };

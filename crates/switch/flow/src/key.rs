@@ -51,10 +51,6 @@ pub enum Layer {
     Pbb = 4,
     /// The target address of a neighbour solicitation or advertisement.
     NdTarget = 5,
-    /// A source link-layer address option.
-    NdSll = 6,
-    /// A target link-layer address option.
-    NdTll = 7,
 }
 
 impl Layer {

@@ -278,6 +278,57 @@ fn a_rule_with_a_thousand_operators_is_refused_before_it_is_translated() {
 }
 
 #[test]
+fn a_rule_is_translated_once_and_not_in_each_comparison() {
+    let mut world = world();
+    for host in 0..200u32 {
+        world.announce(64_501, &format!("203.0.113.{host}/32"), true);
+    }
+    let port = NumericOperator {
+        and: false,
+        less: false,
+        greater: false,
+        equal: true,
+        value: 53,
+        size: 1,
+    };
+    let rule = |host: u32| {
+        let destination = Pattern::from(bgp(&format!("203.0.113.{host}/32")));
+        let components = [
+            Component::Destination(destination),
+            Component::Numeric(NumericField::Port, vec![port]),
+        ];
+        FlowRule::new(false, &components).unwrap()
+    };
+    for host in 0..200 {
+        world.flow(64_501, &rule(host));
+    }
+    let mut rounds = 0;
+    while world.states().len() < 400 {
+        world.reconcile();
+        world.pass(1);
+        rounds += 1;
+        assert!(rounds < 20);
+    }
+    assert_eq!(
+        world.controller.translations(),
+        400,
+        "delayed rules are not translated"
+    );
+    // The first comparison of everything translates each rule once more, because the filters were not known before.
+    for count in [800, 800, 800] {
+        world.controller.exchange_changed();
+        assert_eq!(world.reconcile().operations, []);
+        assert_eq!(world.controller.translations(), count);
+    }
+    // Another action is another filter.
+    world.flow_at_rate(64_501, &rule(7), 1_000_000.0);
+    assert_eq!(world.reconcile().operations.len(), 2);
+    world.controller.exchange_changed();
+    assert_eq!(world.reconcile().operations, []);
+    assert_eq!(world.controller.translations(), 803);
+}
+
+#[test]
 fn a_large_rule_with_another_action_replaces_itself_in_the_same_comparison() {
     let mut world = world();
     let operator = |less, value, size| NumericOperator {

@@ -9,7 +9,7 @@ use crate::permission::{self, Relation};
 use crate::reason;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{Config, Consent, EndRole, PoolKind, Quarantine, Service, ServiceKey, ServiceKind};
-use crate::vlan::{VlanConfig, VlanRequest};
+use crate::vlan::{VlanConfig, VlanId, VlanRequest};
 
 /// The largest number of ends of a multipoint service with flooding: each end gets a copy of a flooded frame.
 const MULTIPOINT_ENDS_MAX: usize = 64;
@@ -399,24 +399,36 @@ impl Order<'_> {
                 .outer()
                 .is_some_and(|vid| (first..=last).contains(&vid.raw()))
         };
-        let open_dot1q = match request {
+        // Returns the request with an outer tag, if it has none.
+        let with_outer = |vid: VlanId| match request {
             VlanRequest::Dot1q {
                 vlan: None,
                 ethertype,
-            } => Some(ethertype),
+            } => Some(VlanRequest::Dot1q {
+                vlan: Some(vid),
+                ethertype,
+            }),
+            VlanRequest::Qinq {
+                outer: None,
+                inner,
+                ethertype,
+            } => Some(VlanRequest::Qinq {
+                outer: Some(vid),
+                inner,
+                ethertype,
+            }),
             _ => None,
         };
-        let selected = match open_dot1q {
-            Some(ethertype) => (first..=last)
-                .filter_map(|vid| crate::vlan::VlanId::new(vid).ok())
-                .find_map(|vlan| {
-                    let exact = VlanRequest::Dot1q {
-                        vlan: Some(vlan),
-                        ethertype,
-                    };
-                    self.select_vlan(connection, except, exact).ok()
-                }),
-            None => Some(self.select_vlan(connection, except, request)?),
+        let is_open = matches!(
+            request,
+            VlanRequest::Dot1q { vlan: None, .. } | VlanRequest::Qinq { outer: None, .. }
+        );
+        let selected = if is_open {
+            (first..=last)
+                .filter_map(|vid| with_outer(VlanId::new(vid).ok()?))
+                .find_map(|exact| self.select_vlan(connection, except, exact).ok())
+        } else {
+            Some(self.select_vlan(connection, except, request)?)
         };
         selected
             .filter(|config| is_permitted(*config))

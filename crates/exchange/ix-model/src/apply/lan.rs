@@ -7,7 +7,7 @@ use crate::id::{ConfigId, IpId, MacId, PolicyId, ServiceId};
 use crate::operation::Operation;
 use crate::reason;
 use crate::refusal::Refusal;
-use crate::service::{LanPolicy, RegisteredIp, RegisteredMac, ServiceKind, is_usable};
+use crate::service::{LanPolicy, RegisteredIp, RegisteredMac, ServiceKind, is_usable, link_local};
 
 /// The longest time for which an end may have one MAC address more than its policy permits, while a router is
 /// replaced.
@@ -137,6 +137,17 @@ impl Order<'_> {
                 refusal
             });
         }
+        // The link-local address of a MAC address belongs to the end that has the MAC address.
+        let derived = link_local(mac.address);
+        let is_foreign = |(_, ip): &(IpId, &RegisteredIp)| {
+            ip.address == derived
+                && ip.config != mac.config
+                && self.service_of_end(ip.config) == Some(config.service)
+        };
+        if self.draft.all::<IpId>().any(|ip| is_foreign(&ip)) {
+            let reason = reason::link_local_taken(derived, mac.address, config.service);
+            return Err(Refusal::conflict(reason).field("address"));
+        }
         let max = match service.policy.and_then(|policy| self.draft.find(policy)) {
             Some(policy) => usize::from(policy.macs_max),
             None => CIRCUIT_MACS_MAX,
@@ -180,9 +191,18 @@ impl Order<'_> {
             .draft
             .all::<IpId>()
             .find(|(_, ip)| ip.address == address && self.service_of_end(ip.config) == Some(id));
-        match taken {
-            Some((other, _)) => {
-                let reason = reason::ip_taken(other, address);
+        if let Some((other, _)) = taken {
+            let reason = reason::ip_taken(other, address);
+            return Err(Refusal::conflict(reason).field("address").object(other));
+        }
+        let of_foreign_mac = self.draft.all::<MacId>().find(|(_, mac)| {
+            link_local(mac.address) == address
+                && mac.config != config
+                && self.service_of_end(mac.config) == Some(id)
+        });
+        match of_foreign_mac {
+            Some((other, mac)) => {
+                let reason = reason::link_local_taken(address, mac.address, id);
                 Err(Refusal::conflict(reason).field("address").object(other))
             }
             None => Ok(()),

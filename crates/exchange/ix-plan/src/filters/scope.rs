@@ -164,7 +164,9 @@ fn entries_at_most(exchange: &Exchange, filter: &Filter) -> usize {
         many => many.len() * 64,
     };
     let of_match = |matching: &FilterMatch| {
-        ports(&matching.source_ports).saturating_mul(ports(&matching.destination_ports))
+        let masks = ports(&matching.source_ports).saturating_mul(ports(&matching.destination_ports));
+        // A match of only zeros needs two entries.
+        masks.saturating_add(1)
     };
     let matches: usize = filter.matches().map(of_match).fold(0, usize::saturating_add);
     let copies = if filter.peers.is_empty() {

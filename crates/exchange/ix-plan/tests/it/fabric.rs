@@ -36,11 +36,11 @@ struct Switch {
     state: millrace_ix_plan::SwitchState,
 }
 
-/// The frames that a processor sends to ports, and the number of frames that it sends to the controller.
+/// The frames that a processor sends to ports and to the controller.
 #[derive(Default)]
 struct Recorder {
     sent: Vec<(u32, Vec<u8>)>,
-    packet_ins: usize,
+    packet_ins: Vec<Vec<u8>>,
 }
 
 fn bytes<P: Packet>(packet: &P) -> Vec<u8> {
@@ -54,8 +54,8 @@ impl<P: Packet> Egress<P> for Recorder {
         self.sent.push((port.raw(), bytes(&packet)));
     }
 
-    fn packet_in(&mut self, _: PacketInInfo, _: P) {
-        self.packet_ins += 1;
+    fn packet_in(&mut self, _: PacketInInfo, packet: P) {
+        self.packet_ins.push(bytes(&packet));
     }
 
     fn learn(&mut self, _: Learn) {}
@@ -191,6 +191,8 @@ pub(crate) struct Fabric {
     /// The number of frames between switches since a test has set it to zero.
     pub(crate) on_trunks: usize,
     pub(crate) packet_ins: usize,
+    /// The frame that the controller got last.
+    pub(crate) last_packet_in: Vec<u8>,
 }
 
 impl Fabric {
@@ -202,6 +204,7 @@ impl Fabric {
             now: Time::from_secs(1000),
             on_trunks: 0,
             packet_ins: 0,
+            last_packet_in: Vec::new(),
         };
         for trunk in exchange.trunks.values() {
             let [one, two] = trunk.ends;
@@ -292,7 +295,8 @@ impl Fabric {
         found
             .processor
             .process_burst(&found.active, origin, &mut burst, self.now, &mut recorder);
-        self.packet_ins += recorder.packet_ins;
+        self.packet_ins += recorder.packet_ins.len();
+        self.last_packet_in = recorder.packet_ins.pop().unwrap_or_default();
         recorder.sent
     }
 

@@ -193,7 +193,7 @@ pub(crate) fn lan(exchange: &Exchange, switch: SwitchId, port: u32, frame: &[u8]
             let op = u16::from_be_bytes([body[6], body[7]]);
             let spa: Ipv4Addr = <[u8; 4]>::try_from(&body[14..18]).unwrap().into();
             let tpa: Ipv4Addr = <[u8; 4]>::try_from(&body[24..28]).unwrap().into();
-            if body[8..14] != src || spa != Ipv4Addr::UNSPECIFIED && !v4(exchange, id).contains(&spa) {
+            if body[8..14] != src || !v4(exchange, id).contains(&spa) {
                 return None;
             }
             if dst == [0xff; 6] {
@@ -215,12 +215,12 @@ pub(crate) fn lan(exchange: &Exchange, switch: SwitchId, port: u32, frame: &[u8]
                 .into();
             let size = usize::from(u16::from_be_bytes([body[4], body[5]]));
             let option = (size >= 32).then(|| (body[64], &body[66..72]));
+            // RFC 4861, sections 4.3 and 4.4: only unicast messages may omit the option.
+            let names_sender = |kind| option == Some((kind, &src[..])) || option.is_none() && dst[0] & 1 == 0;
             match icmp {
                 Some(133 | 134 | 137) => return None,
                 Some(135) => {
-                    let is_detection = from == Ipv6Addr::UNSPECIFIED && dst[0] & 1 == 1;
-                    let is_own = v6(exchange, id).contains(&from) && option == Some((1, &src[..]));
-                    if !is_detection && !is_own {
+                    if !v6(exchange, id).contains(&from) || !names_sender(1) {
                         return None;
                     }
                     let octets = asked.octets();
@@ -228,11 +228,14 @@ pub(crate) fn lan(exchange: &Exchange, switch: SwitchId, port: u32, frame: &[u8]
                         let found = owner(exchange, end.service, id, |other| {
                             v6(exchange, other).contains(&asked)
                         });
-                        let (found, mac) = ask(found)?;
-                        (target, new_dst) = (Some(found), mac);
+                        let (found, newest) = ask(found)?;
+                        // A link-local address that follows from a MAC address is at that address.
+                        let own = macs(exchange, found);
+                        let mac = own.into_iter().find(|mac| link_local(*mac) == asked);
+                        (target, new_dst) = (Some(found), mac.unwrap_or(newest));
                     }
                 }
-                Some(136) if !v6(exchange, id).contains(&asked) || option != Some((2, &src[..])) => {
+                Some(136) if !v6(exchange, id).contains(&asked) || !names_sender(2) => {
                     return None;
                 }
                 _ => {}

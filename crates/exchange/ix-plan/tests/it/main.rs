@@ -13,6 +13,7 @@ mod circuits;
 mod fabric;
 mod filters;
 mod frames;
+mod lan_corners;
 mod lan_oracle;
 mod lan_world;
 mod lans;

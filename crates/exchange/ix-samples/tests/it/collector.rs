@@ -76,6 +76,17 @@ fn a_truncated_header_is_read_and_weighted_by_the_rate() {
         (seen.source_port, seen.destination_port, seen.is_dropped),
         (53, 4242, false)
     );
+    // A peering LAN keeps the priority of a frame in the place of its end, until the end is known.
+    let priority = Metadata {
+        egress_end: Metadata::COPIES | 6,
+        ..METADATA
+    };
+    let dropped = Observation::of(
+        &sample(priority, Output::Dropped(millrace_sflow::DropCode(256))),
+        at,
+    )
+    .unwrap();
+    assert_eq!((dropped.ends.ingress_end, dropped.ends.egress_end), (5, 0));
     let by_trunk = Metadata {
         by_trunk: true,
         ..METADATA

@@ -268,6 +268,50 @@ fn a_service_key_is_used_once_and_within_its_bounds() {
     bounds_of_a_redeemed_key_stay(&mut world, service, &a, &c, connection);
 }
 
+#[test]
+fn a_service_key_with_bounds_of_the_vlan_selects_an_outer_tag_within_them() {
+    let mut world = World::new();
+    let (a, c) = (world.members[0].clone(), world.members[2].clone());
+    let connection = world.connections[2][1];
+    for outer in [300, 301] {
+        let order = order_p2p(&format!("keyed {outer}"), None);
+        let service = world.apply(&a, order).unwrap().first::<ServiceId>().unwrap();
+        let secret = outer.to_string().repeat(8);
+        let key = Operation::CreateServiceKey {
+            service,
+            secret: secret.clone(),
+            valid_until: NOW.after(Duration::from_secs(60)),
+            vlans: Some((300, 310)),
+            capacity_mbps: None,
+        };
+        world.apply(&a, key).unwrap();
+        let redeem = Operation::RedeemServiceKey {
+            secret,
+            connection,
+            vlan: VlanRequest::Qinq {
+                outer: None,
+                inner: None,
+                ethertype: TagType::STag,
+            },
+            capacity_mbps: Some(5),
+            asns: BTreeSet::new(),
+        };
+        world.apply(&c, redeem).unwrap();
+        let (_, config) = world.exchange.ends(service).next().unwrap();
+        assert_eq!(config.vlan.outer().unwrap().raw(), outer);
+        // The next key gets another outer tag, because one tag with this VID is all of it.
+        if outer == 300 {
+            let (config, _) = world.exchange.ends(service).next().unwrap();
+            let operation = Operation::MoveEnd {
+                config,
+                connection,
+                vlan: tag(300),
+            };
+            world.apply(&c, operation).unwrap();
+        }
+    }
+}
+
 fn bounds_of_a_redeemed_key_stay(
     world: &mut World,
     service: ServiceId,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use super::*;
@@ -47,6 +48,64 @@ fn a_router_is_swapped_with_a_second_address_that_ends_within_a_day() {
         .unwrap();
     let left: Vec<_> = world.exchange.macs.values().map(|mac| mac.address).collect();
     assert_eq!(left, [Mac([2, 0, 0, 0, 0, 2])]);
+}
+
+#[test]
+fn a_link_local_address_of_one_end_is_not_that_of_another_ends_mac_address() {
+    let address: IpAddr = "fe80::200:ff:fe00:99".parse().unwrap();
+    let mac = Mac([0, 0, 0, 0, 0, 0x99]);
+    for mac_first in [false, true] {
+        let mut world = World::new();
+        let (a, b, operator) = (
+            world.members[0].clone(),
+            world.members[1].clone(),
+            world.operators[0].clone(),
+        );
+        let lan = world.lan();
+        let mut ends = Vec::new();
+        for (actor, member) in [(&a, 0), (&b, 1)] {
+            let operation = end(lan, world.connections[member][0], VlanRequest::Port);
+            ends.push(
+                world
+                    .apply(actor, operation)
+                    .unwrap()
+                    .first::<ConfigId>()
+                    .unwrap(),
+            );
+        }
+        let add_ip = |config| Operation::AddIp {
+            config,
+            address,
+            valid_until: None,
+        };
+        let add_mac = |config| Operation::AddMac {
+            config,
+            address: mac,
+            valid_from: None,
+            valid_until: None,
+        };
+        let refusal = if mac_first {
+            world.apply(&b, add_mac(ends[1])).unwrap();
+            let refusal = world.refused(&operator, add_ip(ends[0]));
+            world.apply(&operator, add_ip(ends[1])).unwrap();
+            refusal
+        } else {
+            world.apply(&operator, add_ip(ends[0])).unwrap();
+            let refusal = world.refused(&b, add_mac(ends[1]));
+            world.apply(&a, add_mac(ends[0])).unwrap();
+            refusal
+        };
+        assert_eq!(
+            (refusal.code, refusal.field.as_deref()),
+            (RefusalCode::Conflict, Some("address"))
+        );
+        assert!(
+            refusal
+                .message
+                .contains("the link-local address of 00:00:00:00:00:99"),
+            "{refusal}"
+        );
+    }
 }
 
 #[test]
