@@ -16,6 +16,9 @@ const SYNC_ONE_BY_ONE: usize = 8;
 /// The number of ready files at which a commit does not wait for the interval. It bounds memory and the work after
 /// a crash.
 const READY_MAX: usize = 4_096;
+/// The bits of a mode with which a program runs as the owner or the group of its file. A file gets them only together with the
+/// owner of the source: otherwise a sender could have any program run as the receiver's user.
+const SET_ID: u32 = 0o6000;
 
 impl<F: FileSystem> Sink<F> {
     /// Syncs, records and commits the files that are due. Call it at [`Sink::next_timeout`], and after events.
@@ -176,10 +179,13 @@ impl<F: FileSystem> Sink<F> {
         let Some(entry) = self.entry(file) else {
             return Ok(());
         };
-        let attributes = entry.attributes.clone();
+        let mut attributes = entry.attributes.clone();
         let options = self.options;
         if self.files[file as usize].unchanged {
             let path = self.path(file);
+        if !(options.preserve && attributes.owner.is_some()) {
+            attributes.mode &= !SET_ID;
+        }
             let io = |error| SinkError::Io {
                 path: path.clone(),
                 error,
