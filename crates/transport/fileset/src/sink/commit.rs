@@ -34,7 +34,9 @@ impl<F: FileSystem> Sink<F> {
         let due = self.next_sync.is_some_and(|due| due <= now);
         let large =
             self.unsaved.len() as u64 * self.manifest.layout().extent_size() >= self.options.sync_size;
-        if all || due || large || self.ready.len() >= READY_MAX {
+        // With `Commit::All`, ready files wait for all others.
+        let many = self.options.commit == Commit::Each && self.ready.len() >= READY_MAX;
+        if all || due || large || many {
             self.save()?;
             self.next_sync = None;
         } else if waiting && self.next_sync.is_none() {
