@@ -110,16 +110,31 @@ impl<F: FileSystem> Sink<F> {
         Ok(sink)
     }
 
-    /// Returns the bytes of files that have no temporary file yet: the space that their data take in the file system.
+    /// Returns the bytes of files that have no temporary file yet: the space that their data take in the file system until they are
+    /// put into place. An older version of another size takes as much again as the new one, because it stays until then.
     ///
     /// # Errors
     /// If a file cannot be examined.
     pub fn needed_space(&mut self) -> Result<u64, SinkError> {
         let mut bytes = 0;
         for file in 0..self.manifest.files() {
-            if self.existing(file)? == Existing::None
-                && let Some((_, content)) = self.manifest.file(file)
-            {
+            let existing = self.existing(file)?;
+            let Some((entry, content)) = self.manifest.file(file) else {
+                continue;
+            };
+            let needs_copy = match existing {
+                Existing::None => true,
+                Existing::Final => {
+                    let io = |error| SinkError::Io {
+                        path: entry.path.clone(),
+                        error,
+                    };
+                    let found = optional(self.fs.metadata(&entry.path)).map_err(io)?;
+                    found.is_none_or(|found| found.size != content.size)
+                }
+                Existing::Temporary | Existing::OtherTemporary | Existing::Committed => false,
+            };
+            if needs_copy {
                 bytes += content.data_len();
             }
         }
