@@ -4,6 +4,7 @@ use super::Waker;
 use super::assembly::Group;
 use crate::clock::Clock;
 use crate::files::{FilesError, OpenError, Requests, Sink, SinkEvent, Store, Value};
+use crate::identity::PublicKey;
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
 use std::sync::Arc;
@@ -53,8 +54,8 @@ pub(crate) struct Ends {
 }
 
 /// Serves a session until the channel of tasks closes. Verified extents are then durable.
-pub(crate) fn run(store: &dyn Store, manifest: &[u8], requests: Requests, ends: &Ends) {
-    let mut sink = match store.open(manifest, requests) {
+pub(crate) fn run(store: &dyn Store, sender: PublicKey, manifest: &[u8], requests: Requests, ends: &Ends) {
+    let mut sink = match store.open(sender, manifest, requests) {
         Ok(sink) => sink,
         Err(error) => {
             let _ = ends.replies.send(WriteReply::Refused(error));

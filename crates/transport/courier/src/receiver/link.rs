@@ -218,7 +218,8 @@ impl Server<'_, '_, '_> {
         let digest = ring::digest::digest(&ring::digest::SHA256, &manifest);
         let set = std::array::from_fn(|at| digest.as_ref()[at]);
         // An earlier session of the same files frees its slot in the grant.
-        let before = self.supersede(link, key, set);
+        let mut before = Vec::from_iter(self.supersede(link, key, set));
+        before.extend(self.ending_writers(key));
         let granted = match self.destination {
             FileDestination::Store(store) => (StoreRef::Common(store), None, POOL_MAX),
             FileDestination::Access(access) => match access.write(key, &into) {
@@ -250,6 +251,7 @@ impl Server<'_, '_, '_> {
         };
         let logged = (connection, offer.chacha, &offer.secret[..]);
         let Some(keys) = self.control.pairwise_keys(link, Some(logged)) else {
+            sender: key,
             return Err(FilesError("TLS exports no keys".into()));
         };
         let spec = SessionSpec {

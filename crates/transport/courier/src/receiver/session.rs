@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::control::{Control, LinkId};
 use crate::event::{Event, Outcome};
 use crate::files::{FilesError, Requests, SinkEvent, Store};
-use crate::identity::Identity;
+use crate::identity::{Identity, PublicKey};
 use crate::message::{Message, RefuseCode, fitting};
 use crate::pool::Waker;
 use crate::pool::assembly::{Assembly, Group};
@@ -86,9 +86,10 @@ pub(super) struct SessionSpec<'scope> {
     pub(super) store: StoreRef<'scope>,
     /// The rate that the session shares with others.
     pub(super) rate: Option<Arc<SharedRate>>,
+    pub(super) sender: PublicKey,
     pub(super) pool_max: u64,
-    /// The writer of an earlier session of the same files, which must have ended before.
-    pub(super) before: Option<ScopedJoinHandle<'scope, ()>>,
+    /// The writers of earlier sessions of the same sender that are about to end, which must have ended before.
+    pub(super) before: Vec<ScopedJoinHandle<'scope, ()>>,
 }
 
 /// The store of a session.
@@ -137,10 +138,11 @@ impl<'scope> Session<'scope> {
             ..
         } = spec;
         let worker = scope.spawn(move || {
-            if let Some(before) = before {
+            for before in before {
                 let _ = before.join();
             }
-            writer::run(store.store(), &manifest, requests, &ends);
+            sender,
+            writer::run(store.store(), sender, &manifest, requests, &ends);
         });
         Session {
             set: spec.set,

@@ -183,11 +183,11 @@ impl<F: FileSystem> Sink<F> {
         };
         let mut attributes = entry.attributes.clone();
         let options = self.options;
-        if self.files[file as usize].unchanged {
-            let path = self.path(file);
         if !(options.preserve && attributes.owner.is_some()) {
             attributes.mode &= !SET_ID;
         }
+        if self.files[file as usize].unchanged {
+            let path = self.path(file);
             let io = |error| SinkError::Io {
                 path: path.clone(),
                 error,
@@ -373,12 +373,12 @@ impl<F: FileSystem> Sink<F> {
 
     /// Returns the temporary name of a link.
     fn link_path(&self, path: &RelativePath) -> RelativePath {
-        let digest = blake3::hash(path.as_bytes()).to_hex();
+        let digest = blake3::keyed_hash(&self.options.sender, path.as_bytes()).to_hex();
         reserved(&path.split().0, &format!("{}.link", &digest.as_str()[..32]))
     }
 
     fn journal_path(&self) -> RelativePath {
-        journal_path(&self.manifest)
+        journal_path(&self.manifest, &self.options.sender)
     }
 }
 
