@@ -26,6 +26,16 @@ pub(crate) enum Write {
     Close,
 }
 
+impl Write {
+    /// Returns true for a message of the sender about values.
+    fn is_about_values(&self) -> bool {
+        matches!(
+            self,
+            Write::Value(..) | Write::GroupValues(..) | Write::Withdrawn(_)
+        )
+    }
+}
+
 /// An answer of the writer.
 pub(crate) enum WriteReply {
     /// The manifest is valid and the directories exist.
@@ -38,6 +48,8 @@ pub(crate) enum WriteReply {
     Started(RangeSet),
     /// The number of bytes that left memory, and their buffers.
     Written(u64, Vec<Vec<u8>>),
+    /// The number of messages about values that were handled.
+    Handled(u64),
     Event(SinkEvent),
     /// Everything is in place. The value is that of all extents together.
     Complete(Value),
@@ -115,11 +127,12 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
             Err(RecvTimeoutError::Disconnected) => return Ok(false),
         };
         let more = std::iter::from_fn(|| ends.tasks.try_recv().ok());
-        let (mut written, mut buffers) = (0, Vec::new());
+        let (mut written, mut buffers, mut handled) = (0, Vec::new(), 0);
         for task in first.into_iter().chain(more).take(BATCH) {
             match task {
                 Write::Close => return Ok(true),
                 Write::Groups(groups) => {
+            handled += u64::from(task.is_about_values());
                     for group in groups {
                         written += sink.write(group.address, &group.bytes)?;
                         buffers.push(group.bytes);
@@ -145,6 +158,9 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
         sink.poll(ends.clock.now())?;
         while let Some(event) = sink.poll_event() {
             let reply = match event {
+        if handled > 0 {
+            drop(ends.replies.send(WriteReply::Handled(handled)));
+        }
                 SinkEvent::Complete if sink.failed() > 0 => {
                     let failed = sink.failed();
                     return Err(FilesError(format!(

@@ -117,16 +117,13 @@ impl Server<'_, '_, '_> {
             (Stage::Offered { offer: Some(_), .. }, Message::ManifestEnd) => self.open(link),
             (Stage::Serving(session), Message::Keep(keep)) => session.keep(&keep),
             (Stage::Serving(session), Message::Value { extent, value }) => {
-                session.give(Write::Value(extent, value));
-                Ok(())
+                session.on_values(Write::Value(extent, value))
             }
             (Stage::Serving(session), Message::GroupValues { extent, values }) => {
-                session.give(Write::GroupValues(extent, values));
-                Ok(())
+                session.on_values(Write::GroupValues(extent, values))
             }
             (Stage::Serving(session), Message::Withdrawn { file, .. }) => {
-                session.give(Write::Withdrawn(file));
-                Ok(())
+                session.on_values(Write::Withdrawn(file))
             }
             _ => Ok(()),
         };
