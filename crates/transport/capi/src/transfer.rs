@@ -220,7 +220,10 @@ impl Transfer {
     }
 
     pub(crate) fn fetch(word: &str, directory: &Path, options: &Options) -> Result<Transfer, String> {
-        let (store, url) = (options.store(directory)?, url(word)?);
+        let (mut store, url) = (options.store(directory)?, url(word)?);
+        if let Some(name) = url.entry_name() {
+            *store = store.only(name.as_bytes());
+        }
         let from = url.target(known_receivers().as_deref()).map_err(text)?;
         let (identity, receive) = (options.identity()?, options.receive_options()?);
         let session = Session::fetch(store, identity, from.clone(), url.path.into_bytes(), receive);

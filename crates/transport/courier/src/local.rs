@@ -3,12 +3,12 @@
 use crate::files::{self, FilesError, OpenError, Requests, Value};
 use crate::identity::PublicKey;
 use crate::message::RefuseCode;
-use millrace_fileset::RelativePath;
+use millrace_fileset::entry::Entry;
 use millrace_fileset::fs::{CreatedDirectories, Root};
 use millrace_fileset::scan::{Argument, ScanError, SkipReason, resolve_arguments};
 use millrace_fileset::{
-    Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, Sink, SinkError,
-    SinkEvent, SinkOptions, Source, SourceOptions,
+    Commit, ExtentValue, Manifest, ManifestLimits, ManifestReader, OnChange, RelativePath, Scan, ScanItem,
+    Sink, SinkError, SinkEvent, SinkOptions, Source, SourceOptions,
 };
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
@@ -318,6 +318,8 @@ pub struct LocalStore {
     directory: PathBuf,
     /// The path below `directory` for the files; it is created if it does not exist.
     path: RelativePath,
+    /// The only entry that may come into the directory.
+    only: Option<Vec<u8>>,
     options: PlaceOptions,
 }
 
@@ -327,8 +329,33 @@ impl LocalStore {
         LocalStore {
             directory: directory.to_owned(),
             path: RelativePath::root(),
+            only: None,
             options,
         }
+    }
+
+    /// Returns the store that takes only the entry with this name in its directory, and what is below it.
+    #[must_use]
+    pub fn only(self, name: &[u8]) -> LocalStore {
+        LocalStore {
+            only: Some(name.to_vec()),
+            ..self
+        }
+    }
+
+    /// Refuses a set with another entry than the only one.
+    fn check_names(&self, manifest: &Manifest) -> Result<(), FilesError> {
+        let Some(only) = &self.only else {
+            return Ok(());
+        };
+        let is_other = |entry: &&Entry| entry.path.names().next() != Some(only);
+        manifest.entries().iter().find(is_other).map_or(Ok(()), |entry| {
+            let only = String::from_utf8_lossy(only);
+            Err(failed(format!(
+                "the sender sends {}, and {only} was asked for; nothing else is written",
+                entry.path
+            )))
+        })
     }
 
     /// Returns the store of a directory below another one. It is created when files come; no symlink leads
@@ -337,6 +364,7 @@ impl LocalStore {
         LocalStore {
             directory: directory.to_owned(),
             path,
+            only: None,
             options,
         }
     }
@@ -352,6 +380,7 @@ impl files::Store for LocalStore {
         let mut reader = ManifestReader::new(ManifestLimits::default());
         reader.feed(manifest).map_err(failed)?;
         let manifest = reader.finish().map_err(failed)?;
+        self.check_names(&manifest)?;
         let fs = Root::open(&self.directory)
             .map_err(|error| failed(format!("{}: {error}", self.directory.display())))?;
         let (fs, created) = fs

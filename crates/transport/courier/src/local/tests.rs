@@ -137,3 +137,29 @@ fn a_sender_learns_why_a_receiver_cannot_write_and_what_to_do() {
     let other = error(b"a/b", 5);
     assert!(other.starts_with("the receiver cannot write a/b: "), "{other}");
 }
+
+#[test]
+fn a_store_for_one_name_takes_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["from/report", "in"] {
+        std::fs::create_dir_all(dir.path().join(path)).unwrap();
+    }
+    for path in ["from/.bashrc", "from/report/page", "from/report.pdf"] {
+        std::fs::write(dir.path().join(path), path).unwrap();
+    }
+    let store = LocalStore::new(&dir.path().join("in"), PlaceOptions::default()).only(b"report");
+    let open = |names: &[&str]| {
+        let paths: Vec<_> = names
+            .iter()
+            .map(|name| dir.path().join("from").join(name))
+            .collect();
+        let source = LocalSource::scan(&paths, &ScanOptions::default()).unwrap();
+        let opened = store.open(SENDER, source.manifest(), Requests::default());
+        opened.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(open(&["report"]), Ok(()));
+    for names in [&[".bashrc"][..], &["report", ".bashrc"], &["report.pdf"]] {
+        let error = open(names).unwrap_err();
+        assert!(error.contains("report was asked for"), "{error}");
+    }
+}
