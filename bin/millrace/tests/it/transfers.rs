@@ -4,9 +4,11 @@ use crate::kill::{Program, path};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn millrace(config: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
@@ -179,4 +181,29 @@ fn sources_come_from_a_list_and_receivers_join_while_others_receive() {
         fs::read(to.join("a b")).unwrap(),
         fs::read(late.join("a b")).unwrap()
     );
+}
+
+#[test]
+fn a_receiver_that_is_interrupted_before_any_transfer_ends_with_status_6() {
+    let dir = tempfile::tempdir().unwrap();
+    let [_, to] = directories(dir.path(), 1);
+    let own = dir.path().join("receiver.key");
+    let mut receiver = Program::start(&[
+        "receive",
+        path(&to),
+        "--once",
+        "--listen",
+        "127.0.0.1:0",
+        "--identity",
+        path(&own),
+    ]);
+    let key = receiver.wait_for("listening")["key"].as_str().unwrap().to_owned();
+    assert_eq!(receiver.interrupt(), Some(6));
+    // A daemon that does not answer.
+    let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
+    daemon.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let from = format!("millrace://{key}@{}/out/", daemon.local_addr().unwrap());
+    let mut receiver = Program::start(&["receive", path(&to), "--from", &from, "--identity", path(&own)]);
+    daemon.recv_from(&mut [0; 2_000]).unwrap();
+    assert_eq!(receiver.interrupt(), Some(6));
 }

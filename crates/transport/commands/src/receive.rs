@@ -81,7 +81,8 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
         let _ = remember(known, daemon);
     }
     let resumable = |outcome: &Outcome| matches!(outcome, Outcome::Resumable { .. });
-    if once && !json && outcomes.iter().any(resumable) {
+    // Without any outcome, the receiver was stopped before a transfer began.
+    if once && !json && (outcomes.is_empty() || outcomes.iter().any(resumable)) {
         let text = if args.from.is_some() {
             "to go on, run it again: what arrived is kept"
         } else {
