@@ -5,8 +5,8 @@ use std::net::ToSocketAddrs;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use millrace_courier::Target;
 use millrace_courier::ticket::Ticket;
+use millrace_courier::{Interrupts, Target};
 use millrace_types::shell::quoted;
 
 use crate::args::{Commit, Send};
@@ -41,8 +41,12 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Starts a receiver, and returns it with the target of its ticket.
-    pub(crate) fn start(remote: &RemoteDirectory<'_>, args: &Send) -> Result<(Remote, Target)> {
+    /// Starts a receiver, and returns it with the target of its ticket. `stop`: ends it if the user interrupts its start.
+    pub(crate) fn start(
+        remote: &RemoteDirectory<'_>,
+        args: &Send,
+        stop: &Interrupts,
+    ) -> Result<(Remote, Target)> {
         let RemoteDirectory { host, directory } = *remote;
         let directory = if directory.is_empty() { "." } else { directory };
         let mut words = vec![args.remote_program.as_str(), "--json", "receive"];
@@ -71,6 +75,7 @@ impl Remote {
                 command: program.to_owned(),
                 error,
             })?;
+        stop.kill_early(&child);
         let no_ticket = || CommandError::Remote {
             host: host.to_owned(),
         };

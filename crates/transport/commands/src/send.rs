@@ -73,7 +73,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     // Receivers that were started over ssh end with the transfer.
     let (mut targets, mut remotes) = (Vec::new(), Vec::new());
     for word in &words {
-        match target(word, known.as_deref(), args, &mut remotes) {
+        match target(word, known.as_deref(), args, &stop, &mut remotes) {
             Ok(target) => targets.push(target),
             Err(error @ CommandError::Target(TargetError::Expired)) => {
                 let _ = writeln!(std::io::stderr(), "{}: {error}", program());
@@ -90,7 +90,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         let first = more.as_mut().and_then(Iterator::next);
         let first = first.ok_or(CommandError::NoTarget)??;
         let first = String::from_utf8_lossy(&first);
-        targets.push(target(&first, known.as_deref(), args, &mut remotes)?);
+        targets.push(target(&first, known.as_deref(), args, &stop, &mut remotes)?);
     }
     let options = SendOptions {
         rate: args.rate,
@@ -269,10 +269,16 @@ fn split(words: &[String], need_source: bool, need_target: bool) -> Result<(Vec<
 }
 
 /// Returns the target of a word; a receiver that has to be started joins `remotes`.
-fn target(text: &str, known: Option<&Path>, args: &Send, remotes: &mut Vec<Remote>) -> Result<Target> {
+fn target(
+    text: &str,
+    known: Option<&Path>,
+    args: &Send,
+    stop: &Interrupts,
+    remotes: &mut Vec<Remote>,
+) -> Result<Target> {
     match remote::parse(text) {
         Some(place) if !is_address(text) && !text.starts_with(SCHEME) => {
-            let (remote, target) = Remote::start(&place, args)?;
+            let (remote, target) = Remote::start(&place, args, stop)?;
             remotes.push(remote);
             Ok(target)
         }
