@@ -5,6 +5,7 @@ use std::net::ToSocketAddrs;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use millrace_courier::identity::PublicKey;
 use millrace_courier::ticket::Ticket;
 use millrace_courier::{Interrupts, Target};
 use millrace_types::shell::quoted;
@@ -36,6 +37,7 @@ pub(crate) fn parse(word: &str) -> Option<RemoteDirectory<'_>> {
 /// A receiver that runs on another machine until the transfer ends.
 pub(crate) struct Remote {
     child: Child,
+    key: PublicKey,
     /// Kept open while the receiver may print.
     output: BufReader<ChildStdout>,
 }
@@ -82,9 +84,11 @@ impl Remote {
         let output = child.stdout.take().ok_or_else(no_ticket)?;
         let mut remote = Remote {
             child,
+            key: PublicKey::new([0; 32]),
             output: BufReader::new(output),
         };
         let ticket = remote.ticket(host)?;
+        remote.key = ticket.key;
         let mut target = Target::from_ticket(&ticket);
         target.name = format!("{host}:{directory}");
         // ssh may have reached the machine at an address that the machine does not know and the ticket lacks.
@@ -96,6 +100,11 @@ impl Remote {
             target.addresses.dedup();
         }
         Ok((remote, target))
+    }
+
+    /// Returns the receiver's key.
+    pub(crate) fn key(&self) -> PublicKey {
+        self.key
     }
 
     /// Reads events until the receiver listens.

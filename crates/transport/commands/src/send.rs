@@ -120,14 +120,15 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         add_targets(&transfer, more, known.clone(), Arc::clone(&unread));
     }
     let outcomes = watch(transfer, stop, &mut display)?;
-    drop(remotes);
     let delivered = |outcome: &Outcome| matches!(outcome, Outcome::Delivered);
     for (peer, outcome) in peers.iter().zip(&outcomes) {
-        if let (true, Some(known)) = (delivered(outcome), &known) {
-            // Errors are ignored: the transfer is complete even if the key cannot be stored.
-            let _ = remember(known, peer);
+        // The port of a receiver that was started for this transfer is free again.
+        let is_lasting = !remotes.iter().any(|remote| remote.key() == peer.key);
+        if let (true, true, Some(known)) = (delivered(outcome), is_lasting, &known) {
+            note(known, peer);
         }
     }
+    drop(remotes);
     display.show(&Event::Summary {
         delivered: outcomes.iter().filter(|outcome| delivered(outcome)).count(),
         peers: outcomes.len(),
@@ -155,6 +156,18 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         return Err(error);
     }
     Ok(ExitCode::from(exit_status(&outcomes)))
+}
+
+/// Stores the key of a receiver that has everything. Errors are ignored: the transfer is complete even if the key cannot be stored.
+fn note(known: &Path, peer: &Target) {
+    for address in remember(known, peer).unwrap_or_default() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "the ticket of {} names {address}, which {} has under another key; that stays",
+            peer.name,
+            known.display()
+        );
+    }
 }
 
 /// Returns the lines of a file, or of standard input, without those that are empty. The name of a file need not be UTF-8.
