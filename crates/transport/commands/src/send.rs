@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_courier::files::{Requests, Source};
@@ -25,6 +26,8 @@ use crate::display::{Display, Result, identity, key_log, say, size, watch};
 use crate::error::CommandError;
 use crate::remote::{self, Remote};
 
+/// The reason of a refusal, for a line of a list that names no receiver.
+const NO_TARGET: &str = "target";
 /// Characters of the shortest ticket.
 const TICKET_MIN: usize = 90;
 
@@ -86,11 +89,21 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         Some(path) => Some(lines(path)?),
         None => None,
     };
-    if targets.is_empty() {
-        let first = more.as_mut().and_then(Iterator::next);
-        let first = first.ok_or(CommandError::NoTarget)??;
-        let first = String::from_utf8_lossy(&first);
-        targets.push(target(&first, known.as_deref(), args, &stop, &mut remotes)?);
+    let wrong = WrongTargets::default();
+    while targets.is_empty() {
+        let Some(first) = more.as_mut().and_then(Iterator::next) else {
+            return if wrong.count() > 0 {
+                Ok(ExitCode::from(EXIT_REFUSED))
+            } else {
+                Err(CommandError::NoTarget)
+            };
+        };
+        let first = String::from_utf8_lossy(&first?).into_owned();
+        match target(first.trim(), known.as_deref(), args, &stop, &mut remotes) {
+            Ok(target) => targets.push(target),
+            Err(CommandError::Target(error)) => wrong.add(&first, &error),
+            Err(error) => return Err(error),
+        }
     }
     let options = SendOptions {
         rate: args.rate,
@@ -117,9 +130,9 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     };
     let unread = Arc::default();
     if let Some(more) = more {
-        add_targets(&transfer, more, known.clone(), Arc::clone(&unread));
+        add_targets(&transfer, more, known.clone(), Arc::clone(&unread), wrong.clone());
     }
-    let outcomes = watch(transfer, stop, &mut display)?;
+    let mut outcomes = watch(transfer, stop, &mut display)?;
     let delivered = |outcome: &Outcome| matches!(outcome, Outcome::Delivered);
     for (peer, outcome) in peers.iter().zip(&outcomes) {
         // The port of a receiver that was started for this transfer is free again.
@@ -129,6 +142,12 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         }
     }
     drop(remotes);
+    // A line that names no receiver counts as one that got nothing.
+    let no_target = || Outcome::Refused {
+        code: NO_TARGET,
+        reason: "the line names no receiver".into(),
+    };
+    outcomes.extend(std::iter::repeat_with(no_target).take(wrong.count()));
     display.show(&Event::Summary {
         delivered: outcomes.iter().filter(|outcome| delivered(outcome)).count(),
         peers: outcomes.len(),
@@ -196,13 +215,30 @@ fn listed_sources(path: &Path) -> Result<Vec<PathBuf>> {
     paths.collect()
 }
 
+/// The number of lines of a list that name no receiver: a wrong or expired ticket, or an unknown one.
+#[derive(Clone, Debug, Default)]
+struct WrongTargets(Arc<AtomicUsize>);
+
+impl WrongTargets {
+    /// Reports a line and counts it.
+    fn add(&self, line: &str, error: &TargetError) {
+        let _ = writeln!(std::io::stderr(), "not a target: {line}: {error}");
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
 /// Adds receivers to a transfer when their tickets or addresses arrive. `unread`: the error that ends the
-/// list.
+/// list; `wrong`: lines that name no receiver.
 fn add_targets(
     transfer: &Transfer,
     more: impl Iterator<Item = Result<Vec<u8>>> + std::marker::Send + 'static,
     known: Option<PathBuf>,
     unread: Arc<Mutex<Option<CommandError>>>,
+    wrong: WrongTargets,
 ) {
     let handle = transfer.handle();
     // The thread ends after the last line, or with the process.
@@ -217,9 +253,7 @@ fn add_targets(
             };
             match parse(line.trim(), known.as_deref()) {
                 Ok(target) => handle.add_target(target),
-                Err(error) => {
-                    let _ = writeln!(std::io::stderr(), "not a target: {line}: {error}");
-                }
+                Err(error) => wrong.add(&line, &error),
             }
         }
     });
