@@ -387,6 +387,7 @@ impl files::Store for LocalStore {
             .create_below(&self.path)
             .map_err(|error| failed(format!("{}: {error}", self.path)))?;
         let options = SinkOptions {
+            sender: *sender.bytes(),
             commit: if self.options.all_at_once || requests.all_at_once {
                 Commit::All
             } else {
@@ -416,7 +417,6 @@ impl files::Sink for LocalSink {
     fn layout(&self) -> Layout {
         self.sink.manifest().layout()
     }
-            sender: *sender.bytes(),
 
     fn poll_have(&mut self) -> Result<Option<(u64, Value)>, FilesError> {
         let have = self.sink.poll_have().map_err(not_written)?;

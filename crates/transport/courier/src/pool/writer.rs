@@ -129,10 +129,10 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
         let more = std::iter::from_fn(|| ends.tasks.try_recv().ok());
         let (mut written, mut buffers, mut handled) = (0, Vec::new(), 0);
         for task in first.into_iter().chain(more).take(BATCH) {
+            handled += u64::from(task.is_about_values());
             match task {
                 Write::Close => return Ok(true),
                 Write::Groups(groups) => {
-            handled += u64::from(task.is_about_values());
                     for group in groups {
                         written += sink.write(group.address, &group.bytes)?;
                         buffers.push(group.bytes);
@@ -155,12 +155,12 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
         if written > 0 {
             drop(ends.replies.send(WriteReply::Written(written, buffers)));
         }
-        sink.poll(ends.clock.now())?;
-        while let Some(event) = sink.poll_event() {
-            let reply = match event {
         if handled > 0 {
             drop(ends.replies.send(WriteReply::Handled(handled)));
         }
+        sink.poll(ends.clock.now())?;
+        while let Some(event) = sink.poll_event() {
+            let reply = match event {
                 SinkEvent::Complete if sink.failed() > 0 => {
                     let failed = sink.failed();
                     return Err(FilesError(format!(

@@ -248,10 +248,10 @@ impl Server<'_, '_, '_> {
         };
         let logged = (connection, offer.chacha, &offer.secret[..]);
         let Some(keys) = self.control.pairwise_keys(link, Some(logged)) else {
-            sender: key,
             return Err(FilesError("TLS exports no keys".into()));
         };
         let spec = SessionSpec {
+            sender: key,
             manifest,
             requests: offer.requests,
             set,
