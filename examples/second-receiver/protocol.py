@@ -182,10 +182,11 @@ class Manifest:
             raise ValueError("no manifest of version 1")
         flags = reader.take(1)[0]
         self.extent_size = 16 << 20 if flags & 1 else 1 << 20
-        self.directories, self.files, self.links, path, address = [], [], [], b"", 0
+        # Directories in order; the values have no meaning.
+        self.directories, self.files, self.links, path, address = {}, [], [], b"", 0
         while kind := reader.take(1)[0]:
             shared = reader.leb128()
-            path = path[:shared] + reader.blob()
+            path = self.checked(path, path[:shared] + reader.blob())
             if kind == 4:
                 self.links.append((path, reader.leb128()))
                 continue
@@ -195,7 +196,7 @@ class Manifest:
                 for _ in range(reader.leb128()):
                     reader.blob(), reader.blob()
             if kind == 1:
-                self.directories.append(path)
+                self.directories[path] = None
             elif kind == 3:
                 self.links.append((path, reader.blob()))
             else:
@@ -205,6 +206,19 @@ class Manifest:
         if blake3.digest(data[: reader.at - 32]) != self.digest:
             raise ValueError("the digest of the manifest is wrong")
         self.bytes = address
+
+    def checked(self, last, path):
+        """Returns the path of an entry, if it is valid and comes after `last` and its directory: no path leads elsewhere."""
+        names = path.split(b"/")
+        if len(path) > 4_095 or any(
+            not 1 <= len(name) <= 255 or name in (b".", b"..") or b"\0" in name or name.startswith(b".millrace-") for name in names
+        ):
+            raise ValueError(f"the manifest has the path {path!r}")
+        if last and names <= last.split(b"/"):
+            raise ValueError(f"the manifest has {path!r} after {last!r}")
+        if len(names) > 1 and b"/".join(names[:-1]) not in self.directories:
+            raise ValueError(f"the manifest has {path!r} without its directory")
+        return path
 
     def file(self, reader, path, address):
         """Reads a file's entry; returns the address behind its data."""

@@ -141,8 +141,11 @@ def write_files(manifest, space, verified, directory):
                 address += length
         written.append(path)
     for path, target in manifest.links:
+        link = directory / path.decode(errors="surrogateescape")
         if isinstance(target, bytes):
-            (directory / path.decode(errors="surrogateescape")).symlink_to(target.decode(errors="surrogateescape"))
+            link.symlink_to(target.decode(errors="surrogateescape"))
+        elif manifest.files[target][0] in written:
+            link.hardlink_to(directory / manifest.files[target][0].decode(errors="surrogateescape"))
     return written
 
 

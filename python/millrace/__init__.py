@@ -16,6 +16,8 @@ import ctypes
 import dataclasses
 import json
 import os
+import select
+import time
 
 from millrace import _library
 from millrace._library import last_error, library, texts
@@ -91,11 +93,22 @@ class Transfer:
     def next_event(self, timeout=None):
         """Returns the next event; `None` after the last one. Raises TimeoutError if there is none within `timeout` seconds."""
         event = _library.Event()
-        wait = -1 if timeout is None else max(0, int(timeout * 1_000))
-        result = library.millrace_next(self._live(), wait, ctypes.byref(event))
-        if result == 0:
-            raise TimeoutError("the transfer had no event in time")
+        until = None if timeout is None else time.monotonic() + timeout
+        # The library waits for no event: signals such as SIGINT interrupt the wait in Python only.
+        while (result := library.millrace_next(self._live(), 0, ctypes.byref(event))) == 0:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError("the transfer had no event in time")
+            self._poll(left)
         return Event._of(event) if result > 0 else None
+
+    def _poll(self, timeout):
+        """Waits until an event or the end is there, at most `timeout` seconds."""
+        descriptor = self.fileno()
+        if descriptor >= 0:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            poll.poll(None if timeout is None else timeout * 1_000)
 
     def fileno(self):
         """Returns a descriptor that is readable while events wait, for select and event loops."""
@@ -104,6 +117,8 @@ class Transfer:
     def wait(self):
         """Waits for the end; raises TransferError unless all receivers have everything."""
         if self._status is None:
+            while self.next_event() is not None:
+                pass
             self._status = library.millrace_wait(self._live(), _library.OnEvent(), None), last_error()
         status, text = self._status
         if status:

@@ -9,6 +9,7 @@ Calls that remove, rename or append are refused by name. A symlink is followed a
 """
 
 import errno
+import io
 import os
 import pathlib
 import shutil
@@ -118,20 +119,31 @@ class MillraceFileSystem(AbstractFileSystem):
                 raise IsADirectoryError(f"{link} is a symlink to the directory {path}; name that instead")
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
-    def put_file(self, lpath, rpath, callback=None, **kwargs):
-        """Sends a file."""
-        lpath, rpath = pathlib.Path(os.fspath(lpath)).absolute(), self._strip_protocol(rpath)
+    def put_file(self, lpath, rpath, callback=None, mode="overwrite", **kwargs):
+        """Sends a file, or the file that a symlink leads to. With `mode="create"`, it must not exist at the daemon."""
+        lpath, rpath = pathlib.Path(os.fspath(lpath)).resolve(strict=True), self._strip_protocol(rpath)
         if lpath.is_dir():
             return
+        if mode == "create" and self.exists(rpath):
+            raise FileExistsError(rpath)
         folder, _, name = rpath.rpartition("/")
         if not folder:
             raise PermissionError(f"{rpath}: the first part of a path is a grant; expected /GRANT/{name}")
         with millrace.send([lpath], [self._url(folder)], name=name, **self.options) as transfer:
             _finish(transfer, callback, rpath)
 
+    def open(self, path, mode="rb", block_size=None, cache_options=None, compression=None, **kwargs):
+        """Opens a file; after an error in its `with` block, a file that is written is not sent."""
+        file = super().open(path, mode, block_size, cache_options, compression, **kwargs)
+        if isinstance(file, io.TextIOWrapper) and isinstance(file.buffer, _Written):
+            return _WrittenText(file)
+        return file
+
     def _open(self, path, mode="rb", **kwargs):
         if mode == "rb":
             return _Fetched(self, path)
+        if mode == "xb" and self.exists(path):
+            raise FileExistsError(path)
         if mode in ("wb", "xb"):
             return _Written(self, path)
         raise NotImplementedError(f"mode {mode!r}: expected rb or wb; a daemon moves whole files")
@@ -194,6 +206,24 @@ class _Written:
         self.close(commit=kind is None)
 
 
+class _WrittenText:
+    """A text file over `_Written`, which is not sent after an error in its `with` block either."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self._file.buffer.close(commit=False)
+        self._file.close()
+
+
 def _no_follow(path, flags):
     return os.open(path, flags | os.O_NOFOLLOW)
 
@@ -226,7 +256,7 @@ def _os_error(error, path):
     text = str(error)
     if "has no grant" in text or "does not allow" in text or "name one" in text:
         return PermissionError(f"{path}: {text}")
-    if "os error 2" in text or "No such file" in text:
+    if "(os error 2)" in text or "No such file" in text:
         return FileNotFoundError(f"{path}: {text}")
     if "exists; allow files to be replaced" in text:
         return FileExistsError(f"{path}: {text}")

@@ -85,3 +85,14 @@ def test_the_job_script_publishes_a_ticket_and_receives(tmp_path):
     assert '"outcome":"delivered"' in output
     assert (tmp_path / "in" / "0" / "data").read_bytes() == (tmp_path / "data").read_bytes()
     assert receiver.returncode == 0
+
+
+def test_a_task_of_a_job_ends_with_the_status_of_its_receiver(tmp_path):
+    programs = {"srun": '#!/bin/bash\nexec "$@"\n', "millrace": "#!/bin/sh\nexit 4\n"}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "MILLRACE": str(tmp_path / "millrace"), "TICKETS": str(tmp_path / "tickets"), "SLURM_JOB_ID": "1"}
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    script = EXAMPLES / "hpc" / "receive.sbatch"
+    assert subprocess.run(["bash", script, tmp_path / "in"], env=environment, timeout=BOUND).returncode == 4

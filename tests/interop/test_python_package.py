@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -121,6 +122,20 @@ def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):
     with pytest.raises(ZeroDivisionError), fs.open("/in/not-written", "wb") as file:
         file.write(b"half of it")
         1 / 0  # noqa: B018
+    with pytest.raises(ZeroDivisionError), fs.open("/in/not-written", "w") as file:
+        file.write("half of it")
+        1 / 0  # noqa: B018
+    with fs.open("/in/text", "w") as file:
+        file.write("all of it\n")
+    assert (folder / "in" / "text").read_text() == "all of it\n"
+    with pytest.raises(FileExistsError):
+        fs.open("/in/text", "xb")
+    with pytest.raises(FileExistsError):
+        fs.put_file(str(tmp_path / "local"), "/in/text", mode="create")
+    (tmp_path / "link").symlink_to("local")
+    fs.put_file(str(tmp_path / "link"), "/in/linked")
+    assert not (folder / "in" / "linked").is_symlink()
+    assert (folder / "in" / "linked").read_bytes() == (tmp_path / "local").read_bytes()
     fs.get("/out/run7", str(tmp_path / "got"), recursive=True)
     assert (tmp_path / "got" / "deep" / "b").read_bytes() == b"bytes"
 
@@ -133,6 +148,37 @@ def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):
         fs.info("/out/run7/nothing")
     with pytest.raises(NotImplementedError, match="removes nothing"):
         fs.rm_file("/in/written")
+
+
+def test_only_an_error_about_a_missing_file_is_one():
+    pytest.importorskip("fsspec")
+    from millrace.fs import _os_error
+
+    for number, kind in ((2, FileNotFoundError), (28, OSError)):
+        error = _os_error(millrace.TransferError(f"the receiver: a: text (os error {number})"), "/in/a")
+        assert type(error) is kind
+
+
+def test_a_wait_ends_at_a_signal(tmp_path):
+    program = """if True:
+        import millrace, sys
+        transfer = millrace.receive(sys.argv[1], identity=sys.argv[2], listen="127.0.0.1:0")
+        try:
+            print(transfer.next_event().event, flush=True)
+            transfer.wait()
+        except KeyboardInterrupt:
+            sys.exit(7)
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    words = [sys.executable, "-c", program, tmp_path, tmp_path / "a.key"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment, text=True)
+    try:
+        assert process.stdout.readline() == "listening\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 7
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_symlink_is_followed_at_the_daemon_within_its_grant_and_never_here(tmp_path, daemon):

@@ -86,6 +86,7 @@ def transfer(tmp_path_factory):
         file.seek(5 << 20)
         file.write(os.urandom(50_000))
     (source / "link").symlink_to("deep/3")
+    (source / "other name").hardlink_to(source / "large")
     (folder / "in").mkdir()
 
     def millrace(*words, **options):
@@ -184,6 +185,21 @@ def test_the_vectors_of_the_page_are_reproduced():
     assert blake3.chaining_value(data[protocol.GROUP :], protocol.GROUP) == vector("group 1")
     assert manifest.value(0, data) == vector("extent 0")
     assert manifest.root([manifest.value(0, data)]) == vector("root")
+
+
+def test_a_manifest_whose_paths_lead_elsewhere_is_refused():
+    import blake3
+    import protocol
+
+    def manifest(*paths):
+        entries = b"".join(bytes([2, 0, len(path)]) + path + bytes(7) for path in paths)
+        data = b"MRFS\x01\0" + entries + bytes([0, len(paths)])
+        return protocol.Manifest(data + blake3.digest(data))
+
+    assert [path for path, *_ in manifest(b"a", b"b").files] == [b"a", b"b"]
+    for paths in ((b"../x",), (b"/x",), (b"d/x",), (b".",), (b"a\0",), (b".millrace-x",), (b"",), (b"b", b"a"), (b"a", b"a")):
+        with pytest.raises(ValueError, match="the manifest has"):
+            manifest(*paths)
 
 
 def test_frames_of_all_types_are_skipped_to_the_streams():

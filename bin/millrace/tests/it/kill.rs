@@ -64,6 +64,12 @@ impl Program {
         }
     }
 
+    /// Sends SIGINT, and returns the exit status.
+    pub(crate) fn interrupt(&mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        self.child.wait().unwrap().code()
+    }
+
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -4,9 +4,11 @@ use crate::kill::{Program, path};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn millrace(config: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
@@ -169,14 +171,76 @@ fn sources_come_from_a_list_and_receivers_join_while_others_receive() {
             // The rest takes the sender more than 7 s.
             joined = true;
             let input = sender.stdin.as_mut().unwrap();
-            writeln!(input, "{}", tickets[1]).unwrap();
+            writeln!(input, "{}\nmr1{}", tickets[1], "x".repeat(200)).unwrap();
         }
         delivered += u32::from(event["outcome"] == "delivered");
     }
-    assert!(sender.wait().unwrap().success());
+    // A line that names no receiver counts as one that got nothing.
+    assert_eq!(sender.wait().unwrap().code(), Some(3));
     assert!(joined && delivered == 2);
     assert_eq!(
         fs::read(to.join("a b")).unwrap(),
         fs::read(late.join("a b")).unwrap()
     );
+}
+
+#[test]
+fn a_list_without_any_receiver_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, _] = directories(dir.path(), 1);
+    let list = dir.path().join("list");
+    fs::write(&list, format!("mr1{}\n", "x".repeat(200))).unwrap();
+    let output = millrace(dir.path())
+        .args(["send", path(&from), "--targets-from", path(&list)])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("not a target: mr1xxx"), "{text}");
+}
+
+#[test]
+fn a_receiver_that_is_interrupted_before_any_transfer_ends_with_status_6() {
+    let dir = tempfile::tempdir().unwrap();
+    let [_, to] = directories(dir.path(), 1);
+    let own = dir.path().join("receiver.key");
+    let mut receiver = Program::start(&[
+        "receive",
+        path(&to),
+        "--once",
+        "--listen",
+        "127.0.0.1:0",
+        "--identity",
+        path(&own),
+    ]);
+    let key = receiver.wait_for("listening")["key"].as_str().unwrap().to_owned();
+    assert_eq!(receiver.interrupt(), Some(6));
+    // A daemon that does not answer.
+    let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
+    daemon.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let from = format!("millrace://{key}@{}/out/", daemon.local_addr().unwrap());
+    let mut receiver = Program::start(&["receive", path(&to), "--from", &from, "--identity", path(&own)]);
+    daemon.recv_from(&mut [0; 2_000]).unwrap();
+    assert_eq!(receiver.interrupt(), Some(6));
+}
+
+#[test]
+fn a_sender_that_waits_for_its_first_target_can_be_interrupted() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, _] = directories(dir.path(), 1);
+    let mut sender = millrace(dir.path())
+        .args(["send", path(&from), "--targets-from", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A line that is no target is reported: the sender reads the list.
+    let mut input = sender.stdin.take().unwrap();
+    writeln!(input, "mr1{}", "x".repeat(200)).unwrap();
+    let mut line = String::new();
+    let mut text = BufReader::new(sender.stderr.take().unwrap());
+    assert_ne!(text.read_line(&mut line).unwrap(), 0);
+    kill_process(Pid::from_child(&sender), Signal::INT).unwrap();
+    assert_eq!(sender.wait().unwrap().code(), Some(6));
+    drop(input);
 }

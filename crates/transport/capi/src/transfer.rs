@@ -7,12 +7,13 @@ use millrace_courier::{
     Event, Outcome, ReceiveOptions, SendOptions, Session, SessionHandle, Target, exit_status,
 };
 use millrace_types::BitRate;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The status of a transfer that could not go on.
 pub(crate) const FAILED: i32 = 1;
@@ -220,7 +221,10 @@ impl Transfer {
     }
 
     pub(crate) fn fetch(word: &str, directory: &Path, options: &Options) -> Result<Transfer, String> {
-        let (store, url) = (options.store(directory)?, url(word)?);
+        let (mut store, url) = (options.store(directory)?, url(word)?);
+        if let Some(name) = url.entry_name() {
+            *store = store.only(name.as_bytes());
+        }
         let from = url.target(known_receivers().as_deref()).map_err(text)?;
         let (identity, receive) = (options.identity()?, options.receive_options()?);
         let session = Session::fetch(store, identity, from.clone(), url.path.into_bytes(), receive);
@@ -243,10 +247,16 @@ impl Transfer {
         } = &mut *state;
         let Some(session) = session else { return -1 };
         if let Some(timeout) = timeout {
-            let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-            let mut fds = [PollFd::new(session.descriptor(), PollFlags::POLLIN)];
-            if !matches!(poll(&mut fds, timeout), Ok(ready) if ready > 0) {
-                return 0;
+            let started = Instant::now();
+            loop {
+                let left = timeout.saturating_sub(started.elapsed());
+                let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+                let mut fds = [PollFd::new(session.descriptor(), PollFlags::POLLIN)];
+                match poll(&mut fds, left) {
+                    Ok(ready) if ready > 0 => break,
+                    Err(Errno::EINTR) => {}
+                    _ => return 0,
+                }
             }
         }
         // If the descriptor is readable, an event or the end is available at once.

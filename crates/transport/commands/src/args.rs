@@ -13,6 +13,11 @@ use millrace_types::BitRate;
 const STATUS: &str = "Exit status: 0 all receivers have everything, verified and in place; 3 some of them; 4 refused; 5 a \
     file changed or may not be read, or a receipt is wrong; 6 interrupted, the same command goes on; 1 another failure.";
 
+/// The longest validity of a ticket, in hours: a hundred years.
+const HOURS_MAX: u64 = 876_000;
+/// The highest tolerance of loss, in percent.
+const LOSS_MAX: f64 = 15.0;
+
 /// When files get their names
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Commit {
@@ -44,7 +49,7 @@ pub struct Send {
     #[arg(long, value_name = "RULE", default_value = "keep", value_parser = stragglers)]
     pub stragglers: Stragglers,
     /// Loss in percent that does not count as congestion, at most 15
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = loss)]
     pub loss_tolerance: Option<f64>,
     /// Let receivers read files that exist, and send only the extents that differ
     #[arg(long)]
@@ -116,7 +121,7 @@ pub struct Receive {
     #[arg(long, value_name = "KEY")]
     pub allow: Vec<PublicKey>,
     /// Hours for which the ticket is valid
-    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=HOURS_MAX))]
     pub valid: u64,
     /// When files get their names
     #[arg(long, value_enum, default_value = "each")]
@@ -169,6 +174,15 @@ fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(time.ok_or_else(expected)?))
 }
 
+/// Returns the share of lost packets, in percent.
+fn loss(text: &str) -> Result<f64, String> {
+    let percent = text
+        .parse()
+        .ok()
+        .filter(|percent| (0.0..=LOSS_MAX).contains(percent));
+    percent.ok_or_else(|| format!("`{text}` is no tolerance of loss; expected 0 to {LOSS_MAX} percent"))
+}
+
 fn policy(text: &str) -> Result<Policy, String> {
     match text.split_once(':') {
         None if text == "fair" => Ok(Policy::Fair),
@@ -218,5 +232,9 @@ mod tests {
         }
         assert!(stragglers("quorum:0").unwrap_err().contains("detach:10m"));
         assert!(policy("fast").unwrap_err().contains("fixed:500Mbps"));
+        assert_eq!(loss("2.5"), Ok(2.5));
+        for wrong in ["-1", "15.1", "NaN", "inf", "x"] {
+            assert!(loss(wrong).unwrap_err().contains("0 to 15"), "{wrong}");
+        }
     }
 }

@@ -47,16 +47,20 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
         modes_and_times: args.modes_and_times,
         preserve: args.preserve,
     };
-    let store = Box::new(LocalStore::new(&args.directory, place));
+    let mut store = LocalStore::new(&args.directory, place);
     let mut display = Display::new(json);
     let known = known_receivers();
     let from = match &args.from {
         Some(word) => {
             let url = Url::parse(word).ok_or_else(|| TargetError::Url { word: word.clone() })??;
+            if let Some(name) = url.entry_name() {
+                store = store.only(name.as_bytes());
+            }
             Some((url.target(known.as_deref())?, url.path.into_bytes()))
         }
         None => None,
     };
+    let store = Box::new(store);
     let once = args.once || from.is_some();
     let daemon = from.as_ref().map(|(target, _)| target.clone());
     let transfer = match (&args.via, from) {
@@ -77,7 +81,8 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
         let _ = remember(known, daemon);
     }
     let resumable = |outcome: &Outcome| matches!(outcome, Outcome::Resumable { .. });
-    if once && !json && outcomes.iter().any(resumable) {
+    // Without any outcome, the receiver was stopped before a transfer began.
+    if once && !json && (outcomes.is_empty() || outcomes.iter().any(resumable)) {
         let text = if args.from.is_some() {
             "to go on, run it again: what arrived is kept"
         } else {

@@ -5,8 +5,9 @@ use std::net::ToSocketAddrs;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use millrace_courier::Target;
+use millrace_courier::identity::PublicKey;
 use millrace_courier::ticket::Ticket;
+use millrace_courier::{Interrupts, Target};
 use millrace_types::shell::quoted;
 
 use crate::args::{Commit, Send};
@@ -36,13 +37,18 @@ pub(crate) fn parse(word: &str) -> Option<RemoteDirectory<'_>> {
 /// A receiver that runs on another machine until the transfer ends.
 pub(crate) struct Remote {
     child: Child,
+    key: PublicKey,
     /// Kept open while the receiver may print.
     output: BufReader<ChildStdout>,
 }
 
 impl Remote {
-    /// Starts a receiver, and returns it with the target of its ticket.
-    pub(crate) fn start(remote: &RemoteDirectory<'_>, args: &Send) -> Result<(Remote, Target)> {
+    /// Starts a receiver, and returns it with the target of its ticket. `stop`: ends it if the user interrupts its start.
+    pub(crate) fn start(
+        remote: &RemoteDirectory<'_>,
+        args: &Send,
+        stop: &Interrupts,
+    ) -> Result<(Remote, Target)> {
         let RemoteDirectory { host, directory } = *remote;
         let directory = if directory.is_empty() { "." } else { directory };
         let mut words = vec![args.remote_program.as_str(), "--json", "receive"];
@@ -71,15 +77,18 @@ impl Remote {
                 command: program.to_owned(),
                 error,
             })?;
+        stop.kill_early(&child);
         let no_ticket = || CommandError::Remote {
             host: host.to_owned(),
         };
         let output = child.stdout.take().ok_or_else(no_ticket)?;
         let mut remote = Remote {
             child,
+            key: PublicKey::new([0; 32]),
             output: BufReader::new(output),
         };
         let ticket = remote.ticket(host)?;
+        remote.key = ticket.key;
         let mut target = Target::from_ticket(&ticket);
         target.name = format!("{host}:{directory}");
         // ssh may have reached the machine at an address that the machine does not know and the ticket lacks.
@@ -91,6 +100,11 @@ impl Remote {
             target.addresses.dedup();
         }
         Ok((remote, target))
+    }
+
+    /// Returns the receiver's key.
+    pub(crate) fn key(&self) -> PublicKey {
+        self.key
     }
 
     /// Reads events until the receiver listens.

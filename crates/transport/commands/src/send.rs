@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_courier::files::{Requests, Source};
@@ -25,6 +26,8 @@ use crate::display::{Display, Result, identity, key_log, say, size, watch};
 use crate::error::CommandError;
 use crate::remote::{self, Remote};
 
+/// The reason of a refusal, for a line of a list that names no receiver.
+const NO_TARGET: &str = "target";
 /// Characters of the shortest ticket.
 const TICKET_MIN: usize = 90;
 
@@ -73,7 +76,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     // Receivers that were started over ssh end with the transfer.
     let (mut targets, mut remotes) = (Vec::new(), Vec::new());
     for word in &words {
-        match target(word, known.as_deref(), args, &mut remotes) {
+        match target(word, known.as_deref(), args, &stop, &mut remotes) {
             Ok(target) => targets.push(target),
             Err(error @ CommandError::Target(TargetError::Expired)) => {
                 let _ = writeln!(std::io::stderr(), "{}: {error}", program());
@@ -86,11 +89,21 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         Some(path) => Some(lines(path)?),
         None => None,
     };
-    if targets.is_empty() {
-        let first = more.as_mut().and_then(Iterator::next);
-        let first = first.ok_or(CommandError::NoTarget)??;
-        let first = String::from_utf8_lossy(&first);
-        targets.push(target(&first, known.as_deref(), args, &mut remotes)?);
+    let wrong = WrongTargets::default();
+    while targets.is_empty() {
+        let Some(first) = more.as_mut().and_then(Iterator::next) else {
+            return if wrong.count() > 0 {
+                Ok(ExitCode::from(EXIT_REFUSED))
+            } else {
+                Err(CommandError::NoTarget)
+            };
+        };
+        let first = String::from_utf8_lossy(&first?).into_owned();
+        match target(first.trim(), known.as_deref(), args, &stop, &mut remotes) {
+            Ok(target) => targets.push(target),
+            Err(CommandError::Target(error)) => wrong.add(&first, &error),
+            Err(error) => return Err(error),
+        }
     }
     let options = SendOptions {
         rate: args.rate,
@@ -117,17 +130,24 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     };
     let unread = Arc::default();
     if let Some(more) = more {
-        add_targets(&transfer, more, known.clone(), Arc::clone(&unread));
+        add_targets(&transfer, more, known.clone(), Arc::clone(&unread), wrong.clone());
     }
-    let outcomes = watch(transfer, stop, &mut display)?;
-    drop(remotes);
+    let mut outcomes = watch(transfer, stop, &mut display)?;
     let delivered = |outcome: &Outcome| matches!(outcome, Outcome::Delivered);
     for (peer, outcome) in peers.iter().zip(&outcomes) {
-        if let (true, Some(known)) = (delivered(outcome), &known) {
-            // Errors are ignored: the transfer is complete even if the key cannot be stored.
-            let _ = remember(known, peer);
+        // The port of a receiver that was started for this transfer is free again.
+        let is_lasting = !remotes.iter().any(|remote| remote.key() == peer.key);
+        if let (true, true, Some(known)) = (delivered(outcome), is_lasting, &known) {
+            note(known, peer);
         }
     }
+    drop(remotes);
+    // A line that names no receiver counts as one that got nothing.
+    let no_target = || Outcome::Refused {
+        code: NO_TARGET,
+        reason: "the line names no receiver".into(),
+    };
+    outcomes.extend(std::iter::repeat_with(no_target).take(wrong.count()));
     display.show(&Event::Summary {
         delivered: outcomes.iter().filter(|outcome| delivered(outcome)).count(),
         peers: outcomes.len(),
@@ -157,6 +177,18 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     Ok(ExitCode::from(exit_status(&outcomes)))
 }
 
+/// Stores the key of a receiver that has everything. Errors are ignored: the transfer is complete even if the key cannot be stored.
+fn note(known: &Path, peer: &Target) {
+    for address in remember(known, peer).unwrap_or_default() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "the ticket of {} names {address}, which {} has under another key; that stays",
+            peer.name,
+            known.display()
+        );
+    }
+}
+
 /// Returns the lines of a file, or of standard input, without those that are empty. The name of a file need not be UTF-8.
 fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Vec<u8>>> + std::marker::Send + use<>> {
     let list = path.to_owned();
@@ -183,13 +215,30 @@ fn listed_sources(path: &Path) -> Result<Vec<PathBuf>> {
     paths.collect()
 }
 
+/// The number of lines of a list that name no receiver: a wrong or expired ticket, or an unknown one.
+#[derive(Clone, Debug, Default)]
+struct WrongTargets(Arc<AtomicUsize>);
+
+impl WrongTargets {
+    /// Reports a line and counts it.
+    fn add(&self, line: &str, error: &TargetError) {
+        let _ = writeln!(std::io::stderr(), "not a target: {line}: {error}");
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
 /// Adds receivers to a transfer when their tickets or addresses arrive. `unread`: the error that ends the
-/// list.
+/// list; `wrong`: lines that name no receiver.
 fn add_targets(
     transfer: &Transfer,
     more: impl Iterator<Item = Result<Vec<u8>>> + std::marker::Send + 'static,
     known: Option<PathBuf>,
     unread: Arc<Mutex<Option<CommandError>>>,
+    wrong: WrongTargets,
 ) {
     let handle = transfer.handle();
     // The thread ends after the last line, or with the process.
@@ -204,9 +253,7 @@ fn add_targets(
             };
             match parse(line.trim(), known.as_deref()) {
                 Ok(target) => handle.add_target(target),
-                Err(error) => {
-                    let _ = writeln!(std::io::stderr(), "not a target: {line}: {error}");
-                }
+                Err(error) => wrong.add(&line, &error),
             }
         }
     });
@@ -269,10 +316,16 @@ fn split(words: &[String], need_source: bool, need_target: bool) -> Result<(Vec<
 }
 
 /// Returns the target of a word; a receiver that has to be started joins `remotes`.
-fn target(text: &str, known: Option<&Path>, args: &Send, remotes: &mut Vec<Remote>) -> Result<Target> {
+fn target(
+    text: &str,
+    known: Option<&Path>,
+    args: &Send,
+    stop: &Interrupts,
+    remotes: &mut Vec<Remote>,
+) -> Result<Target> {
     match remote::parse(text) {
         Some(place) if !is_address(text) && !text.starts_with(SCHEME) => {
-            let (remote, target) = Remote::start(&place, args)?;
+            let (remote, target) = Remote::start(&place, args, stop)?;
             remotes.push(remote);
             Ok(target)
         }

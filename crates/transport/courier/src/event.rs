@@ -151,13 +151,14 @@ pub const EXIT_INTEGRITY: u8 = 5;
 /// The exit status if the same command can resume the transfer.
 pub const EXIT_RESUMABLE: u8 = 6;
 
-/// Returns the exit status for the outcomes of all peers: 0 if all have everything, else one of those above.
+/// Returns the exit status for the outcomes of all peers: 0 if all have everything, else one of those above. Without any outcome
+/// nothing was transferred, and the same command can be run again.
 pub fn exit_status(outcomes: &[Outcome]) -> u8 {
     let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
     let delivered = count(|outcome| matches!(outcome, Outcome::Delivered));
     if count(|outcome| matches!(outcome, Outcome::Integrity { .. })) > 0 {
         EXIT_INTEGRITY
-    } else if delivered == outcomes.len() {
+    } else if delivered == outcomes.len() && delivered > 0 {
         0
     } else if delivered > 0 {
         EXIT_PARTIAL
@@ -187,6 +188,7 @@ mod tests {
             (vec![refused.clone(), lost.clone()], 4),
             (vec![Outcome::Delivered, wrong], 5),
             (vec![lost], 6),
+            (Vec::new(), 6),
         ];
         for (outcomes, status) in cases {
             assert_eq!(exit_status(&outcomes), status, "{outcomes:?}");

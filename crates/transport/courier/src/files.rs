@@ -2,6 +2,7 @@
 //!
 //! The product implements both traits with `millrace-fileset`; tests use bytes in memory.
 
+use crate::identity::PublicKey;
 use crate::message::RefuseCode;
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
@@ -192,9 +193,14 @@ pub struct Requests {
 
 /// Creates the sink for a manifest. Several threads may call it at the same time.
 pub trait Store: Send + Sync {
-    /// Returns the sink of a manifest's files. `requests`: what the sender's user asks for.
+    /// Returns the sink of the files of a manifest that a sender sent. `requests`: what the sender's user asks for.
     ///
     /// # Errors
     /// If the manifest is not valid or exceeds a limit, or the files cannot be written.
-    fn open(&self, manifest: &[u8], requests: Requests) -> Result<Box<dyn Sink>, OpenError>;
+    fn open(
+        &self,
+        sender: PublicKey,
+        manifest: &[u8],
+        requests: Requests,
+    ) -> Result<Box<dyn Sink>, OpenError>;
 }

@@ -48,7 +48,7 @@ pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
     /// Returns the key with these bytes.
-    pub fn new(bytes: [u8; 32]) -> PublicKey {
+    pub const fn new(bytes: [u8; 32]) -> PublicKey {
         PublicKey(bytes)
     }
 

@@ -1,13 +1,14 @@
 //! Files of this machine: implementations of the traits of [`crate::files`] with `millrace-fileset`.
 
 use crate::files::{self, FilesError, OpenError, Requests, Value};
+use crate::identity::PublicKey;
 use crate::message::RefuseCode;
-use millrace_fileset::RelativePath;
+use millrace_fileset::entry::Entry;
 use millrace_fileset::fs::{CreatedDirectories, Root};
 use millrace_fileset::scan::{Argument, ScanError, SkipReason, resolve_arguments};
 use millrace_fileset::{
-    Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, Sink, SinkError,
-    SinkEvent, SinkOptions, Source, SourceOptions,
+    Commit, ExtentValue, Manifest, ManifestLimits, ManifestReader, OnChange, RelativePath, Scan, ScanItem,
+    Sink, SinkError, SinkEvent, SinkOptions, Source, SourceOptions,
 };
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
@@ -17,6 +18,9 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
 
 /// The size of a source's cache of extents, in bytes. It is small, because sealed packets are cached
 /// elsewhere.
@@ -57,6 +61,17 @@ fn not_written(error: SinkError) -> FilesError {
         }
         _ => format!("the receiver cannot write {place}: {error}"),
     })
+}
+
+/// Converts the error of files that cannot be received at all, or not at present.
+fn not_opened(error: SinkError) -> OpenError {
+    match error {
+        error @ SinkError::InUse(_) => OpenError {
+            code: RefuseCode::Busy,
+            error: failed(error),
+        },
+        error => not_written(error).into(),
+    }
 }
 
 /// Returns a number of bytes in MiB, rounded up.
@@ -303,6 +318,8 @@ pub struct LocalStore {
     directory: PathBuf,
     /// The path below `directory` for the files; it is created if it does not exist.
     path: RelativePath,
+    /// The only entry that may come into the directory.
+    only: Option<Vec<u8>>,
     options: PlaceOptions,
 }
 
@@ -312,8 +329,33 @@ impl LocalStore {
         LocalStore {
             directory: directory.to_owned(),
             path: RelativePath::root(),
+            only: None,
             options,
         }
+    }
+
+    /// Returns the store that takes only the entry with this name in its directory, and what is below it.
+    #[must_use]
+    pub fn only(self, name: &[u8]) -> LocalStore {
+        LocalStore {
+            only: Some(name.to_vec()),
+            ..self
+        }
+    }
+
+    /// Refuses a set with another entry than the only one.
+    fn check_names(&self, manifest: &Manifest) -> Result<(), FilesError> {
+        let Some(only) = &self.only else {
+            return Ok(());
+        };
+        let is_other = |entry: &&Entry| entry.path.names().next() != Some(only);
+        manifest.entries().iter().find(is_other).map_or(Ok(()), |entry| {
+            let only = String::from_utf8_lossy(only);
+            Err(failed(format!(
+                "the sender sends {}, and {only} was asked for; nothing else is written",
+                entry.path
+            )))
+        })
     }
 
     /// Returns the store of a directory below another one. It is created when files come; no symlink leads
@@ -322,22 +364,30 @@ impl LocalStore {
         LocalStore {
             directory: directory.to_owned(),
             path,
+            only: None,
             options,
         }
     }
 }
 
 impl files::Store for LocalStore {
-    fn open(&self, manifest: &[u8], requests: Requests) -> Result<Box<dyn files::Sink>, OpenError> {
+    fn open(
+        &self,
+        sender: PublicKey,
+        manifest: &[u8],
+        requests: Requests,
+    ) -> Result<Box<dyn files::Sink>, OpenError> {
         let mut reader = ManifestReader::new(ManifestLimits::default());
         reader.feed(manifest).map_err(failed)?;
         let manifest = reader.finish().map_err(failed)?;
+        self.check_names(&manifest)?;
         let fs = Root::open(&self.directory)
             .map_err(|error| failed(format!("{}: {error}", self.directory.display())))?;
         let (fs, created) = fs
             .create_below(&self.path)
             .map_err(|error| failed(format!("{}: {error}", self.path)))?;
         let options = SinkOptions {
+            sender: *sender.bytes(),
             commit: if self.options.all_at_once || requests.all_at_once {
                 Commit::All
             } else {
@@ -351,8 +401,8 @@ impl files::Store for LocalStore {
             ..SinkOptions::default()
         };
         check_announced(&self.directory, manifest.layout().bytes())?;
-        let mut sink = Sink::open(fs, Arc::new(manifest), options).map_err(not_written)?;
-        check_space(&self.directory, sink.needed_space().map_err(not_written)?)?;
+        let mut sink = Sink::open(fs, Arc::new(manifest), options).map_err(not_opened)?;
+        check_space(&self.directory, sink.needed_space().map_err(not_opened)?)?;
         Ok(Box::new(LocalSink { sink, created }))
     }
 }
@@ -451,128 +501,5 @@ impl files::Sink for LocalSink {
 
     fn close(self: Box<Self>) -> Result<(), FilesError> {
         self.sink.close().map_err(not_written)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::files::{Source as _, Store as _};
-    use std::io;
-
-    #[test]
-    fn a_source_that_is_not_there_is_named_by_its_whole_path() {
-        let dir = tempfile::tempdir().unwrap();
-        let missing = dir.path().join("missing");
-        let error = LocalSource::scan(std::slice::from_ref(&missing), &ScanOptions::default()).err();
-        let text = error.unwrap().to_string();
-        assert!(text.starts_with(missing.to_str().unwrap()), "{text}");
-    }
-
-    #[test]
-    fn files_that_do_not_fit_are_refused_before_a_byte_is_sent() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(check_space(dir.path(), 0).is_ok());
-        let refused = check_space(dir.path(), u64::MAX).unwrap_err();
-        assert_eq!(refused.code, RefuseCode::Files);
-        assert!(refused.to_string().contains("make room"), "{refused}");
-    }
-
-    #[test]
-    fn a_refused_transfer_leaves_nothing_behind() {
-        let dir = tempfile::tempdir().unwrap();
-        for path in ["set/new", "in/set"] {
-            std::fs::create_dir_all(dir.path().join(path)).unwrap();
-        }
-        for path in ["set/a", "in/set/a"] {
-            std::fs::write(dir.path().join(path), path).unwrap();
-        }
-        let source = LocalSource::scan(&[dir.path().join("set")], &ScanOptions::default()).unwrap();
-        let options = PlaceOptions {
-            keep_existing: true,
-            ..PlaceOptions::default()
-        };
-        let store = LocalStore::new(&dir.path().join("in"), options);
-        assert!(store.open(source.manifest(), Requests::default()).is_err());
-        let names = |path: &str| -> Vec<_> {
-            let entries = std::fs::read_dir(dir.path().join(path)).unwrap();
-            entries.map(|entry| entry.unwrap().file_name()).collect()
-        };
-        assert_eq!(
-            (names("in"), names("in/set")),
-            (vec!["set".into()], vec!["a".into()])
-        );
-    }
-
-    #[test]
-    fn a_session_that_ends_before_it_starts_leaves_no_directory_and_no_journal() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a"), "a").unwrap();
-        std::fs::create_dir(dir.path().join("in")).unwrap();
-        let source = LocalSource::scan(&[dir.path().join("a")], &ScanOptions::default()).unwrap();
-        let path = RelativePath::new(b"of/2026").unwrap();
-        let store = LocalStore::below(&dir.path().join("in"), path, PlaceOptions::default());
-        let open = || store.open(source.manifest(), Requests::default()).unwrap();
-        let count = |path: &str| std::fs::read_dir(dir.path().join(path)).unwrap().count();
-        let sink = open();
-        assert_eq!(count("in/of/2026"), 1, "the journal");
-        drop(sink);
-        assert_eq!(count("in"), 0);
-        // Directories that existed before stay, and so do the directories of a session that started.
-        std::fs::create_dir(dir.path().join("in/of")).unwrap();
-        drop(open());
-        assert_eq!(count("in/of"), 0);
-        let mut sink = open();
-        sink.start().unwrap();
-        drop(sink);
-        assert_eq!(count("in/of/2026"), 1);
-    }
-
-    #[test]
-    fn a_file_needs_space_until_it_has_its_temporary_file() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("in")).unwrap();
-        std::fs::write(dir.path().join("a"), vec![7; 300_000]).unwrap();
-        let source = LocalSource::scan(&[dir.path().join("a")], &ScanOptions::default()).unwrap();
-        let mut reader = ManifestReader::new(ManifestLimits::default());
-        reader.feed(source.manifest()).unwrap();
-        let manifest = Arc::new(reader.finish().unwrap());
-        let needed = || {
-            let fs = Root::open(dir.path().join("in")).unwrap();
-            let mut sink = Sink::open(fs, Arc::clone(&manifest), SinkOptions::default()).unwrap();
-            sink.needed_space().unwrap()
-        };
-        assert_eq!(needed(), 300_000);
-        let store = LocalStore::new(&dir.path().join("in"), PlaceOptions::default());
-        let mut sink = store.open(source.manifest(), Requests::default()).unwrap();
-        sink.start().unwrap();
-        sink.write(0, &[7; 16_384]).unwrap();
-        sink.flush().unwrap();
-        drop(sink);
-        assert_eq!(needed(), 0);
-    }
-
-    #[test]
-    fn a_sender_learns_why_a_receiver_cannot_write_and_what_to_do() {
-        let error = |name: &[u8], code| {
-            let error = SinkError::Io {
-                path: RelativePath::new(name).unwrap(),
-                error: io::Error::from_raw_os_error(code),
-            };
-            not_written(error).to_string()
-        };
-        let full = error(b".millrace-0123", 28);
-        assert!(
-            full.starts_with("the receiver's disk is full (a temporary file: "),
-            "{full}"
-        );
-        assert!(full.contains("make room"), "{full}");
-        let read_only = error(b".millrace-0123.journal", 30);
-        assert!(
-            read_only.contains("may not write to its directory"),
-            "{read_only}"
-        );
-        let other = error(b"a/b", 5);
-        assert!(other.starts_with("the receiver cannot write a/b: "), "{other}");
     }
 }

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use thiserror::Error;
 
+/// The smallest pool. Bytes are written in groups of 16 KiB: with fewer bytes of credit, no group would ever be whole.
+const POOL_MIN: ByteSize = ByteSize(1 << 20);
+
 /// A configuration that cannot be used.
 #[derive(Debug, Error)]
 pub enum ConfigError {
@@ -39,6 +42,9 @@ pub enum ConfigError {
         "metrics = \"{0}\": expected a loopback address such as 127.0.0.1:9780; others reach it by a reverse proxy with authentication"
     )]
     MetricsAddress(SocketAddr),
+    /// The pool is smaller than any transfer needs.
+    #[error("pool = {0}: expected 1MiB or more, because bytes are written in groups")]
+    Pool(ByteSize),
 }
 
 /// A verb of a grant.
@@ -243,6 +249,9 @@ impl Config {
         if let Some(address) = self.metrics.filter(|address| !address.ip().is_loopback()) {
             return Err(ConfigError::MetricsAddress(address));
         }
+        if self.pool < POOL_MIN {
+            return Err(ConfigError::Pool(self.pool));
+        }
         let mut names = BTreeSet::new();
         for grant in &self.grants {
             let problem = grant.problem().or_else(|| {
@@ -346,6 +355,7 @@ mod tests {
             (grant(("x", "x")) + &grant(("x", "x")), "same name"),
             ("metrics = \"0.0.0.0:9780\"".into(), "loopback"),
             ("drain = \"soon\"".into(), "such as 30s"),
+            ("pool = \"1023KiB\"".into(), "1MiB or more"),
         ];
         for (text, expected) in cases {
             let error = parse(&text).unwrap_err();

@@ -26,6 +26,7 @@ use crate::activity::lock;
 use crate::size::ByteSize;
 use millrace_courier::RefuseCode;
 use millrace_courier::files::{FilesError, OpenError, Requests, Sink, SinkEvent, Store, Value};
+use millrace_courier::identity::PublicKey;
 use millrace_courier::local::{LocalStore, PlaceOptions};
 use millrace_fileset::entry::EntryKind;
 use millrace_fileset::fs::{FileSystem, Root};
@@ -230,7 +231,12 @@ impl Ledger {
     }
 
     /// Reserves room for a set below a path.
-    fn reserve(self: &Arc<Self>, below: &RelativePath, manifest: &Manifest) -> Result<Reserved, FilesError> {
+    fn reserve(
+        self: &Arc<Self>,
+        below: &RelativePath,
+        sender: PublicKey,
+        manifest: &Manifest,
+    ) -> Result<Reserved, FilesError> {
         let join = |path: &RelativePath| {
             let joined = below.join(path.as_bytes());
             joined.map_err(|error| FilesError(error.to_string()))
@@ -253,9 +259,9 @@ impl Ledger {
             paths.push(path);
         }
         for file in 0..manifest.files() {
-            paths.push(join(&temporary_path(manifest, file))?);
+            paths.push(join(&temporary_path(manifest, file, sender.bytes()))?);
         }
-        paths.push(join(&journal_path(manifest))?);
+        paths.push(join(&journal_path(manifest, sender.bytes()))?);
         let claim = Usage {
             bytes: claimed,
             entries: manifest.entries().len() as u64,
@@ -402,19 +408,24 @@ pub(crate) struct QuotaStore {
 }
 
 impl Store for QuotaStore {
-    fn open(&self, manifest: &[u8], requests: Requests) -> Result<Box<dyn Sink>, OpenError> {
+    fn open(
+        &self,
+        sender: PublicKey,
+        manifest: &[u8],
+        requests: Requests,
+    ) -> Result<Box<dyn Sink>, OpenError> {
         let failed = |error: millrace_fileset::ManifestError| FilesError(error.to_string());
         let mut reader = ManifestReader::new(ManifestLimits::default());
         reader.feed(manifest).map_err(failed)?;
         let set = reader.finish().map_err(failed)?;
-        let reserved = self.ledger.reserve(&self.path, &set);
+        let reserved = self.ledger.reserve(&self.path, sender, &set);
         let reserved = reserved.map_err(|error| OpenError {
             code: RefuseCode::Quota,
             error,
         })?;
         drop(set);
         let store = LocalStore::below(&self.ledger.directory, self.path.clone(), self.options);
-        let sink = store.open(manifest, requests)?;
+        let sink = store.open(sender, manifest, requests)?;
         Ok(Box::new(QuotaSink { sink, reserved }))
     }
 }

@@ -4,6 +4,7 @@ use super::Waker;
 use super::assembly::Group;
 use crate::clock::Clock;
 use crate::files::{FilesError, OpenError, Requests, Sink, SinkEvent, Store, Value};
+use crate::identity::PublicKey;
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
 use std::sync::Arc;
@@ -25,6 +26,16 @@ pub(crate) enum Write {
     Close,
 }
 
+impl Write {
+    /// Returns true for a message of the sender about values.
+    fn is_about_values(&self) -> bool {
+        matches!(
+            self,
+            Write::Value(..) | Write::GroupValues(..) | Write::Withdrawn(_)
+        )
+    }
+}
+
 /// An answer of the writer.
 pub(crate) enum WriteReply {
     /// The manifest is valid and the directories exist.
@@ -37,6 +48,8 @@ pub(crate) enum WriteReply {
     Started(RangeSet),
     /// The number of bytes that left memory, and their buffers.
     Written(u64, Vec<Vec<u8>>),
+    /// The number of messages about values that were handled.
+    Handled(u64),
     Event(SinkEvent),
     /// Everything is in place. The value is that of all extents together.
     Complete(Value),
@@ -53,8 +66,8 @@ pub(crate) struct Ends {
 }
 
 /// Serves a session until the channel of tasks closes. Verified extents are then durable.
-pub(crate) fn run(store: &dyn Store, manifest: &[u8], requests: Requests, ends: &Ends) {
-    let mut sink = match store.open(manifest, requests) {
+pub(crate) fn run(store: &dyn Store, sender: PublicKey, manifest: &[u8], requests: Requests, ends: &Ends) {
+    let mut sink = match store.open(sender, manifest, requests) {
         Ok(sink) => sink,
         Err(error) => {
             let _ = ends.replies.send(WriteReply::Refused(error));
@@ -114,8 +127,9 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
             Err(RecvTimeoutError::Disconnected) => return Ok(false),
         };
         let more = std::iter::from_fn(|| ends.tasks.try_recv().ok());
-        let (mut written, mut buffers) = (0, Vec::new());
+        let (mut written, mut buffers, mut handled) = (0, Vec::new(), 0);
         for task in first.into_iter().chain(more).take(BATCH) {
+            handled += u64::from(task.is_about_values());
             match task {
                 Write::Close => return Ok(true),
                 Write::Groups(groups) => {
@@ -140,6 +154,9 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
         }
         if written > 0 {
             drop(ends.replies.send(WriteReply::Written(written, buffers)));
+        }
+        if handled > 0 {
+            drop(ends.replies.send(WriteReply::Handled(handled)));
         }
         sink.poll(ends.clock.now())?;
         while let Some(event) = sink.poll_event() {

@@ -117,16 +117,13 @@ impl Server<'_, '_, '_> {
             (Stage::Offered { offer: Some(_), .. }, Message::ManifestEnd) => self.open(link),
             (Stage::Serving(session), Message::Keep(keep)) => session.keep(&keep),
             (Stage::Serving(session), Message::Value { extent, value }) => {
-                session.give(Write::Value(extent, value));
-                Ok(())
+                session.on_values(Write::Value(extent, value))
             }
             (Stage::Serving(session), Message::GroupValues { extent, values }) => {
-                session.give(Write::GroupValues(extent, values));
-                Ok(())
+                session.on_values(Write::GroupValues(extent, values))
             }
             (Stage::Serving(session), Message::Withdrawn { file, .. }) => {
-                session.give(Write::Withdrawn(file));
-                Ok(())
+                session.on_values(Write::Withdrawn(file))
             }
             _ => Ok(()),
         };
@@ -218,7 +215,8 @@ impl Server<'_, '_, '_> {
         let digest = ring::digest::digest(&ring::digest::SHA256, &manifest);
         let set = std::array::from_fn(|at| digest.as_ref()[at]);
         // An earlier session of the same files frees its slot in the grant.
-        let before = self.supersede(link, key, set);
+        let mut before = Vec::from_iter(self.supersede(link, key, set));
+        before.extend(self.ending_writers(key));
         let granted = match self.destination {
             FileDestination::Store(store) => (StoreRef::Common(store), None, POOL_MAX),
             FileDestination::Access(access) => match access.write(key, &into) {
@@ -253,6 +251,7 @@ impl Server<'_, '_, '_> {
             return Err(FilesError("TLS exports no keys".into()));
         };
         let spec = SessionSpec {
+            sender: key,
             manifest,
             requests: offer.requests,
             set,

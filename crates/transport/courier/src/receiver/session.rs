@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::control::{Control, LinkId};
 use crate::event::{Event, Outcome};
 use crate::files::{FilesError, Requests, SinkEvent, Store};
-use crate::identity::Identity;
+use crate::identity::{Identity, PublicKey};
 use crate::message::{Message, RefuseCode, fitting};
 use crate::pool::Waker;
 use crate::pool::assembly::{Assembly, Group};
@@ -18,6 +18,7 @@ use millrace_transport::ranges::RangeSet;
 use millrace_transport::receiver::{Receiver, ReceiverConfig};
 use millrace_transport::seal::{ContentKey, PairwiseKey};
 use millrace_types::Time;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Replies, Sender as Tasks, channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -41,6 +42,9 @@ const GATHERED_MAX: u64 = 100_000;
 
 /// The number of whole groups at which they go to the writer even before all bursts are read.
 const GROUPS_MAX: usize = 64;
+
+/// The size of the smallest entry of a manifest in bytes.
+const ENTRY_SIZE_MIN: u64 = 8;
 
 /// The identifier of a set of files: the SHA-256 of its manifest.
 pub(super) type SetId = [u8; 32];
@@ -67,6 +71,12 @@ pub(super) struct Session<'scope> {
     content: ContentKey,
     /// True once KEEP has arrived.
     kept: bool,
+    /// Extents whose group values were asked for, with the number of answers that are missing.
+    asked: HashMap<u64, u64>,
+    /// Messages about values that the writer has not handled.
+    queued: u64,
+    /// An upper bound of the files in the manifest.
+    files_max: u64,
     /// Files that the sender withdrew.
     pub(super) withdrawn: u64,
     pub(super) verified_bytes: u64,
@@ -76,6 +86,7 @@ pub(super) struct Session<'scope> {
 
 /// The parts of a new session.
 pub(super) struct SessionSpec<'scope> {
+    pub(super) sender: PublicKey,
     pub(super) manifest: Vec<u8>,
     pub(super) requests: Requests,
     pub(super) set: SetId,
@@ -87,8 +98,8 @@ pub(super) struct SessionSpec<'scope> {
     /// The rate that the session shares with others.
     pub(super) rate: Option<Arc<SharedRate>>,
     pub(super) pool_max: u64,
-    /// The writer of an earlier session of the same files, which must have ended before.
-    pub(super) before: Option<ScopedJoinHandle<'scope, ()>>,
+    /// The writers of earlier sessions of the same sender that are about to end, which must have ended before.
+    pub(super) before: Vec<ScopedJoinHandle<'scope, ()>>,
 }
 
 /// The store of a session.
@@ -130,17 +141,19 @@ impl<'scope> Session<'scope> {
             clock,
         };
         let SessionSpec {
+            sender,
             manifest,
             requests,
             before,
             store,
             ..
         } = spec;
+        let files_max = manifest.len() as u64 / ENTRY_SIZE_MIN;
         let worker = scope.spawn(move || {
-            if let Some(before) = before {
+            for before in before {
                 let _ = before.join();
             }
-            writer::run(store.store(), &manifest, requests, &ends);
+            writer::run(store.store(), sender, &manifest, requests, &ends);
         });
         Session {
             set: spec.set,
@@ -149,6 +162,9 @@ impl<'scope> Session<'scope> {
             tasks: Some(tasks),
             replies,
             worker: Some(worker),
+            asked: HashMap::new(),
+            queued: 0,
+            files_max,
             layout: None,
             receiver: None,
             assembly: None,
@@ -187,6 +203,32 @@ impl<'scope> Session<'scope> {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send(task);
         }
+    }
+
+    /// Gives the writer a message about values: VALUE, GROUP VALUES or WITHDRAWN. One that comes before ACCEPT, or that nothing
+    /// asked for, is ignored: QUIC's flow control does not hold these messages back while the writer is busy.
+    pub(super) fn on_values(&mut self, message: Write) -> Result<(), FilesError> {
+        if !self.is_running() {
+            return Ok(());
+        }
+        if let Write::GroupValues(extent, _) = &message {
+            match self.asked.get_mut(extent) {
+                None => return Ok(()),
+                Some(1) => drop(self.asked.remove(extent)),
+                Some(answers) => *answers -= 1,
+            }
+        }
+        // Twice the number that a session without a changed value has.
+        let extents = self.layout.map_or(0, |layout| layout.extents());
+        if self.queued > 2 * extents + self.files_max {
+            return Err(FilesError(format!(
+                "the sender repeats values: {} wait to be handled; it violates the protocol",
+                self.queued
+            )));
+        }
+        self.queued += 1;
+        self.give(message);
+        Ok(())
     }
 
     /// Keeps the extents that the sender confirmed, once.
@@ -333,6 +375,7 @@ impl<'scope> Session<'scope> {
                         assembly.recycle(buffers);
                     }
                 }
+                WriteReply::Handled(messages) => self.queued = self.queued.saturating_sub(messages),
                 WriteReply::Event(event) => self.on_event(link, name, control, events, event),
                 WriteReply::Complete(root) => {
                     let signature = identity.sign(&receipt(&root));
@@ -379,7 +422,10 @@ impl<'scope> Session<'scope> {
                 receiver.durable(extent);
                 control.send(link, &Message::Durable(extent));
             }
-            SinkEvent::NeedGroupValues(extent) => control.send(link, &Message::NeedGroupValues(extent)),
+            SinkEvent::NeedGroupValues(extent) => {
+                *self.asked.entry(extent).or_default() += 1;
+                control.send(link, &Message::NeedGroupValues(extent));
+            }
             SinkEvent::Committed(file) => {
                 control.send(link, &Message::Committed { file });
                 events(file_event(Some(file), None));
@@ -426,5 +472,66 @@ impl<'scope> Session<'scope> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::{OpenError, Sink};
+    use millrace_transport::extent::ExtentSize;
+    use millrace_transport::seal::Algorithm;
+    use std::sync::Mutex;
+
+    /// A store that opens nothing before a channel closes.
+    struct Blocked(Mutex<Replies<()>>);
+
+    impl Store for Blocked {
+        fn open(&self, _: PublicKey, _: &[u8], _: Requests) -> Result<Box<dyn Sink>, OpenError> {
+            let _ = self.0.lock().unwrap().recv();
+            Err(FilesError("no files".into()).into())
+        }
+    }
+
+    #[test]
+    fn messages_about_values_are_kept_only_if_the_session_runs_and_asked_for_them() {
+        let (open, wait) = channel();
+        let store = Blocked(Mutex::new(wait));
+        let spec = SessionSpec {
+            sender: PublicKey::new([1; 32]),
+            manifest: vec![0; 2 * ENTRY_SIZE_MIN as usize],
+            requests: Requests::default(),
+            set: [0; 32],
+            connection: 1,
+            keys: [PairwiseKey::new([1; 16]), PairwiseKey::new([2; 16])],
+            content: ContentKey::new(Algorithm::Aes128Gcm, &[3; 32]).unwrap(),
+            store: StoreRef::Common(&store),
+            rate: None,
+            pool_max: POOL_MAX,
+            before: Vec::new(),
+        };
+        std::thread::scope(|scope| {
+            let waker = Arc::new(Waker::new().unwrap());
+            let mut session = Session::start(scope, Clock::start(), &waker, spec);
+            // The thread of the writer ends even if an assertion fails.
+            let open = open;
+            let groups = |extent| Write::GroupValues(extent, vec![[0; 32]; 64]);
+            for message in [groups(0), Write::Value(0, [0; 32]), Write::Withdrawn(0)] {
+                session.on_values(message).unwrap();
+            }
+            assert_eq!(session.queued, 0, "the files are not open");
+            session.layout = Some(Layout::new(1 << 20, ExtentSize::Small).unwrap());
+            assert!(session.accept(RangeSet::new()).is_some());
+            session.on_values(groups(0)).unwrap();
+            assert_eq!(session.queued, 0, "not asked for");
+            session.asked.insert(0, 1);
+            session.on_values(groups(0)).unwrap();
+            session.on_values(groups(0)).unwrap();
+            assert_eq!(session.queued, 1, "asked for once");
+            let mut repeated = (0..10).map(|_| session.on_values(Write::Value(0, [0; 32])));
+            let error = repeated.find_map(Result::err).unwrap();
+            assert!(error.to_string().contains("repeats values"), "{error}");
+            drop(open);
+        });
     }
 }

@@ -342,6 +342,16 @@ impl<'scope> Server<'_, 'scope, '_> {
         }
     }
 
+    /// Returns the writers of sessions of a sender that were lost or ended before everything was in place. They may still write files
+    /// that a new session has, too.
+    pub(super) fn ending_writers(&mut self, key: PublicKey) -> Vec<ScopedJoinHandle<'scope, ()>> {
+        let lost = self.lost.iter_mut().filter(|session| session.key == key);
+        let mut writers: Vec<_> = lost.filter_map(|session| session.worker.take()).collect();
+        let finishing = self.finishing.extract_if(.., |session| session.key == key);
+        writers.extend(finishing.map(|session| session.worker));
+        writers
+    }
+
     /// Ends earlier sessions of a sender that comes back with the same files. Returns their writer; the new
     /// session must wait for it.
     pub(super) fn supersede(

@@ -53,6 +53,13 @@ impl Url {
         Some(Ok(Url { key, address, path }))
     }
 
+    /// Returns the name of the one entry that the path stands for; `None` if it stands for the contents of a directory: of a grant,
+    /// or with a trailing slash.
+    pub fn entry_name(&self) -> Option<&str> {
+        let (_, name) = self.path.rsplit_once('/')?;
+        Some(name).filter(|name| !name.is_empty())
+    }
+
     /// Returns the daemon as a target; the path is the destination of the files. `known`: the file of known
     /// keys.
     ///
@@ -89,6 +96,9 @@ mod tests {
         let url = |word: &str| Url::parse(word).unwrap().unwrap();
         let plain = url("millrace://site-a/in/2026/");
         assert_eq!((&*plain.address, &*plain.path), ("site-a:7800", "in/2026/"));
+        assert_eq!(plain.entry_name(), None);
+        assert_eq!(url("millrace://site-a/in").entry_name(), None);
+        assert_eq!(url("millrace://site-a/in/a/b.h5").entry_name(), Some("b.h5"));
         let key = PublicKey::new([7; 32]);
         let keyed = url(&format!("millrace://{key}@[::1]:7801"));
         assert_eq!(

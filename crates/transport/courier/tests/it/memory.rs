@@ -1,6 +1,7 @@
 //! Files in memory: one array of bytes, extents of 1 MiB, SHA-256 instead of BLAKE3.
 
 use millrace_courier::files::{FilesError, OpenError, Requests, Sink, SinkEvent, Source, Store, Value};
+use millrace_courier::identity::PublicKey;
 use millrace_transport::extent::{ExtentSize, Layout};
 use millrace_transport::ranges::RangeSet;
 use millrace_types::Time;
@@ -134,7 +135,7 @@ pub(crate) struct Disk {
 pub(crate) struct MemoryStore(pub(crate) Arc<Mutex<Disk>>);
 
 impl Store for MemoryStore {
-    fn open(&self, manifest: &[u8], _: Requests) -> Result<Box<dyn Sink>, OpenError> {
+    fn open(&self, _: PublicKey, manifest: &[u8], _: Requests) -> Result<Box<dyn Sink>, OpenError> {
         let size =
             u64::from_be_bytes(manifest.try_into().map_err(|_| FilesError("no size".into()))?) as usize;
         let mut disk = self.0.lock().unwrap();

@@ -2,8 +2,11 @@
 
 use millrace_courier::RefuseCode;
 use millrace_courier::files::{Requests, Store};
+use millrace_courier::identity::PublicKey;
 use millrace_courier::local::{LocalStore, PlaceOptions};
 use std::fs;
+
+const SENDER: PublicKey = PublicKey::new([7; 32]);
 
 /// Returns the manifest of one file with a size of 2^55 bytes. `holes` is the encoding of its holes and
 /// segments.
@@ -28,7 +31,10 @@ fn huge(holes: &[u8]) -> Vec<u8> {
 fn a_manifest_that_announces_more_than_the_disk_has_is_refused_before_memory_is_allocated() {
     let dir = tempfile::tempdir().unwrap();
     let store = LocalStore::new(dir.path(), PlaceOptions::default());
-    let refused = store.open(&huge(&[0]), Requests::default()).err().unwrap();
+    let refused = store
+        .open(SENDER, &huge(&[0]), Requests::default())
+        .err()
+        .unwrap();
     assert_eq!(refused.code, RefuseCode::Files);
     let text = refused.to_string();
     assert!(
@@ -37,6 +43,8 @@ fn a_manifest_that_announces_more_than_the_disk_has_is_refused_before_memory_is_
     );
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     // Holes take no space.
-    let sparse = store.open(&huge(&[2, 0, 7]), Requests::default()).unwrap();
+    let sparse = store
+        .open(SENDER, &huge(&[2, 0, 7]), Requests::default())
+        .unwrap();
     assert_eq!(sparse.layout().bytes(), 7);
 }

@@ -111,17 +111,11 @@ fn a_transfer_goes_on_in_a_new_receiver_with_what_is_on_disk() {
     };
     let mut receiver = Some(receiver);
     // The receiver stops once a part is durable: its journal exists and verified extents were reported.
-    let (outcomes, _) = send_with(
-        &mut source,
-        &Identity::generate().unwrap(),
-        targets,
-        slow,
-        |event| {
-            if matches!(event, Event::Progress { verified, .. } if *verified >= 4 << 20) {
-                receiver.take().map(ReceiverThread::stop);
-            }
-        },
-    );
+    let (outcomes, _) = send_with(&mut source, &identity, targets, slow, |event| {
+        if matches!(event, Event::Progress { verified, .. } if *verified >= 4 << 20) {
+            receiver.take().map(ReceiverThread::stop);
+        }
+    });
     assert!(
         matches!(&outcomes[..], [Outcome::Resumable { .. }]),
         "{outcomes:?}"

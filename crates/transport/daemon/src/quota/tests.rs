@@ -7,6 +7,7 @@ use millrace_courier::files::Source as _;
 use millrace_courier::local::{LocalSource, ScanOptions};
 
 const LARGE: usize = 600 << 10;
+const SENDER: PublicKey = PublicKey::new([7; 32]);
 
 /// A grant of 1 MiB that holds `a`, a large file.
 struct Bed {
@@ -35,7 +36,7 @@ impl Bed {
             put(path, *size);
         }
         let below = RelativePath::new(below.as_bytes()).unwrap();
-        self.ledger.reserve(&below, &manifest(&paths))
+        self.ledger.reserve(&below, SENDER, &manifest(&paths))
     }
 }
 
@@ -93,7 +94,10 @@ fn a_file_with_two_names_counts_once() {
     let quota = lock(&bed.ledger.state).quota;
     for quota in [quota, Quota::default()] {
         bed.ledger.set_quota(quota);
-        let held = bed.ledger.reserve(&RelativePath::root(), &manifest).unwrap();
+        let held = bed
+            .ledger
+            .reserve(&RelativePath::root(), SENDER, &manifest)
+            .unwrap();
         held.write(7).unwrap();
         assert_eq!(bed.ledger.used(), used(7));
         drop(held);

@@ -348,6 +348,11 @@ impl State {
 impl FileSystem for MemoryFs {
     type File = usize;
 
+    fn root_identity(&self) -> io::Result<(u64, u64)> {
+        // No device has this number.
+        Ok((u64::MAX, Arc::as_ptr(&self.0).addr() as u64))
+    }
+
     fn metadata(&self, path: &RelativePath) -> io::Result<Metadata> {
         let state = self.state();
         Ok(state.metadata(state.find(path)?))

@@ -65,6 +65,11 @@ pub trait FileSystem {
     /// An open file.
     type File;
 
+    /// Returns two numbers that distinguish the root from every other one in this process, such as device and inode.
+    ///
+    /// # Errors
+    /// The errors of `fstat(2)`.
+    fn root_identity(&self) -> io::Result<(u64, u64)>;
     /// Returns the metadata of a path; of a symlink those of the link itself.
     ///
     /// # Errors

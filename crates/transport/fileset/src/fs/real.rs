@@ -135,6 +135,11 @@ impl Drop for CreatedDirectories {
 impl FileSystem for Root {
     type File = File;
 
+    fn root_identity(&self) -> io::Result<(u64, u64)> {
+        let found = fs::fstat(&self.directory)?;
+        Ok((found.st_dev, found.st_ino))
+    }
+
     fn metadata(&self, path: &RelativePath) -> io::Result<Metadata> {
         if path.is_root() {
             return Ok(convert(&fs::fstat(&self.directory)?));

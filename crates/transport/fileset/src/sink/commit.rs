@@ -16,6 +16,9 @@ const SYNC_ONE_BY_ONE: usize = 8;
 /// The number of ready files at which a commit does not wait for the interval. It bounds memory and the work after
 /// a crash.
 const READY_MAX: usize = 4_096;
+/// The bits of a mode with which a program runs as the owner or the group of its file. A file gets them only together with the
+/// owner of the source: otherwise a sender could have any program run as the receiver's user.
+const SET_ID: u32 = 0o6000;
 
 impl<F: FileSystem> Sink<F> {
     /// Syncs, records and commits the files that are due. Call it at [`Sink::next_timeout`], and after events.
@@ -31,7 +34,9 @@ impl<F: FileSystem> Sink<F> {
         let due = self.next_sync.is_some_and(|due| due <= now);
         let large =
             self.unsaved.len() as u64 * self.manifest.layout().extent_size() >= self.options.sync_size;
-        if all || due || large || self.ready.len() >= READY_MAX {
+        // With `Commit::All`, ready files wait for all others.
+        let many = self.options.commit == Commit::Each && self.ready.len() >= READY_MAX;
+        if all || due || large || many {
             self.save()?;
             self.next_sync = None;
         } else if waiting && self.next_sync.is_none() {
@@ -176,8 +181,11 @@ impl<F: FileSystem> Sink<F> {
         let Some(entry) = self.entry(file) else {
             return Ok(());
         };
-        let attributes = entry.attributes.clone();
+        let mut attributes = entry.attributes.clone();
         let options = self.options;
+        if !(options.preserve && attributes.owner.is_some()) {
+            attributes.mode &= !SET_ID;
+        }
         if self.files[file as usize].unchanged {
             let path = self.path(file);
             let io = |error| SinkError::Io {
@@ -365,12 +373,12 @@ impl<F: FileSystem> Sink<F> {
 
     /// Returns the temporary name of a link.
     fn link_path(&self, path: &RelativePath) -> RelativePath {
-        let digest = blake3::hash(path.as_bytes()).to_hex();
+        let digest = blake3::keyed_hash(&self.options.sender, path.as_bytes()).to_hex();
         reserved(&path.split().0, &format!("{}.link", &digest.as_str()[..32]))
     }
 
     fn journal_path(&self) -> RelativePath {
-        journal_path(&self.manifest)
+        journal_path(&self.manifest, &self.options.sender)
     }
 }
 

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! **Invariant**: a file gets its final name only after a digest has verified all its bytes and the bytes are
-//! synced. A temporary file is in the directory of the final file. Its name is a digest of path, size, change
-//! time and segments, so that any later transfer of the same version of the file finds it.
+//! synced. A temporary file is in the directory of the final file. Its name is a digest of the sender, path, size, change
+//! time and segments, so that any later transfer of the same version of the file by the same sender finds it.
 
+mod claims;
 mod commit;
 mod prepare;
 mod receive;
@@ -20,6 +21,7 @@ use crate::fs::{Access, FileSystem};
 use crate::journal::{self, Identity, Journal};
 use crate::manifest::Manifest;
 use crate::path::RelativePath;
+use claims::Claims;
 use millrace_transport::ranges::RangeSet;
 use millrace_types::{Duration, Time};
 use prepare::Existing;
@@ -46,6 +48,9 @@ pub enum Commit {
 /// Settings for writing a set of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SinkOptions {
+    /// The key of the sender. Another sender has temporary files and journals of its own: nobody writes into a file that has verified
+    /// bytes of another one.
+    pub sender: [u8; 32],
     /// The time at which files get their final names.
     pub commit: Commit,
     /// Existing files are read, and their extents are offered in the have-map.
@@ -70,6 +75,7 @@ pub struct SinkOptions {
 impl Default for SinkOptions {
     fn default() -> SinkOptions {
         SinkOptions {
+            sender: [0; 32],
             commit: Commit::Each,
             delta: false,
             recheck: false,
@@ -93,6 +99,9 @@ pub enum SinkError {
         path: RelativePath,
         error: io::Error,
     },
+    /// Another sink of this process writes a file for the same sender, or the same set.
+    #[error("another transfer from the same sender writes {0}; try again when that has ended")]
+    InUse(RelativePath),
     /// A file exists and must not be replaced.
     #[error("{0} exists; allow files to be replaced, or receive into another directory")]
     Exists(RelativePath),
@@ -205,6 +214,7 @@ pub struct Sink<F: FileSystem> {
     fs: F,
     manifest: Arc<Manifest>,
     options: SinkOptions,
+    claims: Claims,
     /// Records of an earlier run.
     earlier: Journal,
     journal: F::File,
@@ -307,7 +317,7 @@ impl<F: FileSystem> Sink<F> {
 
     /// Returns the path of a file's temporary file.
     fn temporary(&self, file: u32) -> RelativePath {
-        temporary_path(&self.manifest, file)
+        temporary_path(&self.manifest, file, &self.options.sender)
     }
 
     fn check_extent(&self, extent: u64) -> Result<(), SinkError> {
@@ -344,6 +354,7 @@ impl<F: FileSystem> Sink<F> {
             Some(open) => open,
             None => {
                 let path = self.temporary(file);
+                self.claim_temporary(file, &path)?;
                 self.open_temporary(file, &path)
                     .map_err(|error| failed(self, error))?
             }
@@ -354,6 +365,15 @@ impl<F: FileSystem> Sink<F> {
         }
         self.open.push_back((file, open));
         result
+    }
+
+    /// Claims the temporary file of a file for this sink.
+    fn claim_temporary(&mut self, file: u32, path: &RelativePath) -> Result<(), SinkError> {
+        if self.claims.claim(Some(file), path) {
+            Ok(())
+        } else {
+            Err(SinkError::InUse(self.path(file)))
+        }
     }
 
     /// Returns the identity of a file's temporary file.
@@ -424,17 +444,20 @@ impl<F: FileSystem> Drop for Sink<F> {
             .is_ok_and(|metadata| metadata.size == 0)
         {
             // If the removal fails, the empty journal remains and the next run uses it.
-            let _removed = self.fs.remove(&journal_path(&self.manifest));
+            let _removed = self
+                .fs
+                .remove(&journal_path(&self.manifest, &self.options.sender));
         }
     }
 }
 
-/// Returns the path of the temporary file of a file of a set.
-pub fn temporary_path(manifest: &Manifest, file: u32) -> RelativePath {
+/// Returns the path of the temporary file of a file of a set that a sender sends.
+pub fn temporary_path(manifest: &Manifest, file: u32, sender: &[u8; 32]) -> RelativePath {
     let Some((entry, content)) = manifest.file(file) else {
         return RelativePath::root();
     };
     let mut hasher = blake3::Hasher::new_derive_key("millrace 2026 fileset temporary file");
+    hasher.update(sender);
     hasher.update(entry.path.as_bytes());
     hasher.update(&[0]);
     hasher.update(&content.size.to_le_bytes());
@@ -448,9 +471,9 @@ pub fn temporary_path(manifest: &Manifest, file: u32) -> RelativePath {
     reserved(&entry.path.split().0, &digest.as_str()[..32])
 }
 
-/// Returns the path of the journal of a set.
-pub fn journal_path(manifest: &Manifest) -> RelativePath {
-    let hex = blake3::Hash::from_bytes(*manifest.digest()).to_hex();
+/// Returns the path of the journal of a set that a sender sends.
+pub fn journal_path(manifest: &Manifest, sender: &[u8; 32]) -> RelativePath {
+    let hex = blake3::keyed_hash(sender, manifest.digest()).to_hex();
     reserved(&RelativePath::root(), &format!("{}.journal", &hex.as_str()[..32]))
 }
 

@@ -1,5 +1,6 @@
 //! The beginning of a sink: directories, the journal of an earlier run, and the have-map.
 
+use super::claims::Claims;
 use super::{
     FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, have_entry,
     holds_temporary_files, journal_path,
@@ -47,11 +48,16 @@ impl<F: FileSystem> Sink<F> {
     /// file is left behind.
     pub fn open(fs: F, manifest: Arc<Manifest>, options: SinkOptions) -> Result<Sink<F>, SinkError> {
         let root = RelativePath::root();
-        let journal_path = journal_path(&manifest);
+        let journal_path = journal_path(&manifest, &options.sender);
         let io = |error| SinkError::Io {
             path: journal_path.clone(),
             error,
         };
+        let mut claims = Claims::new(fs.root_identity().map_err(io)?);
+        if !claims.claim(None, &journal_path) {
+            let first = manifest.entries().first().map(|entry| entry.path.clone());
+            return Err(SinkError::InUse(first.unwrap_or_default()));
+        }
         let journal = fs.open(&journal_path, Access::CreatePrivate).map_err(io)?;
         let size = fs.file_metadata(&journal).map_err(io)?.size;
         let mut bytes = vec![0; size.min(JOURNAL_SIZE_MAX) as usize];
@@ -80,6 +86,7 @@ impl<F: FileSystem> Sink<F> {
             fs,
             manifest,
             options,
+            claims,
             earlier,
             journal,
             journal_size,
@@ -110,16 +117,31 @@ impl<F: FileSystem> Sink<F> {
         Ok(sink)
     }
 
-    /// Returns the bytes of files that have no temporary file yet: the space that their data take in the file system.
+    /// Returns the bytes of files that have no temporary file yet: the space that their data take in the file system until they are
+    /// put into place. An older version of another size takes as much again as the new one, because it stays until then.
     ///
     /// # Errors
     /// If a file cannot be examined.
     pub fn needed_space(&mut self) -> Result<u64, SinkError> {
         let mut bytes = 0;
         for file in 0..self.manifest.files() {
-            if self.existing(file)? == Existing::None
-                && let Some((_, content)) = self.manifest.file(file)
-            {
+            let existing = self.existing(file)?;
+            let Some((entry, content)) = self.manifest.file(file) else {
+                continue;
+            };
+            let needs_copy = match existing {
+                Existing::None => true,
+                Existing::Final => {
+                    let io = |error| SinkError::Io {
+                        path: entry.path.clone(),
+                        error,
+                    };
+                    let found = optional(self.fs.metadata(&entry.path)).map_err(io)?;
+                    found.is_none_or(|found| found.size != content.size)
+                }
+                Existing::Temporary | Existing::OtherTemporary | Existing::Committed => false,
+            };
+            if needs_copy {
                 bytes += content.data_len();
             }
         }
@@ -382,26 +404,26 @@ impl<F: FileSystem> Sink<F> {
         let is_file = |metadata: &crate::fs::Metadata| metadata.file_type == FileType::File;
         let at_end = optional(self.fs.metadata(&path)).map_err(io)?.filter(is_file);
         let ours = self.is_ours(file);
-        let committed = self.earlier.committed.get(&file);
-        let existing =
-            if committed.is_some() && committed == at_end.as_ref().map(journal::final_identity).as_ref() {
-                Existing::Committed
-            } else if optional(self.fs.metadata(&temporary))
-                .map_err(io)?
-                .as_ref()
-                .is_some_and(is_file)
-            {
-                // The temporary file of a file that was committed is gone: another transfer made this one.
-                let recorded = self.earlier.temporary.get(&file).filter(|_| committed.is_none());
-                match recorded {
-                    Some(recorded) if *recorded == self.temporary_identity(file)? => Existing::Temporary,
-                    _ => Existing::OtherTemporary,
-                }
-            } else if at_end.is_some() && (self.options.delta || ours) {
-                Existing::Final
-            } else {
-                Existing::None
-            };
+        let committed = self.earlier.committed.get(&file).copied();
+        let existing = if committed.is_some() && committed == at_end.as_ref().map(journal::final_identity) {
+            Existing::Committed
+        } else if optional(self.fs.metadata(&temporary))
+            .map_err(io)?
+            .as_ref()
+            .is_some_and(is_file)
+        {
+            self.claim_temporary(file, &temporary)?;
+            // The temporary file of a file that was committed is gone: another transfer made this one.
+            let recorded = self.earlier.temporary.get(&file).filter(|_| committed.is_none());
+            match recorded {
+                Some(recorded) if *recorded == self.temporary_identity(file)? => Existing::Temporary,
+                _ => Existing::OtherTemporary,
+            }
+        } else if at_end.is_some() && (self.options.delta || ours) {
+            Existing::Final
+        } else {
+            Existing::None
+        };
         self.existing[file as usize] = Some(existing);
         Ok(existing)
     }

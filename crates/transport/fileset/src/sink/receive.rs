@@ -280,6 +280,7 @@ impl<F: FileSystem> Sink<F> {
         let progress = &mut self.files[file as usize];
         if progress.state == FileState::Pending {
             progress.state = state;
+            self.claims.release(file);
             self.pending -= 1;
             if state == FileState::Done {
                 self.progress.files += 1;

@@ -48,6 +48,19 @@ fn only_changed_extents_of_a_file_are_sent() {
 }
 
 #[test]
+fn an_older_version_of_another_size_takes_space_beside_the_new_one() {
+    let (from, to) = (MemoryFs::new(), MemoryFs::new());
+    from.put(&path("log"), Some(&noise(1, 3 << 20))).unwrap();
+    from.put(&path("same"), Some(&noise(2, 1 << 20))).unwrap();
+    transfer(&from, &to, SinkOptions::default(), 1).unwrap();
+    let file = from.open(&path("log"), Access::Write).unwrap();
+    from.write_at(&file, 3 << 20, &noise(3, 1_000)).unwrap();
+    let (manifest, _) = scan(&from, &contents(), ScanOptions::default());
+    let mut sink = Sink::open(to, manifest, delta()).unwrap();
+    assert_eq!(sink.needed_space().unwrap(), (3 << 20) + 1_000);
+}
+
+#[test]
 fn old_bytes_in_a_hole_do_not_survive() {
     let (from, to) = (MemoryFs::new(), MemoryFs::new());
     to.put(&path("sparse"), Some(&noise(1, 1 << 20))).unwrap();

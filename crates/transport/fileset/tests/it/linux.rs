@@ -13,7 +13,11 @@ use std::sync::Arc;
 fn send(paths: &[String], to: &Path, options: SinkOptions) -> (Report, Vec<(String, SkipReason)>) {
     let root = || Root::open("/").unwrap();
     let arguments = resolve_arguments(paths).unwrap();
-    let mut scan = Scan::new(&root(), &arguments, ScanOptions::default()).unwrap();
+    let scan_options = ScanOptions {
+        preserve: options.preserve,
+        ..ScanOptions::default()
+    };
+    let mut scan = Scan::new(&root(), &arguments, scan_options).unwrap();
     let mut skipped = Vec::new();
     while let Some(item) = scan.next_item(&root()).unwrap() {
         if let ScanItem::Skipped { path, reason } = item {
@@ -83,6 +87,26 @@ fn a_tree_arrives_with_modes_times_links_and_holes() {
         (b.mtime(), b.mtime_nsec()),
         "also of directories"
     );
+}
+
+#[test]
+fn a_file_gets_set_id_bits_only_with_its_owner() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = directory.path().join("program");
+    fs::write(&from, b"#!/bin/sh").unwrap();
+    fs::set_permissions(&from, fs::Permissions::from_mode(0o6755)).unwrap();
+    for (preserve, mode) in [(false, 0o755), (true, 0o6755)] {
+        let to = directory.path().join(format!("in{preserve}"));
+        fs::create_dir(&to).unwrap();
+        let options = SinkOptions {
+            modes: true,
+            preserve,
+            ..SinkOptions::default()
+        };
+        send(&[format!("{}", from.display())], &to, options);
+        let arrived = fs::metadata(to.join("program")).unwrap();
+        assert_eq!(arrived.mode() & 0o7777, mode, "with the owner: {preserve}");
+    }
 }
 
 #[test]

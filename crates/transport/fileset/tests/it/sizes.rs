@@ -1,9 +1,9 @@
 //! Rows T10 and T15: many small files without a round trip each, and large sparse files in little memory.
 
-use crate::support::{Report, carry, contents, noise, path, scan, snapshot};
+use crate::support::{Report, carry, contents, noise, path, scan, snapshot, transfer};
 use millrace_fileset::fs::memory::MemoryFs;
 use millrace_fileset::fs::{Access, FileSystem};
-use millrace_fileset::{ScanOptions, Sink, SinkOptions, Source, SourceOptions};
+use millrace_fileset::{Commit, ScanOptions, Sink, SinkOptions, Source, SourceOptions};
 use std::sync::Arc;
 
 #[test]
@@ -30,6 +30,27 @@ fn small_files_share_extents() {
     assert!(operations < 2_000 * 4 + 500, "{operations} operations");
     sink.close().unwrap();
     assert_eq!(snapshot(&to), snapshot(&from));
+}
+
+#[test]
+fn many_small_files_that_wait_for_all_others_cause_no_sync_at_each_step() {
+    let from = MemoryFs::new();
+    for index in 0..5_000 {
+        from.put(&path(&format!("f{index:05}")), Some(&noise(index, 100)))
+            .unwrap();
+    }
+    from.put(&path("large"), Some(&noise(1, 12 << 20))).unwrap();
+    let operations = |commit| {
+        let to = MemoryFs::new();
+        let options = SinkOptions {
+            commit,
+            ..SinkOptions::default()
+        };
+        transfer(&from, &to, options, 1).unwrap();
+        to.operations()
+    };
+    let (each, all) = (operations(Commit::Each), operations(Commit::All));
+    assert!(all < each + 200, "{all} operations, and {each} without waiting");
 }
 
 #[test]

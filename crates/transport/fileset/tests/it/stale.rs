@@ -20,7 +20,8 @@ fn two_files() -> MemoryFs {
 
 /// Returns the temporary file of `f`.
 fn temporary_f(from: &MemoryFs) -> RelativePath {
-    temporary_path(&scan(from, &contents(), ScanOptions::default()).0, 0)
+    let sender = SinkOptions::default().sender;
+    temporary_path(&scan(from, &contents(), ScanOptions::default()).0, 0, &sender)
 }
 
 /// Sends files, and kills the receiver once `until` holds.
@@ -193,4 +194,82 @@ fn a_journal_whose_records_are_revoked_survives_a_loss_of_power_at_any_operation
             );
         }
     }
+}
+
+/// Writes bytes into all of an extent.
+fn write_extent(sink: &mut Sink<MemoryFs>, extent: u64, bytes: &[u8]) {
+    let (start, end) = sink.manifest().layout().bounds(extent);
+    sink.write(start, &bytes[..(end - start) as usize]).unwrap();
+}
+
+#[test]
+fn another_sender_does_not_write_into_a_file_whose_bytes_are_verified() {
+    let (from, to) = (two_files(), MemoryFs::new());
+    let (manifest, paths) = scan(&from, &contents(), ScanOptions::default());
+    let mut source = Source::new(
+        from.clone(),
+        Arc::clone(&manifest),
+        paths,
+        SourceOptions::default(),
+    );
+    let open = |sender: u8| {
+        let options = SinkOptions {
+            sender: [sender; 32],
+            ..SinkOptions::default()
+        };
+        Sink::open(to.clone(), Arc::clone(&manifest), options).unwrap()
+    };
+    let mut sink = open(1);
+    let mut other = open(2);
+    let mut tampered = false;
+    // The first bytes of the second extent come after the first extent is verified.
+    let mut tamper = |address: u64, _: &mut Vec<u8>| {
+        if address > 4 << 20 && !tampered {
+            tampered = true;
+            other.start().unwrap();
+            for extent in 0..4 {
+                write_extent(&mut other, extent, &noise(77, 1 << 20));
+            }
+        }
+    };
+    carry(&mut source, &mut sink, 1, &mut tamper, &mut Report::default()).unwrap();
+    assert!(tampered && sink.is_complete());
+    sink.close().unwrap();
+    let mut found = snapshot(&to);
+    found.retain(|name, _| !name.starts_with(".millrace-"));
+    assert!(found == snapshot(&from));
+}
+
+#[test]
+fn one_sender_does_not_write_a_file_twice_at_once() {
+    let (from, to) = (two_files(), MemoryFs::new());
+    let open = |arguments: &[Argument], sender: u8| {
+        let options = SinkOptions {
+            sender: [sender; 32],
+            ..SinkOptions::default()
+        };
+        let (manifest, _) = scan(&from, arguments, ScanOptions::default());
+        let mut sink = Sink::open(to.clone(), manifest, options)?;
+        sink.needed_space()?;
+        Ok::<_, SinkError>(sink)
+    };
+    let mut sink = open(&contents(), 1).unwrap();
+    assert!(
+        matches!(open(&contents(), 1), Err(SinkError::InUse(_))),
+        "the same set"
+    );
+    assert!(open(&contents(), 2).is_ok(), "another sender");
+    let mut early = open(&[only_f()], 1).unwrap();
+    sink.start().unwrap();
+    write_extent(&mut sink, 0, &noise(1, 1 << 20));
+    let error = open(&[only_f()], 1).unwrap_err();
+    assert!(error.to_string().contains("writes f; try again"), "{error}");
+    early.start().unwrap();
+    let (start, _) = early.manifest().layout().bounds(0);
+    assert!(matches!(
+        early.write(start, &[0; 16_384]),
+        Err(SinkError::InUse(_))
+    ));
+    drop((sink, early));
+    assert!(open(&[only_f()], 1).is_ok());
 }
