@@ -11,6 +11,14 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    rolldownOptions: {
+      output: {
+        // Small modules that every first load needs stand in one file: each file costs the head of an answer.
+        codeSplitting: {
+          groups: [{ name: "frame", test: /portal\/src\/ui\/(words|held)\.tsx?$|@tanstack\/(react-router|react-store|router-core|history)\// }],
+        },
+      },
+    },
   },
   worker: { format: "es" },
   test: {
