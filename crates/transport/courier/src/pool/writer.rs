@@ -113,9 +113,12 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
         drop(ends.replies.send(WriteReply::Started(sink.verified())));
     }
     ends.waker.wake();
+    // A set without data is complete when it starts: its events do not wait for a task.
+    let mut started = !has_some;
     loop {
         let next = sink.next_timeout().map(|at| ends.clock.instant(at));
         let task = match next {
+            _ if std::mem::take(&mut started) => Err(RecvTimeoutError::Timeout),
             Some(at) => ends
                 .tasks
                 .recv_timeout(at.saturating_duration_since(Instant::now())),
