@@ -268,7 +268,9 @@ mod tests {
         ] {
             let packet: PacketText = text.parse().unwrap();
             let frame = packet.frame().unwrap();
-            let without: PacketText = format!("{text},{}=00:00:00:00:00:00", field.name()).parse().unwrap();
+            let without: PacketText = format!("{text},{}=00:00:00:00:00:00", field.name())
+                .parse()
+                .unwrap();
             let rule = without.fields.rule(Priority(0));
             assert!(
                 !rule.matches(&key_of(&frame, Depth::All)),
