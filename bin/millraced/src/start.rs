@@ -178,7 +178,7 @@ impl Start {
             }
             (_, Some(file)) if has_equal_start_settings(&file.config, &self.config) => return error,
             (_, Some(file)) => format!(
-                ", not {}: the file is unchanged since its last import, and later changes are kept.",
+                ", not {}: the file is unchanged since its last import, or its content was rolled back; later changes are kept.",
                 file.path.display()
             ),
             (_, None) => ", the newest.".to_owned(),

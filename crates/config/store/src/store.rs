@@ -345,6 +345,8 @@ impl Store {
         match self.at(RevisionNo(head.number.0.saturating_sub(1))) {
             Ok((_, rolled_back)) => Ok(rolled_back == *config),
             Err(ReadError::NoSuchRevision { .. }) => Ok(false),
+            // A version that cannot decode the revision any more treats the file as changed.
+            Err(ReadError::Storage(error)) if error.medium.is_none() => Ok(false),
             Err(ReadError::Storage(error)) => Err(error),
         }
     }

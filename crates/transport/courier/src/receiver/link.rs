@@ -1,7 +1,7 @@
 //! Links of senders: their events and messages.
 
 use super::session::{POOL_MAX, Session, SessionSpec, StoreRef};
-use super::state::{FileDestination, GREETING, LINKS_OF_KEY_MAX, Peer, Server, Stage};
+use super::state::{FileDestination, GREETING, LINKS_OF_KEY_MAX, Peer, Server, Stage, finish_writer};
 use crate::access::Refusal;
 use crate::control::{CODE_ERROR, LinkEnd, LinkEvent, LinkId};
 use crate::event::Outcome;
@@ -58,17 +58,23 @@ impl Server<'_, '_, '_> {
                     LinkEnd::Lost => self.lose(link, reason),
                     LinkEnd::Done | LinkEnd::Closed => self.end(link, Outcome::Resumable { reason }),
                 }
-                let peer = self.peers.remove(&link);
-                if let Some(Stage::Ended {
-                    complete: Some(session),
+                if let Some(Peer {
+                    key,
+                    stage:
+                        Stage::Ended {
+                            complete: Some(session),
+                            ..
+                        },
                     ..
-                }) = peer.map(|peer| peer.stage)
-                    && end == LinkEnd::Done
+                }) = self.peers.remove(&link)
                 {
-                    if let Some(kept) = self.options.kept_ticket() {
-                        kept.forget();
+                    if end == LinkEnd::Done {
+                        if let Some(kept) = self.options.kept_ticket() {
+                            kept.forget();
+                        }
+                        session.give(Write::Close);
                     }
-                    session.give(Write::Close);
+                    finish_writer(&mut self.finishing, key, *session);
                 }
             }
             LinkEvent::Message(message) => self.on_message(link, message),

@@ -128,6 +128,19 @@ pub(super) struct Server<'a, 'scope, 'env> {
     pub(super) events: &'a mut dyn FnMut(Event),
 }
 
+/// Lets the writer of a session end. A new session of the same sender waits for it.
+pub(super) fn finish_writer<'scope>(
+    finishing: &mut Vec<FinishingSession<'scope>>,
+    key: PublicKey,
+    session: Session<'scope>,
+) {
+    let set = session.set;
+    if let Some(worker) = session.finish() {
+        finishing.retain(|earlier| !earlier.worker.is_finished());
+        finishing.push(FinishingSession { key, set, worker });
+    }
+}
+
 impl<'scope> Server<'_, 'scope, '_> {
     /// Returns true if no admitted sender remains, and none may come back.
     pub(super) fn is_idle(&self) -> bool {
@@ -245,14 +258,11 @@ impl<'scope> Server<'_, 'scope, '_> {
             Stage::Serving(session) => {
                 self.by_connection.remove(&session.connection);
                 let bytes = session.verified_bytes;
-                let set = session.set;
                 if outcome == Outcome::Delivered {
                     withdrawn = session.withdrawn;
                     peer.stage = ended(Some(session));
-                } else if let Some(worker) = session.finish() {
-                    let key = peer.key;
-                    self.finishing.retain(|earlier| !earlier.worker.is_finished());
-                    self.finishing.push(FinishingSession { key, set, worker });
+                } else {
+                    finish_writer(&mut self.finishing, peer.key, *session);
                 }
                 bytes
             }

@@ -104,6 +104,18 @@ fn a_fixed_rate_is_held_under_loss_and_given_up_when_the_path_is_cut() {
 }
 
 #[test]
+fn a_flow_whose_breaker_tripped_starts_with_ten_packets() {
+    let config = BbrConfig {
+        delivered_before: 1 << 20,
+        ..BbrConfig::new(PACKET, 1)
+    };
+    let mut controller = Bbr::new(config, Time::ZERO);
+    assert_eq!(controller.window(), 1 << 20);
+    controller.on_breaker(Time::from_secs(1));
+    assert_eq!(controller.window(), 10 * PACKET);
+}
+
+#[test]
 fn a_flow_starts_with_the_window_that_the_control_channel_had_before_it() {
     let forward = link(&[("rate", "350Mbps"), ("delay", "50ms"), ("loss", "0.1%")]);
     let wanted = 0.5 * ideal_rate(350e6);

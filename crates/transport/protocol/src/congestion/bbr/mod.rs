@@ -420,6 +420,8 @@ impl Controller for Bbr {
         let fresh = Bbr::new(
             BbrConfig {
                 hint: None,
+                // The bytes that the path delivered before it broke do not describe it now.
+                delivered_before: 0,
                 initial_rtt: self.min_rtt.value(),
                 seed: self.random.next(),
                 ..self.config
