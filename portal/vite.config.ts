@@ -13,7 +13,7 @@ export default defineConfig({
     reportCompressedSize: false,
     rolldownOptions: {
       output: {
-        // Small modules that every first load needs stand in one file: each file costs the head of an answer.
+        // Small modules that every first load needs share one file: each file costs the headers of a response.
         codeSplitting: {
           groups: [{ name: "frame", test: /portal\/src\/ui\/(words|held)\.tsx?$|@tanstack\/(react-router|react-store|router-core|history)\// }],
         },

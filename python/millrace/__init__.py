@@ -94,7 +94,7 @@ class Transfer:
         """Returns the next event; `None` after the last one. Raises TimeoutError if there is none within `timeout` seconds."""
         event = _library.Event()
         until = None if timeout is None else time.monotonic() + timeout
-        # The library waits for no event: signals such as SIGINT interrupt the wait in Python only.
+        # The library does not wait here, because signals such as SIGINT interrupt a wait in Python only.
         while (result := library.millrace_next(self._live(), 0, ctypes.byref(event))) == 0:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
@@ -103,7 +103,7 @@ class Transfer:
         return Event._of(event) if result > 0 else None
 
     def _poll(self, timeout):
-        """Waits until an event or the end is there, at most `timeout` seconds."""
+        """Waits for an event or the end of the transfer, at most `timeout` seconds."""
         descriptor = self.fileno()
         if descriptor >= 0:
             poll = select.poll()

@@ -120,7 +120,7 @@ class MillraceFileSystem(AbstractFileSystem):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
     def put_file(self, lpath, rpath, callback=None, mode="overwrite", **kwargs):
-        """Sends a file, or the file that a symlink leads to. With `mode="create"`, it must not exist at the daemon."""
+        """Sends a file, or the file that a symlink leads to. With `mode="create"`, `rpath` must not exist."""
         lpath, rpath = pathlib.Path(os.fspath(lpath)).resolve(strict=True), self._strip_protocol(rpath)
         if lpath.is_dir():
             return

@@ -54,7 +54,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     let service = Service::start(Box::new(store), service_settings, move |request| {
         requests.request(request);
     })?;
-    // The deadlines of BGP sessions and of connections to switches hold whatever the API waits for.
+    // BGP sessions and connections to switches keep their deadlines while the API waits.
     let (network, api) = (runtime("network")?, runtime("api")?);
     let serve = || {
         let handle = service.handle();

@@ -100,8 +100,8 @@ export class Refresh {
 }
 
 /** Connects the page of a person to the stream and keeps what it shows up to date. `onOther` is called when the page must load
- * again: another person signs in in another tab, whose the session then is, or the browser restores the page as it was when it was
- * left, without its stream and perhaps after a sign-out. */
+ * again: another person has signed in in another tab and owns the session, or the browser restores a page that was left. Such a page
+ * has no stream, and its person may have signed out. */
 export function LiveUpdates({ user, onOther, children }: { user: string; onOther: () => void; children: ReactNode }) {
   const queries = useQueryClient();
   const [own] = useState(user);

@@ -124,7 +124,7 @@ export const changesAfter = (start: string | undefined) =>
     queryFn: ({ signal }) => firstItems((after) => result(client.GET("/api/v1/changes", { signal, params: { query: { limit: 100, after } } })), start),
   });
 
-/** The changes under way, and those that are undone unless somebody confirms them: however many newer ones there are. */
+/** The changes under way, and those that are undone unless somebody confirms them, however many newer changes there are. */
 export const openChanges = queryOptions({
   queryKey: ["changes", "open"],
   queryFn: () => everything((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: PAGE, open: true, after } } }))),

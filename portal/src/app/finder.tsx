@@ -62,7 +62,7 @@ export function Found({ close }: { close: () => void }) {
   const [text, setText] = useState("");
   const [all, links, members] = [useQuery(services), useQuery(connections), useQuery({ ...accounts, enabled: me.operator })];
   const index = useMemo(() => searchIndex(all.data ?? [], links.data ?? [], members.data ?? []), [all.data, links.data, members.data]);
-  // Nothing is said about what was not read.
+  // The search says that nothing matches only after all lists were read.
   const reads = [all, links, members];
   const failed = reads.find((read) => read.isError && read.data === undefined);
   const none = failed ? explain(t, failed.error) : t(reads.some((read) => read.isLoading) ? "load.loading" : "search.none");

@@ -52,7 +52,7 @@ export function Language({ children }: { children: ReactNode }) {
         setLoaded({ language, messages });
       },
       () => {
-        // The network is gone, or an upgrade has removed the files of this page: the language before stays.
+        // The network is gone, or an upgrade has removed the files of this page: the former language stays.
         if (!current) return;
         if (shown.current) setLanguage(shown.current);
         else timer = setTimeout(() => location.reload(), RETRY);

@@ -192,6 +192,8 @@ export function ManualFilter({ destination, make, label }: { destination: string
 export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: Act }) {
   const t = useText();
   const [filters, hold] = useAsOpened(live);
+  /** Filters that an order which then failed has removed: the held list still has them. */
+  const stopped = useRef(new Set<string>());
   const { language } = useLanguage();
   const remove = useOrder(filterOrder.remove);
   const extend = useOrder(filterOrder.extend);
@@ -221,7 +223,9 @@ export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: 
               const back: (() => Promise<unknown>)[] = [];
               try {
                 for (const filter of own) {
+                  if (stopped.current.has(filter.id)) continue;
                   await remove.mutateAsync([filter.id, filter.revision]);
+                  stopped.current.add(filter.id);
                   const act = again(filter);
                   if (act) back.push(act);
                 }

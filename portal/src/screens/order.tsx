@@ -160,7 +160,7 @@ export function OrderPath() {
                   inputValue={draft.peerText}
                   onInputChange={(peerText) => change({ peerText, peer: "" })}
                   onChange={(chosen) => {
-                    // Without a chosen member the field asks when the focus leaves it: a text that is none is removed.
+                    // Without a chosen member the field reports null when the focus leaves it: a text that names no member is removed.
                     const typed = draft.peerText.trim();
                     const isTyped = ({ name, asns }: Account) => name === typed || asns.some((asn) => `AS${asn}` === typed.toUpperCase());
                     const account = others.find((account) => (chosen === null ? isTyped(account) : account.id === chosen));

@@ -26,7 +26,7 @@ type Act = {
   /** Returns the words for an error. */
   explain: (error: unknown) => string;
   onOpen?: () => void;
-  /** Told when the dialog opens and when it closes; see `useAsOpened`. */
+  /** Called with true when the dialog opens, and with false when it closes; see `useAsOpened`. */
   hold?: (open: boolean) => void;
 };
 

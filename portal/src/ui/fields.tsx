@@ -43,8 +43,8 @@ export function TextField({ label, hint, error, unit, id, inputProps, ...props }
 }
 
 /**
- * A text field for a value that is kept in the address. The field has its text itself, because an address changes later than the
- * field: that would end the composition of an input method, and move the caret. `onChange` is called `wait` ms after the last key.
+ * A text field for a value that is kept in the address. The field keeps its own text, because the address changes later than the
+ * field: a late text would end the composition of an input method, and move the caret. `onChange` is called `wait` ms after the last key.
  */
 export function AddressField({ value, onChange, wait, ...props }: { value: string; onChange: (text: string) => void; wait: number; label: string }) {
   const [text, setText] = useState(value);

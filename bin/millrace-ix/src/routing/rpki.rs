@@ -67,7 +67,7 @@ async fn run(cache: String, place: usize, sets: Sets, routing: Routing) {
     }
 }
 
-/// Waits for a future without a connection to the cache. The payloads end when they expire.
+/// Waits for a future while the cache is not connected. Removes the payloads when they expire.
 async fn until_expiry<T>(
     future: impl Future<Output = T>,
     place: usize,

@@ -162,7 +162,7 @@ impl Client {
         self.query(now);
     }
 
-    /// Ends what a cache and its version have agreed on. The next connection begins with the newest version and
+    /// Forgets the version and the session of a cache. The next connection begins with the newest version and
     /// a Reset Query, because sessions belong to a version (RFC 8210, section 5.1).
     const fn forget_version(&mut self) {
         self.version = VERSION;

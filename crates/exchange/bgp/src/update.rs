@@ -127,7 +127,7 @@ struct Decoder<'a> {
     update: Update,
     collected: AttributeParser,
     seen: BTreeSet<u8>,
-    /// True if an attribute is longer than the list.
+    /// True if an attribute exceeds the end of the attribute list.
     has_cut_attribute: bool,
 }
 

@@ -69,8 +69,8 @@ const fn is_of_bgp(origin: FilterOrigin) -> bool {
     matches!(origin, FilterOrigin::Rtbh | FilterOrigin::Flowspec)
 }
 
-/// Returns the number of entries of a filter in one switch, or the reason why switches cannot implement it. Matches behind
-/// the largest number of entries are not counted.
+/// Returns the number of entries of a filter in one switch, or the reason why switches cannot implement it. The count
+/// ends at the largest number of entries.
 fn entries<'a>(
     matches: impl Iterator<Item = &'a millrace_ix_model::FilterMatch>,
     extensions: bool,
@@ -243,7 +243,7 @@ impl FilterController {
                     self.create(reference, account, comparison);
                 }
             }
-            // A rule is translated once it may become a filter, so that the cost of translations is limited, too.
+            // A rule is translated only when it may become a filter, so that the cost of translations is limited, too.
             (Some(account), None) => {
                 if self.spend(account, reference, comparison) {
                     self.create(reference, account, comparison);

@@ -9,8 +9,8 @@ use millrace_ix_model::{Reason, TcpFlagsMatch, reason};
 const BITS: u64 = 0xfff;
 /// The largest number of pairs of one expression.
 const PAIRS_MAX: usize = 512;
-/// The largest number of combinations of pairs that the products of an expression compare. Each operator of 250 may
-/// otherwise compare thousands.
+/// The largest number of combinations of pairs that the products of an expression compare. Without it, each of 250
+/// operators may compare thousands.
 const COMBINATIONS_MAX: usize = 16_384;
 
 /// Returns pairs that together match exactly those flags that make the expression true. A mask of 0 matches

@@ -24,7 +24,7 @@ impl Minutes {
 
     pub(crate) fn add(&mut self, at: Timestamp, bytes: f64, is_dropped: bool) {
         let now = minute(at);
-        // Behind a clock that stepped back, the minutes in the future are no longer those of the past.
+        // After the clock steps back, minutes that are in the future now have no traffic.
         while self.newest > now + 1 {
             self.newest = self.newest.min(now + 1 + LEN as u64);
             self.bytes[index(self.newest)] = [0.0; 2];

@@ -46,7 +46,7 @@ impl Shared {
     /// Adds the samples of a datagram.
     pub fn take(&self, datagram: &Datagram, now: Timestamp) {
         self.lock().take(datagram, now);
-        // The difference is negative behind a clock that stepped back.
+        // The difference is negative after the clock stepped back.
         let since = now.millis().abs_diff(self.0.revised_at.load(Ordering::Relaxed));
         if since >= REVISION_MS {
             self.0.revised_at.store(now.millis(), Ordering::Relaxed);

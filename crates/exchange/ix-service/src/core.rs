@@ -377,7 +377,7 @@ impl Core {
             .collect()
     }
 
-    /// Lets the engine know new switches, and those that do not return: switches that were retired, and those that are no part
+    /// Tells the engine of new switches, and of those that do not return: switches that were retired, and those that are no part
     /// of the exchange any more.
     pub(crate) fn add_switches(&mut self, now: Now) {
         let exchange = Arc::clone(&self.exchange);

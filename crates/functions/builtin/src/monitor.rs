@@ -15,7 +15,7 @@ use millrace_nf::table::Table;
 
 /// The number of records in a message. Such a message fits into an IP packet of 1,500 bytes.
 const RECORDS: usize = 18;
-/// The largest observation domain id of the first instance: those of 65,535 others have room behind it.
+/// The largest observation domain id of the first instance: the ids of 65,535 further instances follow it.
 const DOMAIN_MAX: u32 = u32::MAX - 0xffff;
 
 pub(crate) const KIND: Kind = Kind {
@@ -30,7 +30,7 @@ pub(crate) const KIND: Kind = Kind {
         ),
         (
             "domain",
-            "the observation domain id of the records of the first instance, 1-4294901760 (1); the other instances have the next ones",
+            "observation domain id of the first instance, 1-4294901760 (1); further instances have the following ids",
         ),
         (
             "export",

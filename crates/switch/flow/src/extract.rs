@@ -280,7 +280,7 @@ mod tests {
             let mut short = frame[..14 + 40 + 24].to_vec();
             short[14 + 5] = 24;
             assert!(rule.matches(&key_of(&short, Depth::All)), "{text}");
-            // A message that ends before the target has no options either, and is none.
+            // A message that ends before the target has no such field.
             short.truncate(14 + 40 + 20);
             short[14 + 5] = 20;
             assert!(!rule.matches(&key_of(&short, Depth::All)), "{text}");

@@ -15,7 +15,7 @@ const STATUS: &str = "Exit status: 0 all receivers have everything, verified and
 
 /// The longest validity of a ticket, in hours: a hundred years.
 const HOURS_MAX: u64 = 876_000;
-/// The highest tolerance of loss, in percent.
+/// The highest loss tolerance, in percent.
 const LOSS_MAX: f64 = 15.0;
 
 /// When files get their names
@@ -174,13 +174,13 @@ fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(time.ok_or_else(expected)?))
 }
 
-/// Returns the share of lost packets, in percent.
+/// Parses a loss tolerance, in percent.
 fn loss(text: &str) -> Result<f64, String> {
     let percent = text
         .parse()
         .ok()
         .filter(|percent| (0.0..=LOSS_MAX).contains(percent));
-    percent.ok_or_else(|| format!("`{text}` is no tolerance of loss; expected 0 to {LOSS_MAX} percent"))
+    percent.ok_or_else(|| format!("`{text}` is no loss tolerance: expected 0 to {LOSS_MAX} percent"))
 }
 
 fn policy(text: &str) -> Result<Policy, String> {

@@ -43,7 +43,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Starts a receiver, and returns it with the target of its ticket. `stop`: ends it if the user interrupts its start.
+    /// Starts a receiver, and returns it with the target of its ticket. `stop` ends the receiver if the user interrupts its start.
     pub(crate) fn start(
         remote: &RemoteDirectory<'_>,
         args: &Send,

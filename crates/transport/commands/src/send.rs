@@ -182,7 +182,7 @@ fn note(known: &Path, peer: &Target) {
     for address in remember(known, peer).unwrap_or_default() {
         let _ = writeln!(
             std::io::stderr(),
-            "the ticket of {} names {address}, which {} has under another key; that stays",
+            "the ticket of {} names {address}, for which {} has another key; the stored key stays",
             peer.name,
             known.display()
         );

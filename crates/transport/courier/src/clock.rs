@@ -49,7 +49,7 @@ pub struct Interrupts(Arc<Mutex<Interrupted>>);
 #[derive(Debug, Default)]
 struct Interrupted {
     session: Option<SessionHandle>,
-    /// Processes that end with this one as long as there is no session.
+    /// Children to kill if a signal comes before the session.
     children: Vec<Pid>,
 }
 

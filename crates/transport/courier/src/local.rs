@@ -318,7 +318,7 @@ pub struct LocalStore {
     directory: PathBuf,
     /// The path below `directory` for the files; it is created if it does not exist.
     path: RelativePath,
-    /// The only entry that may come into the directory.
+    /// The only entry that may be written into the directory.
     only: Option<Vec<u8>>,
     options: PlaceOptions,
 }

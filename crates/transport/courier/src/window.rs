@@ -6,7 +6,7 @@
 //!
 //! Before the data path has a model, the channel carries the manifest, or the digests of files that the receiver has: megabytes, for which
 //! the transfer waits. Until then the window grows by slow start (RFC 9002, section 7.3.1), which ends when
-//! more than [`LOSS_MAX`] of a round is lost, or when three rounds deliver no more than a round before (as the
+//! more than [`LOSS_MAX`] of a round is lost, or when three rounds in a row deliver less than 1.25 times the best one before (as the
 //! Startup state of BBR does). A lost packet alone says nothing on the paths that this transport is for.
 
 use quinn_proto::RttEstimator;

@@ -7,7 +7,7 @@ use millrace_model as model;
 use millrace_oam::{Damping, WaitToRestore, bfd, ccm};
 use millrace_types::{Mac, PortNo, Time};
 
-/// The addresses that a BFD session is for: the local and remote IP addresses, and the remote MAC address. Others have
+/// The addresses that identify a BFD session: local and remote IP address, and remote MAC address. Other addresses have
 /// another session (RFC 5880, section 6.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BfdPeer([IpAddr; 2], Mac);

@@ -182,7 +182,7 @@ fn section_4_lengths_of_the_list() {
 #[test]
 fn section_5_2_a_fault_in_a_message_without_reachable_routes_ends_the_session() {
     let bare = |attributes: &[u8]| consequence(&update(&[], attributes, &[]));
-    // AS_PATH is longer than the list, and may hide MP_REACH_NLRI.
+    // AS_PATH exceeds the end of the attribute list, and may hide MP_REACH_NLRI.
     assert_eq!(bare(&[ORIGIN, &[0x40, 2, 200, 2, 1]].concat()), Ended(3, 1));
     assert_eq!(bare(&[0x40, 2, 200, 2, 1]), Ended(3, 1));
     assert_eq!(bare(&[0x40, 1, 1, 7]), Ended(3, 1));

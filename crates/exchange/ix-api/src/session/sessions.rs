@@ -147,7 +147,7 @@ impl Sessions {
                 tracing::warn!(%error, "the time of a session's last request is not stored");
             }
             if !self.open().contains_key(&key) {
-                // The session has ended during the write, which may have come after its removal.
+                // The session ended during the write, and the write may have stored it again after its removal.
                 self.remove(&key);
                 return None;
             }

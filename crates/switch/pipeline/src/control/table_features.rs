@@ -30,8 +30,8 @@ impl Control {
     /// Tables that are left out are removed. Removed tables, and tables whose capabilities change, lose their
     /// entries without a flow_removed; others lose entries that go to a removed table.
     ///
-    /// An entry of a table with all capabilities can go to every later table, so such a table changes with those that
-    /// exist.
+    /// An entry of a table with all capabilities can go to every later table, so such a table changes if later tables
+    /// are removed or exist again.
     ///
     /// # Errors
     /// [`PipelineError`]; nothing has changed.

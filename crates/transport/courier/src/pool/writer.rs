@@ -141,7 +141,7 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
                         buffers.push(group.bytes);
                     }
                 }
-                // The answer to a session without HAVE, which has started.
+                // The KEEP of a session without HAVE changes nothing: the session has started.
                 Write::Keep(_) if !has_some => {}
                 Write::Keep(extents) => {
                     for extent in extents.ranges().iter().flat_map(Clone::clone) {

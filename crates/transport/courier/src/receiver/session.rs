@@ -98,7 +98,7 @@ pub(super) struct SessionSpec<'scope> {
     /// The rate that the session shares with others.
     pub(super) rate: Option<Arc<SharedRate>>,
     pub(super) pool_max: u64,
-    /// The writers of earlier sessions of the same sender that are about to end, which must have ended before.
+    /// The writers of earlier sessions of the same sender. The writer of this session waits until they have ended.
     pub(super) before: Vec<ScopedJoinHandle<'scope, ()>>,
 }
 
@@ -222,7 +222,7 @@ impl<'scope> Session<'scope> {
         let extents = self.layout.map_or(0, |layout| layout.extents());
         if self.queued > 2 * extents + self.files_max {
             return Err(FilesError(format!(
-                "the sender repeats values: {} wait to be handled; it violates the protocol",
+                "the sender violates the protocol: it repeats values, and {} wait to be handled",
                 self.queued
             )));
         }

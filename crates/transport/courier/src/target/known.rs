@@ -29,8 +29,8 @@ pub(super) fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey, T
     Ok(key.parse()?)
 }
 
-/// Stores the key of a receiver under its addresses. The receiver has proved that it holds the key, at one of them. A ticket was
-/// written by the receiver, and may name addresses of others: those that are known under another key keep it, and are returned.
+/// Stores the key of a receiver under its addresses, at one of which it has proved that it holds the key. The receiver writes its
+/// ticket, which may name addresses of others: an address that is known under another key keeps that key, and is returned.
 /// Addresses that the user gave get the key that the user gave.
 ///
 /// # Errors

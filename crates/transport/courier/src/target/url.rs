@@ -53,8 +53,8 @@ impl Url {
         Some(Ok(Url { key, address, path }))
     }
 
-    /// Returns the name of the one entry that the path stands for; `None` if it stands for the contents of a directory: of a grant,
-    /// or with a trailing slash.
+    /// Returns the name of the one entry that the path stands for; `None` if it stands for the contents of a directory, as the path of a grant
+    /// and a path with a trailing slash do.
     pub fn entry_name(&self) -> Option<&str> {
         let (_, name) = self.path.rsplit_once('/')?;
         Some(name).filter(|name| !name.is_empty())

@@ -63,6 +63,27 @@ fn store(directory: &Path) -> impl Store + use<> {
 }
 
 #[test]
+fn the_same_files_can_be_sent_again_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir(&to).unwrap();
+    fs::write(&from, content(5_000, 1)).unwrap();
+    let spec = ReceiverSpec {
+        once: false,
+        ..ReceiverSpec::default()
+    };
+    let receiver = ReceiverThread::start(store(&to), spec);
+    let identity = Identity::generate().unwrap();
+    for time in 0..10 {
+        let mut source = LocalSource::scan(std::slice::from_ref(&from), &ScanOptions::default()).unwrap();
+        let targets = vec![receiver.target("a")];
+        let (outcomes, events) = send_all_of(&mut source, &identity, targets, SendOptions::default());
+        assert_eq!(outcomes, [Outcome::Delivered], "{time}: {events:?}");
+    }
+    receiver.stop();
+}
+
+#[test]
 fn a_tree_arrives_identical_and_nothing_else_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));

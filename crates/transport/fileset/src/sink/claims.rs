@@ -1,6 +1,6 @@
 //! The temporary files and journals in use in this process: at most one sink writes each.
 //!
-//! Their names have the key of the sender, so that no sender reaches those of another. One sender may still send a file in two sets
+//! Their names depend on the key of the sender, so that no sender reaches those of another. One sender may still send a file in two sets
 //! at the same time, or a set twice: the second sink is refused. Sinks of other processes are not seen.
 
 use crate::path::RelativePath;
@@ -21,7 +21,7 @@ fn held() -> MutexGuard<'static, HashSet<Name>> {
 pub(super) struct Claims {
     /// Device and inode of the sink's directory.
     root: (u64, u64),
-    /// The journal has no number.
+    /// The claimed name of each file, by its number; `None` is the journal.
     names: HashMap<Option<u32>, Name>,
 }
 

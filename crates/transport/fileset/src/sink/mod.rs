@@ -48,8 +48,8 @@ pub enum Commit {
 /// Settings for writing a set of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SinkOptions {
-    /// The key of the sender. Another sender has temporary files and journals of its own: nobody writes into a file that has verified
-    /// bytes of another one.
+    /// The key of the sender. Another sender has temporary files and journals of its own: no sender writes into a file that has verified
+    /// bytes of another sender.
     pub sender: [u8; 32],
     /// The time at which files get their final names.
     pub commit: Commit,

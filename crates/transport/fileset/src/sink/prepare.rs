@@ -118,7 +118,7 @@ impl<F: FileSystem> Sink<F> {
     }
 
     /// Returns the bytes of files that have no temporary file yet: the space that their data take in the file system until they are
-    /// put into place. An older version of another size takes as much again as the new one, because it stays until then.
+    /// put into place. A file whose older version has another size counts in full, because that version stays until then.
     ///
     /// # Errors
     /// If a file cannot be examined.
