@@ -341,11 +341,16 @@ impl FilterController {
         FilterState::Active
     }
 
-    /// Checks the ownership of a filter that was ordered on the page or over the API.
+    /// Checks the ownership of a filter that was ordered on the page or over the API, and refuses one that an earlier
+    /// version took and that switches cannot implement.
     fn compare_owner(&mut self, id: FilterId, filter: &Filter, comparison: &mut Comparison) {
         let is_over = filter.valid_until.is_some_and(|end| end <= comparison.now);
         if matches!(filter.state, FilterState::Active | FilterState::Suspended(_)) && !is_over {
-            self.compare_state(id, filter, None, comparison);
+            let untranslatable = match self.entries_of(id) {
+                0 => entries(filter.matches(), self.settings.extensions).err(),
+                _ => None,
+            };
+            self.compare_state(id, filter, untranslatable, comparison);
         }
     }
 

@@ -376,10 +376,10 @@ struct Transport {
 }
 
 impl Transport {
-    /// Returns the number of ranges of ports.
+    /// Returns the least number of entries that the ranges of ports need.
     fn ranges(&self) -> usize {
-        let len = |set: &Option<Ranges>| set.as_ref().map_or(0, Vec::len);
-        len(&self.source_ports) + len(&self.destination_ports)
+        let len = |set: &Option<Ranges>| set.as_ref().map_or(1, Vec::len);
+        len(&self.source_ports) * len(&self.destination_ports)
     }
 
     fn write(&self, filter: &mut FilterMatch) {

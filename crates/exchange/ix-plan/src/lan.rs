@@ -86,7 +86,12 @@ pub(crate) fn addresses(context: &ServiceContext<'_>, end: &End<'_>) -> Addresse
     for ip in ips.filter(|ip| ip.valid_until.is_none_or(|end| end > now)) {
         match ip.address {
             IpAddr::V4(address) => v4.push(address),
-            IpAddr::V6(address) => v6.push((address, None)),
+            IpAddr::V6(address) => {
+                v6.push((
+                    address,
+                    macs.iter().copied().find(|mac| link_local(*mac) == address),
+                ));
+            }
         }
     }
     // If an IPv6 address is registered, each MAC address also gives a link-local address (RFC 4291, appendix A).

@@ -192,6 +192,8 @@ impl Core {
             };
             core.submit(id, resume, now);
         }
+        // Open changes may name a switch that one of them adds and a later one deletes.
+        core.add_switches(now);
         core.drain(now);
         Ok(core)
     }

@@ -124,7 +124,8 @@ impl Core {
                 .map(|_| Err(OrderError::from_store(&error)))
                 .collect();
         }
-        if group.exchange.switches != self.exchange.switches {
+        let has_other_switches = group.exchange.switches != self.exchange.switches;
+        if has_other_switches {
             self.add_switches(now);
         }
         self.before = group.exchange;
@@ -155,6 +156,10 @@ impl Core {
         let actions = self.engine.handle(Event::Tick, now.time);
         self.queue.extend(actions);
         self.drain(now);
+        if has_other_switches {
+            // Circuits over a switch that was retired take another path.
+            self.reroute_rest(now);
+        }
         results
     }
 

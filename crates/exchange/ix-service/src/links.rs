@@ -156,11 +156,19 @@ impl Core {
             .collect()
     }
 
-    /// Returns the trunks of which an end is known to be down.
+    /// Returns the trunks of which an end is known to be down, or is at a switch that does not return.
     pub(crate) fn trunks_down(&self) -> Vec<TrunkId> {
+        let is_gone = |end: &PortId| {
+            let switch = self.exchange.switches.get(&end.switch);
+            switch.is_some_and(|switch| switch.retired) && self.engine.session(end.switch.0).is_none()
+        };
+        let has_gone = |id: &TrunkId| {
+            let trunk = self.exchange.trunks.get(id);
+            trunk.is_some_and(|trunk| trunk.ends.iter().any(is_gone))
+        };
         let states = self.trunk_states().into_iter();
         states
-            .filter(|(_, up)| *up == Some(false))
+            .filter(|(id, up)| *up == Some(false) || has_gone(id))
             .map(|(id, _)| id)
             .collect()
     }

@@ -443,3 +443,25 @@ fn a_filter_of_the_page_is_refused_if_the_switches_have_no_room_for_its_entries(
     world.reconcile();
     assert_eq!(world.states().last().map(String::as_str), Some("refused"));
 }
+
+#[test]
+fn a_filter_of_the_page_that_an_earlier_version_took_and_switches_cannot_implement_is_refused() {
+    let mut world = World::of(Settings::default(), false, &[64_501, 64_502]);
+    world.roas(&[("203.0.113.0/24", 64_501)]);
+    world.announce(64_501, "203.0.113.0/24", false);
+    world.reconcile();
+    world.ends(64_502, 1);
+    let mut order = page_filter(&world, "203.0.113.1/32", &[]);
+    if let Operation::CreateFilter { matching, .. } = &mut order {
+        // Zeros in the ports of later fragments match, too.
+        matching.source_ports = Vec::new();
+        matching.destination_ports = vec![Ports { first: 0, last: 63 }];
+    }
+    world.order(vec![order]);
+    // Other payloads of a cache cause a comparison of all filters, as a start does.
+    world.roas(&[("203.0.113.0/24", 64_501), ("198.51.100.0/24", 64_502)]);
+    world.reconcile();
+    assert_eq!(world.states(), ["refused"]);
+    let reason = reason(&world);
+    assert!(reason.ends_with("leave 0 out"), "{reason}");
+}

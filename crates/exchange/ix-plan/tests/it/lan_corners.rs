@@ -1,6 +1,6 @@
 //! Frames of peering LANs and multipoint circuits that random frames seldom show: one case each.
 
-use core::net::Ipv6Addr;
+use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 
 use millrace_ix_model::{
@@ -130,24 +130,35 @@ fn no_member_gets_a_probe_for_its_own_address() {
 #[test]
 fn a_link_local_address_of_a_mac_address_stays_there_while_a_router_is_replaced() {
     let new = [2, 0, 0, 0, 8, 1];
-    let mut lan = Lan::new(|world, members| {
-        let operation = Operation::AddMac {
-            config: members[1].config,
-            address: Mac(new),
-            valid_from: None,
-            valid_until: Some(NOW.after(Duration::from_secs(3600))),
-        };
-        world.apply(operation).unwrap();
-    });
-    let (me, you) = (lan.me.clone(), lan.you.clone());
-    for (target, at) in [
-        (link_local(you.mac), you.mac),
-        (link_local(new), new),
-        (you.v6, new),
-    ] {
-        let body = discovery(135, target, Some(me.mac));
-        let question = ipv6(solicited_node(target), me.mac, me.v6, target, 58, &body);
-        assert_eq!(lan.send(&me, &question), [at], "{target}");
+    // The old router's address may also be registered.
+    for is_registered in [false, true] {
+        let mut lan = Lan::new(|world, members| {
+            if is_registered {
+                let operation = Operation::AddIp {
+                    config: members[1].config,
+                    address: IpAddr::from(link_local(members[1].mac)),
+                    valid_until: None,
+                };
+                world.apply(operation).unwrap();
+            }
+            let operation = Operation::AddMac {
+                config: members[1].config,
+                address: Mac(new),
+                valid_from: None,
+                valid_until: Some(NOW.after(Duration::from_secs(3600))),
+            };
+            world.apply(operation).unwrap();
+        });
+        let (me, you) = (lan.me.clone(), lan.you.clone());
+        for (target, at) in [
+            (link_local(you.mac), you.mac),
+            (link_local(new), new),
+            (you.v6, new),
+        ] {
+            let body = discovery(135, target, Some(me.mac));
+            let question = ipv6(solicited_node(target), me.mac, me.v6, target, 58, &body);
+            assert_eq!(lan.send(&me, &question), [at], "{target}");
+        }
     }
 }
 

@@ -17,13 +17,13 @@ fn circuits() -> usize {
 }
 
 impl World {
-    fn ids(&mut self) -> (SwitchId, SwitchId) {
+    pub(crate) fn ids(&mut self) -> (SwitchId, SwitchId) {
         let ids: Vec<SwitchId> = self.core().exchange().switches.keys().copied().collect();
         (ids[0], ids[1])
     }
 
     /// Reports the state of a port as the switch's connection does.
-    fn report(&mut self, switch: SwitchId, number: u32, link: bool, live: bool) {
+    pub(crate) fn report(&mut self, switch: SwitchId, number: u32, link: bool, live: bool) {
         let now = self.now();
         let session = self.switches[&switch].session.unwrap();
         let number = PortNo::from_raw(number);
@@ -33,7 +33,7 @@ impl World {
         self.deliver();
     }
 
-    fn list_ports(&mut self) {
+    pub(crate) fn list_ports(&mut self) {
         let now = self.now();
         let (one, two) = self.ids();
         for switch in [one, two] {
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Adds a switch that a trunk joins to each of the other two.
-    fn third_switch(&mut self) -> SwitchId {
+    pub(crate) fn third_switch(&mut self) -> SwitchId {
         let (one, two) = self.ids();
         let ports = json!([1, 2, 100, 101].map(|number| json!({"number": number, "speed_mbps": 10000})));
         self.order(&[
