@@ -77,7 +77,7 @@ with it returns to revision N.
 | `--log-json` | logs JSON, one object a line |
 
 `make install` installs a systemd unit (`millraced.service`), which starts `millraced --config
-/etc/millrace/millraced.toml` with only the privileges that it needs. It starts a daemon that crashed again after two
+/etc/millrace/millraced.toml` with only the privileges that it needs. It restarts a crashed daemon after two
 seconds, any number of times, so that a change to be confirmed is also rolled back if it crashes the daemon at once.
 ";
 
