@@ -103,12 +103,13 @@ class Transfer:
         return Event._of(event) if result > 0 else None
 
     def _poll(self, timeout):
-        """Waits for an event or the end of the transfer, at most `timeout` seconds."""
+        """Waits for an event or the end of the transfer, at most `timeout` seconds and at most one second: a signal that arrives
+        just before the system call does not interrupt it, and Python handles it after the call."""
         descriptor = self.fileno()
         if descriptor >= 0:
             poll = select.poll()
             poll.register(descriptor, select.POLLIN)
-            poll.poll(None if timeout is None else timeout * 1_000)
+            poll.poll(1_000 if timeout is None else min(1, timeout) * 1_000)
 
     def fileno(self):
         """Returns a descriptor that is readable while events wait, for select and event loops."""
