@@ -1,6 +1,7 @@
 """The Python package over the C library: transfers with progress, errors by name, and the fsspec file system against a daemon."""
 
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -171,7 +172,9 @@ def test_a_wait_ends_at_a_signal(tmp_path):
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     words = [sys.executable, "-c", program, tmp_path, tmp_path / "a.key"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment, text=True)
+    # A shell starts jobs in the background with SIGINT ignored, and their children inherit that.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment, text=True, preexec_fn=heed)
     try:
         assert process.stdout.readline() == "listening\n"
         process.send_signal(signal.SIGINT)
