@@ -464,7 +464,7 @@ mod tests {
         let is_mapped = || std::fs::read_to_string("/proc/self/maps").unwrap().contains(NAME);
         match Regions::open([(page - 4096, file)], UnsealedPolicy::Accept) {
             Err(MessageError::Map { error, .. }) if error == Errno::NOMEM => {
-                eprintln!("skipped: no huge page")
+                eprintln!("skipped: no huge page");
             }
             regions => {
                 let regions = regions.unwrap();
