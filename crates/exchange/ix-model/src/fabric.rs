@@ -31,12 +31,8 @@ pub struct Switch {
     /// The ports that connections and trunks may use, in the order of their numbers.
     pub ports: Vec<SwitchPort>,
     /// True if the switch does not return: no change waits for it while it is not connected.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retired: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 impl Switch {

@@ -72,32 +72,26 @@ mod tests {
     #[test]
     fn minutes_that_nobody_wrote_are_zero_and_old_ones_are_forgotten() {
         let at = |minute: u64| Timestamp::from_secs(minute * 60);
+        let written = |minutes: &Minutes, end| -> Vec<_> {
+            let all = minutes.until(at(end));
+            all.filter(|(_, bytes)| *bytes != [0.0; 2]).collect()
+        };
         let mut minutes = Minutes::new(at(1_000));
         minutes.add(at(1_000), 5.0, false);
         minutes.add(at(1_003), 7.0, true);
-        let seen: Vec<_> = minutes
-            .until(at(1_004))
-            .filter(|(_, bytes)| *bytes != [0.0; 2])
-            .collect();
-        assert_eq!(seen, [(1_000, [5.0, 0.0]), (1_003, [0.0, 7.0])]);
+        assert_eq!(
+            written(&minutes, 1_004),
+            [(1_000, [5.0, 0.0]), (1_003, [0.0, 7.0])]
+        );
         // A clock that steps back by two minutes, and by a day.
         minutes.add(at(1_001), 2.0, false);
-        let seen: Vec<_> = minutes
-            .until(at(1_004))
-            .filter(|(_, bytes)| *bytes != [0.0; 2])
-            .collect();
-        assert_eq!(seen, [(1_000, [5.0, 0.0]), (1_001, [2.0, 0.0])]);
+        assert_eq!(
+            written(&minutes, 1_004),
+            [(1_000, [5.0, 0.0]), (1_001, [2.0, 0.0])]
+        );
         minutes.add(at(10), 3.0, false);
-        let seen: Vec<_> = minutes
-            .until(at(11))
-            .filter(|(_, bytes)| *bytes != [0.0; 2])
-            .collect();
-        assert_eq!(seen, [(10, [3.0, 0.0])]);
+        assert_eq!(written(&minutes, 11), [(10, [3.0, 0.0])]);
         minutes.add(at(1_500), 1.0, false);
-        let seen: Vec<_> = minutes
-            .until(at(1_500))
-            .filter(|(_, bytes)| *bytes != [0.0; 2])
-            .collect();
-        assert_eq!(seen, [(1_500, [1.0, 0.0])]);
+        assert_eq!(written(&minutes, 1_500), [(1_500, [1.0, 0.0])]);
     }
 }

@@ -226,16 +226,28 @@ fn a_monitor_by_an_extension_field_is_refused_by_a_strict_bridge_only() {
     assert_eq!(received_updates(&mut watcher), [(ADDED, 5)]);
 }
 
+/// The messages that tell the watcher of a pause and its end.
+const PAUSED: u32 = 1871;
+const RESUMED: u32 = 1872;
+
+/// Returns an entry of which an update has 1.7 kB.
+fn large_entry(priority: u16) -> FlowMod {
+    let actions: Vec<_> = (0..100).map(|_| crate::harness::output(1)).collect();
+    flow(priority, &[(Field::InPort, 1)], &actions)
+}
+
+/// Changes entries until a watcher that does not read is paused: 54 MB of updates. The outbox takes 32 MiB, the connection 1 MiB,
+/// and the switch's socket 4 MiB by default.
+fn flood(other: &mut Controller) {
+    other.add((0..32_000).map(|turn| large_entry(1 + turn % 100)));
+}
+
 #[test]
 fn a_pause_ends_with_the_monitor() {
-    const PAUSED: u32 = 1871;
-    const RESUMED: u32 = 1872;
     let switch = TestSwitch::start(&without_echo(&config(2, "")));
     let (mut watcher, mut other) = (switch.controller_with_small_buffer(), switch.controller());
     begin(&mut watcher, monitor(1, CHANGES | INSTRUCTIONS, 0xff));
-    let actions: Vec<_> = (0..100).map(|_| crate::harness::output(1)).collect();
-    let entry = |priority: u16| flow(priority, &[(Field::InPort, 1)], &actions);
-    other.add((0..32_000).map(|turn| entry(1 + turn % 100)));
+    flood(&mut other);
     let cancel = Message::Experimenter(Experimenter {
         experimenter: Experimenter::ONF,
         exp_type: flow_monitor::FLOW_MONITOR_CANCEL,
@@ -257,17 +269,11 @@ fn a_pause_ends_with_the_monitor() {
 
 #[test]
 fn a_controller_that_does_not_read_is_paused_and_then_gets_the_current_entries() {
-    const PAUSED: u32 = 1871;
-    const RESUMED: u32 = 1872;
     let switch = TestSwitch::start(&without_echo(&config(2, "")));
     let (mut watcher, mut other) = (switch.controller_with_small_buffer(), switch.controller());
     begin(&mut watcher, monitor(1, CHANGES | INSTRUCTIONS, 0xff));
-    // Each flow_mod makes an update of 1.7 kB: 54 MB without a reader. The outbox takes 32 MiB, the connection 1 MiB, and
-    // the switch's socket 4 MiB by default.
-    let actions: Vec<_> = (0..100).map(|_| crate::harness::output(1)).collect();
-    let entry = |priority: u16| flow(priority, &[(Field::InPort, 1)], &actions);
-    other.add((0..32_000).map(|turn| entry(1 + turn % 100)));
-    other.add([FlowMod::delete(TableId::ALL, Match::any()), entry(500)]);
+    flood(&mut other);
+    other.add([FlowMod::delete(TableId::ALL, Match::any()), large_entry(500)]);
     let mut there = std::collections::BTreeSet::new();
     let mut signals = Vec::new();
     while signals.last() != Some(&RESUMED) {

@@ -12,21 +12,6 @@ pub(crate) const ENGINE_MAC: Mac = Mac([0x02, 0x4d, 0x49, 0x58, 0x00, 0x01]);
 /// The size to which short frames are padded, in bytes, without the frame check sequence.
 const SIZE_MIN: usize = 60;
 
-/// Returns the link-local address that is derived from a MAC address (RFC 4291, appendix A).
-pub(crate) fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
-    let word = |high, low| u16::from_be_bytes([high, low]);
-    Ipv6Addr::new(
-        0xfe80,
-        0,
-        0,
-        0,
-        word(a ^ 2, b),
-        word(c, 0xff),
-        word(0xfe, d),
-        word(e, f),
-    )
-}
-
 fn ethernet(dst: Mac, src: Mac, ethertype: EtherType, body: &[u8]) -> Vec<u8> {
     let mut frame = [&dst.0[..], &src.0, &ethertype.0.to_be_bytes(), body].concat();
     frame.resize(frame.len().max(SIZE_MIN), 0);

@@ -3,12 +3,10 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
-use millrace_ix_model::{Prefix, Reason, reason};
+use millrace_ix_model::{Prefix, Reason, link_local, reason};
 use millrace_types::Mac;
 use millrace_wire::{EtherType, IpProto, arp, icmpv4, icmpv6, ipv4, ipv6, udp};
 use serde::Serialize;
-
-use super::frames::link_local;
 
 /// A point of the checklist.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]

@@ -5,7 +5,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
-use millrace_ix_model::{Prefix, TagType, VlanConfig, VlanId};
+use millrace_ix_model::{Prefix, TagType, VlanConfig, VlanId, link_local};
 use millrace_types::Mac;
 use millrace_wire::{arp, icmpv6, ipv6};
 
@@ -57,7 +57,7 @@ fn a_right_router_has_no_fault() {
         gratuitous_arp(Mac::BROADCAST, OWN, OWN_V4),
         arp_reply(OWN_V4),
         unsolicited_advertisement(OTHER, OWN, OWN_V6),
-        unsolicited_advertisement(OTHER, OWN, frames::link_local(OWN)),
+        unsolicited_advertisement(OTHER, OWN, link_local(OWN)),
     ] {
         assert_eq!(check(&frame), Ok(true), "{frame:02x?}");
     }

@@ -352,8 +352,8 @@ impl<'scope> Server<'_, 'scope, '_> {
         }
     }
 
-    /// Returns the writers of sessions of a sender that were lost or ended before everything was in place. They may still write files
-    /// that a new session has, too.
+    /// Returns the writers of sessions of a sender that were lost or have ended. They may still use files that a new session has,
+    /// too.
     pub(super) fn ending_writers(&mut self, key: PublicKey) -> Vec<ScopedJoinHandle<'scope, ()>> {
         let lost = self.lost.iter_mut().filter(|session| session.key == key);
         let mut writers: Vec<_> = lost.filter_map(|session| session.worker.take()).collect();
