@@ -30,6 +30,7 @@ mod key_log;
 pub mod local;
 mod message;
 mod pool;
+mod progress;
 mod receiver;
 mod request;
 mod sender;

@@ -2,10 +2,6 @@
 
 use super::state::{Server, Stage};
 use crate::event::{Event, Limit};
-use std::time::Duration;
-
-/// The interval of progress events.
-pub(super) const PROGRESS: Duration = Duration::from_millis(500);
 
 impl Server<'_, '_, '_> {
     /// Reports the progress of all sessions since the last call.
@@ -18,11 +14,10 @@ impl Server<'_, '_, '_> {
                 continue;
             }
             let rtt = self.control.rtt(*link).unwrap_or_default();
-            session.grow_pool(self.clock.now(), rtt);
+            let now = self.clock.now();
+            session.grow_pool(now, rtt);
             let total = session.bytes();
-            let new = session.verified_bytes - session.last_verified;
-            session.last_verified = session.verified_bytes;
-            let rate_bps = (new as f64 * 8.0 / PROGRESS.as_secs_f64()) as u64;
+            let rate_bps = session.progress.rate_bps(now, session.verified_bytes) as u64;
             let left = total - session.verified_bytes.min(total);
             if let Some(observer) = &mut peer.observer {
                 observer.on_progress(session.verified_bytes, total, rate_bps);

@@ -2,7 +2,6 @@
 
 use super::admission::ticket_addresses;
 use super::options::{ReceiveError, ReceiveOptions};
-use super::progress::PROGRESS;
 use super::requests::{Fetch, Jobs};
 use super::session::{End, Session};
 use super::state::{Admission, FileDestination, Peer, Server, Stage};
@@ -13,6 +12,7 @@ use crate::files::Store;
 use crate::identity::{Identity, random};
 use crate::inbox::{Command, Inbox};
 use crate::io::{DatagramIo, UdpIo};
+use crate::progress::PROGRESS;
 use crate::ticket::Ticket;
 use millrace_transport::packet::Head;
 use std::collections::HashMap;

@@ -10,6 +10,7 @@ use crate::message::{Message, RefuseCode, fitting};
 use crate::pool::Waker;
 use crate::pool::assembly::{Assembly, Group};
 use crate::pool::writer::{self, Ends, Write, WriteReply};
+use crate::progress::RateMeter;
 use crate::receipt;
 use crate::shared_rate::SharedRate;
 use millrace_transport::extent::Layout;
@@ -80,8 +81,8 @@ pub(super) struct Session<'scope> {
     /// Files that the sender withdrew.
     pub(super) withdrawn: u64,
     pub(super) verified_bytes: u64,
-    /// The verified bytes at the last progress event.
-    pub(super) last_verified: u64,
+    /// The verified bytes at the last progress event, or at ACCEPT.
+    pub(super) progress: RateMeter,
 }
 
 /// The parts of a new session.
@@ -176,7 +177,7 @@ impl<'scope> Session<'scope> {
             kept: false,
             withdrawn: 0,
             verified_bytes: 0,
-            last_verified: 0,
+            progress: RateMeter::start(clock.now(), 0),
         }
     }
 
@@ -253,7 +254,7 @@ impl<'scope> Session<'scope> {
             let (start, end) = layout.bounds(extent);
             self.verified_bytes += end - start;
         }
-        self.last_verified = self.verified_bytes;
+        self.progress = RateMeter::start(self.clock.now(), self.verified_bytes);
         self.assembly = Some(Assembly::new(layout));
         let pool = POOL.min(self.pool_max);
         let pool = match &mut self.limit {

@@ -5,8 +5,6 @@ use crate::event::{Event, Limit};
 use millrace_transport::flow;
 use std::time::{Duration, Instant};
 
-/// The interval of progress events.
-pub(super) const PROGRESS: Duration = Duration::from_millis(500);
 /// Time without a new verified extent after which a peer counts as stalled.
 const STALLED: Duration = Duration::from_secs(10);
 
@@ -15,9 +13,10 @@ impl Sender<'_> {
     /// links.
     pub(super) fn progress(&mut self, now: Instant) {
         self.limit_mtus();
-        let interval = PROGRESS.as_secs_f64();
         let total = self.layout.bytes();
-        let busy = PROGRESS.saturating_sub(self.waiting);
+        let interval = now.saturating_duration_since(self.reported_at);
+        let busy = interval.saturating_sub(self.waiting);
+        let time = self.clock.time(now);
         for peer in &mut self.peers {
             let Stage::Running(member) = peer.stage else {
                 continue;
@@ -27,14 +26,13 @@ impl Sender<'_> {
             };
             let stats = flow.stats();
             let share = f64::from(flow.payload()) / flow.path_mtu() as f64;
-            let delivered = flow.delivered().saturating_sub(peer.last.0) as f64;
-            let rate_bps = (delivered * share * 8.0 / interval) as u64;
-            let (sent, lost) = (stats.sent - peer.last.1, stats.lost.saturating_sub(peer.last.2));
+            let rate_bps = (peer.delivered.rate_bps(time, flow.delivered()) * share) as u64;
+            let (sent, lost) = (stats.sent - peer.last.0, stats.lost.saturating_sub(peer.last.1));
             let rate = flow.controller().bandwidth().map_or(0, |rate| rate.bps() / 8);
             if let Some(link) = peer.link {
                 self.control.set_window(link, rate, flow.rtt());
             }
-            peer.last = (flow.delivered(), stats.sent, stats.lost);
+            peer.last = (stats.sent, stats.lost);
             let left = total.saturating_sub(peer.verified_bytes);
             let limit = match flow.limit() {
                 flow::Limit::Peer => Limit::PeerDisk,
@@ -42,7 +40,7 @@ impl Sender<'_> {
                 flow::Limit::Nothing if left > 0 => Limit::PeerDisk,
                 flow::Limit::Nothing => Limit::Nothing,
                 flow::Limit::Source => Limit::OwnDisk,
-                flow::Limit::Network if busy * 20 > PROGRESS * 19 => Limit::Cpu,
+                flow::Limit::Network if busy * 20 > interval * 19 => Limit::Cpu,
                 flow::Limit::Network => match self.options.rate {
                     Some(rate) if rate_bps * 20 > rate.bps() * 17 => Limit::Rate,
                     _ => Limit::Network,
@@ -72,6 +70,6 @@ impl Sender<'_> {
                 });
             }
         }
-        self.waiting = Duration::ZERO;
+        (self.reported_at, self.waiting) = (now, Duration::ZERO);
     }
 }

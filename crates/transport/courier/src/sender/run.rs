@@ -1,7 +1,6 @@
 //! The loop of the sender.
 
 use super::options::{SendError, SendOptions, Stragglers, Target};
-use super::progress::PROGRESS;
 use super::state::{Peer, Reader, Sender, SharedPacing, Stage, reported};
 use crate::clock::{Clock, Readable, precise_timers, wait};
 use crate::control::Control;
@@ -12,6 +11,7 @@ use crate::inbox::{Command, Inbox};
 use crate::io::{DatagramIo, UdpIo, headers};
 use crate::message::Offer;
 use crate::pool::reader;
+use crate::progress::PROGRESS;
 use crate::shared_rate::{RateSlots, SharedRate};
 use millrace_transport::flow::{USUAL_MTU, initial_payload};
 use millrace_transport::packet::DATA_OVERHEAD;
@@ -179,6 +179,7 @@ impl SenderSpec<'_> {
             outgoing: Vec::new(),
             events,
             first_delivered: None,
+            reported_at: Instant::now(),
             waiting: Duration::ZERO,
         };
         for target in targets {

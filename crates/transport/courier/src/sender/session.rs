@@ -9,6 +9,7 @@ use crate::identity::random;
 use crate::io::mapped;
 use crate::message::{Class, MANIFEST_CHUNK, Message, VERSION, fitting};
 use crate::pool::reader::{Read, ReadReply};
+use crate::progress::RateMeter;
 use crate::receipt;
 use millrace_transport::congestion::Controller;
 use millrace_transport::congestion::background::Background;
@@ -430,6 +431,7 @@ impl Sender<'_> {
         peer.verified = have;
         peer.verified_bytes = present;
         peer.progress_at = Instant::now();
+        peer.delivered = RateMeter::start(self.clock.time(peer.progress_at), 0);
         if peer.link_number == 0 {
             peer.accepted_at = peer.progress_at;
         }

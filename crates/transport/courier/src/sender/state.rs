@@ -10,12 +10,13 @@ use crate::io::DatagramIo;
 use crate::message::Offer;
 use crate::pool::Waker;
 use crate::pool::reader::{Read, ReadReply, Requester};
+use crate::progress::RateMeter;
 use crate::shared_rate::RateSlots;
 use millrace_transport::extent::Layout;
 use millrace_transport::flow::Outgoing;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::{Group, MemberId, SealRequest, Slab, SlabCache, SlabId};
-use millrace_types::BitRate;
+use millrace_types::{BitRate, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender as Channel};
@@ -68,8 +69,10 @@ pub(super) struct Peer {
     pub(super) accepted_at: Instant,
     pub(super) progress_at: Instant,
     pub(super) stalled: Option<u64>,
-    /// Bytes delivered, and packets sent and lost, at the last progress event.
-    pub(super) last: (u64, u64, u64),
+    /// The bytes delivered to the flow's receiver, since it joined.
+    pub(super) delivered: RateMeter,
+    /// Packets sent and lost at the last progress event.
+    pub(super) last: (u64, u64),
     pub(super) sent_bytes: u64,
 }
 
@@ -93,7 +96,8 @@ impl Peer {
             accepted_at: now,
             progress_at: now,
             stalled: None,
-            last: (0, 0, 0),
+            delivered: RateMeter::start(Time::ZERO, 0),
+            last: (0, 0),
             sent_bytes: 0,
         }
     }
@@ -107,7 +111,7 @@ impl Peer {
         self.kept = RangeSet::new();
         self.needs_values.clear();
         self.answering.clear();
-        self.last = (0, 0, 0);
+        self.last = (0, 0);
     }
 }
 
@@ -168,7 +172,9 @@ pub(super) struct Sender<'a> {
     pub(super) events: &'a mut dyn FnMut(Event),
     /// The time at which the first receiver had everything.
     pub(super) first_delivered: Option<Instant>,
-    /// Time spent waiting since the last progress event.
+    /// The time of the last progress events, or of the start.
+    pub(super) reported_at: Instant,
+    /// Time spent waiting since then.
     pub(super) waiting: Duration,
 }
 

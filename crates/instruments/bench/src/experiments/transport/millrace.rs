@@ -16,7 +16,7 @@ use super::usage::{children_s, peak_memory};
 const LISTENS: Duration = Duration::from_secs(10);
 /// The time limit of a transfer.
 const TRANSFER: Duration = Duration::from_secs(600);
-/// The interval of progress events (`sender/progress.rs` of the courier).
+/// The interval of progress events (`progress.rs` of the courier).
 const PROGRESS_S: f64 = 0.5;
 
 /// A running receiver.
