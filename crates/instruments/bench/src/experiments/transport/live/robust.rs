@@ -22,7 +22,7 @@ use crate::random::Random;
 const SMALL: f64 = 4_096.0;
 /// The number of files that scp copies: it takes several round trips for each file.
 const SCP_FILES: usize = 40;
-/// The number of datagrams of row T13.
+/// The number of datagrams of each kind of row T13.
 const UNKNOWN_PEERS: u32 = 400;
 /// The size of these datagrams in bytes: QUIC does not answer shorter ones.
 const DATAGRAM_SIZE: usize = 1_200;
@@ -181,7 +181,8 @@ impl Live {
         recorder.value(&row, round, different as f64)
     }
 
-    /// Measures row T13: the answers to datagrams of unknown peers, and the memory that such datagrams take.
+    /// Measures row T13: the answers to datagrams of unknown peers, by kind, and the memory that such datagrams take.
+    /// The row fails if the receiver ends, or if it takes no transfer afterwards.
     pub(super) fn unknown_peers(
         &self,
         recorder: &mut Recorder<'_>,
@@ -189,49 +190,116 @@ impl Live {
     ) -> Result<(), TransportBenchError> {
         self.test_bed.set_path(&PathSettings::new(0.2, 0.0))?;
         let directory = self.test_bed.directory("unknown-peers")?;
-        let receivers = self.receivers(&directory, 1, &[])?;
-        let memory = || peak_memory(receivers[0].running.pid()).unwrap_or_default() as f64;
-        let (before, peak) = (self.test_bed.frames()?, memory());
-        let to = address(0);
+        let mut receivers = self.receivers(&directory, 1, &[])?;
+        let memory = |receiver: &Receiver| {
+            let peak = peak_memory(receiver.running.pid());
+            peak.ok_or_else(|| output("millrace receive", "its peak memory cannot be read"))
+        };
+        let peak = memory(&receivers[0])?;
         let packet = directory.join("packet");
         let mut bytes = UNKNOWN_VERSION.to_vec();
         bytes.resize(DATAGRAM_SIZE, 0);
         std::fs::write(&packet, bytes).map_err(file(&packet))?;
-        // Each command makes one write, which is one datagram.
-        let script = format!(
-            "for i in $(seq {UNKNOWN_PEERS}); do\n  head -c {DATAGRAM_SIZE} /dev/urandom > /dev/udp/{to}/7800\n  \
-             cat {} > /dev/udp/{to}/7800\ndone",
-            packet.display()
+        let kinds = [
+            ("random bytes", format!("head -c {DATAGRAM_SIZE} /dev/urandom")),
+            ("QUIC of an unknown version", format!("cat {}", packet.display())),
+        ];
+        let mut ratios = Vec::new();
+        for (kind, command) in kinds {
+            ratios.push((kind, self.answers_to(&mut receivers[0], &command)?));
+        }
+        let grown = memory(&receivers[0])?.saturating_sub(peak);
+        let source = directory.join("source");
+        files::write(&source, 1 << 20, round as u64)?;
+        let transfer = Transfer {
+            source: &source,
+            ramp_s: 0.0,
+            options: &[],
+            all: true,
+        };
+        transfer.run(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
+        for (kind, ratio) in ratios {
+            let row = case(
+                format!("T13 live: bytes back / bytes of unknown peers, {kind}"),
+                format!("{UNKNOWN_PEERS} datagrams"),
+                Gate::AtMost(3.0),
+                "",
+            );
+            recorder.value(&row, round, ratio)?;
+        }
+        let row = case(
+            "T13 live: memory for unknown peers",
+            format!("{} datagrams", 2 * UNKNOWN_PEERS),
+            Gate::AtMost(1.0),
+            "MiB",
         );
+        recorder.value(&row, round, grown as f64 / 1_048_576.0)?;
+        let _removed = std::fs::remove_dir_all(&directory);
+        Ok(())
+    }
+
+    /// Sends datagrams, each the output of a command, to a receiver. Returns the bytes that came back, divided by those
+    /// that were sent. Fails if the receiver has ended.
+    fn answers_to(&self, receiver: &mut Receiver, command: &str) -> Result<f64, TransportBenchError> {
+        let before = self.test_bed.frames()?;
+        let to = address(0);
+        // Each command makes one write, which is one datagram.
+        let script = format!("for i in $(seq {UNKNOWN_PEERS}); do {command} > /dev/udp/{to}/7800; done");
         self.test_bed
             .start("unknown-peers", SENDER, &["bash", "-c", &script])?
             .finish()?;
         pause(Duration::from_millis(500))?;
+        receiver.running.check()?;
         let after = self.test_bed.frames()?;
         let (back, sent) = (after[0] - before[0], after[1] - before[1]);
-        if sent < f64::from(UNKNOWN_PEERS) * 2_000.0 {
+        if sent < f64::from(UNKNOWN_PEERS) * 1_000.0 {
             return Err(output("bash", format!("only {sent} bytes were sent")));
         }
-        let asked = format!(
-            "{} datagrams: random bytes, and QUIC of an unknown version",
-            2 * UNKNOWN_PEERS
-        );
-        let row = case(
-            "T13 live: bytes back / bytes of unknown peers",
-            &asked,
-            Gate::AtMost(3.0),
-            "",
-        );
-        recorder.value(&row, round, back / sent)?;
-        let row = case(
-            "T13 live: memory for unknown peers",
-            &asked,
-            Gate::AtMost(1.0),
-            "MiB",
-        );
-        recorder.value(&row, round, (memory() - peak) / 1_048_576.0)?;
-        drop(receivers);
-        let _removed = std::fs::remove_dir_all(&directory);
-        Ok(())
+        Ok(back / sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::test_bed::{TestBed, obstacle};
+    use super::*;
+    use crate::record::Log;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// A `millrace` whose receivers end with status 0 at the first datagram.
+    const ENDS_AT_A_DATAGRAM: &str = r#"#!/bin/sh
+[ "$2" = receive ] || exec MILLRACE "$@"
+exec python3 -c '
+import socket
+unknown = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+unknown.bind(("", 7800))
+print("{\"ticket\": \"none\"}", flush=True)
+unknown.recv(2000)
+'
+"#;
+
+    #[test]
+    fn a_receiver_that_ends_when_unknown_peers_write_to_it_meets_no_gate() {
+        let program = millrace_process::program_path("millrace", "MILLRACE");
+        if let Some(reason) = obstacle(&program) {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let stand_in = dir.path().join("millrace");
+        let program = std::fs::canonicalize(&program).unwrap();
+        let text = ENDS_AT_A_DATAGRAM.replace("MILLRACE", program.to_str().unwrap());
+        std::fs::write(&stand_in, text).unwrap();
+        std::fs::set_permissions(&stand_in, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let live = Live {
+            test_bed: TestBed::up(&stand_in, 1).unwrap(),
+        };
+        let mut log = Log::create(&dir.path().join("transport.jsonl")).unwrap();
+        let mut progress = |_: &str| {};
+        let length = super::super::super::RunLength::QUICK;
+        let mut recorder = Recorder::new(length, &mut log, &mut progress);
+        let error = live.unknown_peers(&mut recorder, 0).unwrap_err();
+        assert!(error.to_string().contains("millrace receive"), "{error}");
+        assert!(log.records().is_empty());
     }
 }
