@@ -160,15 +160,18 @@ impl Live {
         recorder.value(&row.target(0.55), round, per_byte(&ten) / per_byte(&one))
     }
 
-    /// Measures row T5: two receivers beside one that is stopped by SIGSTOP at a third of the time.
+    /// Measures row T5: two receivers, alone and beside one that is stopped by SIGSTOP at a third of the time. Each
+    /// receiver gets a quarter of the link's rate, so that the share of the third one changes nothing for the others.
     pub(super) fn straggler(
         &self,
         recorder: &mut Recorder<'_>,
         round: usize,
     ) -> Result<(), TransportBenchError> {
         let path = PathSettings::new(50.0, 0.5);
-        let bytes = self.test_bed.link_bps / 8.0 * recorder.length.seconds as f64 / 3.0;
-        let without = self.transfer_bytes(recorder, round, &path, 3, &[], bytes as u64)?;
+        let policy = format!("fixed:{:.0}bps", self.test_bed.link_bps / 4.0);
+        let options = ["--policy", &policy];
+        let bytes = (self.test_bed.link_bps / 4.0 / 8.0 * recorder.length.seconds as f64) as u64;
+        let without = self.transfer_bytes(recorder, round, &path, 2, &options, bytes)?;
         let last = |outcome: &super::Outcome| {
             let others = outcome.delivered[..2].iter().flatten();
             others.map(|each| each.seconds).fold(0.0, f64::max)
@@ -176,12 +179,12 @@ impl Live {
         let baseline = last(&without);
         let directory = self.test_bed.directory("straggler")?;
         let source = directory.join("source");
-        files::write(&source, bytes as u64, round as u64)?;
+        files::write(&source, bytes, round as u64)?;
         let receivers = self.receivers(&directory, 3, &[])?;
         let transfer = Transfer {
             source: &source,
             ramp_s: 0.0,
-            options: &[],
+            options: &options,
             all: false,
         };
         let mut stopped = false;
@@ -200,7 +203,7 @@ impl Live {
         std::fs::remove_dir_all(&directory).map_err(file(&directory))?;
         let row = case(
             "T5 live: time of two receivers beside one that stops / without",
-            format!("{}, RTT 50 ms, loss 0.5 %", self.link()),
+            format!("{} / 4 to each, RTT 50 ms, loss 0.5 %", self.link()),
             Gate::AtMost(1.03),
             "",
         );
@@ -208,5 +211,49 @@ impl Live {
             return recorder.missing(&row, "the others did not get everything");
         }
         recorder.value(&row, round, last(&outcome) / baseline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::RunLength;
+    use super::super::super::record::TransportRecord;
+    use super::super::super::test_bed::{TestBed, obstacle};
+    use super::*;
+    use crate::record::{Log, Record};
+
+    #[test]
+    fn a_receiver_that_stops_is_compared_with_two_receivers_and_not_with_three() {
+        let program = millrace_process::program_path("millrace", "MILLRACE");
+        if let Some(reason) = obstacle(&program) {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+        let mut test_bed = TestBed::up(&program, 1).unwrap();
+        test_bed.link_bps = 20e6;
+        let live = Live { test_bed };
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::create(&dir.path().join("transport.jsonl")).unwrap();
+        let mut progress = |_: &str| {};
+        let length = RunLength {
+            seconds: 1,
+            ..RunLength::QUICK
+        };
+        let mut recorder = Recorder::new(length, &mut log, &mut progress);
+        live.straggler(&mut recorder, 0).unwrap();
+        let baselines: Vec<usize> = log
+            .records()
+            .iter()
+            .filter_map(|record| match record {
+                Record::Transport(record) => match record.as_ref() {
+                    TransportRecord::Transferred(transferred) => Some(transferred.receivers),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect();
+        assert_eq!(baselines, [2]);
+        let rows = super::super::super::rows(log.records());
+        assert!(rows[0].reached.is_some(), "{rows:?}");
     }
 }
