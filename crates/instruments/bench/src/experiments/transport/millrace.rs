@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::error::{TransportBenchError, output};
+use super::files::differences;
 use super::test_bed::{SENDER, TestBed, address, host};
 use super::usage::{children_s, peak_memory};
 
@@ -105,6 +106,8 @@ pub(super) struct Outcome {
     pub(super) frames: [f64; 2],
     /// Bytes that the receivers had already before the transfer.
     pub(super) present: f64,
+    /// Bytes that differ from the source at the receivers that got everything.
+    pub(super) different: u64,
 }
 
 impl Outcome {
@@ -176,8 +179,22 @@ impl Transfer<'_> {
     }
 
     /// Sends to receivers until the sender ends or `watch` returns true. Ends the receivers after the sender,
-    /// and returns the results.
+    /// and returns the results. Fails if a receiver that got everything has other bytes than the source.
     pub(super) fn run(
+        &self,
+        test_bed: &TestBed,
+        receivers: Vec<Receiver>,
+        watch: Watch<'_>,
+    ) -> Result<Outcome, TransportBenchError> {
+        let outcome = self.run_and_count(test_bed, receivers, watch)?;
+        match outcome.different {
+            0 => Ok(outcome),
+            different => Err(output("millrace send", format!("{different} bytes differ"))),
+        }
+    }
+
+    /// Sends like [`Transfer::run`], and counts the bytes that differ.
+    pub(super) fn run_and_count(
         &self,
         test_bed: &TestBed,
         mut receivers: Vec<Receiver>,
@@ -232,13 +249,29 @@ impl Transfer<'_> {
             .iter()
             .map(|receiver| self.delivered(&log, &receiver.address, common.unwrap_or_default()))
             .collect();
+        if self.all && outcome.delivered.contains(&None) {
+            return Err(output(
+                "millrace send",
+                "its log has no delivery to one of the receivers",
+            ));
+        }
         for receiver in &mut receivers {
             if self.all {
                 receiver.running.finish()?;
             }
         }
+        let name = self.source.file_name().unwrap_or_default();
+        let targets: Vec<PathBuf> = receivers
+            .iter()
+            .map(|receiver| receiver.directory.join(name))
+            .collect();
         drop(receivers);
         outcome.cpu_s[1] = children_s() - after.0;
+        for (target, delivered) in targets.iter().zip(&outcome.delivered) {
+            if delivered.is_some() {
+                outcome.different += differences(self.source, target)?;
+            }
+        }
         Ok(outcome)
     }
 

@@ -194,7 +194,10 @@ pub(super) fn uftp(
         Some(seconds),
         receivers,
     )?;
+    let name = source.file_name().unwrap_or_default();
+    let mut different = 0;
     for place in &places {
+        different += files::differences(source, &place.join(name))?;
         let _removed = fs::remove_dir_all(place);
     }
     if completed < receivers {
@@ -202,6 +205,9 @@ pub(super) fn uftp(
             "uftp",
             format!("{completed} of {receivers} receivers completed"),
         ));
+    }
+    if different > 0 {
+        return Err(output("uftp", format!("{different} bytes differ")));
     }
     Ok(result)
 }
@@ -311,7 +317,12 @@ impl Ssh {
         let meter = Meter::start(test_bed)?;
         test_bed.start(program, SENDER, &argv)?.finish()?;
         let result = meter.end(test_bed, (), bytes, None, 1)?;
+        let name = source.file_name().unwrap_or_default();
+        let different = files::differences(source, &directory.join(name))?;
         let _removed = fs::remove_dir_all(&directory);
+        if different > 0 {
+            return Err(output(program, format!("{different} bytes differ")));
+        }
         Ok(result)
     }
 }

@@ -17,6 +17,9 @@ pub struct RunLength {
     pub small_files: usize,
     /// The number of kills of row T11.
     pub kills: u32,
+    /// The least size of the file of row T11 in bytes. It is well above the 64 MiB of its gate, which a transfer that
+    /// lost all progress could keep otherwise.
+    pub kill_bytes: u64,
     /// True if the run is shorter than the gates ask for.
     pub quick: bool,
 }
@@ -28,6 +31,7 @@ impl RunLength {
         seconds: 15,
         small_files: 100_000,
         kills: 200,
+        kill_bytes: 512 << 20,
         quick: false,
     };
     /// A run that shows the shape of the result.
@@ -36,6 +40,7 @@ impl RunLength {
         seconds: 5,
         small_files: 5_000,
         kills: 10,
+        kill_bytes: 192 << 20,
         quick: true,
     };
 }

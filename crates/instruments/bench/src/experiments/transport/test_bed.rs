@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use millrace_lab::{Lab, Topology, UpOptions};
 use millrace_process::{Running, is_installed, pause, pin_process};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::error::{TransportBenchError, output};
@@ -271,6 +272,12 @@ impl TestBed {
 }
 
 impl TestBed {
+    /// Returns the number of frames to the receivers that the emulator delivered with inverted bits so far.
+    pub(super) fn corrupted(&self) -> Result<u64, TransportBenchError> {
+        let text = self.run(EMULATOR, &[self.program(), "--json", "wan", "show"])?;
+        corrupted(&text).ok_or_else(|| output("millrace wan show", text))
+    }
+
     /// Returns the bytes of frames that a host received.
     pub(super) fn received(&self, host: &str) -> Result<f64, TransportBenchError> {
         let path = "/sys/class/net/eth0/statistics/rx_bytes";
@@ -288,6 +295,13 @@ impl Drop for TestBed {
     }
 }
 
+/// Returns the corrupted frames from a to b in the output of `millrace --json wan show` for one path.
+fn corrupted(text: &str) -> Option<u64> {
+    let paths: Value = serde_json::from_str(text).ok()?;
+    let mut directions = paths[0]["directions"].as_array()?.iter();
+    directions.find(|direction| direction["direction"] == "a_to_b")?["corrupted"].as_u64()
+}
+
 /// Returns the address of a receiver by its index.
 pub(super) fn address(receiver: usize) -> String {
     format!("10.0.0.{}", receiver + 1)
@@ -296,4 +310,16 @@ pub(super) fn address(receiver: usize) -> String {
 /// Returns the name of a receiver's host by its index.
 pub(super) fn host(receiver: usize) -> String {
     format!("r{}", receiver + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corrupted_frames_of_the_direction_to_the_receivers_are_read() {
+        let text = r#"[{"name":"wan","directions":[{"direction":"b_to_a","corrupted":1},{"direction":"a_to_b","corrupted":7}]}]"#;
+        assert_eq!(corrupted(text), Some(7));
+        assert_eq!(corrupted("[]"), None);
+    }
 }

@@ -167,7 +167,6 @@ impl Live {
         let source = directory.join("source");
         files::write(&source, bytes, round as u64)?;
         let started = self.receivers(&directory, receivers, &[])?;
-        let targets: Vec<_> = started.iter().map(|each| each.directory.clone()).collect();
         let transfer = Transfer {
             source: &source,
             ramp_s: ramp_s(path),
@@ -175,15 +174,6 @@ impl Live {
             all: true,
         };
         let outcome = transfer.run(&self.test_bed, started, &mut |_, _| Ok(false))?;
-        for target in targets {
-            let different = files::differences(&source, &target.join("source"))?;
-            if different > 0 {
-                return Err(super::error::output(
-                    "millrace send",
-                    format!("{different} bytes differ"),
-                ));
-            }
-        }
         recorder.transferred(&transferred(&self.test_bed, path, round, bytes, &outcome))?;
         let _removed = std::fs::remove_dir_all(&directory);
         Ok(outcome)

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use millrace_process::{is_installed, pause};
+use millrace_process::{ProcessError, Running, is_installed, pause};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 use super::super::error::{TransportBenchError, output};
 use super::super::files;
@@ -18,6 +19,8 @@ use crate::gated::Gate;
 use crate::gated::recorder::case;
 use crate::random::Random;
 
+/// The start of the status of a program that SIGKILL ended.
+const SIGKILLED: &str = "signal: 9";
 /// The size of the files of row T10.
 const SMALL: f64 = 4_096.0;
 /// The number of files that scp copies: it takes several round trips for each file.
@@ -29,6 +32,27 @@ const DATAGRAM_SIZE: usize = 1_200;
 /// The start of a QUIC packet with a version that no implementation supports. A server answers it (RFC 9000,
 /// section 6).
 const UNKNOWN_VERSION: &[u8] = b"\xc0\x1a\x2a\x3a\x4a\x08abcdefgh\x08ijklmnop";
+
+/// The result of a transfer that went on after a kill.
+struct Killed {
+    /// Bytes that differ from the source.
+    different: u64,
+    /// Bytes that were verified before the kill and sent again.
+    again: f64,
+}
+
+/// Kills a program. Returns false if it had ended before, with status 0.
+fn kill(program: &mut Running) -> Result<bool, TransportBenchError> {
+    // A program that has ended and was not waited for gets the signal without effect.
+    if let (Ok(()), Ok(pid)) = (program.check(), i32::try_from(program.pid())) {
+        let _ended = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+    match program.finish() {
+        Ok(_) => Ok(false),
+        Err(ProcessError::Ended { status, .. }) if status.starts_with(SIGKILLED) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
 
 impl Live {
     /// Measures row T10: many files of 4 KiB, beside rsync and scp.
@@ -80,49 +104,33 @@ impl Live {
         Ok(())
     }
 
-    /// Measures row T11: kills either end at random moments, and sends again until the transfer is complete.
+    /// Measures row T11: kills either end at random moments, and sends again until the transfer is complete. A kill
+    /// counts if the program was running.
     pub(super) fn kills(&self, recorder: &mut Recorder<'_>, round: usize) -> Result<(), TransportBenchError> {
         let path = PathSettings::new(20.0, 0.1);
         self.test_bed.set_path(&path)?;
         let mut random = Random::new(11 + round as u64);
         let kills = recorder.length.kills;
-        let whole_s = 2.0;
-        let bytes = (self.test_bed.link_bps / 8.0 * whole_s) as u64;
+        let link = self.test_bed.link_bps / 8.0;
+        let bytes = recorder.length.kill_bytes.max((2.0 * link) as u64);
+        // No transfer is shorter; start and ramp make it longer.
+        let whole_s = bytes as f64 / link;
         let (mut different, mut again_max) = (0, 0.0_f64);
-        for number in 0..kills {
-            let directory = self.test_bed.directory("kills")?;
-            let source = directory.join("source");
-            files::write(&source, bytes, u64::from(number))?;
-            let transfer = |all| Transfer {
-                source: &source,
-                ramp_s: 0.0,
-                options: &[],
-                all,
-            };
-            let at = 0.2 + 2.5 * whole_s * random.below(1_000) as f64 / 1_000.0;
-            let of_sender = random.percent(50);
-            let mut receivers = self.receivers(&directory, 1, &[])?;
-            let target = receivers[0].directory.join("source");
-            let first = transfer(false);
-            let sender = first.start(&self.test_bed, &receivers)?;
-            pause(Duration::from_secs_f64(at))?;
-            let victim = if of_sender {
-                sender.pid()
-            } else {
-                receivers[0].running.pid()
-            };
-            if let Ok(pid) = i32::try_from(victim) {
-                let _ended = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
+        let (mut counted, mut tries) = (0, 0);
+        while counted < kills {
+            if tries == 2 * kills {
+                let problem =
+                    format!("{counted} of {tries} transfers were running when an end was to be killed");
+                return Err(output("SIGKILL", problem));
             }
-            pause(Duration::from_millis(50))?;
-            let verified = verified_bytes(&sender.log());
-            drop((sender, receivers.pop()));
-            let place = directory.join("r0");
-            let receivers = vec![Receiver::start(&self.test_bed, 0, &place, &["--delta"])?];
-            let outcome = transfer(true).run(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
-            different += files::differences(&source, &target)?;
-            again_max = again_max.max(verified - outcome.present);
-            std::fs::remove_dir_all(&directory).map_err(file(&directory))?;
+            let at_s = 0.2 + 1.1 * whole_s * random.below(1_000) as f64 / 1_000.0;
+            let of_sender = random.percent(50);
+            if let Some(killed) = self.kill_once(bytes, u64::from(tries), at_s, of_sender)? {
+                different += killed.different;
+                again_max = again_max.max(killed.again);
+                counted += 1;
+            }
+            tries += 1;
         }
         let asked = format!("{kills} kills, {} MiB, RTT 20 ms, {}", bytes >> 20, self.link());
         let row = case(
@@ -140,6 +148,50 @@ impl Live {
             "MiB",
         );
         recorder.value(&row, round, again_max / 1_048_576.0)
+    }
+
+    /// Sends a file, kills an end after some seconds, and sends the file again. Returns `None` if that end had finished
+    /// before.
+    fn kill_once(
+        &self,
+        bytes: u64,
+        seed: u64,
+        at_s: f64,
+        of_sender: bool,
+    ) -> Result<Option<Killed>, TransportBenchError> {
+        let directory = self.test_bed.directory("kills")?;
+        let source = directory.join("source");
+        files::write(&source, bytes, seed)?;
+        let transfer = |all| Transfer {
+            source: &source,
+            ramp_s: 0.0,
+            options: &[],
+            all,
+        };
+        let mut receivers = self.receivers(&directory, 1, &[])?;
+        let mut sender = transfer(false).start(&self.test_bed, &receivers)?;
+        pause(Duration::from_secs_f64(at_s))?;
+        let victim = if of_sender {
+            &mut sender
+        } else {
+            &mut receivers[0].running
+        };
+        let was_running = kill(victim)?;
+        let mut killed = None;
+        if was_running {
+            pause(Duration::from_millis(50))?;
+            let verified = verified_bytes(&sender.log());
+            drop((sender, receivers));
+            let place = directory.join("r0");
+            let receivers = vec![Receiver::start(&self.test_bed, 0, &place, &["--delta"])?];
+            let outcome = transfer(true).run_and_count(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
+            killed = Some(Killed {
+                different: outcome.different,
+                again: verified - outcome.present,
+            });
+        }
+        std::fs::remove_dir_all(&directory).map_err(file(&directory))?;
+        Ok(killed)
     }
 
     /// Measures row T12: bit errors that pass every checksum of the network.
@@ -164,11 +216,12 @@ impl Live {
             options: &[],
             all: true,
         };
-        transfer.run(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
-        let different = files::differences(&source, &directory.join("r0/source"))?;
+        let before = self.test_bed.corrupted()?;
+        let outcome = transfer.run_and_count(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
+        let corrupted = self.test_bed.corrupted()?.saturating_sub(before);
         let _removed = std::fs::remove_dir_all(&directory);
         let asked = format!(
-            "2 bits in 1e-4 of the packets, {} MiB, {}",
+            "2 bits in 1e-4 of the packets ({corrupted}), {} MiB, {}",
             bytes >> 20,
             self.link()
         );
@@ -178,7 +231,11 @@ impl Live {
             Gate::Exactly(0.0),
             "bytes",
         );
-        recorder.value(&row, round, different as f64)
+        if corrupted == 0 {
+            let reason = "the emulator corrupted no packet: the file is too small. To fix it: a higher --link, or no --quick";
+            return recorder.missing(&row, reason);
+        }
+        recorder.value(&row, round, outcome.different as f64)
     }
 
     /// Measures row T13: the answers to datagrams of unknown peers, by kind, and the memory that such datagrams take.
@@ -277,6 +334,23 @@ print("{\"ticket\": \"none\"}", flush=True)
 unknown.recv(2000)
 '
 "#;
+
+    #[test]
+    fn a_kill_counts_only_if_the_program_was_running() {
+        let dir = tempfile::tempdir().unwrap();
+        let start = |script: &str| {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", script]);
+            Running::start("test", &command, 0, &dir.path().join("log")).unwrap()
+        };
+        assert!(kill(&mut start("exec sleep 600")).unwrap());
+        let mut ended = start("exit 0");
+        ended.finish().unwrap();
+        assert!(!kill(&mut ended).unwrap());
+        let mut failed = start("exit 3");
+        while failed.check().is_ok() {}
+        assert!(kill(&mut failed).is_err());
+    }
 
     #[test]
     fn a_receiver_that_ends_when_unknown_peers_write_to_it_meets_no_gate() {
