@@ -84,8 +84,8 @@ impl Receiver {
 pub(super) struct Delivered {
     /// Seconds from the receiver's consent to its receipt.
     pub(super) seconds: f64,
-    /// Bytes that were sent for it, repairs included.
-    pub(super) sent_bytes: f64,
+    /// Payload in bytes that it got, without repairs and without what it had before.
+    pub(super) bytes: f64,
     /// Payload in bit/s after the ramp, to be compared with tools that report intervals.
     pub(super) steady_bps: f64,
 }
@@ -284,19 +284,20 @@ impl Transfer<'_> {
             .iter()
             .find(|event| event["event"] == "done" && event["outcome"] == "delivered")?;
         let seconds = done["seconds"].as_f64()?;
-        let total = mine.iter().find_map(|event| event["bytes"].as_f64())?;
+        let accepted = mine.iter().find(|event| event["event"] == "accepted")?;
+        let bytes = accepted["bytes"].as_f64()? - accepted["present"].as_f64()?;
         let rates = rates(log, peer);
         let skip = (self.ramp_s / PROGRESS_S).ceil() as usize;
         // The last interval is left out, because part of it is after the end.
         let end = common.min(rates.len()).saturating_sub(1);
         let steady = rates.get(skip..end).unwrap_or_default();
         let steady_bps = match steady {
-            [] => total * 8.0 / seconds,
+            [] => bytes * 8.0 / seconds,
             steady => steady.iter().sum::<f64>() / steady.len() as f64,
         };
         Some(Delivered {
             seconds,
-            sent_bytes: done["bytes"].as_f64()?,
+            bytes,
             steady_bps,
         })
     }
@@ -314,7 +315,7 @@ mod tests {
             )
         };
         let mut log =
-            "noise\n{\"event\":\"accepted\",\"peer\":\"a:1\",\"bytes\":1000,\"present\":0}\n".to_owned();
+            "noise\n{\"event\":\"accepted\",\"peer\":\"a:1\",\"bytes\":1000,\"present\":100}\n".to_owned();
         for rate in [1, 50, 100, 110, 3] {
             log += &progress(rate);
         }
@@ -326,7 +327,8 @@ mod tests {
             all: true,
         };
         let delivered = transfer.delivered(&log, "a:1", 9).unwrap();
-        assert_eq!((delivered.steady_bps, delivered.sent_bytes), (105.0, 1010.0));
+        // Repairs, which `done` counts, are not delivered.
+        assert_eq!((delivered.steady_bps, delivered.bytes), (105.0, 900.0));
         // The second receiver ended earlier.
         assert_eq!(transfer.delivered(&log, "a:1", 4).unwrap().steady_bps, 100.0);
         assert_eq!(transfer.delivered(&log, "b:1", 9), None);

@@ -98,7 +98,7 @@ impl Live {
             let back = 100.0 * outcome.frames[0] / outcome.frames[1].max(1.0);
             recorder.value(&row, round, back)?;
             if loss == 0.0 {
-                let bytes: f64 = outcome.complete().map(|each| each.sent_bytes).sum();
+                let bytes: f64 = outcome.complete().map(|each| each.bytes).sum();
                 let each = outcome.cpu_s.map(|seconds| seconds / bytes * 1e9);
                 ours = each[0] + each[1];
                 for (end, value) in ["sender", "receiver"].into_iter().zip(each) {

@@ -146,9 +146,8 @@ impl Live {
             "",
         );
         recorder.value(&row, round, slowest / mean)?;
-        // Sent bytes are counted, so that repairs count in both cases.
         let per_byte = |outcome: &super::Outcome| {
-            let bytes: f64 = outcome.complete().map(|each| each.sent_bytes).sum();
+            let bytes: f64 = outcome.complete().map(|each| each.bytes).sum();
             outcome.cpu_s[0] / bytes.max(1.0)
         };
         let row = case(
