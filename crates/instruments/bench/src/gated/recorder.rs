@@ -149,6 +149,22 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
         rows.into_iter().try_for_each(|row| self.add(R::from(row)))
     }
 
+    /// Returns the number of records so far.
+    pub fn recorded(&self) -> usize {
+        self.log.records().len()
+    }
+
+    /// Records that the rows of the records from `first` on could not be measured in some round.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn incomplete_from(&mut self, first: usize, reason: &str) -> Result<(), R::Error> {
+        let records = self.log.records().get(first..).unwrap_or_default();
+        let cases = records.iter().filter_map(R::item);
+        let cases: Vec<String> = cases.map(|item| item.case().to_owned()).collect();
+        self.incomplete(|case, _| cases.iter().any(|known| known == case), reason)
+    }
+
     /// Records and prints the reason why none of these rows could be measured.
     ///
     /// # Errors
@@ -165,6 +181,12 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
 /// Returns a row that stands for several rows that could not be measured. It has no gate.
 pub fn part(name: impl Into<String>, asked: impl Into<String>) -> Case {
     case(name, asked, Gate::None, "")
+}
+
+/// Returns a row that stands for the rows that a failure left out. It has a gate, so that it counts among the gates that
+/// were not measured.
+pub fn left_out(name: impl Into<String>, asked: impl Into<String>) -> Case {
+    case(name, asked, Gate::Exactly(0.0), "failures")
 }
 
 /// Returns the rows of an experiment in the order of measurement.

@@ -1,8 +1,8 @@
 //! The rows of the experiment.
 
 use super::record::TransportRecord;
-use crate::gated::recorder::{Case, case, rows_of};
-use crate::gated::{Gate, Row};
+use crate::gated::Row;
+use crate::gated::recorder::rows_of;
 use crate::record::Record;
 
 /// Returns the rows by number, and those of one number in the order of measurement.
@@ -19,16 +19,10 @@ pub(super) fn number(case: &str) -> u32 {
     digits[..end].parse().unwrap_or(u32::MAX)
 }
 
-/// Returns a row that stands for the cases that a failure left out. The row has a gate, so that it counts
-/// among the gates that were not measured.
-pub(super) fn left_out(name: impl Into<String>, asked: &str) -> Case {
-    case(name, asked, Gate::Exactly(0.0), "failures")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gated::Value;
+    use crate::gated::{Gate, Value};
 
     #[test]
     fn rows_are_in_the_order_of_their_numbers() {

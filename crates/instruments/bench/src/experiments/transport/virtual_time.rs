@@ -4,9 +4,9 @@ use millrace_transport_simulator::rows::{self, Part, Size};
 
 use super::error::TransportBenchError;
 use super::recorder::Recorder;
-use super::rows::left_out;
 use crate::gated::Gate;
 use crate::gated::recorder::Case;
+use crate::gated::recorder::left_out;
 
 /// The first word of the settings of these rows.
 pub(super) const ASKED: &str = "virtual";

@@ -33,7 +33,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::ValueEnum;
 
 use crate::gated::Row;
-use crate::gated::recorder::{part as part_row, rows_of};
+use crate::gated::recorder::{left_out, rows_of};
 use crate::machine::Machine;
 use crate::record::Record;
 pub use error::WanBenchError;
@@ -114,15 +114,11 @@ impl Experiment {
         let obstacle = obstacle(&self.program);
         for part in Part::ALL.into_iter().filter(|part| self.parts.contains(part)) {
             (recorder.progress)(&format!("{part:?}"));
-            let outcome = self.in_memory(recorder, part);
-            recovered(recorder, part, outcome)?;
+            attempt(recorder, part, |recorder| self.in_memory(recorder, part))?;
             match (part.live(), &obstacle) {
                 (None, _) => {}
-                (Some(name), Some(reason)) => recorder.missing(&part_row(name, "live"), reason)?,
-                (Some(_), None) => {
-                    let outcome = self.live(recorder, part);
-                    recovered(recorder, part, outcome)?;
-                }
+                (Some(name), Some(reason)) => recorder.missing(&left_out(name, "live"), reason)?,
+                (Some(_), None) => attempt(recorder, part, |recorder| self.live(recorder, part))?,
             }
             millrace_process::pause(std::time::Duration::ZERO)?;
         }
@@ -182,32 +178,85 @@ impl Experiment {
         let (program, core) = (&self.program, self.core);
         match part {
             Part::W1 => {
-                delay::live(recorder, &mut test_bed, program, core)?;
-                delay::netem(recorder, &mut test_bed)
+                attempt(recorder, part, |recorder| {
+                    delay::live(recorder, &mut test_bed, program, core)
+                })?;
+                attempt(recorder, part, |recorder| delay::netem(recorder, &mut test_bed))
             }
             Part::W4 => rate::live(recorder, &mut test_bed, program, core),
             Part::W6 => {
-                change::under_traffic(recorder, &mut test_bed, program, core)?;
-                change::killed(recorder, &mut test_bed, program, core)
+                attempt(recorder, part, |recorder| {
+                    change::under_traffic(recorder, &mut test_bed, program, core)
+                })?;
+                attempt(recorder, part, |recorder| {
+                    change::killed(recorder, &mut test_bed, program, core)
+                })
             }
             Part::W2 | Part::W3 | Part::W5 | Part::Guest => Ok(()),
         }
     }
 }
 
-/// Records the failure of a part.
-fn recovered(
+/// Measures rows of a part. Records a failure: the rows so far were not measured in all rounds, and further rows are left
+/// out.
+fn attempt(
     recorder: &mut Recorder<'_>,
     part: Part,
-    outcome: Result<(), WanBenchError>,
+    measure: impl FnOnce(&mut Recorder<'_>) -> Result<(), WanBenchError>,
 ) -> Result<(), WanBenchError> {
-    match outcome {
+    let first = recorder.recorded();
+    match measure(recorder) {
         Ok(()) => Ok(()),
         Err(error @ (WanBenchError::File(_) | WanBenchError::Process(_)))
             if millrace_process::interrupt::requested() || matches!(error, WanBenchError::File(_)) =>
         {
             Err(error)
         }
-        Err(error) => recorder.missing(&part_row(format!("{part:?} failed"), ""), &error.to_string()),
+        Err(error) => {
+            let reason = error.to_string();
+            recorder.incomplete_from(first, &reason)?;
+            recorder.missing(&left_out(format!("{part:?} failed"), ""), &reason)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gated::Gate;
+    use crate::gated::recorder::case;
+    use crate::record::Log;
+
+    #[test]
+    fn rows_that_fail_in_a_later_round_meet_no_gate_and_rows_that_are_left_out_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::create(&dir.path().join("wan.jsonl")).unwrap();
+        let mut progress = |_: &str| {};
+        let mut recorder = Recorder::new(RunLength::QUICK, &mut log, &mut progress);
+        let row = |name: &str| case(name, "10 ms", Gate::AtMost(20.0), "us");
+        attempt(&mut recorder, Part::W1, |recorder| {
+            recorder.value(&row("W1 virtual time: error"), 0, 1.0)
+        })
+        .unwrap();
+        attempt(&mut recorder, Part::W1, |recorder| {
+            recorder.value(&row("W1 millrace-wan: error"), 0, 1.0)?;
+            Err(WanBenchError::LabFile("the emulator has ended".to_owned()))
+        })
+        .unwrap();
+        let rows = rows(log.records());
+        let verdicts: Vec<_> = rows
+            .iter()
+            .map(|row| (row.case.as_str(), row.met, row.reason.is_some()))
+            .collect();
+        assert_eq!(
+            verdicts,
+            [
+                ("W1 virtual time: error", Some(true), false),
+                ("W1 millrace-wan: error", Some(false), true),
+                ("W1 failed", None, true),
+            ]
+        );
+        let lead = crate::gated::section::lead(&rows);
+        assert_eq!(lead, "1 of 3 gates are met, 1 not measured.");
     }
 }

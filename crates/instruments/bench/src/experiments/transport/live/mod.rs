@@ -14,9 +14,10 @@ use super::files;
 use super::millrace::{Outcome, Receiver, Transfer};
 use super::record::Transferred;
 use super::recorder::Recorder;
-use super::rows::{left_out, number};
+use super::rows::number;
 use super::test_bed::{PathSettings, TestBed, obstacle};
 use super::virtual_time;
+use crate::gated::recorder::left_out;
 
 /// The highest rate of the link, in bit/s.
 const LINK_MAX_BPS: f64 = 1e9;
