@@ -211,8 +211,9 @@ impl Figure {
         }
     }
 
-    /// Returns the value of the figure for an observed run. `baseline_ms` is the median without delay.
-    pub(super) fn value(self, observed: &Observed, baseline_ms: f64) -> f64 {
+    /// Returns the value of the figure for an observed run; `None` if too few frames arrived, or were lost, for it.
+    /// `baseline_ms` is the median without delay.
+    pub(super) fn value(self, observed: &Observed, baseline_ms: f64) -> Option<f64> {
         let delays: Vec<f64> = observed.delays_ms().map(|delay| delay - baseline_ms).collect();
         let mean = || delays.iter().sum::<f64>() / delays.len() as f64;
         let standardised = |spread: f64| delays.iter().map(move |delay| (delay - DELAY_MS) / spread);
@@ -222,9 +223,12 @@ impl Figure {
                 .map(|delay| (delay - DELAY_MS).abs() * 1000.0)
                 .collect();
             errors.sort_by(f64::total_cmp);
-            millrace_report::stats::quantile(&errors, share)
+            match errors.is_empty() {
+                true => f64::NAN,
+                false => millrace_report::stats::quantile(&errors, share),
+            }
         };
-        match self {
+        let value = match self {
             Figure::Mean => mean(),
             Figure::ErrorMedian => error(0.5),
             Figure::ErrorP99 => error(0.99),
@@ -235,12 +239,12 @@ impl Figure {
             }
             Figure::Uniform => {
                 let mut values: Vec<f64> = standardised(JITTER_MS).collect();
-                kolmogorov_smirnov(&mut values, |x| ((x + 1.0) / 2.0).clamp(0.0, 1.0))
+                kolmogorov_smirnov(&mut values, |x| ((x + 1.0) / 2.0).clamp(0.0, 1.0))?
             }
-            Figure::Normal => kolmogorov_smirnov(&mut standardised(JITTER_MS).collect::<Vec<_>>(), normal),
+            Figure::Normal => kolmogorov_smirnov(&mut standardised(JITTER_MS).collect::<Vec<_>>(), normal)?,
             Figure::NormalThinned => {
                 let mut values: Vec<f64> = standardised(JITTER_MS).step_by(INDEPENDENT).collect();
-                kolmogorov_smirnov(&mut values, normal)
+                kolmogorov_smirnov(&mut values, normal)?
             }
             Figure::Correlation => autocorrelation(&delays, 1),
             Figure::CorrelationError => {
@@ -259,7 +263,9 @@ impl Figure {
                 observed.lost_count() as f64 / runs as f64
             }
             Figure::Bursts => chi_square(&run_lengths(&observed.lost(), true), &geometric(BURST_END)),
-        }
+        };
+        // A mean of nothing is not a number.
+        value.is_finite().then_some(value)
     }
 }
 
@@ -292,32 +298,50 @@ mod tests {
     #[test]
     fn a_uniform_jitter_is_accepted_and_one_that_is_a_tenth_narrower_is_not() {
         let path = |width: f64| observed(fractions().map(|x| Some(0.1 + 50.0 + width * (2.0 * x - 1.0))));
-        assert!(Figure::Uniform.value(&path(5.0), 0.1) < KS_CRITICAL);
-        assert!(Figure::Uniform.value(&path(4.5), 0.1) > KS_CRITICAL);
-        assert!((Figure::Mean.value(&path(5.0), 0.1) - 50.0).abs() < 0.01);
-        assert!((Figure::Deviation.value(&path(5.0), 0.1) - 5.0 / 3_f64.sqrt()).abs() < 0.01);
+        assert!(Figure::Uniform.value(&path(5.0), 0.1).unwrap() < KS_CRITICAL);
+        assert!(Figure::Uniform.value(&path(4.5), 0.1).unwrap() > KS_CRITICAL);
+        assert!((Figure::Mean.value(&path(5.0), 0.1).unwrap() - 50.0).abs() < 0.01);
+        assert!((Figure::Deviation.value(&path(5.0), 0.1).unwrap() - 5.0 / 3_f64.sqrt()).abs() < 0.01);
     }
 
     #[test]
     fn delays_without_memory_are_not_taken_for_correlated_ones() {
         let path = observed(fractions().map(|x| Some(50.0 + x)));
-        assert!(Figure::CorrelationError.value(&path, 0.0) > Z_TWO_SIDED);
+        assert!(Figure::CorrelationError.value(&path, 0.0).unwrap() > Z_TWO_SIDED);
     }
 
     #[test]
     fn losses_are_counted_in_frames_and_in_runs() {
         let path = observed((0..1000).map(|number| (number % 40 >= 2).then_some(50.0)));
-        assert!((Figure::LostOfShare.value(&path, 0.0) - 5.0).abs() < 1e-9);
-        assert!(Figure::ShareError.value(&path, 0.0) < 1e-9);
-        assert!((Figure::Burst.value(&path, 0.0) - 2.0).abs() < 1e-9);
+        assert!((Figure::LostOfShare.value(&path, 0.0).unwrap() - 5.0).abs() < 1e-9);
+        assert!(Figure::ShareError.value(&path, 0.0).unwrap() < 1e-9);
+        assert!((Figure::Burst.value(&path, 0.0).unwrap() - 2.0).abs() < 1e-9);
         // All runs of lost frames have two frames, which is not a geometric distribution with mean 10.
-        assert!(Figure::Bursts.value(&path, 0.0) > 1.0);
+        assert!(Figure::Bursts.value(&path, 0.0).unwrap() > 1.0);
+    }
+
+    #[test]
+    fn a_path_on_which_no_frame_arrives_has_losses_and_no_distribution() {
+        let path = observed((0..100).map(|_| None));
+        for of in &CASES {
+            for figure in of.figures {
+                let value = figure.value(&path, 0.2);
+                match figure {
+                    Figure::LostOfNone | Figure::LostOfShare | Figure::LostOfBursts => {
+                        assert_eq!(value, Some(100.0));
+                    }
+                    Figure::ShareError => assert!(value.unwrap() > Z_TWO_SIDED),
+                    Figure::Burst => assert_eq!(value, Some(100.0)),
+                    _ => assert_eq!(value, None, "{figure:?}"),
+                }
+            }
+        }
     }
 
     #[test]
     fn the_error_is_what_remains_after_the_delay_and_the_baseline() {
         let path = observed((0..100).map(|number| Some(if number < 97 { 50.21 } else { 51.2 })));
-        assert!((Figure::ErrorMedian.value(&path, 0.2) - 10.0).abs() < 0.1);
-        assert!((Figure::ErrorP99.value(&path, 0.2) - 1000.0).abs() < 0.1);
+        assert!((Figure::ErrorMedian.value(&path, 0.2).unwrap() - 10.0).abs() < 0.1);
+        assert!((Figure::ErrorP99.value(&path, 0.2).unwrap() - 1000.0).abs() < 0.1);
     }
 }

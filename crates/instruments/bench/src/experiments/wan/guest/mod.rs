@@ -252,9 +252,16 @@ fn record(
         for figure in of.figures {
             let row = row(system, of, *figure);
             match (observed, baseline) {
-                (Ok(observed), Ok(baseline)) => {
-                    recorder.value(&row, 0, figure.value(observed, baseline))?;
-                }
+                (Ok(observed), Ok(baseline)) => match figure.value(observed, baseline) {
+                    Some(value) => recorder.value(&row, 0, value)?,
+                    None => {
+                        let (lost, all) = (observed.lost_count(), observed.len());
+                        recorder.missing(
+                            &row,
+                            &format!("too few frames to judge: {lost} of {all} were lost"),
+                        )?;
+                    }
+                },
                 (Err(reason), _) | (_, Err(reason)) => recorder.missing(&row, reason)?,
             }
         }

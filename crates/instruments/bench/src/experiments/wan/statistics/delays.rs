@@ -9,6 +9,7 @@ use super::super::settings::path as config;
 use super::judge::{
     KS_CRITICAL, Z_TWO_SIDED, autocorrelation, chi_square, erlang, kolmogorov_smirnov, ljung_box, normal,
 };
+use super::record_test;
 use crate::gated::Gate;
 use crate::gated::recorder::case;
 
@@ -98,7 +99,7 @@ pub(super) fn distributions(recorder: &mut Recorder<'_>) -> Result<(), WanBenchE
             Gate::AtMost(KS_CRITICAL),
             "",
         );
-        recorder.value(&row, 0, statistic)?;
+        record_test(recorder, &row, statistic, values.len())?;
     }
     table(recorder)
 }

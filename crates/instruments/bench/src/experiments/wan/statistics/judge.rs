@@ -8,8 +8,18 @@ pub(in super::super) const KS_CRITICAL: f64 = 1.9495;
 /// The smallest number of expected observations of a cell in a chi-square test.
 const EXPECTED_MIN: f64 = 10.0;
 
-/// Returns √n D of the Kolmogorov-Smirnov test of values against a distribution function. Sorts the values.
-pub(in super::super) fn kolmogorov_smirnov(values: &mut [f64], distribution: impl Fn(f64) -> f64) -> f64 {
+/// The smallest number of values for a Kolmogorov-Smirnov test. Fewer than four keep its gate whatever they are.
+const VALUES_MIN: usize = 50;
+
+/// Returns √n D of the Kolmogorov-Smirnov test of values against a distribution function. Sorts the values. Returns `None`
+/// for fewer than 50 values, which show nothing.
+pub(in super::super) fn kolmogorov_smirnov(
+    values: &mut [f64],
+    distribution: impl Fn(f64) -> f64,
+) -> Option<f64> {
+    if values.len() < VALUES_MIN {
+        return None;
+    }
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;
     let mut largest = 0.0_f64;
@@ -19,7 +29,7 @@ pub(in super::super) fn kolmogorov_smirnov(values: &mut [f64], distribution: imp
             .max((expected - index as f64 / n).abs())
             .max(((index + 1) as f64 / n - expected).abs());
     }
-    largest * n.sqrt()
+    Some(largest * n.sqrt())
 }
 
 /// Returns the critical value of chi-square with these degrees of freedom at 0.001 (Wilson and Hilferty 1931).
@@ -139,13 +149,20 @@ mod tests {
     }
 
     #[test]
+    fn a_distribution_is_not_judged_from_no_value_or_from_a_few() {
+        assert_eq!(kolmogorov_smirnov(&mut [], |x| x), None);
+        assert_eq!(kolmogorov_smirnov(&mut [0.5; 49], |x| x), None);
+        assert!(kolmogorov_smirnov(&mut [0.5; 50], |x| x).unwrap() > KS_CRITICAL);
+    }
+
+    #[test]
     fn tests_accept_what_they_are_for_and_reject_what_is_slightly_off() {
         let n = 100_000;
         let mut even: Vec<f64> = (0..n).map(|i| (f64::from(i) + 0.5) / f64::from(n)).collect();
-        assert!(kolmogorov_smirnov(&mut even, |x| x) < 0.01);
+        assert!(kolmogorov_smirnov(&mut even, |x| x).unwrap() < 0.01);
         // The distribution is one percent narrower than the model's.
         let mut narrow: Vec<f64> = even.iter().map(|x| 0.5 + (x - 0.5) * 0.98).collect();
-        assert!(kolmogorov_smirnov(&mut narrow, |x| x.clamp(0.0, 1.0)) > KS_CRITICAL);
+        assert!(kolmogorov_smirnov(&mut narrow, |x| x.clamp(0.0, 1.0)).unwrap() > KS_CRITICAL);
         let shares: Vec<f64> = (0..40).map(|k| 0.25 * 0.75_f64.powi(k)).collect();
         let counts: Vec<u64> = shares.iter().map(|share| (share * 1e5) as u64).collect();
         assert!(chi_square(&counts, &shares) < 0.1);

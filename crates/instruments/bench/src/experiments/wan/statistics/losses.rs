@@ -8,6 +8,7 @@ use super::super::record::{LossRuns, WanRecord};
 use super::super::recorder::Recorder;
 use super::super::settings::path as config;
 use super::judge::{KS_CRITICAL, Z_TWO_SIDED, binomial_z, chi_square, erlang, kolmogorov_smirnov};
+use super::record_test;
 use crate::gated::Gate;
 use crate::gated::recorder::case;
 
@@ -264,7 +265,7 @@ pub(super) fn outages(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> 
             Gate::AtMost(KS_CRITICAL),
             "",
         );
-        recorder.value(&row, 0, statistic)?;
+        record_test(recorder, &row, statistic, lengths.len())?;
     }
     Ok(())
 }
