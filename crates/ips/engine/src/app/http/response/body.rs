@@ -6,7 +6,8 @@ use crate::app::http::body::Body;
 use crate::app::http::chunked::Chunked;
 use crate::app::http::headers::{contains_chunked, content_length};
 use crate::app::http::request::is_http_11;
-use crate::app::http::{Method, Pairing, Step, multipart, update_record};
+use crate::app::http::{Method, Pairing, Step, update_record};
+use crate::app::parameter::file_names;
 use crate::app::transaction::{Progress, Transactions};
 use millrace_ips_rules::buffers::Buffer;
 
@@ -161,9 +162,12 @@ impl ResponseSide {
         };
         transaction.advance(SIDE, Progress::Body);
         let disposition = self.headers.value(b"content-disposition");
-        let name = disposition.and_then(|value| multipart::parameter(value, b"filename"));
-        let name = name.unwrap_or_else(|| current.file_name.clone());
-        self.body = Some(Body::open(transaction, SIDE, &self.headers, &name, settings));
+        let names = disposition.map(file_names).unwrap_or_default();
+        let name = names.first().unwrap_or(&current.file_name);
+        self.body = Some(Body::open(transaction, SIDE, &self.headers, name, settings));
+        for other in names.into_iter().skip(1) {
+            transaction.publish(Buffer::FileName, SIDE, other);
+        }
     }
 
     /// Passes bytes to the body.

@@ -1,4 +1,4 @@
-//! Responses without body, and interim responses.
+//! Responses without body, interim responses, and the names of files.
 
 use millrace_ips_rules::buffers::Buffer;
 
@@ -74,4 +74,20 @@ fn an_interim_response_does_not_refuse_a_tunnel() {
         feed(&mut http, &mut out, UP, b"\x16\x03\x01"),
         Outcome::Switch { rest }
     );
+}
+
+#[test]
+fn both_forms_of_a_file_name_are_published() {
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\
+        Content-Disposition: attachment; filename=a.txt; filename*=UTF-8''a.exe\r\n\r\nx";
+    let out = parsed(
+        &[(UP, b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"), (DOWN, response)],
+        4096,
+    );
+    let names: Vec<_> = out.list[0]
+        .buffers(Buffer::FileName, DOWN)
+        .map(|view| view.bytes)
+        .collect();
+    assert_eq!(names, [&b"a.exe"[..], b"a.txt"]);
+    assert_eq!(out.list[0].files[0].name, b"a.exe");
 }
