@@ -281,7 +281,7 @@ mod tests {
                 .map(|view| String::from_utf8_lossy(view.bytes).into_owned())
                 .collect()
         };
-        let events = transaction.events.iter().copied().collect();
+        let events = transaction.events.clone();
         (buffers(Buffer::FileData), buffers(Buffer::FileName), events)
     }
 
