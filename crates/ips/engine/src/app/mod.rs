@@ -347,11 +347,11 @@ impl AppState {
             }
             return;
         };
-        let ports = (key.client_port, key.server_port);
+        let (ports, size) = ((key.client_port, key.server_port), bytes.len());
         match detect_protocol(bytes, direction, transport, ports) {
             ProtocolDetection::Found(protocol)
                 if direction == Direction::ToServer
-                    && bytes.len() < PROBE_SIZE
+                    && size < PROBE_SIZE
                     && waiting[Direction::ToClient.index()]
                         .as_ref()
                         .is_some_and(Vec::is_empty)
@@ -360,14 +360,17 @@ impl AppState {
                 let waiting = core::mem::take(waiting);
                 self.begin(key, direction, protocol, &waiting);
             }
-            ProtocolDetection::Undecided if bytes.len() < PROBE_SIZE => {}
+            ProtocolDetection::Undecided if size < PROBE_SIZE => {}
+            ProtocolDetection::Undecided
+                if direction == Direction::ToServer
+                    && waiting[side].as_mut().is_some_and(probe::remove_empty_lines) => {}
             // Each datagram is examined by itself.
             ProtocolDetection::Unknown if transport == Transport::Udp => waiting[side] = Some(Vec::new()),
             // The other side may decide the protocol: the server's first bytes are kept for the parser.
             ProtocolDetection::Undecided | ProtocolDetection::Unknown => {
                 let other = &waiting[direction.reverse().index()];
                 let is_silent = other.as_ref().is_some_and(Vec::is_empty);
-                if (!is_silent || bytes.len() >= PROBE_SIZE) && !self.begin_by_client(key, direction) {
+                if (!is_silent || size >= PROBE_SIZE) && !self.begin_by_client(key, direction) {
                     self.give_up();
                 }
             }

@@ -114,6 +114,18 @@ pub(in crate::app) fn extended_parameter(value: &[u8], name: &[u8]) -> Option<Ve
     (!sections.is_empty()).then(|| sections.into_iter().flat_map(|(_, text)| text).collect())
 }
 
+/// Returns the file names of a Content-Disposition value: the extended form, which recipients prefer if they know it (RFC
+/// 6266, section 4.3), and the plain form, if it differs.
+pub(in crate::app) fn file_names(value: &[u8]) -> Vec<Vec<u8>> {
+    let forms = [
+        extended_parameter(value, b"filename"),
+        parameter(value, b"filename"),
+    ];
+    let mut names: Vec<_> = forms.into_iter().flatten().collect();
+    names.dedup();
+    names
+}
+
 /// Returns an escaped section. The charset and the language, with which the first section begins, are
 /// removed.
 fn without_charset(text: &[u8], number: usize) -> &[u8] {

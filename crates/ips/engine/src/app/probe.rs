@@ -191,9 +191,12 @@ pub fn detect_protocol(
         }
     }
     if direction == Direction::ToServer {
+        // Servers ignore empty lines before a request (RFC 9112, section 2.2), and some of them other white space.
+        let is_space = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b' ' | b'\t');
+        let start = data.iter().take_while(is_space).count();
         for method in HTTP_METHODS.iter().filter(|_| transport == Transport::Tcp) {
-            match compare(data, 0, method) {
-                Prefix::Equal => match data.get(method.len()) {
+            match compare(data, start, method) {
+                Prefix::Equal => match data.get(start + method.len()) {
                     Some(b' ' | b'\t') => return ProtocolDetection::Found(AppProtocol::Http),
                     Some(_) => {}
                     None => is_undecided = true,
@@ -241,6 +244,14 @@ pub(super) fn awaits_greeting(protocol: AppProtocol, ports: (u16, u16)) -> bool 
         AppProtocol::Pop3 | AppProtocol::Imap => true,
         _ => false,
     }
+}
+
+/// Removes empty lines before a request, as servers ignore any number of them, and returns true if detection has room for more
+/// bytes then. One byte stays: the client has sent.
+pub(super) fn remove_empty_lines(bytes: &mut Vec<u8>) -> bool {
+    let size = bytes.iter().take_while(|byte| b"\r\n".contains(byte)).count();
+    bytes.drain(..size.saturating_sub(1));
+    size > 1 && bytes.len() < super::PROBE_SIZE
 }
 
 /// Returns true if the bytes begin a TLS record or an SSLv2 hello, `None` if more bytes decide.
@@ -372,6 +383,9 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::{AppSettings, AppState};
+    use crate::flow::FlowKey;
+    use crate::tcp::StreamChunk;
 
     fn tcp(data: &[u8], direction: Direction) -> ProtocolDetection {
         detect_protocol(data, direction, Transport::Tcp, (40_000, 40_001))
@@ -399,6 +413,47 @@ mod tests {
             tcp(b"\0\0\0\x80\xfeSMB", Direction::ToServer),
             ProtocolDetection::Found(AppProtocol::Smb)
         );
+    }
+
+    #[test]
+    fn empty_lines_and_spaces_before_a_request_do_not_hide_its_protocol() {
+        let request = b"\r\n\n \tGET / HTTP/1.1\r\n";
+        for size in 1..=8 {
+            assert_eq!(
+                tcp(&request[..size], Direction::ToServer),
+                ProtocolDetection::Undecided
+            );
+        }
+        assert_eq!(
+            tcp(request, Direction::ToServer),
+            ProtocolDetection::Found(AppProtocol::Http)
+        );
+        assert_eq!(
+            tcp(b"\r\nzzzzzzzzzz", Direction::ToServer),
+            ProtocolDetection::Unknown
+        );
+    }
+
+    #[test]
+    fn no_number_of_empty_lines_before_a_request_ends_detection() {
+        let key = FlowKey {
+            client: [192, 0, 2, 1].into(),
+            server: [192, 0, 2, 2].into(),
+            client_port: 40_000,
+            server_port: 40_001,
+            protocol: 6,
+            vlans: [0; 3],
+            tunnel_depth: 0,
+        };
+        let mut app = AppState::new(AppSettings::default());
+        let mut send = |bytes: &[u8]| app.stream(&key, StreamChunk::of(Direction::ToServer, bytes));
+        for _ in 0..500 {
+            send(&b"\r\n".repeat(50));
+        }
+        send(b"GE");
+        send(b"T / HTTP/1.1\r\n\r\n");
+        assert_eq!(app.protocol, Some(AppProtocol::Http));
+        assert_eq!(app.transactions.list.len(), 1);
     }
 
     #[test]

@@ -1,14 +1,26 @@
 //! Decompression of HTTP bodies: gzip and deflate, two layers, with bounded output.
+//!
+//! ```text
+//!  Gzip ── header ──▶ Data ── end ──▶ Trailer ──▶ Gzip: the next member (RFC 1952, section 2.2) ── other bytes ──▶ Ended
+//!  Zlib ── 1 byte ──▶ Data ── end ──▶ Ended
+//! ```
+
+use std::borrow::Cow;
 
 use crate::app::heap::{Heap, heap};
 use flate2::{Decompress, FlushDecompress, Status};
 
 /// Largest number of content codings that are undone.
 pub(super) const LAYERS: usize = 2;
-/// Output after which the ratio of output to input is checked (1 MiB).
+/// Output of all pieces that is no bomb for any input (1 MiB).
 const BOMB_SIZE: u64 = 1 << 20;
-/// Ratio of output to input above which a body is a decompression bomb.
+/// Ratio of the output of a layer to the bytes of the body above which the body is a decompression bomb. Deflate alone
+/// reaches 1,032.
 const BOMB_RATIO: u64 = 2048;
+/// Output as which the beginning of compressed data counts: its window is cleared (32 KiB).
+const BEGIN_SIZE: u64 = 32 << 10;
+/// Size of the trailer of a gzip member, in bytes (RFC 1952, section 2.3.1).
+const GZIP_TRAILER: usize = 8;
 /// Size of the buffer into which one step of decompression writes, in bytes.
 const STEP: usize = 8192;
 
@@ -30,29 +42,20 @@ pub(super) enum DecodeError {
     Bomb,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum State {
-    /// The header is not complete.
-    Header(Vec<u8>),
-    /// Compressed data.
-    Data(Box<Decompress>),
-    /// The data are complete.
+    /// In the header of a gzip member.
+    Gzip(GzipHeader),
+    /// Before the first two bytes, which tell zlib from raw deflate: the first one, once it is known.
+    Zlib(Option<u8>),
+    /// In compressed data.
+    Data,
+    /// In the trailer of a gzip member, with the number of its bytes that are still to come.
+    Trailer(usize),
+    /// Behind the data.
     Ended,
     /// The data do not have the format of the coding and pass unchanged.
     Verbatim,
-}
-
-/// Memory of the decompression of one layer in bytes: a window of 32 KiB and the tables of codes.
-const INFLATE_SIZE: usize = 48 << 10;
-
-impl Heap for State {
-    fn heap(&self) -> usize {
-        match self {
-            State::Header(bytes) => bytes.heap(),
-            State::Data(_) => INFLATE_SIZE,
-            State::Ended | State::Verbatim => 0,
-        }
-    }
 }
 
 /// Decodes one content coding.
@@ -60,70 +63,149 @@ impl Heap for State {
 struct Layer {
     coding: Coding,
     state: State,
+    /// The decompressor, from the first data on until the last end.
+    inflate: Option<Box<Decompress>>,
+    /// The output so far, and [`BEGIN_SIZE`] for each beginning.
+    made: u64,
 }
 
-heap!(Layer { state });
+/// Memory of the decompression of one layer in bytes: a window of 32 KiB and the tables of codes.
+const INFLATE_SIZE: usize = 48 << 10;
 
-/// Largest size of a gzip header, in bytes; its end is searched within this size.
-const GZIP_HEADER: usize = 4096;
+impl Heap for Layer {
+    fn heap(&self) -> usize {
+        self.inflate.as_ref().map_or(0, |_| INFLATE_SIZE)
+    }
+}
+
+/// The limits of a step.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Output of a layer for the bytes of the step.
+    room: usize,
+    /// Output of a layer for all bytes so far.
+    total: u64,
+}
 
 impl Layer {
     fn new(coding: Coding) -> Layer {
         Layer {
             coding,
-            state: State::Header(Vec::new()),
+            state: match coding {
+                Coding::Gzip => State::Gzip(GzipHeader::default()),
+                Coding::Deflate => State::Zlib(None),
+            },
+            inflate: None,
+            made: 0,
         }
     }
 
-    /// Decodes `input` into `out`, at most `room` bytes.
-    fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, room: usize) -> Result<(), DecodeError> {
-        let mut owned = Vec::new();
+    /// Decodes `input` into `out`.
+    fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, limits: Limits) -> Result<(), DecodeError> {
         let mut input = input;
-        if let State::Header(seen) = &mut self.state {
-            seen.extend_from_slice(input);
-            match header(self.coding, seen) {
-                Header::Incomplete if seen.len() < GZIP_HEADER => return Ok(()),
-                Header::Found {
-                    size,
-                    has_zlib_header,
-                } => {
-                    owned.extend_from_slice(&seen[size..]);
-                    self.state = State::Data(Box::new(Decompress::new(has_zlib_header)));
+        loop {
+            match &mut self.state {
+                State::Gzip(header) => match header.read(&mut input) {
+                    HeaderEnd::Incomplete => return Ok(()),
+                    HeaderEnd::Complete => self.begin(false, limits)?,
+                    // Recipients ignore bytes behind the last member.
+                    HeaderEnd::Invalid if self.inflate.is_some() => self.end(),
+                    HeaderEnd::Invalid => {
+                        let size = header.size;
+                        self.state = State::Verbatim;
+                        out.extend_from_slice(&GZIP_MAGIC[..size]);
+                        out.extend_from_slice(&input[..input.len().min(limits.room)]);
+                        return Err(DecodeError::Invalid);
+                    }
+                },
+                State::Zlib(first) => {
+                    let Some((&byte, rest)) = input.split_first() else {
+                        return Ok(());
+                    };
+                    let Some(first) = *first else {
+                        self.state = State::Zlib(Some(byte));
+                        input = rest;
+                        continue;
+                    };
+                    let check = u16::from_be_bytes([first, byte]);
+                    self.begin(first & 0x0f == 8 && check % 31 == 0, limits)?;
+                    self.inflate(&[first], out, limits)?;
                 }
-                Header::Incomplete | Header::Invalid => {
-                    owned = core::mem::take(seen);
-                    self.state = State::Verbatim;
-                    out.extend_from_slice(&owned[..owned.len().min(room)]);
-                    return Err(DecodeError::Invalid);
+                State::Data if input.is_empty() => return Ok(()),
+                State::Data => input = self.inflate(input, out, limits)?,
+                State::Trailer(left) => {
+                    let size = input.len().min(*left);
+                    input = &input[size..];
+                    *left -= size;
+                    if *left > 0 {
+                        return Ok(());
+                    }
+                    self.state = State::Gzip(GzipHeader::default());
+                }
+                State::Ended => return Ok(()),
+                State::Verbatim => {
+                    out.extend_from_slice(&input[..input.len().min(limits.room)]);
+                    return Ok(());
                 }
             }
-            input = &owned;
         }
-        match &mut self.state {
-            State::Header(_) | State::Ended => Ok(()),
-            State::Verbatim => {
-                out.extend_from_slice(&input[..input.len().min(room)]);
-                Ok(())
+    }
+
+    /// Begins compressed data.
+    fn begin(&mut self, has_zlib_header: bool, limits: Limits) -> Result<(), DecodeError> {
+        self.made += BEGIN_SIZE;
+        if self.made > limits.total {
+            return Err(DecodeError::Bomb);
+        }
+        match &mut self.inflate {
+            Some(inflate) => inflate.reset(has_zlib_header),
+            None => self.inflate = Some(Box::new(Decompress::new(has_zlib_header))),
+        }
+        self.state = State::Data;
+        Ok(())
+    }
+
+    /// Inflates bytes, and returns those behind the end of the compressed data.
+    fn inflate<'a>(
+        &mut self,
+        input: &'a [u8],
+        out: &mut Vec<u8>,
+        limits: Limits,
+    ) -> Result<&'a [u8], DecodeError> {
+        let Some(inflate) = &mut self.inflate else {
+            return Ok(&[]);
+        };
+        match inflate_all(inflate, input, out, &mut self.made, limits) {
+            Ok(None) => Ok(&[]),
+            Ok(Some(size)) if self.coding == Coding::Gzip => {
+                self.state = State::Trailer(GZIP_TRAILER);
+                Ok(&input[size..])
             }
-            State::Data(inflate) => {
-                let result = inflate_all(inflate, input, out, room);
-                match result {
-                    Ok(true) | Err(_) => self.state = State::Ended,
-                    Ok(false) => {}
-                }
-                result.map(|_| ())
+            Ok(Some(_)) => {
+                self.end();
+                Ok(&[])
+            }
+            Err(error) => {
+                self.end();
+                Err(error)
             }
         }
+    }
+
+    fn end(&mut self) {
+        self.state = State::Ended;
+        self.inflate = None;
     }
 }
 
-/// Inflates all of the input, and returns true at the end of the compressed data.
+/// Inflates all of the input. Returns the number of bytes up to the end of the compressed data, if it is there.
 fn inflate_all(
     inflate: &mut Decompress,
     input: &[u8],
     out: &mut Vec<u8>,
-    room: usize,
-) -> Result<bool, DecodeError> {
+    total: &mut u64,
+    limits: Limits,
+) -> Result<Option<usize>, DecodeError> {
     let mut at = 0;
     let mut step = [0; STEP];
     loop {
@@ -132,84 +214,93 @@ fn inflate_all(
         let consumed = usize::try_from(inflate.total_in() - before_in).unwrap_or(0);
         let made = usize::try_from(inflate.total_out() - before_out).unwrap_or(0);
         at += consumed;
-        let taken = made.min(room.saturating_sub(out.len()));
+        let taken = made.min(limits.room.saturating_sub(out.len()));
         out.extend_from_slice(&step[..taken]);
-        if inflate.total_out() > BOMB_SIZE && inflate.total_out() / BOMB_RATIO > inflate.total_in() {
+        *total += made as u64;
+        if *total > limits.total {
             return Err(DecodeError::Bomb);
         }
         match status {
             Err(_) => return Err(DecodeError::Invalid),
-            Ok(Status::StreamEnd) => return Ok(true),
+            Ok(Status::StreamEnd) => return Ok(Some(at)),
             Ok(_) if taken < made => return Err(DecodeError::Bomb),
             // If the output filled the buffer, more output may follow.
-            Ok(_) if at >= input.len() && made < STEP => return Ok(false),
-            Ok(_) if consumed == 0 && made == 0 => return Ok(false),
+            Ok(_) if at >= input.len() && made < STEP => return Ok(None),
+            Ok(_) if consumed == 0 && made == 0 => return Ok(None),
             Ok(_) => {}
         }
     }
 }
 
-enum Header {
-    Incomplete,
-    Invalid,
-    Found { size: usize, has_zlib_header: bool },
+/// The first bytes of a gzip member: the magic number, and deflate as its method.
+const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
+
+/// The fields of the header of a gzip member (RFC 1952, section 2.3); the flags say which of them are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Field {
+    #[default]
+    Fixed,
+    ExtraSize,
+    Extra,
+    Name,
+    Comment,
+    Check,
 }
 
-/// Returns the size of the header at the front of compressed data.
-fn header(coding: Coding, data: &[u8]) -> Header {
-    match coding {
-        Coding::Gzip => gzip_header(data),
-        Coding::Deflate => match data {
-            [] | [_] => Header::Incomplete,
-            [first, second, ..] => {
-                let check = u16::from(*first) << 8 | u16::from(*second);
-                Header::Found {
-                    size: 0,
-                    has_zlib_header: first & 0x0f == 8 && check % 31 == 0,
+/// The position in the header of a gzip member.
+#[derive(Debug, Clone, Copy, Default)]
+struct GzipHeader {
+    field: Field,
+    /// Bytes of the field so far.
+    size: usize,
+    flags: u8,
+    extra_size: usize,
+}
+
+enum HeaderEnd {
+    Incomplete,
+    /// The bytes are no header; those before the position are the beginning of [`GZIP_MAGIC`].
+    Invalid,
+    Complete,
+}
+
+impl GzipHeader {
+    /// Takes bytes of the header from the front of the input.
+    fn read(&mut self, input: &mut &[u8]) -> HeaderEnd {
+        loop {
+            let has = |flag: u8| self.flags & flag != 0;
+            // File name and comment are texts that end with a zero byte.
+            let (size, next) = match self.field {
+                Field::Fixed => (Some(10), Some(Field::ExtraSize)),
+                Field::ExtraSize => (Some(if has(4) { 2 } else { 0 }), Some(Field::Extra)),
+                Field::Extra => (Some(self.extra_size), Some(Field::Name)),
+                Field::Name => ((!has(8)).then_some(0), Some(Field::Comment)),
+                Field::Comment => ((!has(16)).then_some(0), Some(Field::Check)),
+                Field::Check => (Some(if has(2) { 2 } else { 0 }), None),
+            };
+            let mut is_end = size == Some(self.size);
+            if !is_end {
+                let Some((&byte, rest)) = input.split_first() else {
+                    return HeaderEnd::Incomplete;
+                };
+                match (self.field, self.size) {
+                    (Field::Fixed, at @ 0..=2) if byte != GZIP_MAGIC[at] => return HeaderEnd::Invalid,
+                    (Field::Fixed, 3) => self.flags = byte,
+                    (Field::ExtraSize, 0) => self.extra_size = usize::from(byte),
+                    (Field::ExtraSize, _) => self.extra_size |= usize::from(byte) << 8,
+                    _ => {}
+                }
+                *input = rest;
+                self.size += 1;
+                is_end = size.is_none() && byte == 0;
+            }
+            if is_end {
+                self.size = 0;
+                match next {
+                    Some(next) => self.field = next,
+                    None => return HeaderEnd::Complete,
                 }
             }
-        },
-    }
-}
-
-/// Returns the size of a gzip header (RFC 1952, section 2.3).
-fn gzip_header(data: &[u8]) -> Header {
-    const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
-    let seen = data.len().min(MAGIC.len());
-    if data[..seen] != MAGIC[..seen] {
-        return Header::Invalid;
-    }
-    let Some(&flags) = data.get(3) else {
-        return Header::Incomplete;
-    };
-    let mut size = 10;
-    if flags & 4 != 0 {
-        let Some(extra) = data.get(10..12) else {
-            return Header::Incomplete;
-        };
-        size += 2 + usize::from(u16::from_le_bytes([extra[0], extra[1]]));
-    }
-    // File name and comment are texts that end with a zero byte.
-    for flag in [8, 16] {
-        if flags & flag != 0 {
-            let Some(rest) = data.get(size..) else {
-                return Header::Incomplete;
-            };
-            let Some(end) = rest.iter().position(|&byte| byte == 0) else {
-                return Header::Incomplete;
-            };
-            size += end + 1;
-        }
-    }
-    if flags & 2 != 0 {
-        size += 2;
-    }
-    if data.len() < size {
-        Header::Incomplete
-    } else {
-        Header::Found {
-            size,
-            has_zlib_header: false,
         }
     }
 }
@@ -218,6 +309,8 @@ fn gzip_header(data: &[u8]) -> Header {
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     layers: Vec<Layer>,
+    /// Bytes of the body so far.
+    input: u64,
     is_stopped: bool,
 }
 
@@ -228,6 +321,7 @@ impl Decoder {
     pub(super) fn new(codings: &[Coding]) -> Decoder {
         Decoder {
             layers: codings.iter().rev().map(|&coding| Layer::new(coding)).collect(),
+            input: 0,
             is_stopped: false,
         }
     }
@@ -238,17 +332,22 @@ impl Decoder {
         if self.is_stopped {
             return (Vec::new(), None);
         }
-        let mut data = input.to_vec();
+        self.input += input.len() as u64;
+        let limits = Limits {
+            room,
+            total: BOMB_SIZE.max(self.input.saturating_mul(BOMB_RATIO)),
+        };
+        let mut data = Cow::Borrowed(input);
         let mut problem = None;
         for layer in &mut self.layers {
             let mut out = Vec::new();
-            if let Err(error) = layer.decode(&data, &mut out, room) {
+            if let Err(error) = layer.decode(&data, &mut out, limits) {
                 problem = Some(error);
                 self.is_stopped = error == DecodeError::Bomb;
             }
-            data = out;
+            data = Cow::Owned(out);
         }
-        (data, problem)
+        (data.into_owned(), problem)
     }
 }
 
@@ -299,6 +398,35 @@ mod tests {
     }
 
     #[test]
+    fn all_members_of_gzip_are_undone_in_any_segmentation() {
+        let data = [gzip(b"harmless "), gzip(b""), gzip(b"attack")].concat();
+        let padded = [&data[..], &[0; 9]].concat();
+        let twice = [gzip(&data[..30]), gzip(&data[30..])].concat();
+        for step in [1, 7, 1_000_000] {
+            let text = b"harmless attack".to_vec();
+            assert_eq!(decoded(&[Coding::Gzip], &data, step), (text.clone(), vec![]));
+            assert_eq!(decoded(&[Coding::Gzip], &padded, step), (text.clone(), vec![]));
+            assert_eq!(decoded(&[Coding::Gzip; 2], &twice, step), (text, vec![]));
+        }
+    }
+
+    #[test]
+    fn a_long_header_of_gzip_is_skipped_in_any_segmentation() {
+        let plain = gzip(b"attack");
+        let mut data = vec![0x1f, 0x8b, 8, 4 | 8 | 16 | 2, 0, 0, 0, 0, 0, 3, 0xff, 0xff];
+        data.resize(data.len() + 0xffff, 0);
+        data.resize(data.len() + 5000, b'n');
+        data.extend_from_slice(b"\0comment\0cc");
+        data.extend_from_slice(&plain[10..]);
+        for step in [1, 1000, 16_384, 1_000_000] {
+            assert_eq!(
+                decoded(&[Coding::Gzip], &data, step),
+                (b"attack".to_vec(), vec![])
+            );
+        }
+    }
+
+    #[test]
     fn a_body_that_is_not_compressed_passes_with_an_error() {
         let (out, errors) = decoded(&[Coding::Gzip], b"plain text", 3);
         assert_eq!(out, b"plain text");
@@ -306,10 +434,24 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_stops_the_decoder() {
-        let bomb = gzip(&gzip(&vec![0; 64 << 20]));
-        let (out, errors) = decoded(&[Coding::Gzip, Coding::Gzip], &bomb, 1024);
-        assert!(errors.contains(&DecodeError::Bomb), "{errors:?}");
-        assert!(out.len() < 16 << 20, "{}", out.len());
+    fn a_bomb_stops_the_decoder_in_any_segmentation() {
+        let zeros = gzip(&gzip(&vec![0; 16 << 20]));
+        let members = gzip(&gzip(b"").repeat(100_000));
+        for bomb in [zeros, members] {
+            for step in [1, 1024] {
+                let (out, errors) = decoded(&[Coding::Gzip, Coding::Gzip], &bomb, step);
+                assert!(errors.contains(&DecodeError::Bomb), "{step}: {errors:?}");
+                assert!(out.len() < 4 << 20, "{step}: {}", out.len());
+            }
+        }
+    }
+
+    #[test]
+    fn data_of_one_layer_are_no_bomb_in_pieces_of_usual_size() {
+        let members = gzip(b"").repeat(10_000);
+        assert_eq!(decoded(&[Coding::Gzip], &members, 1460), (vec![], vec![]));
+        let zeros = gzip(&vec![0; 2 << 20]);
+        let (out, errors) = decoded(&[Coding::Gzip], &zeros, 1);
+        assert_eq!((out.len(), errors), (2 << 20, vec![]));
     }
 }

@@ -1,4 +1,8 @@
 //! Files in the body of a request of type multipart/form-data (RFC 7578).
+//!
+//! Lines end with CR LF (RFC 2046, section 4.1.1); some recipients take LF alone. If the first boundary line ends with LF, all
+//! lines may. In other forms recipients disagree on a boundary line that follows LF alone: its part is a file if it has
+//! a name, and the bytes belong to the file before it otherwise.
 
 use millrace_ips_rules::buffers::Buffer;
 
@@ -6,7 +10,7 @@ use super::headers::Headers;
 use crate::app::AppSettings;
 use crate::app::file::File;
 use crate::app::heap::heap;
-pub(super) use crate::app::parameter::parameter;
+use crate::app::parameter::{file_names, parameter};
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
@@ -24,7 +28,7 @@ enum State {
     /// In the headers of a part.
     Headers,
     /// In the bytes of a file: index of its buffer and of the file.
-    File(usize, usize),
+    File((usize, usize)),
     /// Behind the last boundary.
     Ended,
 }
@@ -32,10 +36,14 @@ enum State {
 /// A multipart body in progress.
 #[derive(Debug)]
 pub(super) struct Multipart {
-    /// Line end, two hyphens, boundary.
+    /// Line feed, two hyphens, boundary.
     delimiter: Vec<u8>,
     pending: Vec<u8>,
     state: State,
+    /// True if line feed alone ends lines; `None` before the first boundary.
+    has_bare_lines: Option<bool>,
+    /// The file that goes on if the part in whose headers the parser is has no name: index of its buffer and of the file.
+    outer: Option<(usize, usize)>,
     /// Number of files so far.
     files: usize,
 }
@@ -51,13 +59,15 @@ impl Multipart {
             return None;
         }
         let boundary = parameter(value, b"boundary").filter(|boundary| !boundary.is_empty())?;
-        let mut delimiter = b"\r\n--".to_vec();
+        let mut delimiter = b"\n--".to_vec();
         delimiter.extend_from_slice(&boundary[..boundary.len().min(BOUNDARY_SIZE)]);
         // The first boundary has no line end before it.
         Some(Multipart {
             delimiter,
             pending: b"\r\n".to_vec(),
             state: State::Skip,
+            has_bare_lines: None,
+            outer: None,
             files: 0,
         })
     }
@@ -80,52 +90,79 @@ impl Multipart {
                     break;
                 }
                 State::Headers => {
-                    let Some(end) = find(rest, b"\r\n\r\n") else {
+                    let Some((size, line_feed)) = headers_end(rest) else {
                         if rest.len() > HEADERS_SIZE {
                             transaction.raise("http.multipart_invalid_header");
-                            self.state = State::Skip;
+                            self.state = self.outer.take().map_or(State::Skip, State::File);
                             continue;
                         }
                         break;
                     };
-                    let block = rest[..end + 2].to_vec();
-                    // The last line end may begin the delimiter that follows an empty part.
-                    at += end + 2;
-                    self.state = self.open_part(&block, transaction, direction, settings);
-                    // The empty line is not part of the content.
-                    if !self.pending[at..].starts_with(&self.delimiter) {
-                        at += 2;
-                    }
-                }
-                State::Skip | State::File(..) => {
-                    let found = find(rest, &self.delimiter);
-                    // Bytes that may begin a delimiter wait for more.
-                    let size = found.unwrap_or_else(|| rest.len() - partial(rest, &self.delimiter));
-                    if let State::File(buffer, file) = self.state {
-                        transaction.append(buffer, &rest[..size], settings.request_body_limit);
-                        if let Some(file) = transaction.files.get_mut(file) {
-                            file.update(&rest[..size]);
-                        }
-                    }
-                    at += size;
-                    if found.is_none() {
+                    // The empty line may begin the delimiter that follows an empty part.
+                    let tail = &rest[line_feed..];
+                    if tail.len() < self.delimiter.len() && self.delimiter.starts_with(tail) {
                         break;
                     }
-                    let Some(tail) = self
-                        .pending
-                        .get(at + self.delimiter.len()..)
-                        .filter(|tail| tail.len() >= 2)
+                    let content = if tail.starts_with(&self.delimiter) {
+                        size
+                    } else {
+                        line_feed + 1
+                    };
+                    let headers = rest[..content].to_vec();
+                    at += content;
+                    self.state = self.open_part(&headers[..size], transaction, direction, settings);
+                    match (self.state, self.outer.take()) {
+                        (State::File(_), Some(outer)) => close(transaction, outer),
+                        (_, Some(outer)) => {
+                            write(transaction, outer, &headers, settings);
+                            self.state = State::File(outer);
+                        }
+                        (_, None) => {}
+                    }
+                }
+                State::Skip | State::File(_) => {
+                    let found = find(rest, &self.delimiter);
+                    // Bytes that may begin a delimiter wait for more.
+                    let end = found.unwrap_or_else(|| rest.len() - partial(rest, &self.delimiter));
+                    let has_cr = rest[..end].ends_with(b"\r");
+                    let content = end - usize::from(has_cr);
+                    if let State::File(file) = self.state {
+                        write(transaction, file, &rest[..content], settings);
+                    }
+                    at += content;
+                    let behind = &rest[content..];
+                    let size = usize::from(has_cr) + self.delimiter.len();
+                    let Some(tail) = behind
+                        .get(size..)
+                        .filter(|tail| tail.len() >= 2 && found.is_some())
                     else {
                         break;
                     };
                     let is_last = tail.starts_with(b"--");
-                    at += self.delimiter.len();
-                    self.close_part(transaction);
-                    self.state = if is_last { State::Ended } else { State::Headers };
-                    if !is_last {
-                        // The line end behind the delimiter.
-                        at += usize::from(self.pending[at..].starts_with(b"\r\n")) * 2;
+                    let line_end = match tail {
+                        [b'\n', ..] => 1,
+                        [b'\r', b'\n', ..] => 2,
+                        _ => 0,
+                    };
+                    let has_bare_lines = *self.has_bare_lines.get_or_insert(line_end == 1);
+                    if !has_cr {
+                        transaction.raise("http.multipart_generic_error");
                     }
+                    at += size + line_end;
+                    self.outer = None;
+                    match self.state {
+                        State::File(file) if has_cr || has_bare_lines => close(transaction, file),
+                        State::File(file) => {
+                            write(transaction, file, &behind[..size + line_end], settings);
+                            self.outer = Some(file);
+                        }
+                        _ => {}
+                    }
+                    self.state = match is_last {
+                        true if has_cr || has_bare_lines => State::Ended,
+                        true => self.state,
+                        false => State::Headers,
+                    };
                 }
             }
         }
@@ -137,7 +174,11 @@ impl Multipart {
         if self.state != State::Ended {
             transaction.raise("http.multipart_generic_error");
         }
-        if let State::File(buffer, file) = self.state {
+        let file = match self.state {
+            State::File(file) => Some(file),
+            State::Skip | State::Headers | State::Ended => self.outer.take(),
+        };
+        if let Some((buffer, file)) = file {
             transaction.append(buffer, &self.pending, usize::MAX);
             transaction.close(buffer);
             if let Some(file) = transaction.files.get_mut(file) {
@@ -158,27 +199,47 @@ impl Multipart {
     ) -> State {
         let mut headers = Headers::default();
         headers.add_block(block, direction, &mut Vec::new());
-        let name = headers
-            .value(b"content-disposition")
-            .and_then(|value| parameter(value, b"filename"));
-        let Some(name) = name.filter(|_| self.files < FILES) else {
+        let names = headers.value(b"content-disposition").map(file_names);
+        let names = names.unwrap_or_default();
+        let Some(name) = names.first().filter(|_| self.files < FILES) else {
             return State::Skip;
         };
         self.files += 1;
-        transaction.publish(Buffer::FileName, direction, name.clone());
+        for name in &names {
+            transaction.publish(Buffer::FileName, direction, name.as_slice());
+        }
         let buffer = transaction.open(Buffer::FileData, None, direction, settings.request_body_minimum);
         transaction
             .files
-            .push(File::new(direction, &name, settings.hashes_files));
-        State::File(buffer, transaction.files.len() - 1)
+            .push(File::new(direction, name, settings.hashes_files));
+        State::File((buffer, transaction.files.len() - 1))
     }
+}
 
-    fn close_part(&mut self, transaction: &mut Transaction) {
-        if let State::File(buffer, file) = self.state {
-            transaction.close(buffer);
-            if let Some(file) = transaction.files.get_mut(file) {
-                file.close(true);
-            }
+/// Adds bytes to a file.
+fn write(transaction: &mut Transaction, file: (usize, usize), bytes: &[u8], settings: &AppSettings) {
+    transaction.append(file.0, bytes, settings.request_body_limit);
+    if let Some(file) = transaction.files.get_mut(file.1) {
+        file.update(bytes);
+    }
+}
+
+/// Ends a file.
+fn close(transaction: &mut Transaction, file: (usize, usize)) {
+    transaction.close(file.0);
+    if let Some(file) = transaction.files.get_mut(file.1) {
+        file.close(true);
+    }
+}
+
+/// Returns the size of header lines and the offset of the line feed of the empty line behind them.
+fn headers_end(text: &[u8]) -> Option<(usize, usize)> {
+    let mut size = 0;
+    loop {
+        match text.get(size..)? {
+            [b'\n', ..] => return Some((size, size)),
+            [b'\r', b'\n', ..] => return Some((size, size + 1)),
+            line => size += line.iter().position(|&byte| byte == b'\n')? + 1,
         }
     }
 }
@@ -205,29 +266,78 @@ mod tests {
         Content-Disposition: form-data; name=\"f\"; filename=\"one.txt\"\r\nContent-Type: text/plain\r\n\r\n\
         first\r\n--xy line\r\n--xyz\r\nContent-Disposition: form-data; filename=two\r\n\r\n\r\n--xyz--\r\n";
 
+    /// Returns the contents, names and anomalies of the files of a body in pieces of `step` bytes.
+    fn parsed(body: &[u8], step: usize) -> (Vec<String>, Vec<String>, Vec<&'static str>) {
+        let mut transaction = Transaction::new(0, AppProtocol::Http);
+        let mut multipart = Multipart::for_content_type(b"multipart/form-data; boundary=\"xyz\"").unwrap();
+        let settings = AppSettings::default();
+        for chunk in body.chunks(step) {
+            multipart.data(chunk, &mut transaction, Direction::ToServer, &settings);
+        }
+        multipart.end(&mut transaction);
+        let buffers = |buffer| {
+            let views = transaction.buffers(buffer, Direction::ToServer);
+            views
+                .map(|view| String::from_utf8_lossy(view.bytes).into_owned())
+                .collect()
+        };
+        let events = transaction.events.clone();
+        (buffers(Buffer::FileData), buffers(Buffer::FileName), events)
+    }
+
     #[test]
     fn files_of_a_form_are_found_in_any_segmentation() {
         for step in [1, 2, 5, 4096] {
-            let mut transaction = Transaction::new(0, AppProtocol::Http);
-            let mut multipart =
-                Multipart::for_content_type(b"multipart/form-data; boundary=\"xyz\"").unwrap();
-            for chunk in BODY.chunks(step) {
-                multipart.data(
-                    chunk,
-                    &mut transaction,
-                    Direction::ToServer,
-                    &AppSettings::default(),
-                );
-            }
-            multipart.end(&mut transaction);
-            let data: Vec<_> = transaction
-                .buffers(Buffer::FileData, Direction::ToServer)
-                .map(|v| v.bytes)
-                .collect();
-            assert_eq!(data, [&b"first\r\n--xy line"[..], b""], "in steps of {step}");
-            assert_eq!(transaction.files[0].name, b"one.txt");
-            assert_eq!(transaction.files[1].name, b"two");
-            assert!(transaction.events.is_empty());
+            let (data, names, events) = parsed(BODY, step);
+            assert_eq!(data, ["first\r\n--xy line", ""], "in steps of {step}");
+            assert_eq!(names, ["one.txt", "two"]);
+            assert!(events.is_empty());
         }
+    }
+
+    #[test]
+    fn a_delimiter_may_follow_the_headers_of_an_empty_part_in_any_segmentation() {
+        let body = b"--xyz\r\n\r\n--xyz\r\nContent-Disposition: x; filename=one\r\n\r\n--xyz\r\n\
+            Content-Disposition: x; filename=two\r\n\r\nattack\r\n--xyz--";
+        for step in [1, 2, 5, 4096] {
+            let (data, names, events) = parsed(body, step);
+            assert_eq!(data, ["", "attack"], "in steps of {step}");
+            assert_eq!(names, ["one", "two"]);
+            assert!(events.is_empty());
+        }
+    }
+
+    #[test]
+    fn lines_of_a_form_may_end_with_line_feed_alone() {
+        let text = String::from_utf8_lossy(BODY).replace("\r\n", "\n");
+        for step in [1, 2, 5, 4096] {
+            let (data, names, events) = parsed(text.as_bytes(), step);
+            assert_eq!(data, ["first\n--xy line", ""], "in steps of {step}");
+            assert_eq!(names, ["one.txt", "two"]);
+            assert_eq!(events, ["http.multipart_generic_error"]);
+        }
+    }
+
+    #[test]
+    fn a_boundary_behind_line_feed_alone_hides_neither_a_file_nor_bytes_of_one() {
+        let body = b"--xyz\r\nContent-Disposition: x; filename=one\r\n\r\nfirst\n--xyz\r\na: b\r\n\r\nattack\n--xyz--\n\
+            more\r\n--xyz\r\nContent-Disposition: x; name=a\r\n\r\nvalue\n--xyz\n\
+            Content-Disposition: x; filename=two\n\nattack\r\n--xyz--\r\n";
+        for step in [1, 2, 5, 4096] {
+            let (data, names, events) = parsed(body, step);
+            let first = "first\n--xyz\r\na: b\r\n\r\nattack\n--xyz--\nmore";
+            assert_eq!(data, [first, "attack"], "in steps of {step}");
+            assert_eq!(names, ["one", "two"]);
+            assert_eq!(events, ["http.multipart_generic_error"]);
+        }
+    }
+
+    #[test]
+    fn both_forms_of_a_file_name_are_published() {
+        let body = b"--xyz\r\nContent-Disposition: form-data; filename=a.txt; filename*=UTF-8''a%2eexe\r\n\r\nx\r\n--xyz\r\n\
+            Content-Disposition: form-data; filename*=UTF-8''b.exe\r\n\r\ny\r\n--xyz--";
+        let (data, names, _) = parsed(body, 4096);
+        assert_eq!(data, ["x", "y"]);
+        assert_eq!(names, ["a.exe", "a.txt", "b.exe"]);
     }
 }

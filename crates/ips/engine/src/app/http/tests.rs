@@ -3,6 +3,8 @@
 use millrace_ips_rules::buffers::Buffer;
 use proptest::prelude::*;
 
+mod responses;
+
 use super::Http;
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::Record;
@@ -414,7 +416,7 @@ fn an_upgrade_ends_http() {
         &mut http,
         &mut out,
         DOWN,
-        b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\n\r\n\x81\x05",
+        b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n\x81\x05",
     );
     assert_eq!(
         outcome,
@@ -563,6 +565,8 @@ const PIECES: &[&[u8]] = &[
     b"HTTP/1.1 200 OK\r\n\r\n",
     b"HTTP/1.1 100 Continue\r\n\r\n",
     b"HTTP/1.1 204 No\r\n\r\n",
+    b"HTTP/1.1 103 Early\r\nContent-Length: 3\r\n\r\n",
+    b"HTTP/1.1 304 No\r\nContent-Length: 40\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     b"HTTP/1.1 200 OK\rContent-Length: 1\r\r",
     b" folded\r\n",

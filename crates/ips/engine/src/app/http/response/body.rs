@@ -6,8 +6,10 @@ use crate::app::http::body::Body;
 use crate::app::http::chunked::Chunked;
 use crate::app::http::headers::{contains_chunked, content_length};
 use crate::app::http::request::is_http_11;
-use crate::app::http::{Method, Pairing, multipart, update_record};
+use crate::app::http::{Method, Pairing, Step, update_record};
+use crate::app::parameter::file_names;
 use crate::app::transaction::{Progress, Transactions};
+use millrace_ips_rules::buffers::Buffer;
 
 impl ResponseSide {
     /// Decides from the status and the headers how the body ends, and opens it.
@@ -18,15 +20,8 @@ impl ResponseSide {
         settings: &AppSettings,
     ) {
         let Some(current) = &self.current else { return };
-        let Some(transaction) = out.by_id(current.transaction) else {
-            self.state = State::Failed;
-            return;
-        };
         let status = self.status.unwrap_or(0);
-        let coding = self.headers.value(b"transfer-encoding");
-        let length = self.headers.find(b"content-length");
-        let has_framing = coding.is_some() || length.is_some();
-        if current.method == Method::Connect {
+        if current.method == Method::Connect && !self.is_interim() {
             let is_accepted = (200..300).contains(&status);
             if status != 407 || pairing.connect.is_none() {
                 pairing.connect = Some(is_accepted);
@@ -37,7 +32,7 @@ impl ResponseSide {
                 return;
             }
         }
-        if status == 101 && !has_framing {
+        if status == 101 && !self.has_framing() {
             self.finish(out, true);
             pairing.is_tunnel = true;
             self.state = State::Tunnel;
@@ -46,10 +41,74 @@ impl ResponseSide {
         if (400..500).contains(&status) && current.expects_continue {
             pairing.refuses_body = Some(current.transaction);
         }
-        if has_no_body(current.method, status, has_framing) {
-            self.finish(out, true);
-            return;
+        if !has_no_body(current.method, status) {
+            self.begin_body(pairing, out, settings);
+        } else if current.method != Method::Head && self.has_framing() {
+            self.state = State::Bodiless;
+        } else {
+            self.end_bodiless(out);
         }
+    }
+
+    /// Decides behind a response that has no body, and headers of one, whether the next bytes are a response.
+    ///
+    /// RFC 9112, section 6.3 ends such a response with its headers, and RFC 9110, section 8.6 allows a Content-Length in a
+    /// response 304. Some recipients take other bytes as the body that the headers announce.
+    pub(super) fn bodiless(
+        &mut self,
+        data: &[u8],
+        pairing: &mut Pairing,
+        out: &mut Transactions,
+        settings: &AppSettings,
+    ) -> Step {
+        match begins_response(data) {
+            None => return Step::NeedMore,
+            Some(true) => self.end_bodiless(out),
+            Some(false) => self.begin_body(pairing, out, settings),
+        }
+        Step::Consumed(0)
+    }
+
+    /// Returns true if the headers announce a body of chunks or of a size that is not 0.
+    pub(super) fn has_framing(&self) -> bool {
+        let length = self.headers.value(b"content-length");
+        length.is_some_and(|value| content_length(value) != Some(0))
+            || self.headers.value(b"transfer-encoding").is_some()
+    }
+
+    /// Returns true if the response precedes the final one (RFC 9110, section 15.2).
+    pub(super) fn is_interim(&self) -> bool {
+        self.status
+            .is_some_and(|status| (100..200).contains(&status) && status != 101)
+    }
+
+    /// Ends a response without body; behind an interim one, the final response to the same request follows.
+    pub(super) fn end_bodiless(&mut self, out: &mut Transactions) {
+        if !self.is_interim() {
+            return self.finish(out, true);
+        }
+        let current = self.current.as_ref();
+        let Some(transaction) = current.and_then(|current| out.by_id(current.transaction)) else {
+            self.state = State::Failed;
+            return;
+        };
+        if self.status == Some(100) && core::mem::replace(&mut self.has_continued, true) {
+            transaction.raise("http.100_continue_already_seen");
+        }
+        transaction.remove_direction(SIDE, &[Buffer::HttpResponseLine, Buffer::HttpProtocol]);
+        self.headers.clear();
+        self.state = State::Line;
+    }
+
+    /// Decides from the headers how the body ends, and opens it.
+    fn begin_body(&mut self, pairing: &mut Pairing, out: &mut Transactions, settings: &AppSettings) {
+        let Some(current) = &self.current else { return };
+        let Some(transaction) = out.by_id(current.transaction) else {
+            self.state = State::Failed;
+            return;
+        };
+        let coding = self.headers.value(b"transfer-encoding");
+        let length = self.headers.find(b"content-length");
         let mut state = State::UntilClose;
         if let Some(value) = coding.filter(|value| contains_chunked(value)) {
             if !value.eq_ignore_ascii_case(b"chunked") {
@@ -86,8 +145,7 @@ impl ResponseSide {
             || self.headers.value(b"transfer-encoding").is_some();
         let media_type = self.headers.value(b"content-type").unwrap_or_default();
         let current = self.current.as_ref();
-        let has_body = current
-            .is_some_and(|current| !has_no_body(current.method, self.status.unwrap_or(0), has_framing));
+        let has_body = current.is_some_and(|current| !has_no_body(current.method, self.status.unwrap_or(0)));
         has_body
             && !has_framing
             && media_type
@@ -104,9 +162,12 @@ impl ResponseSide {
         };
         transaction.advance(SIDE, Progress::Body);
         let disposition = self.headers.value(b"content-disposition");
-        let name = disposition.and_then(|value| multipart::parameter(value, b"filename"));
-        let name = name.unwrap_or_else(|| current.file_name.clone());
-        self.body = Some(Body::open(transaction, SIDE, &self.headers, &name, settings));
+        let names = disposition.map(file_names).unwrap_or_default();
+        let name = names.first().unwrap_or(&current.file_name);
+        self.body = Some(Body::open(transaction, SIDE, &self.headers, name, settings));
+        for other in names.into_iter().skip(1) {
+            transaction.publish(Buffer::FileName, SIDE, other);
+        }
     }
 
     /// Passes bytes to the body.
@@ -146,12 +207,25 @@ impl ResponseSide {
     }
 }
 
-/// Returns true if a response ends with its headers (RFC 9112, section 6.3). A response with framing has a
-/// body in spite of its status, except a response to HEAD.
-fn has_no_body(method: Method, status: u16, has_framing: bool) -> bool {
-    method == Method::Head
-        || (!has_framing && ((100..200).contains(&status) || status == 204 || status == 304))
+/// Returns true if a response ends with its headers (RFC 9112, section 6.3).
+fn has_no_body(method: Method, status: u16) -> bool {
+    method == Method::Head || matches!(status, 100..=199 | 204 | 304)
 }
+
+/// Returns true if bytes begin a response, perhaps behind empty lines, `None` if more bytes decide.
+fn begins_response(data: &[u8]) -> Option<bool> {
+    const LINE_ENDS_MAX: usize = 16;
+    let blank = data.iter().take(LINE_ENDS_MAX);
+    let start = blank.take_while(|byte| b"\r\n".contains(byte)).count();
+    let head = &data[start..data.len().min(start + VERSION.len())];
+    match VERSION[..head.len()].eq_ignore_ascii_case(head) {
+        true if head.len() < VERSION.len() => None,
+        is_begin => Some(is_begin),
+    }
+}
+
+/// The first bytes of a response.
+const VERSION: &[u8] = b"HTTP/";
 
 /// The media type whose boundaries end a body in RFC 2616.
 const BYTE_RANGES: &[u8] = b"multipart/byteranges";

@@ -8,7 +8,7 @@ use millrace_ips_rules::buffers::Buffer;
 
 use super::body::Body;
 use super::chunked::{Chunked, Part};
-use super::headers::{Headers, content_length, line};
+use super::headers::{Headers, line};
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
@@ -31,6 +31,8 @@ enum State {
     Line,
     Headers,
     Trailer,
+    /// Behind the headers of a response that has no body in spite of them.
+    Bodiless,
     Sized(u64),
     UntilClose,
     Chunked(Chunked),
@@ -229,6 +231,7 @@ impl ResponseSide {
                 }
                 Step::Consumed(next)
             }
+            State::Bodiless => self.bodiless(data, pairing, out, settings),
             State::Sized(left) => {
                 let size = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
                 self.write_body(&data[..size], out, settings);
@@ -344,22 +347,10 @@ impl ResponseSide {
         if self.headers.has_too_many {
             return self.refuse(pairing, out);
         }
-        let length = self
-            .headers
-            .value(b"content-length")
-            .and_then(content_length)
-            .unwrap_or(0);
-        if self.status == Some(100) && self.headers.value(b"transfer-encoding").is_none() && length == 0 {
-            if self.has_continued {
-                transaction.raise("http.100_continue_already_seen");
-            }
-            transaction.remove_direction(SIDE, &[Buffer::HttpResponseLine, Buffer::HttpProtocol]);
-            self.has_continued = true;
-            self.headers.clear();
-            self.state = State::Line;
-            return;
+        // An interim response is followed by the headers of the final one.
+        if !self.is_interim() {
+            transaction.advance(SIDE, Progress::Headers);
         }
-        transaction.advance(SIDE, Progress::Headers);
         self.decide_body(pairing, out, settings);
     }
 }
