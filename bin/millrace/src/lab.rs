@@ -80,15 +80,27 @@ fn down(name: Option<&str>, all: bool) -> Result<ExitCode> {
     if names.is_empty() {
         say("no lab is up\n")?;
     }
-    for name in names {
-        let report = Lab::down(&name)?;
+    each(&names, |name| {
+        let report = Lab::down(name)?;
         // Another process may have removed the lab first.
         if !report.existed && !all {
-            bail!("{}", missing(&name, &Lab::names()?));
+            bail!("{}", missing(name, &Lab::names()?));
         }
-        say(&removed(&report))?;
-    }
+        say(&removed(&report))
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes each lab by `down`. A failure does not keep the others; the error has all failures.
+fn each(names: &[String], mut down: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    let failure = |name: &String| Some(format!("{:#}", down(name).err()?));
+    let mut failures: Vec<String> = names.iter().filter_map(failure).collect();
+    // Without root, each lab has the same error.
+    failures.dedup();
+    match failures.is_empty() {
+        true => Ok(()),
+        false => bail!("{}", failures.join("\n")),
+    }
 }
 
 fn missing(name: &str, others: &[String]) -> String {
@@ -145,4 +157,27 @@ fn status(status: &Status) -> String {
             format!("\n{daemons}")
         }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_that_cannot_be_removed_does_not_keep_the_others() {
+        let mut seen = Vec::new();
+        let names = ["one", "two", "three", "four"].map(str::to_owned);
+        let error = each(&names, |name| {
+            seen.push(name.to_owned());
+            match name {
+                "two" | "three" => bail!("lab {name} is busy"),
+                _ => Ok(()),
+            }
+        });
+        assert_eq!(seen, ["one", "two", "three", "four"]);
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "lab two is busy\nlab three is busy"
+        );
+    }
 }

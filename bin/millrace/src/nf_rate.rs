@@ -7,6 +7,7 @@
 mod offered;
 mod traffic;
 
+use std::io::BufRead;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use millrace_types::Time;
 use serde::Serialize;
 
 use crate::cli::Rate;
-use crate::output::Session;
+use crate::output::{Session, say};
 use offered::{BURST, Offered, TICK};
 use traffic::{Attacks, Processed, Traffic};
 
@@ -100,6 +101,10 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
         number: run.number,
         ..Passes::default()
     };
+    if wanted.wait {
+        say("ready\n")?;
+        await_start(&mut std::io::stdin().lock())?;
+    }
     // Functions write their counters with each tick.
     function.tick(run.now);
     let before = setup.counters.read();
@@ -173,6 +178,14 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
         }
         text
     })
+}
+
+/// Waits for the line that starts a measurement.
+fn await_start(input: &mut impl BufRead) -> Result<()> {
+    if input.read_line(&mut String::new())? == 0 {
+        bail!("--wait: standard input has ended: expected a line, which starts the measurement");
+    }
+    Ok(())
 }
 
 /// The counts and the clock of all passes so far.
@@ -263,6 +276,13 @@ mod tests {
             let error = crate::run(cli).expect_err(case).to_string();
             assert!(error.contains("expected"), "{case}: {error}");
         }
+    }
+
+    #[test]
+    fn a_measurement_that_waits_starts_at_a_line_and_not_at_the_end_of_its_input() {
+        assert!(await_start(&mut &b"\n"[..]).is_ok());
+        let error = await_start(&mut &b""[..]).unwrap_err().to_string();
+        assert!(error.contains("expected a line"), "{error}");
     }
 
     #[test]

@@ -93,6 +93,9 @@ pub(crate) struct Rate {
     /// With --offered: reload the files of the function, such as its rules, under load
     #[arg(long, requires = "offered")]
     pub(crate) reload: bool,
+    /// Print `ready` when the function is loaded, and start at a line on standard input: several processes then measure at the same time
+    #[arg(long)]
+    pub(crate) wait: bool,
     /// Time in the function
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) seconds: f64,

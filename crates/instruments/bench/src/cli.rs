@@ -13,11 +13,12 @@ use crate::experiments::updates;
 use crate::experiments::{bridge, forward, grow, guests, install, latency, qos, rate, veth};
 use crate::figure;
 use crate::generate::search::Search;
+use crate::page::source;
 use crate::peer::Peer;
 use crate::peer::millrace::Millrace;
 use crate::peer::ovs::{OvsDpdk, Tuning};
 use crate::peer::testpmd::{Mode, Testpmd};
-use crate::record;
+use crate::record::Record;
 use crate::run::{Run, RunError, RunLength};
 use crate::table::Table;
 
@@ -476,13 +477,9 @@ impl RunArgs {
 
     /// Writes `table.json` from all records in the folder, of this run and of earlier ones.
     fn write_table(&self) -> Result<(), BenchError> {
-        let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
-        let mut records = Vec::new();
-        for name in experiments.chain([
-            "install", "grow", "updates", "rate", "latency", "bridge", "qos", "veth", "guests",
-        ]) {
-            // A file of another version is skipped.
-            records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());
+        let (records, problems) = recorded(&self.out)?;
+        for problem in problems {
+            eprintln!("{problem}");
         }
         let path = self.out.join("table.json");
         let rows = serde_json::to_string_pretty(&Table::of(&records).rows).map_err(io::Error::from);
@@ -499,7 +496,53 @@ impl RunArgs {
     }
 }
 
+/// Returns the records of all experiments of the table in a folder, and a sentence about each line that is not read,
+/// such as one of another version.
+fn recorded(folder: &Path) -> Result<(Vec<Record>, Vec<String>), BenchError> {
+    let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
+    let (mut records, mut problems) = (Vec::new(), Vec::new());
+    for name in experiments.chain([
+        "install", "grow", "updates", "rate", "latency", "bridge", "qos", "veth", "guests",
+    ]) {
+        let name = format!("{name}.jsonl");
+        let path = folder.join(&name);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(file(&path)(error)),
+        };
+        for source in source::parse(&name, &String::from_utf8_lossy(&text)) {
+            records.extend(source.records);
+            problems.extend(source.problems);
+        }
+    }
+    Ok((records, problems))
+}
+
 /// Returns the path of the installed daemon.
 fn installed_daemon() -> PathBuf {
     millrace_process::program_path("millraced", "MILLRACED")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_costs_the_table_this_line_alone_and_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let sample =
+            r#"{"record":"sample","case":"one-rule","system":"millrace","round":0,"window":0,"pps":[1e6,0.0],
+            "core_share":1.0,"right":true}"#
+                .replace('\n', "");
+        let text = format!("{sample}\n{}", &sample[..40]);
+        fs::write(folder.path().join("forward.jsonl"), text).unwrap();
+        let (records, problems) = recorded(folder.path()).unwrap();
+        assert_eq!(Table::of(&records).rows.len(), 1);
+        assert_eq!(problems.len(), 1);
+        assert!(
+            problems[0].starts_with("forward.jsonl, line 2: it is incomplete"),
+            "{problems:?}"
+        );
+    }
 }

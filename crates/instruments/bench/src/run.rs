@@ -209,7 +209,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Prints and records a value of a quantity.
+    /// Prints and records a value of a quantity. A value that is not finite, such as the ratio to a latency that was not
+    /// measured, is recorded as missing: JSON has no such numbers.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -220,6 +221,10 @@ impl<'a> Run<'a> {
         quantity: &Quantity,
         value: f64,
     ) -> Result<(), RunError> {
+        if !value.is_finite() {
+            let reason = format!("the value is {value}: a part of it was not measured");
+            return self.not_measured(system, quantity, &reason);
+        }
         let unit = quantity.unit;
         self.progress(&format!(
             "  {system:<15} {:<12} {value:>12.3} {unit}",
@@ -315,5 +320,31 @@ pub(crate) fn replenish_huge_pages(resources: &Resources) -> Result<Option<HugeP
         None => Err(PeerError::NoHugePages {
             mib: resources.huge_pages_mib,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure;
+
+    #[test]
+    fn a_value_that_is_no_number_is_missing_and_its_record_is_read_back() {
+        if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut progress = |_: &str| {};
+        let daemon = folder.path().join("millraced");
+        let mut run = Run::new(RunLength::QUICK, daemon, 0, folder.path(), &mut progress).unwrap();
+        let path = folder.path().join("updates.jsonl");
+        run.log = Some(Log::create(&path).unwrap());
+        let ratio = figure::find("updates-100k", "p99.9").unwrap();
+        run.figure("millrace", 0, ratio, 1.5).unwrap();
+        run.figure("millrace", 1, ratio, f64::NAN).unwrap();
+        assert_eq!(crate::record::read(&path).unwrap(), run.records());
+        assert_eq!(ratio.verdict(run.records(), "millrace"), Some(false));
+        let reason = ratio.failure(run.records(), "millrace").unwrap();
+        assert!(reason.contains("NaN"), "{reason}");
     }
 }

@@ -1,7 +1,7 @@
 //! The table of a run: the median of each case and system, its ratios to other systems, and the verdict on the
 //! targets. `out/bench/table.json` is the list of its rows.
 
-use std::fmt::Write as _;
+mod text;
 
 use serde::Serialize;
 
@@ -68,25 +68,30 @@ pub struct Outcome {
     pub right: bool,
     /// True if Millrace was measured in all rounds.
     pub complete: bool,
+    /// The configuration of the other system that failed, so that the ratio is to the other configuration, which may be
+    /// the slower one.
+    pub unmeasured: Option<&'static str>,
 }
 
 impl Outcome {
-    /// Returns true if the target is met; `None` if the ratio was not measured. The target is not met if
-    /// packets left by the wrong port or if a round has no measurement.
+    /// Returns true if the target is met; `None` if the ratio, or that to the better configuration, was not measured.
+    /// The target is not met if packets left by the wrong port or if a round has no measurement.
     pub fn met(&self) -> Option<bool> {
         match self.reached {
             _ if !self.right => Some(false),
-            Some(reached) => Some(self.complete && reached >= self.target.at_least),
+            Some(reached) if !self.complete || reached < self.target.at_least => Some(false),
+            Some(_) => self.unmeasured.is_none().then_some(true),
             None => None,
         }
     }
 
-    /// Returns, in words, the reasons why the target is not met whatever the ratio is; empty if there are
-    /// none.
+    /// Returns, in words, the reasons why the target is not met, or cannot be judged, whatever the ratio is; empty if
+    /// there are none.
     pub(crate) fn flaws(&self) -> String {
         let flaws = [(self.right, WRONG_PORT), (self.complete, INCOMPLETE)];
-        let flaws: Vec<&str> = flaws.iter().filter(|flaw| !flaw.0).map(|flaw| flaw.1).collect();
-        flaws.join("; ")
+        let flaws = flaws.iter().filter(|flaw| !flaw.0).map(|flaw| flaw.1.to_owned());
+        let unmeasured = self.unmeasured.map(|system| format!("{system} was not measured"));
+        flaws.chain(unmeasured).collect::<Vec<String>>().join("; ")
     }
 }
 
@@ -140,6 +145,18 @@ impl Measured<'_> {
             Baseline::Testpmd => self.median(case.name, TESTPMD),
             Baseline::Own(own) => self.median(own, OURS),
         }
+    }
+
+    /// Returns the configuration of a baseline that failed and has no rate.
+    fn unmeasured(&self, case: &Case, baseline: Baseline) -> Option<&'static str> {
+        let configurations: &[&str] = match baseline {
+            Baseline::Ovs => &[OVS, OVS_TUNED],
+            _ => &[],
+        };
+        configurations.iter().copied().find(|system| {
+            failure(self.records, case.name, system, None).is_some()
+                && self.median(case.name, system).is_none()
+        })
     }
 
     /// Returns the systems of a case, in the order in which they first appear.
@@ -248,6 +265,7 @@ impl Measured<'_> {
             },
             right,
             complete,
+            unmeasured: self.unmeasured(case, target.baseline),
         };
         case.targets.iter().map(outcome).collect()
     }
@@ -281,129 +299,6 @@ impl Table {
         Table {
             rows: rates.chain(figures).collect(),
         }
-    }
-
-    /// Returns the table as text for a terminal.
-    pub fn text(&self, records: &[Record]) -> String {
-        let mut out = String::new();
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            out,
-            "{:<15} {:<15} {:>9} {:>7} {:>8} {:>10} {:>8}  note",
-            "case", "system", "Mpps", "spread", "to OVS", "to testpmd", "to self"
-        );
-        let mut last = "";
-        for row in self.rows.iter().filter(|row| row.quantity.is_none()) {
-            let ratio =
-                |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-            let _ = writeln!(
-                out,
-                "{:<15} {:<15} {:>9} {:>7} {:>8} {:>10} {:>8}  {}",
-                if row.case == last { "" } else { row.case },
-                row.system,
-                row.mpps
-                    .map_or_else(|| "-".to_owned(), |mpps| format!("{mpps:.3}")),
-                row.spread_percent
-                    .map_or_else(String::new, |spread| format!("±{spread:.0} %")),
-                ratio(row.ratio_ovs),
-                ratio(row.ratio_testpmd),
-                ratio(row.ratio_self),
-                row.note(),
-            );
-            last = row.case;
-        }
-        self.figures_text(&mut out);
-        self.targets_text(records, &mut out);
-        out
-    }
-
-    /// Appends the rows of quantities.
-    fn figures_text(&self, out: &mut String) {
-        let mut last = ("", "");
-        for row in &self.rows {
-            let Some(name) = row.quantity else { continue };
-            if last.0.is_empty() {
-                let _ = writeln!(
-                    out,
-                    "\n{:<15} {:<12} {:<15} {:>14} {:>7}  note",
-                    "case", "quantity", "system", "value", "spread"
-                );
-            }
-            let value = row
-                .value
-                .map(|value| format!("{} {}", rounded(value), row.unit.unwrap_or_default()));
-            let _ = writeln!(
-                out,
-                "{:<15} {:<12} {:<15} {:>14} {:>7}  {}",
-                if row.case == last.0 { "" } else { row.case },
-                if (row.case, name) == last { "" } else { name },
-                row.system,
-                value.as_deref().unwrap_or("-").trim_end(),
-                row.spread_percent
-                    .map_or_else(String::new, |spread| format!("±{spread:.0} %")),
-                row.note(),
-            );
-            last = (row.case, name);
-        }
-    }
-
-    /// Appends the targets of Millrace with their verdicts.
-    fn targets_text(&self, records: &[Record], out: &mut String) {
-        out.push_str("\nwanted of Millrace:\n");
-        let mut line = |case: &str, target: &str, reached: Option<f64>, met: Option<bool>| {
-            let verdict = match met {
-                Some(true) => "met",
-                Some(false) => "NOT MET",
-                None => "not measured",
-            };
-            let reached = reached.map_or_else(|| "-".to_owned(), rounded);
-            let _ = writeln!(out, "  {case:<15} {target:<40} reached {reached:>9}  {verdict}");
-        };
-        for row in self.rows.iter().filter(|row| row.system == OURS) {
-            match (row.quantity, case::find(row.case)) {
-                (None, Some(case)) => {
-                    for outcome in outcomes(case, records) {
-                        line(
-                            case.name,
-                            &outcome.target.to_string(),
-                            outcome.reached,
-                            outcome.met(),
-                        );
-                    }
-                }
-                (Some(name), _) => {
-                    if let Some(target) = &row.target {
-                        line(row.case, &format!("{name}: {target}"), row.value, row.met);
-                    }
-                }
-                (None, None) => {}
-            }
-        }
-    }
-}
-
-impl Row {
-    fn note(&self) -> String {
-        let mut notes = Vec::new();
-        if let Some(reason) = &self.reason {
-            notes.push(reason.lines().next().unwrap_or_default().to_owned());
-        }
-        if !self.right {
-            notes.push(WRONG_PORT.to_owned());
-        }
-        if let Some(share) = self.core_share.filter(|share| *share < 0.95) {
-            notes.push(format!("disturbed: got {:.0} % of its core", share * 100.0));
-        }
-        notes.join("; ")
-    }
-}
-
-/// Returns a number with about three significant digits.
-fn rounded(value: f64) -> String {
-    if value.abs() >= 100.0 || value == value.trunc() {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.2}")
     }
 }
 
@@ -504,6 +399,33 @@ mod tests {
         // Without the other system, the ratio is unknown. The target is not met anyway, because packets left
         // by the wrong port.
         assert_eq!(Table::of(&records[..2]).rows[0].met, Some(false));
+    }
+
+    #[test]
+    fn a_ratio_to_the_slower_configuration_meets_no_target_if_the_other_one_failed() {
+        let tuned = Record::Failed {
+            case: "masks-10k".to_owned(),
+            system: OVS_TUNED.to_owned(),
+            quantity: None,
+            reason: "no huge pages".to_owned(),
+        };
+        let records = |ours: f64, tuned: Record| {
+            [
+                sample("masks-10k", OURS, ours),
+                sample("masks-10k", OVS, 1.0),
+                tuned,
+            ]
+        };
+        let met = |records: &[Record]| Table::of(records).rows[0].met;
+        assert_eq!(met(&records(5.0, tuned.clone())), None);
+        // The ratio to the better configuration can only be lower.
+        assert_eq!(met(&records(0.5, tuned.clone())), Some(false));
+        assert_eq!(
+            met(&records(5.0, sample("masks-10k", OVS_TUNED, 1.2))),
+            Some(true)
+        );
+        let outcome = outcomes(case::find("masks-10k").unwrap(), &records(5.0, tuned))[0];
+        assert_eq!(outcome.flaws(), "ovs-dpdk-tuned was not measured");
     }
 
     fn failed(case: &str, quantity: Option<&str>) -> Record {

@@ -1,10 +1,12 @@
 //! Command lines: where programs are found, how they are wrapped, and tools that are run to their end.
 
 use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use millrace_lab::find_program;
+use nix::sys::signal::Signal;
 
 use crate::error::ProcessError;
 
@@ -87,16 +89,32 @@ pub fn is_installed(program: &str) -> bool {
 /// Runs a tool, waits for its end, and returns its standard output.
 ///
 /// # Errors
-/// [`ProcessError::Start`]; [`ProcessError::Tool`] if the exit status is not 0.
+/// [`ProcessError::Start`], and the errors of [`tool_output`].
 pub fn run_tool(command: &mut Command) -> Result<String, ProcessError> {
     let output = run(command)?;
+    tool_output(command, &output)
+}
+
+/// Returns the standard output of a tool that has ended.
+///
+/// # Errors
+/// [`ProcessError::Interrupted`] if SIGINT ended the tool, which Ctrl-C sends to the instrument and to its tools;
+/// [`ProcessError::Tool`] if the exit status is not 0.
+pub fn tool_output(command: &Command, output: &Output) -> Result<String, ProcessError> {
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(out);
     }
+    if output.status.signal() == Some(Signal::SIGINT as i32) {
+        return Err(ProcessError::Interrupted);
+    }
+    let text = tail(&format!("{}{out}", String::from_utf8_lossy(&output.stderr)));
     Err(ProcessError::Tool {
         command: command_line(command),
-        output: tail(&format!("{}{out}", String::from_utf8_lossy(&output.stderr))),
+        output: match text.is_empty() {
+            true => output.status.to_string(),
+            false => text,
+        },
     })
 }
 
@@ -144,5 +162,18 @@ mod tests {
             command_line(&command),
             r"ovs-ofctl add-flow br0 'in_port=1,actions=set_field:1->eth_dst' 'it'\''s'"
         );
+    }
+
+    #[test]
+    fn a_tool_that_sigint_ends_is_an_interrupt_and_one_that_fails_silently_has_its_status() {
+        let run = |script: &str| run_tool(Command::new("sh").arg("-c").arg(script)).unwrap_err();
+        let error = run("kill -INT $$");
+        assert!(matches!(error, ProcessError::Interrupted), "{error}");
+        let error = run("kill -KILL $$").to_string();
+        assert!(error.contains("signal: 9"), "{error}");
+        let error = run("exit 3").to_string();
+        assert!(error.ends_with("fails: exit status: 3"), "{error}");
+        let error = run("echo no such device >&2; exit 3").to_string();
+        assert!(error.ends_with("fails: no such device"), "{error}");
     }
 }

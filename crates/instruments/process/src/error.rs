@@ -55,7 +55,7 @@ pub enum ProcessError {
     Tool {
         /// The command line.
         command: String,
-        /// The last lines of its output.
+        /// The last lines of its output, or the exit status of a tool without output.
         output: String,
     },
     /// A file cannot be read or written.
@@ -65,7 +65,7 @@ pub enum ProcessError {
         /// The error of the system.
         source: io::Error,
     },
-    /// SIGINT or SIGTERM was received.
+    /// SIGINT or SIGTERM was received, or SIGINT ended a tool.
     #[error("interrupted")]
     Interrupted,
 }

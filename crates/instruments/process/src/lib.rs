@@ -12,7 +12,7 @@ mod port;
 mod running;
 mod threads;
 
-pub use command::{command_line, is_installed, program_path, run_tool, tail, version, wrap};
+pub use command::{command_line, is_installed, program_path, run_tool, tail, tool_output, version, wrap};
 pub use error::ProcessError;
 pub use port::free_port;
 pub use running::{Running, pause};

@@ -53,6 +53,10 @@ pub struct Profile {
     pub counts: Counts,
     /// The hardware counters.
     pub counters: Vec<Counter>,
+    /// The seconds in which the hardware counters counted, a part of the first window: perf starts before and ends
+    /// after it. `None` in profiles of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_s: Option<f64>,
     /// The number of samples.
     pub samples: usize,
     /// The shares of the samples by stage, in the order of the packet path.
@@ -144,6 +148,7 @@ pub fn measure(target: &Target<'_>, length: Duration) -> Result<Profile, Profile
     let (before, packets, start) = (Counts::now(target.pid), (target.packets)(), Instant::now());
     let counters = match target.pid.map(|pid| perf::counters(pid, length)) {
         Some(Ok(counters)) => counters,
+        Some(Err(PerfError::Process(error @ ProcessError::Interrupted))) => return Err(error.into()),
         Some(Err(error)) => {
             // The counters of the kernel are still read over the same window.
             notes.push(error.to_string());
@@ -181,6 +186,8 @@ pub fn measure(target: &Target<'_>, length: Duration) -> Result<Profile, Profile
             Vec::new()
         }
     };
+    // SIGTERM does not reach perf.
+    pause(Duration::ZERO)?;
     let commands = target
         .pid
         .map(|pid| perf::commands(pid, length, Path::new("perf.data")).to_vec())
@@ -193,6 +200,7 @@ pub fn measure(target: &Target<'_>, length: Duration) -> Result<Profile, Profile
         packets,
         counts,
         counters,
+        counted_s: Some(length.as_secs_f64()),
         samples: samples.len(),
         stages: stages(&samples),
         functions: functions(&samples),
@@ -207,6 +215,14 @@ impl Profile {
     pub fn per_million_packets(&self, count: u64) -> Option<f64> {
         let packets = self.packets.filter(|packets| *packets > 0)?;
         Some(count as f64 * 1e6 / packets as f64)
+    }
+
+    /// Returns the value of a hardware counter per packet; `None` if the number of packets is not known. Packets are
+    /// counted in the whole first window, and taken to be evenly spread over it.
+    pub fn per_packet(&self, value: f64) -> Option<f64> {
+        let packets = self.packets.filter(|packets| *packets > 0)? as f64;
+        let share = self.counted_s.map_or(1.0, |counted| counted / self.seconds);
+        Some(value / (packets * share))
     }
 
     /// Returns the value of a hardware counter; `None` if the machine does not have it.
@@ -350,6 +366,7 @@ mod tests {
                     value: None,
                 },
             ],
+            counted_s: None,
             samples: 4,
             stages: Vec::new(),
             functions: functions(&samples()),
@@ -371,6 +388,22 @@ mod tests {
             (profile.cycles_per_instruction(), profile.counter("dTLB-loads")),
             (Some(2.0), None)
         );
+    }
+
+    #[test]
+    fn a_counter_is_divided_by_the_packets_of_its_part_of_the_window() {
+        let line = r#"{"system":"millrace","load":"pid 1","seconds":1.25,"packets":1000,"counts":{"voluntary":0,
+            "involuntary":0,"machine":0,"minor_faults":0,"major_faults":0,"cpu_s":0.0},"counters":[],"samples":0,
+            "stages":[],"functions":[],"stacks":[],"notes":[],"commands":[]}"#;
+        let mut profile: Profile = serde_json::from_str(line).unwrap();
+        assert_eq!((profile.counted_s, profile.per_packet(4000.0)), (None, Some(4.0)));
+        profile.counted_s = Some(1.0);
+        assert_eq!(profile.per_packet(4000.0), Some(5.0));
+        profile.counters = vec![Counter {
+            event: "cycles".to_owned(),
+            value: Some(4000.0),
+        }];
+        assert!(text(&[profile]).contains("cycles: 4000, 5.00 a packet"));
     }
 
     #[test]

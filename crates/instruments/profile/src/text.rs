@@ -58,17 +58,11 @@ pub fn text(profiles: &[Profile]) -> String {
                 function.function
             );
         }
-        for counter in profile.counters.iter().filter(|counter| counter.value.is_some()) {
-            let per_packet = counter.value.zip(profile.packets.filter(|packets| *packets > 0));
-            let per_packet = per_packet.map_or_else(String::new, |(value, packets)| {
-                format!(", {:.2} a packet", value / packets as f64)
-            });
-            let _ = writeln!(
-                out,
-                "  {}: {:.0}{per_packet}",
-                counter.event,
-                counter.value.unwrap_or_default()
-            );
+        for counter in &profile.counters {
+            let Some(value) = counter.value else { continue };
+            let per_packet = profile.per_packet(value);
+            let per_packet = per_packet.map_or_else(String::new, |value| format!(", {value:.2} a packet"));
+            let _ = writeln!(out, "  {}: {value:.0}{per_packet}", counter.event);
         }
         for note in &profile.notes {
             let _ = writeln!(out, "  note: {note}");

@@ -96,11 +96,18 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
         self.log(record.into())
     }
 
-    /// Records and prints the value of a row.
+    /// Records and prints the value of a row. A value that is not finite, such as the ratio to a rate of 0, is recorded as
+    /// missing: JSON has no such numbers.
     ///
     /// # Errors
     /// The log cannot be written.
     pub fn value(&mut self, case: &Case, round: usize, value: f64) -> Result<(), R::Error> {
+        if !value.is_finite() {
+            return self.missing(
+                case,
+                &format!("the value is {value}: a part of it was not measured"),
+            );
+        }
         let Case {
             name, asked, unit, ..
         } = case;
@@ -230,5 +237,35 @@ impl Output {
         let text = if self.json { json } else { text(rows) };
         let printed = io::stdout().write_all(text.as_bytes());
         printed.map_err(file(Path::new("standard output")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::ips::{IpsRecord, Recorder, RunLength};
+
+    #[test]
+    fn a_value_that_is_no_number_is_a_missing_round() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ips.jsonl");
+        let mut log = Log::create(&path).unwrap();
+        let mut progress = |_: &str| {};
+        let length = RunLength {
+            rounds: 2,
+            seconds: 1.0,
+            quick: true,
+        };
+        let mut recorder = Recorder::new(length, &mut log, &mut progress);
+        let row = case("ratio", "", Gate::AtLeast(1.0), "");
+        recorder.value(&row, 0, 2.0).unwrap();
+        recorder.value(&row, 1, f64::INFINITY).unwrap();
+        assert_eq!(crate::record::read(&path).unwrap(), log.records());
+        let row = &rows_of::<IpsRecord>(log.records())[0];
+        assert_eq!((row.reached, row.rounds, row.met), (Some(2.0), 1, Some(false)));
+        assert!(
+            row.reason.as_deref().is_some_and(|reason| reason.contains("inf")),
+            "{row:?}"
+        );
     }
 }

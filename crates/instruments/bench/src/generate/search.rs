@@ -53,14 +53,35 @@ pub struct SearchResult {
     pub generator_limited: bool,
 }
 
+/// The number of times that an estimate is doubled at most.
+const DOUBLINGS_MAX: u32 = 8;
+
 impl Search {
     /// Searches for the highest rate up to `most` packets per second.
     ///
     /// # Errors
     /// The error of `trial`.
-    pub fn run<E>(
+    pub fn run<E>(self, most: f64, trial: impl FnMut(f64) -> Result<Trial, E>) -> Result<SearchResult, E> {
+        self.search(most, 0, trial)
+    }
+
+    /// Searches for the highest rate, from an estimate on, in packets per second. As long as a trial passes, the rate is
+    /// doubled: a system that returns less under overload than it can carry has an estimate that is too low.
+    ///
+    /// # Errors
+    /// The error of `trial`.
+    pub fn run_from<E>(
+        self,
+        estimate: f64,
+        trial: impl FnMut(f64) -> Result<Trial, E>,
+    ) -> Result<SearchResult, E> {
+        self.search(estimate, DOUBLINGS_MAX, trial)
+    }
+
+    fn search<E>(
         self,
         most: f64,
+        mut doublings: u32,
         mut trial: impl FnMut(f64) -> Result<Trial, E>,
     ) -> Result<SearchResult, E> {
         let mut found = SearchResult {
@@ -72,29 +93,42 @@ impl Search {
         let mut rate = most;
         while high - low > self.resolution * high && high > most * RATE_MIN {
             let mut passed = None;
-            let mut short = false;
+            let (mut short, mut always_short) = (false, true);
             for _ in 0..=self.retries {
                 found.trials += 1;
                 let outcome = trial(rate)?;
+                let is_short = outcome.shortfall > SHORTFALL_MAX;
+                always_short &= is_short;
                 if outcome.loss <= self.tolerance {
+                    short = is_short;
                     passed = Some(outcome);
-                    short = outcome.shortfall > SHORTFALL_MAX;
                     if !short {
                         break;
                     }
                 }
             }
+            if let Some(outcome) = passed {
+                found.rate = found.rate.max(outcome.offered);
+            }
             match passed {
-                Some(outcome) => {
-                    found.rate = found.rate.max(outcome.offered);
-                    if short {
-                        // The generator could not offer a higher rate either.
-                        found.generator_limited = true;
-                        high = rate;
-                    } else {
-                        low = rate;
+                Some(outcome) if short => {
+                    // The generator could not offer a higher rate either. If it fell short each time, it has offered
+                    // its own highest rate.
+                    found.generator_limited = true;
+                    high = rate;
+                    if always_short {
+                        low = outcome.offered.max(low);
+                        high = low;
                     }
                 }
+                Some(_) if rate >= high && doublings > 0 => {
+                    doublings -= 1;
+                    low = rate;
+                    high = rate * 2.0;
+                    rate = high;
+                    continue;
+                }
+                Some(_) => low = rate,
                 None => high = rate,
             }
             rate = f64::midpoint(low, high);
@@ -195,5 +229,40 @@ mod tests {
             shortfall: 0.0,
         });
         assert!(found.rate == 0.0 && found.trials < 100, "{found:?}");
+    }
+
+    #[test]
+    fn a_switch_that_carries_less_under_overload_is_searched_beyond_the_estimate() {
+        let most = |rate: f64| if rate > 10e6 { 5e6 } else { rate };
+        let trial = |rate: f64| Trial {
+            offered: rate,
+            loss: 1.0 - most(rate) / rate,
+            shortfall: 0.0,
+        };
+        let found = Search::ZERO_LOSS.run_from(5.25e6, |rate| Ok::<_, ()>(trial(rate)));
+        let found = found.unwrap();
+        assert!(found.rate > 9.6e6 && found.rate <= 10e6, "{found:?}");
+        assert!(!found.generator_limited);
+        // A good estimate costs no trial more.
+        let count = |found: Result<SearchResult, ()>| found.unwrap().trials;
+        assert_eq!(
+            count(Search::ZERO_LOSS.run_from(1e7, |rate| Ok(switch(9.5e6)(rate)))),
+            count(Search::ZERO_LOSS.run(1e7, |rate| Ok(switch(9.5e6)(rate))))
+        );
+    }
+
+    #[test]
+    fn a_search_beyond_the_estimate_ends_where_the_generator_does() {
+        let found = Search::ZERO_LOSS
+            .run_from(3.1e6, |rate| {
+                Ok::<_, ()>(Trial {
+                    offered: rate.min(3e6),
+                    loss: 0.0,
+                    shortfall: (1.0 - 3e6 / rate).max(0.0),
+                })
+            })
+            .unwrap();
+        assert!(found.generator_limited && found.rate == 3e6, "{found:?}");
+        assert_eq!(found.trials, 4);
     }
 }

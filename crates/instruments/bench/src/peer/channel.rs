@@ -50,14 +50,35 @@ struct Message {
 }
 
 /// The result of flow_mods at a fixed rate.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FlowModResult {
-    /// The number of flow_mods that a barrier confirmed.
-    pub(crate) confirmed: u64,
-    /// The number of errors.
-    pub(crate) errors: u64,
-    /// The seconds between the first message and the last confirmation.
-    pub(crate) seconds: f64,
+    /// The start, then each confirmation by a barrier: its time, and the number of flow_mods that were accepted so far.
+    accepted: Vec<(Instant, u64)>,
+}
+
+impl FlowModResult {
+    /// Returns the flow_mods that were accepted per second between two moments. Those between two confirmations count
+    /// as evenly spread. A switch that falls behind confirms the rest after the end, which does not count.
+    pub(crate) fn rate(&self, from: Instant, to: Instant) -> f64 {
+        (self.accepted_by(to) - self.accepted_by(from)) / to.duration_since(from).as_secs_f64()
+    }
+
+    fn accepted_by(&self, at: Instant) -> f64 {
+        let next = self.accepted.partition_point(|(time, _)| *time <= at);
+        let count = |index: usize| {
+            self.accepted
+                .get(index)
+                .map(|(time, count)| (*time, *count as f64))
+        };
+        match (next.checked_sub(1).and_then(count), count(next)) {
+            (Some((time, so_far)), Some((later, then))) => {
+                let share = (at - time).as_secs_f64() / (later - time).as_secs_f64();
+                so_far + (then - so_far) * share
+            }
+            (Some((_, so_far)), None) => so_far,
+            (None, _) => 0.0,
+        }
+    }
 }
 
 /// The result of a growing table.
@@ -200,18 +221,21 @@ impl Channel {
         let mut reader = self.stream.try_clone_boxed().map_err(failed)?;
         let slices = (duration.as_secs_f64() / SLICE.as_secs_f64()) as usize;
         let barriers = slices / SLICES;
-        let replies = std::thread::spawn(move || -> io::Result<(u64, u64, Instant)> {
-            let (mut confirmed, mut errors) = (0, 0);
-            while confirmed < barriers as u64 {
+        let start = Instant::now();
+        let replies = std::thread::spawn(move || -> io::Result<Vec<(Instant, u64)>> {
+            let (mut accepted, mut errors) = (vec![(start, 0)], 0);
+            while accepted.len() <= barriers {
                 match receive(reader.as_mut())?.kind {
-                    BARRIER_REPLY => confirmed += 1,
+                    BARRIER_REPLY => {
+                        let confirmed = (accepted.len() * few * SLICES) as u64;
+                        accepted.push((Instant::now(), confirmed.saturating_sub(errors)));
+                    }
                     ERROR => errors += 1,
                     _ => {}
                 }
             }
-            Ok((confirmed, errors, Instant::now()))
+            Ok(accepted)
         });
-        let start = Instant::now();
         let mut sent = 0_usize;
         for slice in 0..barriers * SLICES {
             let mut bytes = Vec::with_capacity(few * 160);
@@ -237,11 +261,7 @@ impl Channel {
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
         match replies.join() {
-            Ok(Ok((confirmed, errors, end))) => Ok(FlowModResult {
-                confirmed: confirmed * (few * SLICES) as u64,
-                errors,
-                seconds: end.duration_since(start).as_secs_f64(),
-            }),
+            Ok(Ok(accepted)) => Ok(FlowModResult { accepted }),
             Ok(Err(error)) => Err(failed(error)),
             Err(_) => Err(failed(io::Error::other("the reader panicked"))),
         }
@@ -365,9 +385,26 @@ mod tests {
         let taken = channel
             .flow_mods(&[header], 1000, Duration::from_millis(300))
             .unwrap();
-        assert_eq!((taken.confirmed, taken.errors), (300, 0));
-        assert!(taken.seconds >= 0.2, "{}", taken.seconds);
+        let counts: Vec<u64> = taken.accepted.iter().map(|(_, count)| *count).collect();
+        assert_eq!(counts, [0, 100, 200, 300]);
         assert_eq!(thread.join().unwrap(), 300);
+    }
+
+    #[test]
+    fn flow_mods_that_are_accepted_after_a_window_do_not_count_in_it() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        // The switch keeps up before the window from 300 to 1,800 ms, accepts a fifth in it, and the rest at its end.
+        let mut accepted: Vec<(Instant, u64)> = (0..=3).map(|n| (at(n * 100), n * 1000)).collect();
+        accepted.extend((1..=3).map(|n| (at(300 + n * 500), 3000 + n * 1000)));
+        accepted.extend((7..=21).map(|n| (at(1800 + n), n * 1000)));
+        let taken = FlowModResult { accepted };
+        let rate = |from, to| taken.rate(at(from), at(to)).round();
+        assert_eq!(
+            (rate(0, 300), rate(300, 1800), rate(50, 250)),
+            (10_000.0, 2000.0, 10_000.0)
+        );
+        assert_eq!(rate(0, 2100), 10_000.0);
     }
 
     #[test]

@@ -212,7 +212,7 @@ impl Bridge<'_, '_, '_> {
         let estimate = self.test_bed.send(None, Some(WINDOW), BROADCAST)?.end;
         let copies = estimate.counters.received + estimate.counters.duplicated;
         let most = copies as f64 / 2.0 / estimate.seconds.max(1e-9) * HEADROOM;
-        let found = SEARCH.run(most, |rate| {
+        let found = SEARCH.run_from(most, |rate| {
             let outcome = self.test_bed.send(Some(rate), Some(WINDOW), BROADCAST)?;
             let trial = Trial {
                 offered: outcome.end.offered_pps(),

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::rows::{LOADS, attack_rows, attacks_under};
-use super::{Experiment, IpsBenchError, Recorder, System, number};
+use super::{Experiment, IpsBenchError, Recorder, System, number, reason};
 use crate::file_error::file;
 
 /// The number of attacks, as in `millrace nf rate --attacks`. The four forms of attacks alternate.
@@ -77,7 +77,7 @@ impl Experiment {
         };
         let full = match measure(ONE_OF, None).and_then(|json| number(&json, "/packets_per_second")) {
             Ok(full) => full,
-            Err(error) => return recorder.all_missing(attack_rows(system.name), &error.to_string()),
+            Err(error) => return recorder.all_missing(attack_rows(system.name), &reason(error)?),
         };
         let loads = [(1, ALONE), (ONE_OF, full * 0.95), (ONE_OF, full * 2.0)];
         for (load, (every, offered)) in LOADS.into_iter().zip(loads) {
@@ -85,7 +85,7 @@ impl Experiment {
             let json = match measure(every, Some(offered)) {
                 Ok(json) => json,
                 Err(error) => {
-                    recorder.all_missing([missed, inspected], &error.to_string())?;
+                    recorder.all_missing([missed, inspected], &reason(error)?)?;
                     continue;
                 }
             };

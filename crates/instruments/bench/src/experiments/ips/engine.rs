@@ -3,20 +3,21 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use millrace_process::{pause, run_tool};
 use serde_json::Value as Json;
 
 use super::rows::{engine_rows, mix_rows};
-use super::{Experiment, IpsBenchError, Recorder, number};
+use super::{Experiment, IpsBenchError, Recorder, number, reason};
 
 impl Experiment {
     /// Measures the engine over each mix, as often as the run has rounds.
     pub(super) fn engine(&self, recorder: &mut Recorder<'_>, rules: &Path) -> Result<(), IpsBenchError> {
         for round in 0..recorder.length.rounds {
-            millrace_process::pause(std::time::Duration::ZERO)?;
             let json = match self.mixes(rules, recorder.length.seconds) {
                 Ok(json) => json,
-                Err(error) => return recorder.all_missing(engine_rows(), &error.to_string()),
+                Err(error) => return recorder.all_missing(engine_rows(), &reason(error)?),
             };
             let rules = number(&json, "/rules")?;
             let asked = format!("{rules:.0} rules");
@@ -31,9 +32,9 @@ impl Experiment {
                         recorder.value(&ratio, round, rate / peer)?;
                     }
                     None => {
-                        let reason = json["suricata_missing"].as_str();
-                        let reason = reason.unwrap_or("suricata was not measured");
-                        recorder.all_missing([theirs, ratio], reason)?;
+                        let missing = json["suricata_missing"].as_str();
+                        let missing = missing.unwrap_or("suricata was not measured");
+                        recorder.all_missing([theirs, ratio], missing)?;
                     }
                 }
             }
@@ -43,10 +44,7 @@ impl Experiment {
 
     /// Runs `millrace ips rate` for one round, and returns its output.
     fn mixes(&self, rules: &Path, seconds: f64) -> Result<Json, IpsBenchError> {
-        let failed = |reason: String| IpsBenchError::Rate {
-            command: "millrace ips rate".to_owned(),
-            reason,
-        };
+        pause(Duration::ZERO)?;
         let mut command = Command::new("taskset");
         command.args(["-c", &self.core.to_string()]).arg(&self.program);
         command.args(["ips", "rate", "--json", "--rounds", "1"]);
@@ -54,10 +52,9 @@ impl Experiment {
             .args(["--seconds", &seconds.to_string()])
             .arg("--rules")
             .arg(rules);
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
-        if !output.status.success() {
-            return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
-        serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
+        serde_json::from_str(&run_tool(&mut command)?).map_err(|error| IpsBenchError::Rate {
+            command: "millrace ips rate".to_owned(),
+            reason: error.to_string(),
+        })
     }
 }

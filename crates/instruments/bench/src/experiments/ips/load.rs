@@ -1,14 +1,13 @@
 //! The rows beside E7: HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3), latency at
 //! half load (RFC 9411, section 7.4), connections that are open at the same time (RFC 9411, section 7.5),
-//! twice the load, a reload of all rules under load, and lanes.
+//! twice the load, and a reload of all rules under load.
 
 use serde_json::Value as Json;
 
 use super::rows::{
-    FRAME, LANES, OBJECTS, OPEN, PROFILES, RELOAD_LOAD, half_rows, http_rows, lane_rows, open_rows,
-    reload_rows, twice_rows,
+    FRAME, OBJECTS, OPEN, PROFILES, RELOAD_LOAD, half_rows, http_rows, open_rows, reload_rows, twice_rows,
 };
-use super::{Experiment, IpsBenchError, Recorder, System, number, parsed};
+use super::{Experiment, IpsBenchError, Recorder, System, number, reason};
 
 /// The number of segments with data, and of all segments, of each open connection.
 const OPEN_SEGMENTS: [u32; 2] = [2, 8];
@@ -27,7 +26,7 @@ impl Experiment {
             let json = match self.measure(system, Some(self.core), recorder.length.seconds, &arguments) {
                 Ok(json) => json,
                 Err(error) => {
-                    recorder.all_missing([connections, bodies], &error.to_string())?;
+                    recorder.all_missing([connections, bodies], &reason(error)?)?;
                     continue;
                 }
             };
@@ -52,8 +51,7 @@ impl Experiment {
                 let rows = PROFILES
                     .into_iter()
                     .flat_map(|profile| twice_rows(system.name, profile));
-                return recorder
-                    .all_missing(half_rows(system.name).into_iter().chain(rows), &error.to_string());
+                return recorder.all_missing(half_rows(system.name).into_iter().chain(rows), &reason(error)?);
             }
         };
         let rows = half_rows(system.name);
@@ -64,7 +62,7 @@ impl Experiment {
                     recorder.value(row, round, number(&json, pointer)?)?;
                 }
             }
-            Err(error) => recorder.all_missing(rows, &error.to_string())?,
+            Err(error) => recorder.all_missing(rows, &reason(error)?)?,
         }
         for profile in PROFILES {
             let mut settings = system.settings.clone();
@@ -74,7 +72,7 @@ impl Experiment {
             let json = match self.offered(recorder, &overloaded, full * 2.0) {
                 Ok(json) => json,
                 Err(error) => {
-                    recorder.all_missing(rows, &error.to_string())?;
+                    recorder.all_missing(rows, &reason(error)?)?;
                     continue;
                 }
             };
@@ -109,7 +107,7 @@ impl Experiment {
     pub(super) fn reload(&self, recorder: &mut Recorder<'_>, system: &System) -> Result<(), IpsBenchError> {
         let full = match self.rate(system, FRAME, recorder.length.seconds) {
             Ok(full) => full.packets_per_second,
-            Err(error) => return recorder.all_missing(reload_rows(""), &error.to_string()),
+            Err(error) => return recorder.all_missing(reload_rows(""), &reason(error)?),
         };
         let offered = (full * RELOAD_LOAD).to_string();
         let frame = FRAME.to_string();
@@ -117,7 +115,7 @@ impl Experiment {
         let seconds = recorder.length.seconds.max(1.0) * 4.0;
         let json = match self.measure(system, None, seconds, &arguments) {
             Ok(json) => json,
-            Err(error) => return recorder.all_missing(reload_rows(""), &error.to_string()),
+            Err(error) => return recorder.all_missing(reload_rows(""), &reason(error)?),
         };
         let before = number(&json, "/under_load/latency_us/p999")?;
         let during = number(&json, "/under_load/reload/latency_us/p999")?;
@@ -148,65 +146,12 @@ impl Experiment {
         let arguments = [&arguments[..], &["--data".to_owned(), data.to_string()]].concat();
         let json = match self.measure(system, Some(self.core), recorder.length.seconds, &arguments) {
             Ok(json) => json,
-            Err(error) => return recorder.all_missing([share, one_core], &error.to_string()),
+            Err(error) => return recorder.all_missing([share, one_core], &reason(error)?),
         };
         let followed = counter(&json, "tcp_sessions")? * f64::from(all) / number(&json, "/packets")? * 100.0;
         recorder.value(&share, round, followed)?;
         recorder.value(&one_core, round, number(&json, "/packets_per_second")? / 1e6)
     }
-
-    /// Measures several lanes, each on a core of its own, relative to one lane.
-    pub(super) fn lanes(
-        &self,
-        recorder: &mut Recorder<'_>,
-        round: usize,
-        system: &System,
-    ) -> Result<(), IpsBenchError> {
-        let (cores, seconds) = (cores(), recorder.length.seconds);
-        for (row, (count, _)) in lane_rows(system.name).iter().zip(LANES) {
-            if cores < count {
-                recorder.missing(row, &format!("this machine has {cores} cores"))?;
-                continue;
-            }
-            match self.lanes_over_one(system, count, seconds) {
-                Ok(times) => recorder.value(row, round, times)?,
-                Err(error) => recorder.missing(row, &error.to_string())?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the ratio of the rate of several lanes to the rate of one lane.
-    fn lanes_over_one(&self, system: &System, count: usize, seconds: f64) -> Result<f64, IpsBenchError> {
-        let cores = cores();
-        let arguments = ["--frame".to_owned(), FRAME.to_string()];
-        let one = number(
-            &self.measure(system, Some(self.core), seconds, &arguments)?,
-            "/packets_per_second",
-        )?;
-        let lane = |number: usize| {
-            let mut command = self.command(system, Some((self.core + number) % cores), seconds, &arguments);
-            command
-                .stdout(std::process::Stdio::piped())
-                .stderr(std::process::Stdio::piped())
-                .spawn()
-        };
-        let lanes: Vec<_> = (0..count).map(lane).collect();
-        // All lanes are waited for, even if one failed, so that none of them disturbs the next measurement.
-        let outputs: Vec<_> = lanes
-            .into_iter()
-            .map(|lane| lane.and_then(std::process::Child::wait_with_output))
-            .collect();
-        let mut sum = 0.0;
-        for output in outputs {
-            sum += number(&parsed(system, output)?, "/packets_per_second")?;
-        }
-        Ok(sum / one)
-    }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Returns a counter of a function.

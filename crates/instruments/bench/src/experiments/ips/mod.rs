@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The module `load` has the rows beside E7: HTTP connections (RFC 9411), latency, overload, reload under
-//! load, lanes. `attacks` has the rows of attacks that are blocked under load. `engine` has the rows of the
-//! engine alone, which `millrace ips rate` measures over four mixes of connections.
+//! load. `lanes` has the rows of several lanes. `attacks` has the rows of attacks that are blocked under load.
+//! `engine` has the rows of the engine alone, which `millrace ips rate` measures over four mixes of connections.
 //!
 //! The published experiment (2011: Snort 2.9.1.2 inline on DPDK 1.0) offered both directions of 1 GbE. A
 //! share is the ratio of the measured rate to the rate that both directions of such a link carry.
@@ -17,6 +17,7 @@ mod attacks;
 pub mod cli;
 mod engine;
 mod error;
+mod lanes;
 mod load;
 mod record;
 mod recorder;
@@ -24,8 +25,8 @@ mod rows;
 pub(crate) mod section;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value as Json;
 
@@ -33,6 +34,8 @@ use crate::file_error::file;
 use crate::gated::recorder::part;
 use crate::machine::Machine;
 use crate::record::Record;
+use millrace_process::{ProcessError, pause, run_tool};
+
 pub use error::IpsBenchError;
 pub use record::{IpsRecord, Rate};
 pub use recorder::{Recorder, RunLength};
@@ -113,6 +116,7 @@ impl Experiment {
                 systems.push(system(MANY, "ips", Some(&many)));
             }
             Err(reason) => {
+                pause(Duration::ZERO)?;
                 recorder.all_missing(engine_rows(), &reason)?;
                 if !self.engine_only {
                     let frames = FRAMES.into_iter().flat_map(|frame| frame_rows(MANY, frame));
@@ -138,13 +142,16 @@ impl Experiment {
         }
         match unpacked(&self.all_rules, &folder.path().join("all.rules")) {
             Ok(all) => self.reload(recorder, &system("all rules", "ips", Some(&all)))?,
-            Err(reason) => recorder.all_missing(reload_rows(""), &reason)?,
+            Err(reason) => {
+                pause(Duration::ZERO)?;
+                recorder.all_missing(reload_rows(""), &reason)?;
+            }
         }
         for (row, reason) in UNMEASURED {
             recorder.missing(&part(row, ""), reason)?;
         }
         for peer in ["suricata", "snort"] {
-            let reason = match millrace_process::run_tool(Command::new(peer).arg("-V")) {
+            let reason = match run_tool(Command::new(peer).arg("-V")) {
                 Ok(_) => "it is there, but this experiment drives functions without a network",
                 Err(_) => "not there: no such program on PATH",
             };
@@ -163,7 +170,6 @@ impl Experiment {
     ) -> Result<(), IpsBenchError> {
         let mut monitor = Err("monitor was not measured".to_owned());
         for (number, system) in systems.iter().enumerate() {
-            millrace_process::pause(std::time::Duration::ZERO)?;
             let rate = self.rate(system, frame, recorder.length.seconds);
             if let Ok(rate) = &rate {
                 recorder.add(IpsRecord::Rate(Rate {
@@ -174,9 +180,10 @@ impl Experiment {
                     load_s: rate.load_s,
                 }))?;
             }
-            let rate = rate
-                .map(|rate| rate.packets_per_second)
-                .map_err(|error| error.to_string());
+            let rate = match rate {
+                Ok(rate) => Ok(rate.packets_per_second),
+                Err(error) => Err(reason(error)?),
+            };
             if number == 0 {
                 monitor = rate;
                 continue;
@@ -212,8 +219,9 @@ impl Experiment {
         seconds: f64,
         arguments: &[String],
     ) -> Result<Json, IpsBenchError> {
-        let output = self.command(system, core, seconds, arguments).output();
-        parsed(system, output)
+        pause(Duration::ZERO)?;
+        let output = run_tool(&mut self.command(system, core, seconds, arguments))?;
+        parsed(system, &output)
     }
 
     /// Returns the command of a measurement.
@@ -275,22 +283,24 @@ fn unpacked(rules: &Path, to: &Path) -> Result<PathBuf, String> {
     Ok(to.to_owned())
 }
 
-/// Returns the error of a measurement of a system.
-fn failed(system: &System, reason: String) -> IpsBenchError {
-    IpsBenchError::Rate {
+/// Returns the output of a measurement.
+fn parsed(system: &System, output: &str) -> Result<Json, IpsBenchError> {
+    serde_json::from_str(output).map_err(|error| IpsBenchError::Rate {
         command: format!("millrace nf rate {}", system.function),
-        reason,
-    }
+        reason: error.to_string(),
+    })
 }
 
-/// Returns the output of a measurement.
-fn parsed(system: &System, output: std::io::Result<Output>) -> Result<Json, IpsBenchError> {
-    let output = output.map_err(|error| failed(system, error.to_string()))?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(failed(system, text));
+/// Returns the error of a measurement as the reason for its missing rows.
+///
+/// # Errors
+/// The error itself if SIGINT or SIGTERM was received: it ends the run.
+fn reason(error: IpsBenchError) -> Result<String, IpsBenchError> {
+    if let IpsBenchError::Process(ProcessError::Interrupted) = error {
+        return Err(error);
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| failed(system, error.to_string()))
+    pause(Duration::ZERO)?;
+    Ok(error.to_string())
 }
 
 /// Returns a number of the output of a measurement, by its JSON pointer (RFC 6901).
@@ -321,6 +331,124 @@ impl Measured {
 mod tests {
     use super::*;
 
+    /// Returns an experiment with a program of these lines of shell.
+    fn experiment(folder: &Path, script: &str) -> Experiment {
+        use std::os::unix::fs::PermissionsExt;
+
+        let program = folder.join("program");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let rules = folder.join("some.rules");
+        std::fs::write(&rules, ONE_RULE).unwrap();
+        Experiment {
+            program,
+            core: 0,
+            rules: rules.clone(),
+            all_rules: rules,
+            engine_only: false,
+            command: String::new(),
+        }
+    }
+
+    const QUICK: RunLength = RunLength {
+        rounds: 1,
+        seconds: 0.1,
+        quick: true,
+    };
+
+    #[test]
+    fn sigint_ends_a_run_in_whichever_measurement_it_comes() {
+        // The text in the arguments of the measurement that SIGINT ends; all others succeed.
+        for measurement in [
+            "ips rate",
+            "--frame 1518",
+            "--http 256",
+            "--offered",
+            "--attacks",
+            "--reload",
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let script = format!(
+                r#"case "$*" in *"{measurement}"*) kill -INT $$;; esac
+                echo '{{"packets_per_second":1,"load_seconds":1,"connections_per_second":1,"packets":1,"rules":1,"mixes":[],
+                    "under_load":{{"latency_us":{{"p50":1,"p999":1}}}},"attacks":{{"requests":1,"passed":0}},
+                    "counters":[["frames",1],["uninspected",0],["tcp_sessions",1]]}}'"#
+            );
+            let experiment = experiment(folder.path(), &script);
+            let mut log = crate::record::Log::create(&folder.path().join("ips.jsonl")).unwrap();
+            let mut progress = |_: &str| {};
+            let outcome = experiment.measure_all(&mut Recorder::new(QUICK, &mut log, &mut progress));
+            let interrupted = matches!(outcome, Err(IpsBenchError::Process(ProcessError::Interrupted)));
+            assert!(interrupted, "{measurement}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_measurement_that_fails_without_a_word_has_its_status_as_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let experiment = experiment(folder.path(), "kill -KILL $$");
+        let mut log = crate::record::Log::create(&folder.path().join("ips.jsonl")).unwrap();
+        let mut progress = |_: &str| {};
+        experiment
+            .measure_all(&mut Recorder::new(QUICK, &mut log, &mut progress))
+            .unwrap();
+        let rows = crate::gated::recorder::rows_of::<IpsRecord>(log.records());
+        let row = rows
+            .iter()
+            .find(|row| row.case == "E7 one rule: 64 B, one core")
+            .unwrap();
+        let reason = row.reason.as_deref().unwrap();
+        assert!(
+            reason.contains("nf rate ips") && reason.contains("signal: 9"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn lanes_start_when_all_of_them_have_loaded_their_rules() {
+        let folder = tempfile::tempdir().unwrap();
+        // A lane that may begin counts the lanes that are ready.
+        let script = format!(
+            r#"case "$*" in *--wait*)
+                touch "{0}/ready.$$"; echo ready; read line || exit 1; set -- "{0}"/ready.*
+                echo "{{\"packets_per_second\":$#}}";;
+            *) echo '{{"packets_per_second":4}}';; esac"#,
+            folder.path().display()
+        );
+        let experiment = experiment(folder.path(), &script);
+        let system = System {
+            name: ONE,
+            function: "ips",
+            settings: Vec::new(),
+        };
+        let ratio = experiment.lanes_over_one(&system, 4, 0.1).unwrap();
+        assert_eq!(ratio, 4.0);
+    }
+
+    #[test]
+    fn the_error_of_a_lane_that_cannot_load_its_rules_is_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        // Of two lanes, the second one to come fails; the other one ends when it may not begin.
+        let script = format!(
+            r#"case "$*" in *--wait*)
+                mkdir "{0}/first" 2> /dev/null || {{ echo no memory >&2; exit 1; }}
+                echo ready; read line || {{ echo no line >&2; exit 1; }};; esac
+            echo '{{"packets_per_second":4}}'"#,
+            folder.path().display()
+        );
+        let experiment = experiment(folder.path(), &script);
+        let system = System {
+            name: ONE,
+            function: "ips",
+            settings: Vec::new(),
+        };
+        let error = experiment
+            .lanes_over_one(&system, 2, 0.1)
+            .unwrap_err()
+            .to_string();
+        assert!(error.ends_with("fails: no memory"), "{error}");
+    }
+
     #[test]
     fn what_cannot_be_measured_has_the_names_and_the_gates_of_its_values() {
         let folder = tempfile::tempdir().unwrap();
@@ -334,13 +462,8 @@ mod tests {
         };
         let mut log = crate::record::Log::create(&folder.path().join("ips.jsonl")).unwrap();
         let mut progress = |_: &str| {};
-        let length = RunLength {
-            rounds: 1,
-            seconds: 0.1,
-            quick: true,
-        };
         experiment
-            .measure_all(&mut Recorder::new(length, &mut log, &mut progress))
+            .measure_all(&mut Recorder::new(QUICK, &mut log, &mut progress))
             .unwrap();
         let rows = crate::gated::recorder::rows_of::<IpsRecord>(log.records());
         let gate = |name: &str| {

@@ -108,10 +108,7 @@ fn own_switches(profile: &Profile) -> Option<f64> {
 /// Returns the table of context switches, page faults and hardware counters.
 fn counts(profiles: &[&Profile]) -> String {
     let counter = |profile: &Profile, event: &str| match profile.counter(event) {
-        Some(value) => match profile.packets.filter(|packets| *packets > 0) {
-            Some(packets) => Cell::number(Some(value / packets as f64)),
-            None => Cell::number(Some(value)),
-        },
+        Some(value) => Cell::number(Some(profile.per_packet(value).unwrap_or(value))),
         None => Cell::Number("not available here".to_owned()),
     };
     let rows: Vec<Vec<Cell>> = profiles

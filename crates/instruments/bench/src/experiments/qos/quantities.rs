@@ -65,6 +65,13 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     ),
     quantity(
         QOS,
+        "priority-lost",
+        "share of urgent packets with strict priority that were lost while the port is overloaded",
+        "%",
+        Bound::AtMost(0.1),
+    ),
+    quantity(
+        QOS,
         "same-p50",
         "median latency of urgent packets in the queue of all others while the port is overloaded",
         "us",
@@ -85,3 +92,9 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
         Bound::None,
     ),
 ];
+
+/// Returns the quantities of rates, or those of latency and loss.
+pub(crate) fn of_rates(rates: bool) -> impl Iterator<Item = &'static Quantity> {
+    let of = move |quantity: &&Quantity| quantity.name.ends_with("-error") == rates;
+    QUANTITIES.iter().filter(of)
+}

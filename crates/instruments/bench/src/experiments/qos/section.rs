@@ -1,7 +1,7 @@
 //! The section of the experiment `qos`: configured and measured rates of meters and shapers, and the latency of
 //! packets with strict priority.
 
-use super::quantities::{QOS, QUANTITIES};
+use super::quantities::{QOS, of_rates};
 use super::record::{Mechanism, RateResult};
 use crate::figure::{self, Quantity};
 use crate::page::source::Source;
@@ -45,8 +45,8 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     let waits = waits(source);
     if !waits.is_empty() {
         html.push_str(&table(
-            "Latency of 64-byte packets, 10,000 a second, through a port of 1 Gbit/s",
-            &["verdict", "while", "#microseconds"],
+            "Latency and loss of 64-byte packets, 10,000 a second, through a port of 1 Gbit/s",
+            &["verdict", "while", "#measured", "unit"],
             &waits,
         ));
     }
@@ -120,12 +120,9 @@ fn rates(mechanism: Mechanism, results: &[&RateResult]) -> String {
     )
 }
 
-/// Returns a row for each quantity of latency that was measured.
+/// Returns a row for each quantity of latency and loss that was measured.
 fn waits(source: &Source) -> Vec<Vec<Cell>> {
-    let waits = QUANTITIES
-        .iter()
-        .filter(|quantity| quantity.case == QOS && quantity.unit == "us");
-    let rows = waits.filter_map(|quantity| {
+    let rows = of_rates(false).filter_map(|quantity| {
         let values: Vec<f64> = source
             .records
             .iter()
@@ -148,6 +145,7 @@ fn waits(source: &Source) -> Vec<Vec<Cell>> {
             verdict,
             Cell::head(quantity.title),
             Cell::number(Some(median)),
+            Cell::text(quantity.unit),
         ])
     });
     rows.collect()
@@ -204,6 +202,7 @@ mod tests {
         assert!(position("1 Mbit/s") < position("1000 Mbit/s"));
         assert!(position("Rates of a meter") < position("Rates of a shaper"));
         position("77");
+        position("us</td>");
     }
 
     #[test]

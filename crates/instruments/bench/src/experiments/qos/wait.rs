@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::quantities::QOS;
 use crate::figure;
-use crate::generate::{Generator, Latency, Scheduling, socket};
+use crate::generate::{End, Generator, Latency, Scheduling, socket};
 use crate::peer::millrace::{Forwarder, Millrace};
 use crate::peer::{Load, Peer, PeerError, ofctl, replay};
 use crate::record::Record;
@@ -82,13 +82,7 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
         pause(length)?;
         let core_share = ThreadTimes::of(forwarder.daemon.pid()).core_share_since(&threads, 1);
         let end = generator.end(length)?;
-        for (name, us) in percentiles(&end.latency_attended) {
-            let quantity = figure::find(QOS, &format!("{phase}-{name}"));
-            // No figure is recorded if no packet returned, which is possible while the queue is full.
-            if let Some(quantity) = quantity.filter(|_| end.latency_attended.count > 0) {
-                run.figure(Millrace::Default.name(), 0, quantity, us)?;
-            }
-        }
+        record(run, phase, &end)?;
         run.add(Record::Trial {
             case: QOS.to_owned(),
             system: Millrace::Default.name().to_owned(),
@@ -99,6 +93,24 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
         })?;
     }
     Ok(())
+}
+
+/// Records the latency and the loss of a phase.
+fn record(run: &mut Run<'_>, phase: &str, end: &End) -> Result<(), RunError> {
+    let system = Millrace::Default.name();
+    for (name, us) in percentiles(&end.latency_attended) {
+        if let Some(quantity) = figure::find(QOS, &format!("{phase}-{name}")) {
+            match end.latency_attended.count {
+                // While the queue is full, all packets may be lost.
+                0 => run.not_measured(system, quantity, "no urgent packet returned")?,
+                _ => run.figure(system, 0, quantity, us)?,
+            }
+        }
+    }
+    match figure::find(QOS, &format!("{phase}-lost")) {
+        Some(quantity) => run.figure(system, 0, quantity, end.loss() * 100.0),
+        None => Ok(()),
+    }
 }
 
 /// Assigns the packets of the generator to a queue.
@@ -121,6 +133,7 @@ fn percentiles(latency: &Latency) -> [(&'static str, f64); 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::RunLength;
 
     #[test]
     fn every_phase_and_percentile_is_a_quantity_of_the_table() {
@@ -132,5 +145,37 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_scheduler_that_drops_urgent_packets_does_not_meet_its_bounds() {
+        if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+            return;
+        }
+        let verdicts = |sent: u64, returned: u64| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut progress = |_: &str| {};
+            let daemon = folder.path().join("millraced");
+            let mut run = Run::new(RunLength::QUICK, daemon, 0, folder.path(), &mut progress).unwrap();
+            let mut end = End {
+                lost: sent - returned,
+                ..End::default()
+            };
+            end.counters.sent = sent;
+            end.latency_attended.count = returned;
+            end.latency_attended.p99_ns = 100_000;
+            record(&mut run, "priority", &end).unwrap();
+            ["priority-p99", "priority-lost"].map(|name| {
+                let quantity = figure::find(QOS, name).unwrap();
+                let system = Millrace::Default.name();
+                (
+                    quantity.verdict(run.records(), system),
+                    quantity.failure(run.records(), system).is_some(),
+                )
+            })
+        };
+        assert_eq!(verdicts(10_000, 9995), [(Some(true), false), (Some(true), false)]);
+        assert_eq!(verdicts(10_000, 500), [(Some(true), false), (Some(false), false)]);
+        assert_eq!(verdicts(10_000, 0), [(None, true), (Some(false), false)]);
     }
 }

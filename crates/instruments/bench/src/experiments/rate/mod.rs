@@ -100,7 +100,7 @@ pub(crate) fn limit(
 ) -> Result<SearchResult, RoundError> {
     let estimate = test_bed.offer(None, ESTIMATE_WINDOW)?;
     let length = run.length.window;
-    search.run(estimate.end.rx_pps * HEADROOM, |rate| {
+    search.run_from(estimate.end.rx_pps * HEADROOM, |rate| {
         let outcome = test_bed.offer(Some(rate), length)?;
         let trial = Trial {
             offered: outcome.end.offered_pps(),

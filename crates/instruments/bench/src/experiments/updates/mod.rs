@@ -15,13 +15,13 @@
 
 pub(crate) mod quantities;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::figure;
 use crate::generate::test_bed::{OfferedLoad, Outcome, TestBed};
 use crate::generate::{End, Scheduling};
 use crate::peer::Peer;
-use crate::peer::channel::{Channel, FlowModResult};
+use crate::peer::channel::Channel;
 use crate::record::Record;
 use crate::run::{RoundError, Run, RunError};
 use crate::workload::{Header, Shape, Sizes, Workload};
@@ -86,18 +86,18 @@ fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), RoundError> {
     let (window, length) = (run.length.window, run.length.window * WINDOWS);
     for round in 0..run.length.rounds {
         let quiet_flat = test_bed.offer(None, window)?;
-        let (busy_flat, _) =
+        let (busy_flat, accepted_flat) =
             while_updating(&target, &headers, window, core, || test_bed.offer(None, window))?;
         let rate = (quiet_flat.end.rx_pps * LOAD).min(OFFERED_MAX);
         let quiet = test_bed.offer(Some(rate), length)?;
-        let (busy, taken) = while_updating(&target, &headers, length, core, || {
+        let (busy, accepted) = while_updating(&target, &headers, length, core, || {
             test_bed.offer(Some(rate), length)
         })?;
-        let accepted = taken.confirmed.saturating_sub(taken.errors) as f64 / taken.seconds;
         // Packets that were in transit while the generator lost its core are left out.
         let tail = |end: &End| end.latency_attended.p999_ns as f64 / 1e3;
         for (name, value) in [
             ("flow-mods", accepted),
+            ("full-mods", accepted_flat),
             ("lost", busy.end.lost as f64),
             ("quiet-lost", quiet.end.lost as f64),
             ("throughput", busy_flat.end.rx_pps / quiet_flat.end.rx_pps),
@@ -139,20 +139,22 @@ fn updated_flows(traffic: &Workload) -> Vec<Header> {
     pairs.flat_map(|(own, other)| [*own, *other]).collect()
 }
 
-/// Runs `measure` while flow_mods are sent, which begin [`MARGIN`] before the measurement and end as much after it.
+/// Runs `measure`, which takes `length`, while flow_mods are sent, which begin [`MARGIN`] before the measurement and
+/// end as much after it. Returns its result, and the flow_mods that were accepted per second meanwhile.
 fn while_updating(
     target: &str,
     headers: &[Header],
     length: Duration,
     core: u32,
     measure: impl FnOnce() -> Result<Outcome, RoundError>,
-) -> Result<(Outcome, FlowModResult), RoundError> {
+) -> Result<(Outcome, f64), RoundError> {
     let (target, headers) = (target.to_owned(), headers.to_vec());
     let updates = std::thread::spawn(move || {
         pin_current_thread(core);
         Channel::connect(&target)?.flow_mods(&headers, RATE, length + 2 * MARGIN)
     });
     pause(MARGIN)?;
+    let start = Instant::now();
     let outcome = measure();
     let taken = updates.join().unwrap_or_else(|_| {
         Err(ProcessError::Tool {
@@ -160,7 +162,7 @@ fn while_updating(
             output: "the sender panicked".to_owned(),
         })
     });
-    Ok((outcome?, taken?))
+    Ok((outcome?, taken?.rate(start, start + length)))
 }
 
 #[cfg(test)]

@@ -16,6 +16,13 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     ),
     quantity(
         UPDATES,
+        "full-mods",
+        "flow_mods per second that were accepted while the generator measured the throughput at full rate",
+        "/s",
+        Bound::AtLeast(9_900.0),
+    ),
+    quantity(
+        UPDATES,
         "lost",
         "packets that were offered during the updates and did not return",
         "packets",
