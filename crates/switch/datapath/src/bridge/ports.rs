@@ -83,6 +83,7 @@ impl<B: Backend> Bridge<B> {
             BridgePort {
                 device,
                 counters,
+                control_counters: PortCounters::default(),
                 rx_workers,
                 retas,
                 owner,
@@ -205,12 +206,12 @@ impl<B: Backend> Bridge<B> {
         Some(self.ports.get(&port)?.device.stats())
     }
 
-    /// Returns the sum of the workers' counters of a port.
+    /// Returns the sum of the counters of a port: those of the workers, and of packet_outs.
     pub fn port_stats(&self, port: PortNo) -> Option<PortStats> {
         let mut sum = PortStats::default();
-        self.ports
-            .get(&port)?
-            .counters
+        let port = self.ports.get(&port)?;
+        port.control_counters.add_to(&mut sum);
+        port.counters
             .iter()
             .for_each(|counters| counters.add_to(&mut sum));
         Some(sum)
