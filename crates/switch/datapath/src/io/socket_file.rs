@@ -85,7 +85,9 @@ fn open_socket(path: &Path) -> Result<(fs::File, (u64, u64)), OpenError> {
         .and_then(|file| Ok((file.metadata()?, file)));
     let (found, file) = opened.map_err(|error| failed(format!("the new socket file: {error}")))?;
     if !found.file_type().is_socket() {
-        return Err(failed("another file has taken the place of the new socket".to_owned()));
+        return Err(failed(
+            "another file has taken the place of the new socket".to_owned(),
+        ));
     }
     Ok((file, (found.dev(), found.ino())))
 }
