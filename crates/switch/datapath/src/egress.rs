@@ -126,7 +126,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
                     }
                 }
                 tx.buffer.push(packet);
-                self.tx.waiting = Some(port);
+                self.tx.last_output = Some(port);
                 None
             }
             TxPath::Worker(inbox) => {
@@ -189,7 +189,6 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
             }
         }
         tx.accept(burst);
-        let waits = !tx.buffer.is_empty();
         if !burst.is_empty() {
             tx.counters.tx_dropped.add(burst.len() as u64);
             self.counters
@@ -198,9 +197,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
             self.record_discards(Some(port), DropReason::TransmitFull, burst);
             P::discard(burst);
         }
-        if waits {
-            self.tx.waiting = Some(port);
-        }
+        self.tx.last_output = Some(port);
     }
 
     #[inline]

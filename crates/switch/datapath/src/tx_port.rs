@@ -162,8 +162,8 @@ pub(crate) struct TxPorts<P> {
     pub(crate) ports: Vec<TxPort<P>>,
     /// True if a port has a scheduler in this worker.
     pub(crate) has_scheduled: bool,
-    /// The port that [`TxPorts::take_waiting`] returns.
-    pub(crate) waiting: Option<PortNo>,
+    /// The port that [`TxPorts::take_last_output`] returns.
+    pub(crate) last_output: Option<PortNo>,
     /// True if GSO packets may arrive.
     pub(crate) expects_gso: bool,
     /// The captures of the bridge.
@@ -179,7 +179,7 @@ impl<P> TxPorts<P> {
         TxPorts {
             ports: Vec::new(),
             has_scheduled: false,
-            waiting: None,
+            last_output: None,
             expects_gso: false,
             captures: Captures::default(),
             direct: Box::new([0; TxPorts::<()>::DIRECT]),
@@ -238,18 +238,23 @@ impl<P: Packet> TxPorts<P> {
         }
     }
 
-    /// Returns the last port, since the previous call, to which a packet was sent that its device did not
-    /// take at once. At the end of the round, [`Self::is_behind`] returns true if the device still has not
-    /// taken all packets.
+    /// Returns the last port, since the previous call, to whose device this worker sent a packet by a queue of its own.
     #[inline]
-    pub(crate) fn take_waiting(&mut self) -> Option<PortNo> {
-        self.waiting.take()
+    pub(crate) fn take_last_output(&mut self) -> Option<PortNo> {
+        self.last_output.take()
     }
 
-    /// Returns true if a port's device is still behind.
+    /// Returns true if a port's device is behind. Sends packets that wait for the end of the round, because they may fill
+    /// the device. If the device is not behind, the buffer has room for a burst.
     #[inline]
     pub(crate) fn is_behind(&mut self, port: PortNo) -> bool {
-        self.find(port).is_some_and(|port| port.is_behind)
+        let Some(port) = self.find(port) else {
+            return false;
+        };
+        if !port.is_behind && !port.buffer.is_empty() {
+            port.flush();
+        }
+        port.is_behind
     }
 
     /// Returns true if packets that were sent by this worker might be overtaken by packets that another worker sends.

@@ -198,9 +198,13 @@ impl<P: Packet + 'static> Worker<P> {
                 pipeline,
             } = context;
             call_services(services, pipeline, now, &mut round);
-            for port in rx {
+            let (processed, mut next_first) = (round.processed, 0);
+            for (index, port) in rx.iter_mut().enumerate() {
                 if port.is_held_back(&mut pipeline.tx) {
                     round.is_behind = true;
+                    if next_first == 0 && round.processed != processed {
+                        next_first = index;
+                    }
                     continue;
                 }
                 port.take_parked(burst);
@@ -224,6 +228,10 @@ impl<P: Packet + 'static> Worker<P> {
                 }
                 round.processed += burst.len();
                 port.process(burst, pipeline, now);
+            }
+            if next_first != 0 {
+                // Otherwise queues that are polled earlier could take all the room of a port for ever.
+                rx.rotate_left(next_first);
             }
             round.add(&pipeline.tx.flush(now));
         }
