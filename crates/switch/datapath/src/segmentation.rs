@@ -30,21 +30,29 @@ use crate::io::{Burst, RxQueue, TxQueue};
 const SEGMENTS_MAX: usize = 512;
 
 /// Calls `to` with a packet, or with each segment of a GSO packet in order. Drops and counts segments that
-/// cannot be made.
+/// cannot be made; returns the reason if there are such segments.
 #[inline]
-pub(crate) fn each_segment<P: Packet>(packet: P, counters: &Counters, mut to: impl FnMut(P)) {
+pub(crate) fn each_segment<P: Packet>(
+    packet: P,
+    counters: &Counters,
+    mut to: impl FnMut(P),
+) -> Option<DropReason> {
     if packet.segment_size().is_none() {
-        return to(packet);
+        to(packet);
+        return None;
     }
     let Some(gso) = GsoLayout::of(&packet) else {
-        return counters.drops.add(DropReason::NotSegmentable, 1);
+        counters.drops.add(DropReason::NotSegmentable, 1);
+        return Some(DropReason::NotSegmentable);
     };
     for number in 0..gso.count() {
-        match gso.segment(&packet, number) {
-            Some(segment) => to(segment),
-            None => return count_unmade(&gso, number, counters),
-        }
+        let Some(segment) = gso.segment(&packet, number) else {
+            count_unmade(&gso, number, counters);
+            return Some(DropReason::NoBuffer);
+        };
+        to(segment);
     }
+    None
 }
 
 /// Counts the segments from `number` on as dropped for want of a buffer.

@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::BURST;
-use millrace_pipeline::{Counters, DropReason};
-use millrace_types::{PortNo, QueueId, Time};
+use millrace_pipeline::Counters;
+use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::capture::Captures;
@@ -20,7 +20,7 @@ use crate::counters::PortCounters;
 use crate::handoff::Inbox;
 use crate::io::{Burst, TxQueue};
 use crate::schedule::Scheduler;
-use crate::segmentation::{SegmentingTx, each_segment};
+use crate::segmentation::SegmentingTx;
 
 /// The path by which a worker sends to a port.
 pub(crate) enum TxPath<P> {
@@ -296,24 +296,6 @@ impl<P: Packet> Scheduled<P> {
             queue: map(self.queue),
             ..self
         }
-    }
-
-    /// Enqueues a packet; a GSO packet is segmented first. Packets that do not fit are dropped and counted.
-    #[inline(never)]
-    pub(crate) fn enqueue_segmented(
-        &mut self,
-        queue: Option<QueueId>,
-        packet: P,
-        now: Time,
-        port: &PortCounters,
-        counters: &Counters,
-    ) {
-        each_segment(packet, counters, |segment| {
-            if self.scheduler.enqueue(queue, segment, now).is_err() {
-                port.tx_dropped.add(1);
-                counters.drops.add(DropReason::QueueFull, 1);
-            }
-        });
     }
 }
 
