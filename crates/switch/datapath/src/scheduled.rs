@@ -57,7 +57,7 @@ impl<P: Packet> TxPorts<P> {
             scheduled.scheduler.note_poll(now);
             for _ in 0..BURSTS_MAX {
                 if !port.buffer.is_empty() {
-                    port.flush();
+                    flushed.left += port.flush();
                 }
                 let TxPath::Scheduled(scheduled) = &mut port.path else {
                     break;
@@ -217,6 +217,7 @@ mod tests {
                 counters: Arc::default(),
                 buffer: Box::new(Burst::new()),
                 is_behind: false,
+                has_other_queues: false,
                 parked: None,
             });
             TestBed {

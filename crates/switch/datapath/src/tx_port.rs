@@ -51,6 +51,8 @@ pub(crate) struct TxPort<P> {
     pub(crate) buffer: Box<Burst<P>>,
     /// True if the device did not take all packets that it was given last.
     pub(crate) is_behind: bool,
+    /// True if other workers have queues of the device, too, whose packets may overtake those in `buffer`.
+    pub(crate) has_other_queues: bool,
     /// The worker's own queue while it is unused, because another worker schedules the port's packets.
     pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
 }
@@ -80,16 +82,19 @@ impl<P: Packet> TxPort<P> {
         matches!(self.path, TxPath::Worker(_))
     }
 
-    /// Sends the buffered packets, as far as the device takes them. The rest stays for the next round.
+    /// Sends the buffered packets, as far as the device takes them. The rest stays for the next round. Returns the number
+    /// of packets that left the buffer.
     #[inline]
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) -> usize {
         let queue = match &mut self.path {
             TxPath::Queue(queue) => &mut **queue,
             TxPath::Scheduled(scheduled) => &mut *scheduled.queue,
-            TxPath::Worker(_) => return,
+            TxPath::Worker(_) => return 0,
         };
+        let buffered = self.buffer.len();
         send(queue, &mut self.buffer, &self.counters);
         self.is_behind = !self.buffer.is_empty();
+        buffered - self.buffer.len()
     }
 
     /// Returns true if packets that were sent here might be overtaken by packets that another worker sends.
@@ -270,8 +275,11 @@ impl<P: Packet> TxPorts<P> {
         }
         for port in &mut self.ports {
             if !port.buffer.is_empty() {
-                port.flush();
-                flushed.is_behind |= !port.buffer.is_empty();
+                flushed.left += port.flush();
+                if !port.buffer.is_empty() {
+                    flushed.is_behind = true;
+                    flushed.may_be_overtaken |= port.has_other_queues;
+                }
             }
         }
         flushed
@@ -304,6 +312,10 @@ impl<P: Packet> Scheduled<P> {
 pub(crate) struct Flushed {
     /// True if a device did not take all packets that it was given.
     pub(crate) is_behind: bool,
+    /// True if packets of other workers may overtake packets that a device did not take.
+    pub(crate) may_be_overtaken: bool,
+    /// Number of packets that left transmit buffers.
+    pub(crate) left: usize,
     /// Number of packets that schedulers released.
     pub(crate) sent: usize,
     /// The time at which the next queued packet may leave, if any is queued.
@@ -356,6 +368,7 @@ mod tests {
             counters: Arc::default(),
             buffer: Box::new(Burst::new()),
             is_behind: false,
+            has_other_queues: false,
             parked: None,
         };
         (port, sent)

@@ -106,6 +106,7 @@ impl<B: Backend> Bridge<B> {
     ) {
         debug_assert!(!tx.is_empty(), "port {port} has no transmit queue");
         let workers = self.workers.len();
+        let has_other_queues = tx.len().min(workers) > 1;
         let mut queues: Vec<_> = self.workers.iter().map(|_| None).collect();
         for (i, queue) in tx.into_iter().take(workers).enumerate() {
             queues[(owner + i) % workers] = Some(queue);
@@ -122,6 +123,7 @@ impl<B: Backend> Bridge<B> {
                 counters: Arc::clone(counters),
                 buffer: Box::new(Burst::new()),
                 is_behind: false,
+                has_other_queues,
                 parked: None,
             };
             worker.send(Command::AddTxPort {

@@ -136,7 +136,8 @@ impl<P: Packet> RxPort<P> {
         }
     }
 
-    /// Begins and ends moves of buckets of this queue. `is_flushed` is true if this worker has nothing left to send.
+    /// Begins and ends moves of buckets of this queue. `is_flushed` is true if no packet that this worker sent can be
+    /// overtaken by packets of other workers.
     #[inline]
     pub(super) fn move_buckets(
         &mut self,
