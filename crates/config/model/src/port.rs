@@ -74,7 +74,10 @@ section! {
             /// If true, packets stay in the device while the output port of the previous packets has no room,
             /// so they wait at the sender and are not dropped. All packets of the port wait, whatever their
             /// output port. Use it for ports whose packets all go to one port, such as the ports of functions
-            /// in a chain.
+            /// in a chain. Packets wait only for output ports of which the worker that receives them has a
+            /// transmit queue. With several `workers`, packets to a port with fewer transmit queues (a virtual
+            /// NIC, `tap`, `link` and `wan` have one), and packets that a worker hands off (`spread`), may be
+            /// dropped. A port with `queue` or `rate` drops what its queues do not hold.
             pub backpressure: bool = false,
         }
     }

@@ -41,13 +41,15 @@ impl<P: Packet> WorkerEgress<'_, P> {
                 self.events.tap(&captures, port, Direction::Tx, self.now, packet);
             }
         }
+        if expects_gso && matches!(tx.path, TxPath::Scheduled(_)) && has_gso(burst) {
+            for packet in burst.drain(..) {
+                // A drop is counted already.
+                let _dropped = self.enqueue_segmented(port, queue, packet);
+            }
+            return;
+        }
         let reason = match &mut tx.path {
             TxPath::Scheduled(scheduled) => {
-                if expects_gso && has_gso(burst) {
-                    for packet in burst.drain(..) {
-                        scheduled.enqueue_segmented(queue, packet, self.now, &tx.counters, self.counters);
-                    }
-                }
                 scheduled.scheduler.enqueue_burst(queue, burst, self.now);
                 DropReason::QueueFull
             }
@@ -71,14 +73,34 @@ impl<P: Packet> WorkerEgress<'_, P> {
         }
     }
 
+    /// Passes a packet to the scheduler of a port; a GSO packet is segmented first. Returns the reason if the packet, or
+    /// all its segments, were dropped.
+    #[inline(never)]
+    fn enqueue_segmented(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) -> Option<DropReason> {
+        let (counters, ports, now) = (self.counters, (self.in_port, Some(port)), self.now);
+        let tx = self.tx.find(port)?;
+        let TxPath::Scheduled(scheduled) = &mut tx.path else {
+            return None;
+        };
+        let mut enqueued = 0;
+        let unmade = each_segment(packet, counters, |segment| {
+            match scheduled.scheduler.enqueue(queue, segment, now) {
+                Ok(()) => enqueued += 1,
+                Err(segment) => {
+                    tx.counters.tx_dropped.add(1);
+                    counters.drops.add(DropReason::QueueFull, 1);
+                    record_discards(&mut self.sampler, ports, DropReason::QueueFull, &[segment], now);
+                }
+            }
+        });
+        (enqueued == 0).then(|| unmade.unwrap_or(DropReason::QueueFull))
+    }
+
     /// Records dropped packets for sFlow, if sFlow is on. `out_port` is the output port that dropped them.
     #[inline]
     fn record_discards(&mut self, out_port: Option<PortNo>, reason: DropReason, packets: &[P]) {
-        if let Some(sampler) = &mut self.sampler
-            && sampler.records_discards()
-        {
-            sampler.record_discards((self.in_port, out_port), packets, reason, self.now);
-        }
+        let ports = (self.in_port, out_port);
+        record_discards(&mut self.sampler, ports, reason, packets, self.now);
     }
 
     /// Sends the sampled packet or copies of it, and records their destinations.
@@ -126,7 +148,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
                     }
                 }
                 tx.buffer.push(packet);
-                self.tx.waiting = Some(port);
+                self.tx.last_output = Some(port);
                 None
             }
             TxPath::Worker(inbox) => {
@@ -141,9 +163,8 @@ impl<P: Packet> WorkerEgress<'_, P> {
                 self.record_discards(Some(port), DropReason::TransmitFull, &[packet]);
                 Some(DropReason::TransmitFull)
             }
-            TxPath::Scheduled(scheduled) if expects_gso => {
-                scheduled.enqueue_segmented(queue, packet, self.now, &tx.counters, self.counters);
-                None
+            TxPath::Scheduled(_) if expects_gso && packet.segment_size().is_some() => {
+                self.enqueue_segmented(port, queue, packet)
             }
             TxPath::Scheduled(scheduled) => {
                 let packet = scheduled.scheduler.enqueue(queue, packet, self.now).err()?;
@@ -153,6 +174,22 @@ impl<P: Packet> WorkerEgress<'_, P> {
                 Some(DropReason::QueueFull)
             }
         }
+    }
+}
+
+/// Records dropped packets for sFlow, if sFlow is on. `ports` are their input port and the output port that dropped them.
+#[inline]
+fn record_discards<P: Packet>(
+    sampler: &mut Option<&mut Sampler>,
+    ports: (Option<PortNo>, Option<PortNo>),
+    reason: DropReason,
+    packets: &[P],
+    now: Time,
+) {
+    if let Some(sampler) = sampler
+        && sampler.records_discards()
+    {
+        sampler.record_discards(ports, packets, reason, now);
     }
 }
 
@@ -189,7 +226,6 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
             }
         }
         tx.accept(burst);
-        let waits = !tx.buffer.is_empty();
         if !burst.is_empty() {
             tx.counters.tx_dropped.add(burst.len() as u64);
             self.counters
@@ -198,9 +234,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
             self.record_discards(Some(port), DropReason::TransmitFull, burst);
             P::discard(burst);
         }
-        if waits {
-            self.tx.waiting = Some(port);
-        }
+        self.tx.last_output = Some(port);
     }
 
     #[inline]

@@ -57,7 +57,7 @@ impl<P: Packet> TxPorts<P> {
             scheduled.scheduler.note_poll(now);
             for _ in 0..BURSTS_MAX {
                 if !port.buffer.is_empty() {
-                    port.flush();
+                    flushed.left += port.flush();
                 }
                 let TxPath::Scheduled(scheduled) = &mut port.path else {
                     break;
@@ -128,6 +128,8 @@ impl<P: Packet> TxPorts<P> {
                 };
                 inbox.put(to, &mut port.buffer);
                 lost.extend(port.buffer.drain(..));
+                // A receive queue with backpressure waits while this is true, and an empty buffer is never flushed.
+                port.is_behind = false;
                 port.parked = Some(queue);
                 TxPath::Worker(inbox)
             }
@@ -215,6 +217,7 @@ mod tests {
                 counters: Arc::default(),
                 buffer: Box::new(Burst::new()),
                 is_behind: false,
+                has_other_queues: false,
                 parked: None,
             });
             TestBed {
@@ -369,5 +372,18 @@ mod tests {
         bed.send(None, 20..24, at(0));
         bed.ports.flush(at(0) + Duration::from_millis(1));
         assert_eq!(bed.sent(), [20, 21, 22, 23]);
+    }
+
+    #[test]
+    fn a_port_that_was_behind_holds_back_no_queue_once_the_owner_sends_for_it() {
+        let mut bed = TestBed::new(0);
+        bed.send(None, 0..10, at(0));
+        assert!(bed.ports.flush(at(0)).is_behind);
+        assert!(bed.ports.is_behind(PORT));
+        for role in [SchedulerRole::Forward(Inbox::new()), SchedulerRole::None] {
+            bed.set_role(role, at(0));
+            assert!(!bed.ports.flush(at(0)).is_behind);
+            assert!(!bed.ports.is_behind(PORT));
+        }
     }
 }

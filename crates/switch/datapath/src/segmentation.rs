@@ -30,21 +30,36 @@ use crate::io::{Burst, RxQueue, TxQueue};
 const SEGMENTS_MAX: usize = 512;
 
 /// Calls `to` with a packet, or with each segment of a GSO packet in order. Drops and counts segments that
-/// cannot be made.
+/// cannot be made; returns the reason if there are such segments.
 #[inline]
-pub(crate) fn each_segment<P: Packet>(packet: P, counters: &Counters, mut to: impl FnMut(P)) {
+pub(crate) fn each_segment<P: Packet>(
+    packet: P,
+    counters: &Counters,
+    mut to: impl FnMut(P),
+) -> Option<DropReason> {
     if packet.segment_size().is_none() {
-        return to(packet);
+        to(packet);
+        return None;
     }
     let Some(gso) = GsoLayout::of(&packet) else {
-        return counters.drops.add(DropReason::NotSegmentable, 1);
+        counters.drops.add(DropReason::NotSegmentable, 1);
+        return Some(DropReason::NotSegmentable);
     };
     for number in 0..gso.count() {
-        match gso.segment(&packet, number) {
-            Some(segment) => to(segment),
-            None => return counters.drops.add(DropReason::NoBuffer, 1),
-        }
+        let Some(segment) = gso.segment(&packet, number) else {
+            count_unmade(&gso, number, counters);
+            return Some(DropReason::NoBuffer);
+        };
+        to(segment);
     }
+    None
+}
+
+/// Counts the segments from `number` on as dropped for want of a buffer.
+#[cold]
+fn count_unmade(gso: &GsoLayout, number: usize, counters: &Counters) {
+    let unmade = gso.count() - number;
+    counters.drops.add(DropReason::NoBuffer, unmade as u64);
 }
 
 /// Returns true if a burst has a GSO packet.
@@ -70,6 +85,27 @@ struct Segmentation {
     gso: GsoLayout,
     /// The number of the next segment.
     next: usize,
+    /// The number behind the last segment.
+    end: usize,
+}
+
+impl Segmentation {
+    fn new(gso: GsoLayout) -> Segmentation {
+        let end = gso.count();
+        Segmentation { gso, next: 0, end }
+    }
+
+    /// Returns the next segment of `packet`. If no buffer is free, drops and counts this segment and all later ones.
+    fn next_segment<P: Packet>(&mut self, packet: &P, counters: &Counters) -> Option<P> {
+        let segment = self.gso.segment(packet, self.next);
+        if segment.is_some() {
+            self.next += 1;
+        } else {
+            count_unmade(&self.gso, self.next, counters);
+            self.end = self.next;
+        }
+        segment
+    }
 }
 
 impl<P: Packet + 'static> SegmentingTx<P> {
@@ -105,7 +141,7 @@ impl<P: Packet + 'static> SegmentingTx<P> {
                 }
                 let Some(first) = burst.first() else { return };
                 match GsoLayout::of(first) {
-                    Some(gso) => self.current = Some(Segmentation { gso, next: 0 }),
+                    Some(gso) => self.current = Some(Segmentation::new(gso)),
                     None => {
                         // The port's counters count this packet as sent, like any packet that a device takes
                         // and drops.
@@ -158,32 +194,24 @@ impl<P: Packet + 'static> SegmentingTx<P> {
             self.current = None;
             return true;
         };
-        let count = current.gso.count();
         loop {
-            while current.next < count && !self.ready.is_full() && *left > 0 {
+            while current.next < current.end && !self.ready.is_full() && *left > 0 {
                 *left -= 1;
-                current.next += 1;
-                match current.gso.segment(packet, current.next - 1) {
-                    Some(segment) => self.ready.push(segment),
-                    // Waiting for free buffers would keep the buffers of this packet in use.
-                    None => {
-                        self.counters.drops.add(DropReason::NoBuffer, 1);
-                        current.next = count;
-                    }
-                }
+                // Waiting for free buffers would keep the buffers of this packet in use.
+                self.ready.extend(current.next_segment(packet, &self.counters));
             }
             if !self.ready.is_empty() {
                 self.queue.tx_burst(&mut self.ready);
             }
-            if !self.ready.is_empty() || (current.next < count && *left == 0) {
+            if !self.ready.is_empty() || (current.next < current.end && *left == 0) {
                 return false;
             }
-            if current.next == count {
+            if current.next == current.end {
                 break;
             }
         }
-        // The caller that sends the burst counts the packet itself.
-        let more = (count - 1) as u64;
+        // The caller that sends the burst counts the packet itself, with all its data.
+        let more = current.end.saturating_sub(1) as u64;
         self.port.tx_packets.add(more);
         self.port.tx_bytes.add(more * current.gso.headers_size() as u64);
         self.current = None;
@@ -245,15 +273,8 @@ impl<P: Packet + 'static> RxQueue<P> for SegmentingRx<P> {
         let mut has_polled = false;
         while !burst.is_full() {
             if let Some((packet, current)) = &mut self.current {
-                current.next += 1;
-                match current.gso.segment(packet, current.next - 1) {
-                    Some(segment) => burst.push(segment),
-                    None => {
-                        self.counters.drops.add(DropReason::NoBuffer, 1);
-                        current.next = current.gso.count();
-                    }
-                }
-                if current.next == current.gso.count() {
+                burst.extend(current.next_segment(packet, &self.counters));
+                if current.next == current.end {
                     self.current = None;
                 }
                 continue;
@@ -261,7 +282,7 @@ impl<P: Packet + 'static> RxQueue<P> for SegmentingRx<P> {
             match self.waiting.pop() {
                 Some(packet) if packet.segment_size().is_none() => burst.push(packet),
                 Some(packet) => match GsoLayout::of(&packet) {
-                    Some(gso) => self.current = Some((packet, Segmentation { gso, next: 0 })),
+                    Some(gso) => self.current = Some((packet, Segmentation::new(gso))),
                     None => self.counters.drops.add(DropReason::NotSegmentable, 1),
                 },
                 None if has_polled => return,
@@ -281,7 +302,7 @@ mod tests {
     use std::sync::Mutex;
 
     use millrace_types::Mac;
-    use millrace_wire::{Builder, Frame, tcp};
+    use millrace_wire::{Builder, Frame, FramePool, tcp};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -425,6 +446,44 @@ mod tests {
         queue.tx_burst(&mut burst);
         assert_eq!(sent.lock().unwrap().len(), 2);
         assert_eq!(counters.drops.read(DropReason::NotSegmentable), 1);
+    }
+
+    /// Returns a packet of ten segments from a pool with buffers for three of them.
+    fn packet_of_a_small_pool() -> Frame {
+        let pool = FramePool::new(4, 12_000);
+        let mut frame = pool.take(packet(1, 10_000, None).bytes()).unwrap();
+        frame.set_segment_size(NonZeroU16::new(1000));
+        frame
+    }
+
+    #[test]
+    fn segments_for_which_there_is_no_buffer_count_as_dropped_and_not_as_sent() {
+        let sent = Arc::default();
+        let device = |given| VaryingDevice {
+            burst_sizes: vec![given],
+            bursts: 0,
+            whole_below: 0,
+            sent: Arc::clone(&sent),
+        };
+        let (port, counters) = (Arc::<PortCounters>::default(), Arc::<Counters>::default());
+        let no_buffer = || counters.drops.read(DropReason::NoBuffer);
+        let mut burst: Burst<Frame> = [packet_of_a_small_pool()].into_iter().collect();
+        let mut queue = SegmentingTx::wrap(Box::new(device(64)), &port, &counters);
+        crate::tx_port::send(&mut *queue, &mut burst, &port);
+        assert!(burst.is_empty());
+        assert_eq!(sent.lock().unwrap().len(), 3);
+        assert_eq!((port.tx_packets.read(), no_buffer()), (3, 7));
+
+        *sent.lock().unwrap() = vec![packet_of_a_small_pool()];
+        let mut queue = SegmentingRx::wrap(Box::new(device(64)), &counters);
+        queue.rx_burst(&mut burst);
+        assert_eq!((burst.len(), no_buffer()), (3, 14));
+
+        let mut segments = Vec::new();
+        each_segment(packet_of_a_small_pool(), &counters, |segment| {
+            segments.push(segment);
+        });
+        assert_eq!((segments.len(), no_buffer()), (3, 21));
     }
 
     #[test]

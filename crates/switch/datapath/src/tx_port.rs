@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use millrace_flow::classify::BURST;
-use millrace_pipeline::{Counters, DropReason};
-use millrace_types::{PortNo, QueueId, Time};
+use millrace_pipeline::Counters;
+use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::capture::Captures;
@@ -20,7 +20,7 @@ use crate::counters::PortCounters;
 use crate::handoff::Inbox;
 use crate::io::{Burst, TxQueue};
 use crate::schedule::Scheduler;
-use crate::segmentation::{SegmentingTx, each_segment};
+use crate::segmentation::SegmentingTx;
 
 /// The path by which a worker sends to a port.
 pub(crate) enum TxPath<P> {
@@ -51,6 +51,8 @@ pub(crate) struct TxPort<P> {
     pub(crate) buffer: Box<Burst<P>>,
     /// True if the device did not take all packets that it was given last.
     pub(crate) is_behind: bool,
+    /// True if other workers have queues of the device, too, whose packets may overtake those in `buffer`.
+    pub(crate) has_other_queues: bool,
     /// The worker's own queue while it is unused, because another worker schedules the port's packets.
     pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
 }
@@ -80,16 +82,19 @@ impl<P: Packet> TxPort<P> {
         matches!(self.path, TxPath::Worker(_))
     }
 
-    /// Sends the buffered packets, as far as the device takes them. The rest stays for the next round.
+    /// Sends the buffered packets, as far as the device takes them. The rest stays for the next round. Returns the number
+    /// of packets that left the buffer.
     #[inline]
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) -> usize {
         let queue = match &mut self.path {
             TxPath::Queue(queue) => &mut **queue,
             TxPath::Scheduled(scheduled) => &mut *scheduled.queue,
-            TxPath::Worker(_) => return,
+            TxPath::Worker(_) => return 0,
         };
+        let buffered = self.buffer.len();
         send(queue, &mut self.buffer, &self.counters);
         self.is_behind = !self.buffer.is_empty();
+        buffered - self.buffer.len()
     }
 
     /// Returns true if packets that were sent here might be overtaken by packets that another worker sends.
@@ -162,8 +167,8 @@ pub(crate) struct TxPorts<P> {
     pub(crate) ports: Vec<TxPort<P>>,
     /// True if a port has a scheduler in this worker.
     pub(crate) has_scheduled: bool,
-    /// The port that [`TxPorts::take_waiting`] returns.
-    pub(crate) waiting: Option<PortNo>,
+    /// The port that [`TxPorts::take_last_output`] returns.
+    pub(crate) last_output: Option<PortNo>,
     /// True if GSO packets may arrive.
     pub(crate) expects_gso: bool,
     /// The captures of the bridge.
@@ -179,7 +184,7 @@ impl<P> TxPorts<P> {
         TxPorts {
             ports: Vec::new(),
             has_scheduled: false,
-            waiting: None,
+            last_output: None,
             expects_gso: false,
             captures: Captures::default(),
             direct: Box::new([0; TxPorts::<()>::DIRECT]),
@@ -238,18 +243,23 @@ impl<P: Packet> TxPorts<P> {
         }
     }
 
-    /// Returns the last port, since the previous call, to which a packet was sent that its device did not
-    /// take at once. At the end of the round, [`Self::is_behind`] returns true if the device still has not
-    /// taken all packets.
+    /// Returns the last port, since the previous call, to whose device this worker sent a packet by a queue of its own.
     #[inline]
-    pub(crate) fn take_waiting(&mut self) -> Option<PortNo> {
-        self.waiting.take()
+    pub(crate) fn take_last_output(&mut self) -> Option<PortNo> {
+        self.last_output.take()
     }
 
-    /// Returns true if a port's device is still behind.
+    /// Returns true if a port's device is behind. Sends packets that wait for the end of the round, because they may fill
+    /// the device. If the device is not behind, the buffer has room for a burst.
     #[inline]
     pub(crate) fn is_behind(&mut self, port: PortNo) -> bool {
-        self.find(port).is_some_and(|port| port.is_behind)
+        let Some(port) = self.find(port) else {
+            return false;
+        };
+        if !port.is_behind && !port.buffer.is_empty() {
+            port.flush();
+        }
+        port.is_behind
     }
 
     /// Returns true if packets that were sent by this worker might be overtaken by packets that another worker sends.
@@ -265,8 +275,11 @@ impl<P: Packet> TxPorts<P> {
         }
         for port in &mut self.ports {
             if !port.buffer.is_empty() {
-                port.flush();
-                flushed.is_behind |= !port.buffer.is_empty();
+                flushed.left += port.flush();
+                if !port.buffer.is_empty() {
+                    flushed.is_behind = true;
+                    flushed.may_be_overtaken |= port.has_other_queues;
+                }
             }
         }
         flushed
@@ -292,24 +305,6 @@ impl<P: Packet> Scheduled<P> {
             ..self
         }
     }
-
-    /// Enqueues a packet; a GSO packet is segmented first. Packets that do not fit are dropped and counted.
-    #[inline(never)]
-    pub(crate) fn enqueue_segmented(
-        &mut self,
-        queue: Option<QueueId>,
-        packet: P,
-        now: Time,
-        port: &PortCounters,
-        counters: &Counters,
-    ) {
-        each_segment(packet, counters, |segment| {
-            if self.scheduler.enqueue(queue, segment, now).is_err() {
-                port.tx_dropped.add(1);
-                counters.drops.add(DropReason::QueueFull, 1);
-            }
-        });
-    }
 }
 
 /// The result of one flush of a bridge's ports.
@@ -317,6 +312,10 @@ impl<P: Packet> Scheduled<P> {
 pub(crate) struct Flushed {
     /// True if a device did not take all packets that it was given.
     pub(crate) is_behind: bool,
+    /// True if packets of other workers may overtake packets that a device did not take.
+    pub(crate) may_be_overtaken: bool,
+    /// Number of packets that left transmit buffers.
+    pub(crate) left: usize,
     /// Number of packets that schedulers released.
     pub(crate) sent: usize,
     /// The time at which the next queued packet may leave, if any is queued.
@@ -369,6 +368,7 @@ mod tests {
             counters: Arc::default(),
             buffer: Box::new(Burst::new()),
             is_behind: false,
+            has_other_queues: false,
             parked: None,
         };
         (port, sent)

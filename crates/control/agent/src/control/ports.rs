@@ -1,7 +1,7 @@
 //! Operations on the ports of a bridge: open, change, close, and poll the links.
 
-use millrace_datapath::AddPortError;
 use millrace_datapath::io::{Backend, DeviceOptions, Opened};
+use millrace_datapath::{AddPortError, Bridge};
 use millrace_model as model;
 use millrace_pipeline::{Port, PortConfig, PortState, VidSet, VlanMode};
 use millrace_types::PortNo;
@@ -71,7 +71,7 @@ impl<B: Backend> BridgeControl<B> {
             self.datapath.police(number, Some(&plan));
         }
         if wanted.backpressure {
-            self.datapath.set_backpressure(number, true);
+            set_backpressure(&mut self.datapath, &self.config.name, wanted);
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ impl<B: Backend> BridgeControl<B> {
             self.datapath.police(number, policer.as_ref());
         }
         if backpressure_changed {
-            self.datapath.set_backpressure(number, wanted.backpressure);
+            set_backpressure(&mut self.datapath, &self.config.name, wanted);
         }
         if status.config != config || vlans_changed {
             self.configure_port(number, config);
@@ -246,6 +246,19 @@ impl<B: Backend> BridgeControl<B> {
             &mut self.ops,
         );
         self.publish();
+    }
+}
+
+/// Switches backpressure of a port on or off. Warns if it may not cover all packets of the port.
+fn set_backpressure<B: Backend>(datapath: &mut Bridge<B>, bridge: &model::BridgeName, wanted: &model::Port) {
+    datapath.set_backpressure(wanted.number, wanted.backpressure);
+    let workers = datapath.workers_len();
+    if wanted.backpressure && workers > 1 {
+        tracing::warn!(
+            %bridge, port = %wanted.name, workers,
+            "backpressure covers only output ports with a transmit queue for each worker, and no packets that a \
+             worker hands off: other packets may be dropped. To fix it: set workers = 1"
+        );
     }
 }
 

@@ -47,7 +47,7 @@ struct ControlEgress<'a, P> {
 
 impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
     fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
-        let Some(owner) = self.ports.get(&port).map(|port| port.owner) else {
+        let Some(out) = self.ports.get(&port) else {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
             return;
         };
@@ -56,7 +56,8 @@ impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
             port,
             queue,
         };
-        if self.workers[owner].inbox.put_one(to, packet).is_err() {
+        if self.workers[out.owner].inbox.put_one(to, packet).is_err() {
+            out.control_counters.tx_dropped.add(1);
             self.counters.drops.add(DropReason::TransmitFull, 1);
         }
     }

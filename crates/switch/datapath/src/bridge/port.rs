@@ -27,6 +27,8 @@ pub(super) struct BridgePort {
     pub(super) device: Box<dyn Device>,
     /// The counters of each worker, by worker.
     pub(super) counters: Vec<Arc<PortCounters>>,
+    /// The counters of packets that the control side sends and no worker takes.
+    pub(super) control_counters: PortCounters,
     /// The worker of each receive queue, by queue.
     pub(super) rx_workers: Vec<usize>,
     /// The redirection table of each receive queue, by queue; none if workers hand nothing off.

@@ -83,6 +83,7 @@ impl<B: Backend> Bridge<B> {
             BridgePort {
                 device,
                 counters,
+                control_counters: PortCounters::default(),
                 rx_workers,
                 retas,
                 owner,
@@ -105,6 +106,7 @@ impl<B: Backend> Bridge<B> {
     ) {
         debug_assert!(!tx.is_empty(), "port {port} has no transmit queue");
         let workers = self.workers.len();
+        let has_other_queues = tx.len().min(workers) > 1;
         let mut queues: Vec<_> = self.workers.iter().map(|_| None).collect();
         for (i, queue) in tx.into_iter().take(workers).enumerate() {
             queues[(owner + i) % workers] = Some(queue);
@@ -121,6 +123,7 @@ impl<B: Backend> Bridge<B> {
                 counters: Arc::clone(counters),
                 buffer: Box::new(Burst::new()),
                 is_behind: false,
+                has_other_queues,
                 parked: None,
             };
             worker.send(Command::AddTxPort {
@@ -146,7 +149,8 @@ impl<B: Backend> Bridge<B> {
     /// Switches backpressure of a port on or off. With backpressure, the port's packets stay in its device
     /// while the port that its last packets went to has no room. Without backpressure, which is the default,
     /// packets without room are dropped. The port that the packets go to must have a transmit queue in the
-    /// same worker, and no scheduler (ADR 6). All packets of the port wait, whatever their destination.
+    /// worker that receives them, and no scheduler (ADR 6). Packets to other ports, and packets that a worker
+    /// hands off, are dropped as without backpressure. All packets of the port wait, whatever their destination.
     /// Returns false if there is no such port.
     pub fn set_backpressure(&mut self, port: PortNo, enabled: bool) -> bool {
         for worker in &*self.workers {
@@ -205,12 +209,12 @@ impl<B: Backend> Bridge<B> {
         Some(self.ports.get(&port)?.device.stats())
     }
 
-    /// Returns the sum of the workers' counters of a port.
+    /// Returns the sum of the counters of a port: those of the workers, and of packet_outs.
     pub fn port_stats(&self, port: PortNo) -> Option<PortStats> {
         let mut sum = PortStats::default();
-        self.ports
-            .get(&port)?
-            .counters
+        let port = self.ports.get(&port)?;
+        port.control_counters.add_to(&mut sum);
+        port.counters
             .iter()
             .for_each(|counters| counters.add_to(&mut sum));
         Some(sum)

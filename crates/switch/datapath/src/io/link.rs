@@ -49,6 +49,8 @@ impl<P: Send + 'static> Cable<P> {
             next_step: "give the third port a link name of its own".to_owned(),
         })?;
         let (back, out) = (Arc::clone(&self.0[end]), Arc::clone(&self.0[1 - end]));
+        // The other end may have put packets in while this end closed.
+        while back.packets.pop().is_some() {}
         Ok(Opened {
             rx: vec![Box::new(Rx(Arc::clone(&back)))],
             tx: vec![Box::new(Tx(Arc::clone(&out)))],
@@ -87,6 +89,15 @@ impl<P: Send> TxQueue<P> for Tx<P> {
         }
     }
 
+    /// Refuses all packets while the other end has no port: they would be outdated when one opens it.
+    fn refused(&self, left: usize) -> usize {
+        if self.0.attached.load(Ordering::Acquire) {
+            0
+        } else {
+            left
+        }
+    }
+
     /// Accepts every GSO packet: the port by which the packet leaves the switch segments it.
     fn takes_gso(&mut self, _: &P, _: &GsoLayout) -> bool {
         true
@@ -121,5 +132,38 @@ impl<P> Drop for Link<P> {
     fn drop(&mut self) {
         self.back.attached.store(false, Ordering::Release);
         while self.back.packets.pop().is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_wire::Frame;
+
+    use super::*;
+    use crate::counters::PortCounters;
+
+    #[test]
+    fn what_is_sent_to_an_end_without_a_port_is_dropped_and_no_later_port_receives_it() {
+        let (cable, spec) = (Cable::new(), DeviceSpec::Link("l".to_owned()));
+        let mut one = cable.open(&spec).unwrap();
+        let counters = PortCounters::default();
+        let mut send = |numbers: core::ops::Range<u8>| {
+            let mut burst: Burst<Frame> = numbers.map(|number| Frame::new(&[number; 60])).collect();
+            crate::tx_port::send(&mut *one.tx[0], &mut burst, &counters);
+            assert!(burst.is_empty());
+            (counters.tx_packets.read(), counters.tx_dropped.read())
+        };
+        let other = cable.open(&spec).unwrap();
+        assert_eq!(send(0..10), (10, 0));
+        drop(other);
+        assert_eq!(send(10..20), (10, 10));
+        // The state in which an end that closes leaves packets of a sender that saw it open.
+        assert!(cable.0[1].packets.push(Frame::new(&[9; 60])).is_ok());
+        let mut other = cable.open(&spec).unwrap();
+        assert_eq!(send(20..21), (11, 10));
+        let mut received = Burst::new();
+        other.rx[0].rx_burst(&mut received);
+        let numbers: Vec<u8> = received.iter().map(|frame| frame.bytes()[0]).collect();
+        assert_eq!(numbers, [20]);
     }
 }

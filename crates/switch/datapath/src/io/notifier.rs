@@ -57,10 +57,14 @@ impl Notifier {
         }
     }
 
-    /// Creates the thread if a notification was requested and there is none yet.
+    /// Creates the thread if a notification was requested and there is none yet. Wakes an existing thread: a worker
+    /// whose request found none may have made it after the new thread began to sleep.
     pub(super) fn ensure_thread(self: &Arc<Self>, name: &str) {
-        if !self.is_pending.load(Ordering::Acquire) || self.thread.get().is_some() {
+        if !self.is_pending.load(Ordering::Acquire) {
             return;
+        }
+        if let Some(thread) = self.thread.get() {
+            return thread.unpark();
         }
         let notifier = Arc::clone(self);
         let spawned = std::thread::Builder::new()
@@ -181,6 +185,25 @@ mod tests {
         let mut second = File::from(second);
         wait_for(|| second.read(&mut [0; 8]).is_ok());
         notifier.close();
+    }
+
+    #[test]
+    fn a_request_that_came_before_the_thread_was_known_wakes_it() {
+        let notifier = Arc::new(Notifier::default());
+        let (parked, woken) = (Arc::clone(&notifier), Arc::new(AtomicBool::new(false)));
+        let seen = Arc::clone(&woken);
+        // The new thread finds no request and sleeps.
+        let thread = std::thread::spawn(move || {
+            while !seen.load(Ordering::Acquire) {
+                std::thread::park();
+                seen.store(parked.is_pending.load(Ordering::Acquire), Ordering::Release);
+            }
+        });
+        assert!(!notifier.notify());
+        notifier.thread.set(thread.thread().clone()).unwrap();
+        notifier.ensure_thread("t");
+        wait_for(|| woken.load(Ordering::Acquire));
+        thread.join().unwrap();
     }
 
     #[test]

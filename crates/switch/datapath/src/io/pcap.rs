@@ -39,8 +39,14 @@ pub(super) fn open<P: Packet + 'static>(
                 reason: format!("{}: {error}", path.display()),
                 next_step: "name a capture file that this process may read".to_owned(),
             })?;
-            read_all(BufReader::new(file))
-                .map_err(|reason| failed(path, reason, "name a pcap file of Ethernet frames"))?
+            let frames = read_all(BufReader::new(file))
+                .map_err(|reason| failed(path, reason, "name a pcap file of Ethernet frames"))?;
+            if let Some(reason) = too_long(&frames, allocate) {
+                let next_step = "capture the frames as they are on the wire (ethtool -K … gro off tso off), or cut them with \
+                                 editcap -s";
+                return Err(failed(path, reason, next_step));
+            }
+            frames
         }
     };
     let writer = match tx {
@@ -93,6 +99,19 @@ fn read_all(file: impl Read) -> Result<Vec<Box<[u8]>>, String> {
         frames.push(packet.data.into_owned().into_boxed_slice());
     }
     Ok(frames)
+}
+
+/// Returns the reason why the frames cannot be replayed, if one is longer than a packet of this switch may be. Such a
+/// frame finds no buffer, whereas a short one does.
+fn too_long<P>(frames: &[Box<[u8]>], allocate: &Allocate<P>) -> Option<String> {
+    let (number, frame) = (1..).zip(frames).max_by_key(|(_, frame)| frame.len())?;
+    if allocate(frame).is_some() || allocate(&[]).is_none() {
+        return None;
+    }
+    let size = frame.len();
+    Some(format!(
+        "packet {number} has {size} bytes, and no buffer of the switch holds it"
+    ))
 }
 
 struct Replay<P> {
@@ -183,4 +202,45 @@ impl Device for PcapDevice {
     }
 
     fn set_link(&mut self, _up: bool) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_wire::FramePool;
+
+    use super::*;
+
+    #[test]
+    fn a_capture_with_a_frame_that_is_longer_than_a_buffer_is_refused_by_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gro.pcap");
+        let spec = DeviceSpec::Pcap {
+            rx: Some(path.clone()),
+            tx: None,
+            repeat: false,
+        };
+        let pool = FramePool::new(4, 9728);
+        let allocate: Allocate<_> = std::sync::Arc::new(move |bytes: &[u8]| pool.take(bytes));
+        for (longest, is_replayed) in [(9728, true), (20_000, false)] {
+            let mut writer = PcapWriter::new(File::create(&path).unwrap()).unwrap();
+            for size in [100, longest, 100] {
+                let packet = PcapPacket::new_owned(core::time::Duration::ZERO, size as u32, vec![7; size]);
+                writer.write_packet(&packet).unwrap();
+            }
+            drop(writer);
+            let opened = open(&spec, Some(&path), None, false, &allocate);
+            match opened {
+                Ok(mut opened) => {
+                    assert!(is_replayed);
+                    let mut burst = Burst::new();
+                    opened.rx[0].rx_burst(&mut burst);
+                    assert_eq!(burst.len(), 3);
+                }
+                Err(error) => {
+                    assert!(!is_replayed);
+                    assert!(error.to_string().contains("packet 2 has 20000 bytes"), "{error}");
+                }
+            }
+        }
+    }
 }

@@ -9,10 +9,11 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::AtFlags;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::sys::stat::{Mode, umask};
@@ -48,9 +49,10 @@ impl SocketFile {
         check_folder(path)?;
         remove_stale(path)?;
         let opened = with_private_umask(path, open)?;
+        let (socket, identity) = open_socket(path)?;
         let file = SocketFile {
             path: path.to_owned(),
-            identity: identity(path),
+            identity: Some(identity),
         };
         let refused = |what: &str, error: io::Error| OpenError::Failed {
             device: path.display().to_string(),
@@ -58,14 +60,36 @@ impl SocketFile {
             next_step: "run millraced as root, or set no owner and no group".to_owned(),
         };
         if owner.is_some() || group.is_some() {
-            let here = nix::fcntl::AT_FDCWD;
-            fchownat(here, path, owner, group, nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW)
+            fchownat(&socket, "", owner, group, AtFlags::AT_EMPTY_PATH)
                 .map_err(|error| refused("owner and group", error.into()))?;
         }
         let mode = fs::Permissions::from_mode(u32::from(access.mode));
-        fs::set_permissions(path, mode).map_err(|error| refused("the permissions", error))?;
+        fs::set_permissions(format!("/proc/self/fd/{}", socket.as_raw_fd()), mode)
+            .map_err(|error| refused("the permissions", error))?;
         Ok((file, opened))
     }
+}
+
+/// Returns a descriptor of the new socket file, without access to its content, and its device and inode numbers. The
+/// descriptor stays with this file if others, whom the folder belongs to, put another one in its place.
+fn open_socket(path: &Path) -> Result<(fs::File, (u64, u64)), OpenError> {
+    let failed = |reason: String| OpenError::Failed {
+        device: path.display().to_string(),
+        reason,
+        next_step: "use a folder that nobody else changes".to_owned(),
+    };
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+        .open(path)
+        .and_then(|file| Ok((file.metadata()?, file)));
+    let (found, file) = opened.map_err(|error| failed(format!("the new socket file: {error}")))?;
+    if !found.file_type().is_socket() {
+        return Err(failed(
+            "another file has taken the place of the new socket".to_owned(),
+        ));
+    }
+    Ok((file, (found.dev(), found.ino())))
 }
 
 impl Drop for SocketFile {
@@ -331,6 +355,28 @@ mod tests {
         drop(file);
         assert!(path.exists());
         drop(first);
+    }
+
+    #[test]
+    fn a_link_that_took_the_place_of_the_new_socket_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, victim) = (dir.path().join("vm1"), dir.path().join("passwd"));
+        fs::write(&victim, "a letter").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+        let mine = Some(Uid::current().to_string());
+        for owner in [None, mine] {
+            let access = SocketAccess { owner, ..OURS };
+            let error = SocketFile::make(&path, &access, || {
+                let bound = bind(&path);
+                fs::remove_file(&path).unwrap();
+                std::os::unix::fs::symlink(&victim, &path).unwrap();
+                bound
+            })
+            .unwrap_err();
+            assert!(error.to_string().contains("taken the place"), "{error}");
+            assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]

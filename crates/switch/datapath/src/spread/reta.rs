@@ -5,8 +5,8 @@
 //! 1. The control side writes the wanted worker of each bucket, and increments the request number ([`Reta::request`]).
 //! 2. The receiving worker reads the number before its next burst. From then on it parks packets of these buckets. It
 //!    records how many packets it has handed off to each worker so far (the marks).
-//! 3. When every worker that loses a bucket has settled as many packets as its mark says, and the receiving worker
-//!    itself has nothing left to send, the buckets get their new owners, and the parked packets go to these, in order.
+//! 3. When every worker that loses a bucket has settled as many packets as its mark says, and no packet that the
+//!    receiving worker itself sent can be overtaken, the buckets get their new owners, and the parked packets go to these, in order.
 //! 4. If that takes longer than the request allows ([`Urgency`]), or more packets arrive than can be parked, all
 //!    buckets keep their owners, and the parked packets go to these, in order. Packets that cannot be parked are
 //!    dropped only if the move takes buckets from a worker that is kept from its core, and whose ring is therefore full
@@ -20,13 +20,16 @@
 //! ```
 //!
 //! # Why no packet is overtaken
-//! A worker settles at the end of a round in which its transmit buffers became empty and no packet waits in its queues
-//! into chains (`TxQueue::has_in_flight`): a lane of a chain could poll the new owner's queue first. Each packet that
-//! it took is then in a device's queue, or in the inbox of the worker that sends for the port. In the first
-//! case, the device has the packet before the new owner sends later packets of the flow. In the second case,
-//! the new owner pushes later packets into the same inbox. The new owner may also be the worker that reads
-//! that inbox. It reads the inbox after it takes a later packet from the ring and before it processes that
-//! packet (`worker`), and therefore sees everything that was put into the inbox before.
+//! A worker settles at the end of a round in which its transmit buffers to devices with several queues became empty
+//! and no packet waits in its queues into chains (`TxQueue::has_in_flight`): a lane of a chain could poll the new
+//! owner's queue first. Each packet that it took is then in a device's queue, in the buffer of a device's only queue,
+//! or in the inbox of the worker that sends for the port. In the first case, the device has the packet before the new
+//! owner sends later packets of the flow. In the second case, later packets come through the inbox of this worker, and
+//! go behind those in the buffer. In the third case, the new owner pushes later packets into the same inbox. The new
+//! owner may also be the worker that reads that inbox. It reads the inbox after it takes a later packet from the ring
+//! and before it processes that packet (`worker`), and therefore sees everything that was put into the inbox before.
+//!
+//! A device with one queue that takes nothing, as of a virtual machine that hangs, therefore delays no move.
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -302,8 +305,8 @@ impl<P: Packet> Spreader<P> {
         }
     }
 
-    /// Begins, completes or gives up a move. The worker calls it before each round; `flushed` is true if it has
-    /// nothing left to send.
+    /// Begins, completes or gives up a move. The worker calls it before each round; `flushed` is true if no packet
+    /// that it sent can be overtaken by packets of other workers.
     #[inline]
     pub(crate) fn tick(&mut self, now: Time, flushed: bool, handoff: &mut HandoffContext<'_, P>) {
         if self.moving.is_empty() && self.reta.requested.load(Ordering::Relaxed) == self.seen {

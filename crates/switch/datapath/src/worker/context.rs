@@ -34,7 +34,7 @@ pub(crate) struct RxPort<P> {
     pub(crate) policing: Option<Policing>,
     /// True if the queue is not polled while the port that its last burst went to is behind.
     pub(crate) backpressure: bool,
-    /// The port that the queue waits for, if there is backpressure.
+    /// The output port of the last burst, if there is backpressure: the queue waits while that port is behind.
     pub(crate) waits_for: Option<PortNo>,
     /// True if `queue` segments GSO packets.
     pub(crate) is_segmenting: bool,
@@ -74,14 +74,7 @@ impl<P: Packet> RxPort<P> {
     /// Returns true while the port that the last burst went to is behind, so that this queue must not be polled.
     #[inline]
     pub(super) fn is_held_back(&mut self, tx: &mut TxPorts<P>) -> bool {
-        let Some(awaited) = self.waits_for else {
-            return false;
-        };
-        if tx.is_behind(awaited) {
-            return true;
-        }
-        self.waits_for = None;
-        false
+        self.waits_for.is_some_and(|awaited| tx.is_behind(awaited))
     }
 
     /// Fills the empty `burst` with packets of this worker that were parked while their buckets moved. They
@@ -143,7 +136,8 @@ impl<P: Packet> RxPort<P> {
         }
     }
 
-    /// Begins and ends moves of buckets of this queue. `is_flushed` is true if this worker has nothing left to send.
+    /// Begins and ends moves of buckets of this queue. `is_flushed` is true if no packet that this worker sent can be
+    /// overtaken by packets of other workers.
     #[inline]
     pub(super) fn move_buckets(
         &mut self,
@@ -169,11 +163,11 @@ impl<P: Packet> RxPort<P> {
     pub(super) fn process(&mut self, burst: &mut Burst<P>, pipeline: &mut BridgePipeline<P>, now: Time) {
         if self.backpressure {
             // Packets of queues polled earlier in this round do not hold this queue back.
-            pipeline.tx.take_waiting();
+            pipeline.tx.take_last_output();
         }
         pipeline.process(self.port, burst, now);
         if self.backpressure {
-            self.waits_for = pipeline.tx.take_waiting();
+            self.waits_for = pipeline.tx.take_last_output();
         }
     }
 }

@@ -43,7 +43,8 @@
 //! 3. The inbox is sent.
 //! 4. For each bridge: its services are called, each receive queue is polled once, and transmit buffers and schedulers
 //!    are flushed.
-//! 5. If nothing is left to send, packets of other workers are acknowledged as settled, so that their buckets may move.
+//! 5. If no packet that was sent can be overtaken, packets of other workers are acknowledged as settled, so that their
+//!    buckets may move.
 
 mod command;
 mod context;
@@ -84,7 +85,7 @@ pub(crate) struct Worker<P> {
     pub(crate) bridges: Vec<BridgeContext<P>>,
     /// The rings to and from the other workers, if packets are handed off.
     pub(crate) links: Option<Links<P>>,
-    /// True if the last round left nothing to send, and no packet that was sent can be overtaken.
+    /// True if no packet that was sent before the end of the last round can be overtaken by packets of other workers.
     pub(crate) is_flushed: bool,
     /// True if GSO packets may arrive.
     pub(crate) expects_gso: bool,
@@ -100,8 +101,10 @@ struct Round {
     found: usize,
     /// Number of packets that went through the pipeline.
     processed: usize,
-    /// True if a device is behind with sending.
-    is_behind: bool,
+    /// True if packets may come soon although none was found: a device takes packets that waited, or a service waits.
+    is_waiting: bool,
+    /// True if packets of other workers may overtake packets that wait for a device or a service.
+    may_be_overtaken: bool,
     /// The time at which the next scheduled packet may leave, if any is queued.
     eligible_at: Option<Time>,
 }
@@ -110,7 +113,9 @@ impl Round {
     #[inline]
     fn add(&mut self, flushed: &Flushed) {
         self.found += flushed.sent;
-        self.is_behind |= flushed.is_behind;
+        // A device that takes nothing does not keep the worker from its sleep.
+        self.is_waiting |= flushed.left != 0;
+        self.may_be_overtaken |= flushed.may_be_overtaken;
         self.eligible_at = earlier(self.eligible_at, flushed.eligible_at);
     }
 }
@@ -137,7 +142,7 @@ impl<P: Packet + 'static> Worker<P> {
                 core::hint::spin_loop();
             }
             before = after;
-            let sleep = backoff.after_poll(round.found != 0 || round.is_behind);
+            let sleep = backoff.after_poll(round.found != 0 || round.is_waiting);
             if let Some(sleep) = sleep.and_then(|sleep| self.until_due(sleep)) {
                 let until_eligible = round.eligible_at.map(|at| at.since(after));
                 std::thread::sleep(until_eligible.map_or(sleep, |bound| sleep.min(bound)));
@@ -198,9 +203,12 @@ impl<P: Packet + 'static> Worker<P> {
                 pipeline,
             } = context;
             call_services(services, pipeline, now, &mut round);
-            for port in rx {
+            let (processed, mut next_first) = (round.processed, 0);
+            for (index, port) in rx.iter_mut().enumerate() {
                 if port.is_held_back(&mut pipeline.tx) {
-                    round.is_behind = true;
+                    if next_first == 0 && round.processed != processed {
+                        next_first = index;
+                    }
                     continue;
                 }
                 port.take_parked(burst);
@@ -225,6 +233,10 @@ impl<P: Packet + 'static> Worker<P> {
                 round.processed += burst.len();
                 port.process(burst, pipeline, now);
             }
+            if next_first != 0 {
+                // Otherwise queues that are polled earlier could take all the room of a port for ever.
+                rx.rotate_left(next_first);
+            }
             round.add(&pipeline.tx.flush(now));
         }
         self.settle(&round);
@@ -232,13 +244,14 @@ impl<P: Packet + 'static> Worker<P> {
     }
 
     /// Counts the packets that this worker handed off in a round. Acknowledges the packets that other workers
-    /// handed to this worker, if all of them have left.
+    /// handed to this worker, if none of them can be overtaken any more.
     #[inline]
     fn settle(&mut self, round: &Round) {
         if let Some(links) = &mut self.links {
             self.counters.handed_off.add(links.take_handed_off());
             let mut pipelines = self.bridges.iter().map(|context| &context.pipeline);
-            self.is_flushed = !round.is_behind && !pipelines.any(|pipeline| pipeline.tx.has_in_flight());
+            self.is_flushed =
+                !round.may_be_overtaken && !pipelines.any(|pipeline| pipeline.tx.has_in_flight());
             if self.is_flushed {
                 links.settle();
             }
@@ -263,6 +276,7 @@ fn call_services<P: Packet>(
         let polled = service.poll(now, &mut outlet);
         round.processed += outlet.processed;
         round.found += polled.found;
-        round.is_behind |= polled.is_waiting;
+        round.is_waiting |= polled.is_waiting;
+        round.may_be_overtaken |= polled.is_waiting;
     }
 }

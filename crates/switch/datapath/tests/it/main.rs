@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod congestion;
 mod flow_hash;
 mod gso;
 mod lost;

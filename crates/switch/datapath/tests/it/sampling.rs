@@ -3,15 +3,18 @@
 
 use std::sync::Arc;
 
-use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
+use millrace_datapath::io::{
+    Backend, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, HeapBackend, MemoryPeer,
+};
+use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, SampleOutcome, SampledPacket, SamplingPlan, Stepper};
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
     ColorAction, Control, ControlConfig, DropReason, FlowCachePolicy, FlowMod, FlowModCommand, Op,
     PolicerPlan, PolicerRates, Port,
 };
-use millrace_types::{BitRate, Cookie, Mac, PortNo, Priority, TableId, Time};
-use millrace_wire::{Builder, EtherType, Frame, Packet};
+use millrace_types::{BitRate, Cookie, Mac, PortNo, Priority, QueueId, TableId, Time};
+use millrace_wire::{Builder, EtherType, Frame, Packet, tcp};
 
 /// A bridge with ports 1, 2 and 3.
 struct TestBed {
@@ -256,6 +259,83 @@ fn dropped_packets_are_sampled_with_the_reason_wherever_they_are_dropped() {
             .iter()
             .all(|sample| sample.outcome == dropped(DropReason::Policer, None))
     );
+}
+
+/// A memory device that announces GSO packets.
+struct Guest(Box<dyn Device>);
+
+impl Device for Guest {
+    fn info(&self) -> DeviceInfo {
+        self.0.info()
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.0.stats()
+    }
+
+    fn set_link(&mut self, up: bool) {
+        self.0.set_link(up);
+    }
+
+    fn delivers_gso(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn packets_that_find_a_queue_full_are_sampled_and_reported_as_dropped_also_where_gso_packets_may_come() {
+    let mut testbed = TestBed::new();
+    let actions = [Action::SetQueue(QueueId(1)), Action::output(port(2))];
+    testbed.flow(0, "in_port=1", 7, Instructions::apply(actions));
+    let one_packet = PortPlan {
+        queues: vec![QueuePlan {
+            packets_max: 1,
+            ..QueuePlan::new(QueueId(1))
+        }],
+        ..PortPlan::default()
+    };
+    let long = Builder::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 1]))
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .tcp(tcp::Repr::default())
+        .payload(&[7; 5_000])
+        .build();
+    let long = Frame::new(&long).to_gso(1_000.try_into().unwrap());
+    let backend = Arc::clone(&testbed.backend);
+    let TestBed { stepper, bridge, .. } = &mut testbed;
+    stepper.serve(|| {
+        let spec = DeviceSpec::Memory("guest".to_owned());
+        let mut opened = backend.open(&spec, DeviceOptions::PLAIN).unwrap();
+        opened.device = Box::new(Guest(opened.device));
+        bridge.attach_port(port(4), opened).unwrap();
+        assert!(bridge.schedule(port(2), &one_packet));
+    });
+    let full = SampleOutcome::Dropped {
+        reason: DropReason::QueueFull,
+        port: Some(port(2)),
+    };
+    let sent = SampleOutcome::Sent {
+        port: port(2),
+        tci: None,
+    };
+    // With samples, packets leave one by one; without, in bursts.
+    for (rates, outcomes) in [(&[(1, 1)][..], &[sent, full, full][..]), (&[], &[])] {
+        let mut wanted = plan(rates, 1);
+        wanted.discards_per_second = 100;
+        testbed.sampling(Some(&wanted));
+        let before = testbed.control.drops(DropReason::QueueFull);
+        let input = testbed.peer(1);
+        assert!(input.send(&frame(0)) && input.send(&frame(1)));
+        assert!(input.send_packet(long.clone()));
+        testbed.stepper.forward_round(testbed.now);
+        let seen: Vec<_> = testbed.samples().iter().map(|sample| sample.outcome).collect();
+        assert_eq!(seen, outcomes);
+        let discards: Vec<_> = core::iter::from_fn(|| testbed.bridge.next_discard())
+            .map(|discard| (discard.reason, discard.out_port, discard.size))
+            .collect();
+        let dropped = |size| (DropReason::QueueFull, Some(port(2)), size);
+        assert_eq!(discards, [200, 1_054, 1_054, 1_054, 1_054, 1_054].map(dropped));
+        assert_eq!(testbed.control.drops(DropReason::QueueFull) - before, 6);
+    }
 }
 
 #[test]

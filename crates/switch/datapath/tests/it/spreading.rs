@@ -289,6 +289,39 @@ fn a_full_ring_drops_under_its_name_and_the_rest_stays_in_order() {
     }
 }
 
+#[test]
+fn a_device_that_takes_nothing_keeps_no_bucket_from_moving_and_no_worker_from_sleeping() {
+    let testbed = TestBed::new(2, 1, Spread::Always);
+    let port = PortNo::ordinary(1).unwrap();
+    let deadline = Instant::now() + BOUND;
+    let dropped = || {
+        let sink = PortNo::ordinary(99).unwrap();
+        testbed.bridge.port_stats(sink).unwrap().tx_dropped
+    };
+    let mut number = 0;
+    while dropped() == 0 {
+        assert!(Instant::now() < deadline, "the device is never full");
+        testbed.sources[0].send(&packet(0, number % 40, number));
+        number += 1;
+    }
+    // Nobody receives at port 99, whose packets worker 1 sends.
+    for owner in [1, 0] {
+        let buckets = || testbed.bridge.spread(port).remove(0).buckets;
+        while buckets()[usize::from(owner)] != BUCKETS {
+            assert!(Instant::now() < deadline, "{:?}", testbed.bridge.spread(port));
+            let moves: Vec<_> = (0..BUCKETS as u16).map(|bucket| (bucket, owner)).collect();
+            testbed.bridge.move_buckets(port, 0, &moves);
+            std::thread::yield_now();
+        }
+    }
+    let sleeps = || testbed.datapath.worker_stats()[1].sleeps;
+    let before = sleeps();
+    while sleeps() == before {
+        assert!(Instant::now() < deadline, "worker 1 does not sleep");
+        std::thread::yield_now();
+    }
+}
+
 /// Keeps a worker from its work, as another process on its core would.
 struct Neighbour;
 
