@@ -5,7 +5,7 @@
     fs.open("/out/run7/a.h5").read()
 
 The daemon has four verbs, create, replace, read and list, for whole files: `open` fetches a file, or writes it on close.
-Calls that remove, rename or append are refused by name. A symlink is followed at the daemon, within its grant, and never here.
+Calls that remove, rename, copy or append are refused by name. A symlink is followed at the daemon, within its grant, and never here.
 """
 
 import errno
@@ -154,8 +154,9 @@ class MillraceFileSystem(AbstractFileSystem):
     def mkdir(self, path, create_parents=True, **kwargs):
         """Does nothing: directories are made when files come."""
 
-    def _rm(self, path):
-        raise NotImplementedError(f"{path}: a daemon removes nothing; its verbs are create, replace, read and list")
+    def _rm(self, path, *_, **__):
+        verbs = "its verbs are create, replace, read and list"
+        raise NotImplementedError(f"{path}: a daemon removes, renames and copies nothing; {verbs}")
 
     rm_file = rmdir = cp_file = mv = _rm
 

@@ -147,8 +147,15 @@ def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):
         fs.put_file(str(tmp_path / "local"), "/in/written")
     with pytest.raises(FileNotFoundError):
         fs.info("/out/run7/nothing")
-    with pytest.raises(NotImplementedError, match="removes nothing"):
-        fs.rm_file("/in/written")
+    for refused in (
+        lambda: fs.rm("/in/written"),
+        lambda: fs.rmdir("/in/2026"),
+        lambda: fs.mv("/in/written", "/in/moved"),
+        lambda: fs.rename("/in/written", "/in/moved", recursive=True),
+        lambda: fs.copy("/in/written", "/in/copied"),
+    ):
+        with pytest.raises(NotImplementedError, match="removes, renames and copies nothing"):
+            refused()
 
 
 def test_only_an_error_about_a_missing_file_is_one():
