@@ -15,6 +15,8 @@ import pathlib
 import shutil
 import tempfile
 
+from fsspec.compression import compr
+from fsspec.core import get_compression
 from fsspec.spec import AbstractFileSystem
 
 import millrace
@@ -134,10 +136,14 @@ class MillraceFileSystem(AbstractFileSystem):
 
     def open(self, path, mode="rb", block_size=None, cache_options=None, compression=None, **kwargs):
         """Opens a file; after an error in its `with` block, a file that is written is not sent."""
-        file = super().open(path, mode, block_size, cache_options, compression, **kwargs)
-        if isinstance(file, io.TextIOWrapper) and isinstance(file.buffer, _Written):
-            return _WrittenText(file)
-        return file
+        if "r" in mode:
+            return super().open(path, mode, block_size, cache_options, compression, **kwargs)
+        text = {key: kwargs.pop(key) for key in ("encoding", "errors", "newline") if key in kwargs}
+        written = super().open(path, mode.replace("t", "").replace("b", "") + "b", block_size, cache_options, **kwargs)
+        file = compr[get_compression(path, compression)](written, mode=mode[0])
+        if "b" not in mode:
+            file = io.TextIOWrapper(file, **text)
+        return written if file is written else _Encoded(file, written)
 
     def _open(self, path, mode="rb", **kwargs):
         if mode == "rb":
@@ -185,17 +191,22 @@ class _Written:
         self._folder = tempfile.TemporaryDirectory(prefix="millrace-open-")
         self._local = pathlib.Path(self._folder.name) / pathlib.PurePosixPath(path).name
         self._file = open(self._local, "wb")
+        self._is_sent = True
 
     def __getattr__(self, name):
         return getattr(self._file, name)
 
-    def close(self, commit=True):
+    def discard(self):
+        """Makes `close` send nothing."""
+        self._is_sent = False
+
+    def close(self):
         """Sends the file."""
         if self._file.closed:
             return
         self._file.close()
         try:
-            if commit:
+            if self._is_sent:
                 self._fs.put_file(self._local, self._path)
         finally:
             self._folder.cleanup()
@@ -204,25 +215,37 @@ class _Written:
         return self
 
     def __exit__(self, kind, *_):
-        self.close(commit=kind is None)
+        if kind is not None:
+            self.discard()
+        self.close()
 
 
-class _WrittenText:
-    """A text file over `_Written`, which is not sent after an error in its `with` block either."""
+class _Encoded:
+    """A text or compressed file over `_Written`, which is sent with it. A compressed file does not close the file below."""
 
-    def __init__(self, file):
-        self._file = file
+    def __init__(self, file, written):
+        self._file, self._written = file, written
 
     def __getattr__(self, name):
         return getattr(self._file, name)
+
+    def close(self):
+        """Writes the last bytes, and sends the file."""
+        try:
+            self._file.close()
+        except BaseException:
+            self._written.discard()
+            raise
+        finally:
+            self._written.close()
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, *_):
         if kind is not None:
-            self._file.buffer.close(commit=False)
-        self._file.close()
+            self._written.discard()
+        self.close()
 
 
 def _no_follow(path, flags):

@@ -158,6 +158,29 @@ def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):
             refused()
 
 
+def test_a_compressed_file_is_sent_when_it_is_closed_and_not_after_an_error(tmp_path, daemon):
+    fsspec = pytest.importorskip("fsspec")
+    from millrace.fs import MillraceFileSystem
+
+    fsspec.register_implementation("millrace", MillraceFileSystem, clobber=True)
+    host, key, folder = daemon
+    fs = fsspec.filesystem("millrace", host=host, key=key, identity=str(folder / "user.key"))
+    for compression, name in (("gzip", "a"), ("bz2", "b"), ("infer", "c.xz"), ("infer", "plain"), ("zip", "d")):
+        with fs.open(f"/in/{name}", "wb", compression=compression) as file:
+            file.write(b"all of it")
+        with fs.open(f"/in/{name}", "rb", compression=compression) as file:
+            assert file.read() == b"all of it", name
+        with pytest.raises(ZeroDivisionError), fs.open(f"/in/half-{name}", "wb", compression=compression) as file:
+            file.write(b"half of it")
+            1 / 0  # noqa: B018
+    file = fs.open("/in/text.gz", "wt", compression="gzip", encoding="utf-16")
+    file.write("all of it")
+    file.close()
+    with fs.open("/in/text.gz", "rt", compression="gzip", encoding="utf-16") as file:
+        assert file.read() == "all of it"
+    assert not list((folder / "in").glob("half-*"))
+
+
 def test_only_an_error_about_a_missing_file_is_one():
     pytest.importorskip("fsspec")
     from millrace.fs import _os_error
