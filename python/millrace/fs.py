@@ -13,10 +13,11 @@ import io
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 
 from fsspec.compression import compr
-from fsspec.core import get_compression
+from fsspec.core import OpenFile, get_compression
 from fsspec.spec import AbstractFileSystem
 
 import millrace
@@ -192,6 +193,8 @@ class _Written:
         self._local = pathlib.Path(self._folder.name) / pathlib.PurePosixPath(path).name
         self._file = open(self._local, "wb")
         self._is_sent = True
+        # The exception that is being handled, so that a later one is told from it.
+        self._handled = sys.exc_info()[1]
 
     def __getattr__(self, name):
         return getattr(self._file, name)
@@ -206,10 +209,25 @@ class _Written:
             return
         self._file.close()
         try:
-            if self._is_sent:
+            if self._is_sent and not self._is_left_by_error():
                 self._fs.put_file(self._local, self._path)
         finally:
             self._folder.cleanup()
+
+    def _is_left_by_error(self):
+        """Returns true while an `OpenFile`, as `fsspec.open` returns it, closes this file after an error in its `with` block.
+
+        Its `__exit__` does not tell its files about the error. A file that an `except` clause closes is sent.
+        """
+        error = sys.exc_info()[1]
+        if error is None or error is self._handled:
+            return False
+        frame = sys._getframe()
+        while frame is not None:
+            if frame.f_code is OpenFile.__exit__.__code__:
+                return any(file is self for file in frame.f_locals["self"].fobjects)
+            frame = frame.f_back
+        return False
 
     def __enter__(self):
         return self

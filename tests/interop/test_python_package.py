@@ -181,6 +181,37 @@ def test_a_compressed_file_is_sent_when_it_is_closed_and_not_after_an_error(tmp_
     assert not list((folder / "in").glob("half-*"))
 
 
+def test_a_file_that_fsspec_opens_is_not_sent_after_an_error(tmp_path, daemon):
+    fsspec = pytest.importorskip("fsspec")
+    from millrace.fs import MillraceFileSystem
+
+    fsspec.register_implementation("millrace", MillraceFileSystem, clobber=True)
+    host, key, folder = daemon
+    options = {"identity": str(folder / "user.key")}
+    url = f"millrace://{key}@{host}/in"
+    for mode, compression, bytes_of in (("wb", None, str.encode), ("w", None, str), ("wb", "gzip", str.encode), ("w", "gzip", str)):
+        name = f"{mode}-{compression}"
+        with pytest.raises(ZeroDivisionError), fsspec.open(f"{url}/half-{name}", mode, compression, **options) as file:
+            file.write(bytes_of("half of it"))
+            1 / 0  # noqa: B018
+        try:
+            1 / 0  # noqa: B018
+        except ZeroDivisionError:
+            # The file has nothing to do with the error that is being handled.
+            with fsspec.open(f"{url}/whole-{name}", mode, compression, **options) as file:
+                file.write(bytes_of("all of it"))
+        with fsspec.open(f"{url}/whole-{name}", "rb", compression, **options) as file:
+            assert file.read() == b"all of it"
+    file = fsspec.open(f"{url}/handled", "wb", **options).open()
+    try:
+        file.write(b"all of it")
+        1 / 0  # noqa: B018
+    except ZeroDivisionError:
+        file.close()
+    assert (folder / "in" / "handled").read_bytes() == b"all of it"
+    assert not list((folder / "in").glob("half-*"))
+
+
 def test_only_an_error_about_a_missing_file_is_one():
     pytest.importorskip("fsspec")
     from millrace.fs import _os_error
