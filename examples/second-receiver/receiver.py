@@ -6,7 +6,7 @@
 
 It is the second implementation of docs/transport-protocol.md, made from that page and from RFCs alone: QUIC packets are opened
 with the key log, HELLO, OFFER and the manifest are read from their streams, and data packets are opened with keys from the TLS
-exporter. A file is written if every extent of it has the value that the sender told.
+exporter. A file is written if every extent of it has the value that the sender told, and the sender did not withdraw it.
 """
 
 import pathlib
@@ -68,6 +68,8 @@ class Session:
                     elif kind == 2:
                         manifest += body.take(body.varint())
                     elif kind == 3:
+        # The numbers of files that changed while they were sent: their bytes read as zeros from then on.
+        self.withdrawn = set()
                         ended = True
                     elif kind == 8:
                         self.connection = body.varint()
@@ -84,6 +86,8 @@ class Session:
         return None not in (self.manifest, self.content, self.connection)
 
 
+                    elif kind == 11:
+                        self.withdrawn.add(body.varint())
 def read_session(capture, key_log):
     """Returns the session of a capture, and the datagrams that are no QUIC packets."""
     captured = list(datagrams(capture))
@@ -121,16 +125,16 @@ def receive(session, data):
     return space, verified, packets.dropped
 
 
-def write_files(manifest, space, verified, directory):
-    """Writes the files whose extents are all verified; returns their paths."""
+def write_files(manifest, space, verified, directory, withdrawn=frozenset()):
+    """Writes the files whose extents are all verified, but not the withdrawn ones; returns their paths."""
     directory = pathlib.Path(directory)
     written = []
     for path in manifest.directories:
         (directory / path.decode(errors="surrogateescape")).mkdir(parents=True, exist_ok=True)
-    for path, size, segments, address in manifest.files:
+    for number, (path, size, segments, address) in enumerate(manifest.files):
         data = sum(length for _, length in segments)
         extents = range(address // manifest.extent_size, -(-(address + data) // manifest.extent_size) if data else 0)
-        if not all(extent in verified for extent in extents):
+        if number in withdrawn or not all(extent in verified for extent in extents):
             continue
         target = directory / path.decode(errors="surrogateescape")
         with open(target, "wb") as file:
@@ -153,10 +157,11 @@ def main():
     capture, key_log, directory = sys.argv[1:]
     session, data = read_session(capture, key_log)
     space, verified, dropped = receive(session, data)
-    written = write_files(session.manifest, space, set(verified), directory)
+    written = write_files(session.manifest, space, set(verified), directory, session.withdrawn)
     # An extent whose files were all withdrawn may have no value: it counts as 32 zero bytes.
     root = session.manifest.root([session.values.get(extent, bytes(32)) for extent in range(session.manifest.extents())])
-    print(f"{len(written)} of {len(session.manifest.files)} files, {len(verified)} extents verified, dropped: {dropped}")
+    files = f"{len(written)} of {len(session.manifest.files)} files, {len(session.withdrawn)} withdrawn"
+    print(f"{files}, {len(verified)} extents verified, dropped: {dropped}")
     if session.root is not None and session.root != root:
         raise SystemExit("the receipt names another root")
     if len(written) < len(session.manifest.files):
