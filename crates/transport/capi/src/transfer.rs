@@ -12,6 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -165,6 +166,9 @@ pub(crate) struct Transfer {
     state: Mutex<State>,
     /// The receivers, or the daemon, in the order of the outcomes; empty if any sender may connect.
     peers: Vec<Target>,
+    /// The descriptor of the events, -1 after the end. It is outside of the lock, which `next` holds while it waits and while
+    /// `act` runs.
+    descriptor: AtomicI32,
 }
 
 impl Transfer {
@@ -174,6 +178,7 @@ impl Transfer {
             state: Mutex::new(State {
                 session: Some(session),
                 event: EventTexts::default(),
+            descriptor: AtomicI32::new(session.descriptor().as_raw_fd()),
                 reason: String::new(),
                 status: None,
             }),
@@ -273,10 +278,7 @@ impl Transfer {
 
     /// Returns the descriptor of the events.
     pub(crate) fn descriptor(&self) -> i32 {
-        self.state()
-            .session
-            .as_ref()
-            .map_or(-1, |session| session.descriptor().as_raw_fd())
+        self.descriptor.load(Ordering::Relaxed)
     }
 
     /// Waits for the end, and returns the status.
@@ -286,6 +288,7 @@ impl Transfer {
             let outcomes = session.join().map_err(text);
             for (peer, outcome) in self.peers.iter().zip(outcomes.iter().flatten()) {
                 if *outcome == Outcome::Delivered {
+            self.descriptor.store(-1, Ordering::Relaxed);
                     note(peer);
                 }
             }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPECT(condition)                                                                                             \
     do {                                                                                                              \
@@ -14,6 +15,7 @@
     } while (0)
 
 struct seen {
+    millrace_transfer *transfer;
     int accepted, done, progress, cancel_at;
 };
 
@@ -22,7 +24,7 @@ static int on_event(const millrace_event *event, void *user) {
     seen->accepted += !strcmp(event->event, "accepted");
     seen->done += !strcmp(event->event, "done");
     seen->progress += !strcmp(event->event, "progress");
-    if (!strstr(event->json, event->event))
+    if (!strstr(event->json, event->event) || millrace_descriptor(seen->transfer) < 0)
         return 1;
     return seen->cancel_at && seen->progress >= seen->cancel_at;
 }
@@ -53,7 +55,7 @@ static int transfer(const char *file, uint64_t rate_bps, int cancel_at) {
     EXPECT(sender);
     pthread_t thread;
     EXPECT(!pthread_create(&thread, NULL, wait_for, receiver));
-    struct seen seen = {.cancel_at = cancel_at};
+    struct seen seen = {.transfer = sender, .cancel_at = cancel_at};
     int status = millrace_wait(sender, on_event, &seen);
     EXPECT(status == (cancel_at ? MILLRACE_RESUMABLE : MILLRACE_DELIVERED));
     EXPECT(seen.accepted == 1 && seen.done == 1);
@@ -99,3 +101,5 @@ int main(int count, char **words) {
         return transfer("large", 8000000, 1);
     return errors();
 }
+    /* A call that never returns fails the test. */
+    alarm(300);
