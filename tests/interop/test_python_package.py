@@ -92,7 +92,7 @@ def test_errors_say_what_failed_and_how_it_can_go_on(tmp_path, daemon):
     transfer.cancel()
     with pytest.raises(millrace.TransferError) as cancelled:
         transfer.wait()
-    assert cancelled.value.name == "resumable"
+    assert cancelled.value.name == "resumable" and str(cancelled.value) == "stopped before any transfer began"
 
 
 def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):

@@ -72,6 +72,16 @@ static int transfer(const char *file, uint64_t rate_bps, int cancel_at) {
     return 0;
 }
 
+static int stop(void) {
+    millrace_options options = {.size = sizeof options, .identity = "receiver.key", .listen = "127.0.0.1:0"};
+    millrace_transfer *receiver = millrace_receive("in", &options);
+    EXPECT(receiver);
+    millrace_cancel(receiver);
+    EXPECT(millrace_wait(receiver, NULL, NULL) == MILLRACE_RESUMABLE && strstr(millrace_error(), "before any transfer began"));
+    millrace_free(receiver);
+    return 0;
+}
+
 static int errors(void) {
     const char *sources[] = {"no such file", NULL}, *targets[] = {"mr1abc", NULL}, *none[] = {NULL};
     EXPECT(!millrace_send(sources, targets, NULL) && strstr(millrace_error(), "no such file"));
@@ -94,12 +104,14 @@ static int errors(void) {
 }
 
 int main(int count, char **words) {
+    /* A call that never returns fails the test. */
+    alarm(300);
     EXPECT(count == 2);
     if (!strcmp(words[1], "transfer"))
         return transfer("file", 0, 0);
     if (!strcmp(words[1], "cancel"))
         return transfer("large", 8000000, 1);
+    if (!strcmp(words[1], "stop"))
+        return stop();
     return errors();
 }
-    /* A call that never returns fails the test. */
-    alarm(300);
