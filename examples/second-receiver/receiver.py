@@ -6,7 +6,7 @@
 
 It is the second implementation of docs/transport-protocol.md, made from that page and from RFCs alone: QUIC packets are opened
 with the key log, HELLO, OFFER and the manifest are read from their streams, and data packets are opened with keys from the TLS
-exporter. A file is written if every extent of it has the value that the sender told.
+exporter. A file is written if every extent of it has the value that the sender told, and the sender did not withdraw it.
 """
 
 import pathlib
@@ -18,24 +18,34 @@ from quic import Connection, export
 
 
 def datagrams(capture):
-    """Yields source, destination and payload of the UDP datagrams of a pcap file (Ethernet, raw IP, or Linux cooked)."""
+    """Yields source, destination and payload of the UDP datagrams with a payload of a pcap file (Ethernet, raw IP, Linux cooked)."""
     data = pathlib.Path(capture).read_bytes()
-    order = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}[data[:4]]
+    orders = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
+    if data[:4] not in orders or len(data) < 24:
+        raise SystemExit(f"{capture} is no pcap file; expected one of `tcpdump -w` (for pcapng: `editcap -F pcap`)")
+    order = orders[data[:4]]
     link = struct.unpack(order + "I", data[20:24])[0]
-    skip = {1: 14, 101: 0, 113: 16, 276: 20}[link]
+    skips = {1: 14, 101: 0, 113: 16, 276: 20}
+    if link not in skips:
+        raise SystemExit(f"{capture} has link type {link}; expected Ethernet, raw IP or Linux cooked ({', '.join(map(str, skips))})")
+    skip = skips[link]
     at = 24
     while at + 16 <= len(data):
         size = struct.unpack(order + "I", data[at + 8 : at + 12])[0]
         packet = data[at + 16 : at + 16 + size][skip:]
         at += 16 + size
+        if len(packet) < 20:
+            continue
         if packet[0] >> 4 == 4 and packet[9] == 17:
             udp, hosts = packet[(packet[0] & 15) * 4 :], (packet[12:16], packet[16:20])
         elif packet[0] >> 4 == 6 and packet[6] == 17:
             udp, hosts = packet[40:], (packet[8:24], packet[24:40])
         else:
             continue
+        if len(udp) <= 8:
+            continue
         source, destination, length = struct.unpack(">HHH", udp[:6])
-        if length >= 8:
+        if length > 8:
             yield (hosts[0], source), (hosts[1], destination), udp[8:length]
 
 
@@ -58,6 +68,8 @@ class Session:
     def __init__(self, connection):
         self.manifest = self.content = self.connection = self.root = None
         self.values, manifest, ended = {}, b"", False
+        # The numbers of files that changed while they were sent: their bytes read as zeros from then on.
+        self.withdrawn = set()
         for direction in (0, 1):
             for stream in connection.streams(direction):
                 for kind, body in messages(stream):
@@ -74,6 +86,8 @@ class Session:
                     elif kind == 9:
                         extent = body.varint()
                         self.values[extent] = body.take(32)
+                    elif kind == 11:
+                        self.withdrawn.add(body.varint())
                     elif kind == 17:
                         self.root = body.take(32)
         if ended:
@@ -121,16 +135,16 @@ def receive(session, data):
     return space, verified, packets.dropped
 
 
-def write_files(manifest, space, verified, directory):
-    """Writes the files whose extents are all verified; returns their paths."""
+def write_files(manifest, space, verified, directory, withdrawn=frozenset()):
+    """Writes the files whose extents are all verified, but not the withdrawn ones; returns their paths."""
     directory = pathlib.Path(directory)
     written = []
     for path in manifest.directories:
         (directory / path.decode(errors="surrogateescape")).mkdir(parents=True, exist_ok=True)
-    for path, size, segments, address in manifest.files:
+    for number, (path, size, segments, address) in enumerate(manifest.files):
         data = sum(length for _, length in segments)
         extents = range(address // manifest.extent_size, -(-(address + data) // manifest.extent_size) if data else 0)
-        if not all(extent in verified for extent in extents):
+        if number in withdrawn or not all(extent in verified for extent in extents):
             continue
         target = directory / path.decode(errors="surrogateescape")
         with open(target, "wb") as file:
@@ -153,10 +167,11 @@ def main():
     capture, key_log, directory = sys.argv[1:]
     session, data = read_session(capture, key_log)
     space, verified, dropped = receive(session, data)
-    written = write_files(session.manifest, space, set(verified), directory)
+    written = write_files(session.manifest, space, set(verified), directory, session.withdrawn)
     # An extent whose files were all withdrawn may have no value: it counts as 32 zero bytes.
     root = session.manifest.root([session.values.get(extent, bytes(32)) for extent in range(session.manifest.extents())])
-    print(f"{len(written)} of {len(session.manifest.files)} files, {len(verified)} extents verified, dropped: {dropped}")
+    files = f"{len(written)} of {len(session.manifest.files)} files, {len(session.withdrawn)} withdrawn"
+    print(f"{files}, {len(verified)} extents verified, dropped: {dropped}")
     if session.root is not None and session.root != root:
         raise SystemExit("the receipt names another root")
     if len(written) < len(session.manifest.files):

@@ -22,7 +22,7 @@ pub(crate) fn control(bytes: &[u8]) {
 
 /// Reads the bytes as a ticket.
 ///
-/// Properties: a ticket that was read is written as the same text; its secret is not in its debug form.
+/// Property: a ticket that was read is written as the same text.
 pub(crate) fn ticket(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

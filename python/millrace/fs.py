@@ -5,7 +5,7 @@
     fs.open("/out/run7/a.h5").read()
 
 The daemon has four verbs, create, replace, read and list, for whole files: `open` fetches a file, or writes it on close.
-Calls that remove, rename or append are refused by name. A symlink is followed at the daemon, within its grant, and never here.
+Calls that remove, rename, copy or append are refused by name. A symlink is followed at the daemon, within its grant, and never here.
 """
 
 import errno
@@ -13,8 +13,11 @@ import io
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 
+from fsspec.compression import compr
+from fsspec.core import OpenFile, get_compression
 from fsspec.spec import AbstractFileSystem
 
 import millrace
@@ -134,10 +137,14 @@ class MillraceFileSystem(AbstractFileSystem):
 
     def open(self, path, mode="rb", block_size=None, cache_options=None, compression=None, **kwargs):
         """Opens a file; after an error in its `with` block, a file that is written is not sent."""
-        file = super().open(path, mode, block_size, cache_options, compression, **kwargs)
-        if isinstance(file, io.TextIOWrapper) and isinstance(file.buffer, _Written):
-            return _WrittenText(file)
-        return file
+        if "r" in mode:
+            return super().open(path, mode, block_size, cache_options, compression, **kwargs)
+        text = {key: kwargs.pop(key) for key in ("encoding", "errors", "newline") if key in kwargs}
+        written = super().open(path, mode.replace("t", "").replace("b", "") + "b", block_size, cache_options, **kwargs)
+        file = compr[get_compression(path, compression)](written, mode=mode[0])
+        if "b" not in mode:
+            file = io.TextIOWrapper(file, **text)
+        return written if file is written else _Encoded(file, written)
 
     def _open(self, path, mode="rb", **kwargs):
         if mode == "rb":
@@ -154,8 +161,9 @@ class MillraceFileSystem(AbstractFileSystem):
     def mkdir(self, path, create_parents=True, **kwargs):
         """Does nothing: directories are made when files come."""
 
-    def _rm(self, path):
-        raise NotImplementedError(f"{path}: a daemon removes nothing; its verbs are create, replace, read and list")
+    def _rm(self, path, *_, **__):
+        verbs = "its verbs are create, replace, read and list"
+        raise NotImplementedError(f"{path}: a daemon removes, renames and copies nothing; {verbs}")
 
     rm_file = rmdir = cp_file = mv = _rm
 
@@ -184,44 +192,78 @@ class _Written:
         self._folder = tempfile.TemporaryDirectory(prefix="millrace-open-")
         self._local = pathlib.Path(self._folder.name) / pathlib.PurePosixPath(path).name
         self._file = open(self._local, "wb")
+        self._is_sent = True
+        # The exception that is being handled, so that a later one is told from it.
+        self._handled = sys.exc_info()[1]
 
     def __getattr__(self, name):
         return getattr(self._file, name)
 
-    def close(self, commit=True):
+    def discard(self):
+        """Makes `close` send nothing."""
+        self._is_sent = False
+
+    def close(self):
         """Sends the file."""
         if self._file.closed:
             return
         self._file.close()
         try:
-            if commit:
+            if self._is_sent and not self._is_left_by_error():
                 self._fs.put_file(self._local, self._path)
         finally:
             self._folder.cleanup()
 
-    def __enter__(self):
-        return self
+    def _is_left_by_error(self):
+        """Returns true while an `OpenFile`, as `fsspec.open` returns it, closes this file after an error in its `with` block.
 
-    def __exit__(self, kind, *_):
-        self.close(commit=kind is None)
-
-
-class _WrittenText:
-    """A text file over `_Written`, which is not sent after an error in its `with` block either."""
-
-    def __init__(self, file):
-        self._file = file
-
-    def __getattr__(self, name):
-        return getattr(self._file, name)
+        Its `__exit__` does not tell its files about the error. A file that an `except` clause closes is sent.
+        """
+        error = sys.exc_info()[1]
+        if error is None or error is self._handled:
+            return False
+        frame = sys._getframe()
+        while frame is not None:
+            if frame.f_code is OpenFile.__exit__.__code__:
+                return any(file is self for file in frame.f_locals["self"].fobjects)
+            frame = frame.f_back
+        return False
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, *_):
         if kind is not None:
-            self._file.buffer.close(commit=False)
-        self._file.close()
+            self.discard()
+        self.close()
+
+
+class _Encoded:
+    """A text or compressed file over `_Written`, which is sent with it. A compressed file does not close the file below."""
+
+    def __init__(self, file, written):
+        self._file, self._written = file, written
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def close(self):
+        """Writes the last bytes, and sends the file."""
+        try:
+            self._file.close()
+        except BaseException:
+            self._written.discard()
+            raise
+        finally:
+            self._written.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self._written.discard()
+        self.close()
 
 
 def _no_follow(path, flags):

@@ -92,7 +92,7 @@ def test_errors_say_what_failed_and_how_it_can_go_on(tmp_path, daemon):
     transfer.cancel()
     with pytest.raises(millrace.TransferError) as cancelled:
         transfer.wait()
-    assert cancelled.value.name == "resumable"
+    assert cancelled.value.name == "resumable" and str(cancelled.value) == "stopped before any transfer began"
 
 
 def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):
@@ -147,8 +147,69 @@ def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):
         fs.put_file(str(tmp_path / "local"), "/in/written")
     with pytest.raises(FileNotFoundError):
         fs.info("/out/run7/nothing")
-    with pytest.raises(NotImplementedError, match="removes nothing"):
-        fs.rm_file("/in/written")
+    for refused in (
+        lambda: fs.rm("/in/written"),
+        lambda: fs.rmdir("/in/2026"),
+        lambda: fs.mv("/in/written", "/in/moved"),
+        lambda: fs.rename("/in/written", "/in/moved", recursive=True),
+        lambda: fs.copy("/in/written", "/in/copied"),
+    ):
+        with pytest.raises(NotImplementedError, match="removes, renames and copies nothing"):
+            refused()
+
+
+def test_a_compressed_file_is_sent_when_it_is_closed_and_not_after_an_error(tmp_path, daemon):
+    fsspec = pytest.importorskip("fsspec")
+    from millrace.fs import MillraceFileSystem
+
+    fsspec.register_implementation("millrace", MillraceFileSystem, clobber=True)
+    host, key, folder = daemon
+    fs = fsspec.filesystem("millrace", host=host, key=key, identity=str(folder / "user.key"))
+    for compression, name in (("gzip", "a"), ("bz2", "b"), ("infer", "c.xz"), ("infer", "plain"), ("zip", "d")):
+        with fs.open(f"/in/{name}", "wb", compression=compression) as file:
+            file.write(b"all of it")
+        with fs.open(f"/in/{name}", "rb", compression=compression) as file:
+            assert file.read() == b"all of it", name
+        with pytest.raises(ZeroDivisionError), fs.open(f"/in/half-{name}", "wb", compression=compression) as file:
+            file.write(b"half of it")
+            1 / 0  # noqa: B018
+    file = fs.open("/in/text.gz", "wt", compression="gzip", encoding="utf-16")
+    file.write("all of it")
+    file.close()
+    with fs.open("/in/text.gz", "rt", compression="gzip", encoding="utf-16") as file:
+        assert file.read() == "all of it"
+    assert not list((folder / "in").glob("half-*"))
+
+
+def test_a_file_that_fsspec_opens_is_not_sent_after_an_error(tmp_path, daemon):
+    fsspec = pytest.importorskip("fsspec")
+    from millrace.fs import MillraceFileSystem
+
+    fsspec.register_implementation("millrace", MillraceFileSystem, clobber=True)
+    host, key, folder = daemon
+    options = {"identity": str(folder / "user.key")}
+    url = f"millrace://{key}@{host}/in"
+    for mode, compression, bytes_of in (("wb", None, str.encode), ("w", None, str), ("wb", "gzip", str.encode), ("w", "gzip", str)):
+        name = f"{mode}-{compression}"
+        with pytest.raises(ZeroDivisionError), fsspec.open(f"{url}/half-{name}", mode, compression, **options) as file:
+            file.write(bytes_of("half of it"))
+            1 / 0  # noqa: B018
+        try:
+            1 / 0  # noqa: B018
+        except ZeroDivisionError:
+            # The file has nothing to do with the error that is being handled.
+            with fsspec.open(f"{url}/whole-{name}", mode, compression, **options) as file:
+                file.write(bytes_of("all of it"))
+        with fsspec.open(f"{url}/whole-{name}", "rb", compression, **options) as file:
+            assert file.read() == b"all of it"
+    file = fsspec.open(f"{url}/handled", "wb", **options).open()
+    try:
+        file.write(b"all of it")
+        1 / 0  # noqa: B018
+    except ZeroDivisionError:
+        file.close()
+    assert (folder / "in" / "handled").read_bytes() == b"all of it"
+    assert not list((folder / "in").glob("half-*"))
 
 
 def test_only_an_error_about_a_missing_file_is_one():

@@ -187,6 +187,53 @@ def test_the_vectors_of_the_page_are_reproduced():
     assert manifest.root([manifest.value(0, data)]) == vector("root")
 
 
+def test_a_file_that_the_sender_withdraws_is_not_written(tmp_path):
+    import blake3
+    import receiver as second
+
+    entries = b"".join(bytes([2, 0, 1]) + name + bytes(7) for name in (b"a", b"b")) + bytes([4, 0, 1]) + b"c\0" + bytes([4, 0, 1]) + b"d\1"
+    data = b"MRFS\x01\0" + entries + bytes([0, 4])
+    data += blake3.digest(data)
+
+    def varint(number):
+        return struct.pack(">H", 0x4000 | number)
+
+    def message(kind, body):
+        return varint(1 + len(body)) + bytes([kind]) + body
+
+    class Captured:
+        exporter_secret = bytes(32)
+
+        def streams(self, direction):
+            control = message(2, varint(len(data)) + data) + message(3, b"")
+            return [] if direction else [control, message(11, b"\1\7changed")]
+
+    session = second.Session(Captured())
+    assert session.withdrawn == {1}
+    written = second.write_files(session.manifest, b"", set(), tmp_path, session.withdrawn)
+    assert written == [b"a"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c"]
+
+
+def test_captures_of_other_formats_are_refused_and_odd_packets_are_skipped(tmp_path):
+    import receiver as second
+
+    capture = tmp_path / "capture"
+    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 101)
+    for data, reason in ((b"\x0a\x0d\x0d\x0a" + bytes(24), "no pcap file"), (header[:-4] + struct.pack("<I", 127), "link type 127")):
+        capture.write_bytes(data)
+        with pytest.raises(SystemExit, match=reason):
+            list(second.datagrams(capture))
+
+    def packet(payload, cut=None):
+        udp = struct.pack(">HHHH", 1, 2, 8 + len(payload), 0) + payload
+        whole = (struct.pack(">BBHIBBH", 0x45, 0, 20 + len(udp), 0, 64, 17, 0) + bytes(8) + udp)[:cut]
+        return struct.pack("<IIII", 0, 0, len(whole), len(whole)) + whole
+
+    capture.write_bytes(header + packet(b"") + packet(b"x", 0) + packet(b"x", 22) + packet(b"x", 28) + packet(b"whole"))
+    assert [payload for _, _, payload in second.datagrams(capture)] == [b"whole"]
+
+
 def test_a_manifest_whose_paths_lead_elsewhere_is_refused():
     import blake3
     import protocol

@@ -11,10 +11,12 @@ mod control;
 mod forward;
 mod run;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use millrace_types::ErrorChain;
 use millrace_wan_control::args::BetweenArgs;
@@ -50,8 +52,20 @@ fn log_filter(text: &str) -> Result<String, tracing_subscriber::filter::ParseErr
     EnvFilter::try_new(text).map(|_| text.to_owned())
 }
 
+impl Options {
+    /// Parses a command line. Only `--man` needs no command.
+    fn of(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+        let options = Options::try_parse_from(line)?;
+        if options.command.is_none() && !options.man {
+            let text = "expected a command; `--help` lists them";
+            return Err(Options::command().error(ErrorKind::MissingSubcommand, text));
+        }
+        Ok(options)
+    }
+}
+
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = Options::of(std::env::args_os()).unwrap_or_else(|error| error.exit());
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&options.log))
         .with_writer(std::io::stderr)
@@ -90,5 +104,15 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Options::command().debug_assert();
+    }
+
+    #[test]
+    fn only_the_man_page_needs_no_command() {
+        let of = |words: &[&str]| {
+            let line = ["millrace-wan"].iter().chain(words).map(OsString::from);
+            Options::of(line).map_err(|error| error.kind())
+        };
+        assert_eq!(of(&["--log", "debug"]).err(), Some(ErrorKind::MissingSubcommand));
+        assert!(of(&["--man"]).is_ok_and(|options| options.man));
     }
 }

@@ -10,6 +10,7 @@ use millrace_model::{ChainName, FunctionName, Hop, HopClass, HopName};
 use millrace_nf::{Buffer, Context, Direction, Effects, Verdict};
 use millrace_types::Time;
 use millrace_wire::Frame;
+use pcap_file::DataLink;
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 use serde::Serialize;
 
@@ -48,6 +49,12 @@ fn offline(session: &Session, wanted: &Run, file: &Path) -> Result<()> {
     let mut function = kind.make_function(&setup)?;
     let open = || file.display().to_string();
     let mut reader = PcapReader::new(File::open(file).with_context(open)?).with_context(open)?;
+    let link_type = reader.header().datalink;
+    anyhow::ensure!(
+        link_type == DataLink::ETHERNET,
+        "{}: its link type is {link_type:?}: expected Ethernet, such as a capture of one interface",
+        file.display()
+    );
     let mut writer = match &wanted.write {
         None => None,
         Some(path) => {

@@ -109,7 +109,7 @@ pub(super) fn nics(machine: &Machine) -> Finding {
         !is_bound(driver)
             && !interfaces(machine, address)
                 .iter()
-                .any(|name| carries_routes(machine, name))
+                .any(|name| is_in_use(machine, name))
     };
     match nics.iter().find(is_free) {
         None => Finding::good("NICs", found),
@@ -137,13 +137,28 @@ fn interfaces(machine: &Machine, address: &str) -> Vec<String> {
     names
 }
 
-/// Returns true if a route uses the interface. If DPDK took such an interface, the machine could lose its
-/// network, and the user the connection to the machine.
-fn carries_routes(machine: &Machine, interface: &str) -> bool {
+/// Returns true if a route uses the interface, or another interface lies on it, such as a bond, a bridge or a VLAN. If DPDK took
+/// such an interface, the machine could lose its network, and the user the connection to the machine.
+fn is_in_use(machine: &Machine, interface: &str) -> bool {
     let routes = machine.read("proc/net/route").unwrap_or_default();
-    routes
-        .lines()
-        .any(|line| line.split_whitespace().next() == Some(interface))
+    let has_ipv4 = || {
+        routes
+            .lines()
+            .any(|line| line.split_whitespace().next() == Some(interface))
+    };
+    let routes = machine.read("proc/net/ipv6_route").unwrap_or_default();
+    // Each interface that is up has routes for link-local and multicast addresses.
+    let has_ipv6 = || {
+        routes.lines().any(|line| {
+            let is_on_link = line.starts_with("fe80") || line.starts_with("ff");
+            !is_on_link && line.split_whitespace().last() == Some(interface)
+        })
+    };
+    let has_upper = || {
+        let entries = machine.list(&format!("sys/class/net/{interface}"));
+        entries.iter().any(|entry| entry.starts_with("upper_"))
+    };
+    has_ipv4() || has_ipv6() || has_upper()
 }
 
 /// The programs that labs and the demo use, with their Debian packages.
@@ -237,6 +252,35 @@ mod tests {
             ("proc/net/route", routes),
         ]);
         assert_eq!(nics(&used).verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn a_nic_with_ipv6_routes_or_below_a_bond_is_not_to_be_taken() {
+        let device = "sys/bus/pci/devices/0000:01:00.0";
+        let class = (&*format!("{device}/class"), "0x020000");
+        let interface = (&*format!("{device}/net/eth0/mtu"), "1500");
+        let upper = ("sys/class/net/eth0/upper_bond0", "->../../bond0");
+        let (_dir, below) = machine(&[class, interface, upper]);
+        assert_eq!(nics(&below).verdict, Verdict::Good);
+        let route = |destination: &str, size: u8, device: &str| {
+            let zero = "0".repeat(32);
+            format!(
+                "{destination:0<32} {size:02x} {zero} 00 {zero} 00000400 00000001 00000000 00000001 {device:>8}\n"
+            )
+        };
+        // The routes of an interface that is up and has no address but a link-local one, and of others.
+        let idle = [
+            route("fe80", 64, "eth0"),
+            route("ff00", 8, "eth0"),
+            route("", 0, "lo"),
+        ]
+        .concat();
+        let (_dir, idle) = machine(&[class, interface, ("proc/net/ipv6_route", &idle)]);
+        assert_eq!(nics(&idle).verdict, Verdict::Note);
+        for route in [route("", 0, "eth0"), route("20010db8", 64, "eth0")] {
+            let (_dir, used) = machine(&[class, interface, ("proc/net/ipv6_route", &route)]);
+            assert_eq!(nics(&used).verdict, Verdict::Good, "{route}");
+        }
     }
 
     #[test]

@@ -157,8 +157,9 @@ fn from_file(path: &Path, file: Option<OwnedFd>) -> Result<&'static Kind, String
     })))
 }
 
-/// The memory that a function's setup points to.
+/// A function's setup and the memory that it points to.
 struct SetupMemory {
+    _given: Box<RawSetup>,
     _texts: Box<[CString]>,
     _settings: Box<[*const c_char]>,
     counters: Box<[u64]>,
@@ -188,17 +189,17 @@ impl LibraryFunction {
         let texts = texts.map_err(|_| "a setting holds a zero byte")?;
         let settings: Box<[*const c_char]> = texts.iter().map(|text| text.as_ptr()).collect();
         let mut counters = vec![0_u64; setup.counters.len()].into_boxed_slice();
-        let given = RawSetup {
+        let given = Box::new(RawSetup {
             settings: settings.as_ptr(),
             settings_len: settings.len(),
             seed: setup.seed,
             zero_unix_millis: setup.zero_unix_millis,
             counters: counters.as_mut_ptr(),
             counters_len: counters.len(),
-        };
+        });
         let mut reason = [0_u8; REASON];
-        // SAFETY: a call as the header defines it. `SetupMemory` keeps the memory of `given` until the function has ended.
-        let state = unsafe { make(&raw const given, reason.as_mut_ptr().cast(), REASON - 1) };
+        // SAFETY: a call as the header defines it. `SetupMemory` keeps `given` and its memory until the function has ended.
+        let state = unsafe { make(&raw const *given, reason.as_mut_ptr().cast(), REASON - 1) };
         if state.is_null() {
             let text = CStr::from_bytes_until_nul(&reason).unwrap_or_default();
             let text: String = text
@@ -216,6 +217,7 @@ impl LibraryFunction {
             raw,
             state,
             setup: SetupMemory {
+                _given: given,
                 _texts: texts,
                 _settings: settings,
                 counters,

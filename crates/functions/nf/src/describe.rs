@@ -15,6 +15,7 @@
 //! A function without a line `writes` may write all parts of packets.
 
 use core::fmt;
+use std::collections::HashSet;
 
 use thiserror::Error;
 
@@ -47,6 +48,13 @@ pub enum DescriptionError {
         found: usize,
         /// The limit.
         most: usize,
+    },
+    /// Two settings or two counters have the same name.
+    #[error("its description has two {what} `{name}`: expected a name of its own for each")]
+    Repeated {
+        /// Settings or counters.
+        what: &'static str,
+        name: String,
     },
     /// A line is invalid.
     #[error("its description has a line `{line}`: expected {expected}")]
@@ -123,6 +131,18 @@ fn printable(text: &str) -> String {
     characters.take(64).collect()
 }
 
+/// Returns an error if a name occurs twice.
+fn unique<'a>(what: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), DescriptionError> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            let name = name.clone();
+            return Err(DescriptionError::Repeated { what, name });
+        }
+    }
+    Ok(())
+}
+
 impl Description {
     /// Parses a description.
     ///
@@ -191,6 +211,9 @@ impl Description {
         }
         most("settings", description.settings.len(), LINES_MAX)?;
         most("counters", description.counters.len(), LINES_MAX)?;
+        unique("settings", description.settings.iter().map(|(key, _)| key))?;
+        // Two counters with one name would be two samples of one metric, for which Prometheus refuses the whole page.
+        unique("counters", description.counters.iter())?;
         match description.name.is_empty() {
             true => Err(DescriptionError::NoName),
             false => Ok(description),
@@ -254,6 +277,8 @@ mod tests {
         assert!(told(&text.replace("reads 5", "reads 32")).contains("0 to 31"));
         assert!(told("millrace-nf 1\n").contains("no line"));
         assert!(told(&(text.clone() + "colour red\n")).contains("`colour red`"));
+        assert!(told(&(text.clone() + "counter seen\n")).contains("two counters `seen`"));
+        assert!(told(&(text.clone() + "setting slow again\n")).contains("two settings `slow`"));
         let many = (0..65).map(|number| format!("counter c{number}\n"));
         assert!(told(&(text + &many.collect::<String>())).contains("67 counters"));
         assert!(told(&"x".repeat(20_000)).contains("20000 bytes"));

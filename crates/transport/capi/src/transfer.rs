@@ -12,8 +12,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// The reason of a transfer that ended before it had an outcome.
+const STOPPED: &str = "stopped before any transfer began";
 
 /// The status of a transfer that could not go on.
 pub(crate) const FAILED: i32 = 1;
@@ -162,6 +166,9 @@ struct State {
 /// A transfer. All its functions may be called from any thread.
 pub(crate) struct Transfer {
     handle: SessionHandle,
+    /// The descriptor of the events, -1 after the end. It is outside of the lock, which `next` holds while it waits and while
+    /// `act` runs.
+    descriptor: AtomicI32,
     state: Mutex<State>,
     /// The receivers, or the daemon, in the order of the outcomes; empty if any sender may connect.
     peers: Vec<Target>,
@@ -171,6 +178,7 @@ impl Transfer {
     fn new(session: Session, peers: Vec<Target>) -> Transfer {
         Transfer {
             handle: session.handle(),
+            descriptor: AtomicI32::new(session.descriptor().as_raw_fd()),
             state: Mutex::new(State {
                 session: Some(session),
                 event: EventTexts::default(),
@@ -273,21 +281,22 @@ impl Transfer {
 
     /// Returns the descriptor of the events.
     pub(crate) fn descriptor(&self) -> i32 {
-        self.state()
-            .session
-            .as_ref()
-            .map_or(-1, |session| session.descriptor().as_raw_fd())
+        self.descriptor.load(Ordering::Relaxed)
     }
 
     /// Waits for the end, and returns the status.
     pub(crate) fn join(&self) -> Result<i32, String> {
         let mut state = self.state();
         if let Some(session) = state.session.take() {
+            self.descriptor.store(-1, Ordering::Relaxed);
             let outcomes = session.join().map_err(text);
             for (peer, outcome) in self.peers.iter().zip(outcomes.iter().flatten()) {
                 if *outcome == Outcome::Delivered {
                     note(peer);
                 }
+            }
+            if outcomes.as_ref().is_ok_and(Vec::is_empty) {
+                STOPPED.clone_into(&mut state.reason);
             }
             state.status = Some(outcomes.map(|outcomes| status(&outcomes)));
         }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPECT(condition)                                                                                             \
     do {                                                                                                              \
@@ -14,6 +15,7 @@
     } while (0)
 
 struct seen {
+    millrace_transfer *transfer;
     int accepted, done, progress, cancel_at;
 };
 
@@ -22,7 +24,7 @@ static int on_event(const millrace_event *event, void *user) {
     seen->accepted += !strcmp(event->event, "accepted");
     seen->done += !strcmp(event->event, "done");
     seen->progress += !strcmp(event->event, "progress");
-    if (!strstr(event->json, event->event))
+    if (!strstr(event->json, event->event) || millrace_descriptor(seen->transfer) < 0)
         return 1;
     return seen->cancel_at && seen->progress >= seen->cancel_at;
 }
@@ -53,7 +55,7 @@ static int transfer(const char *file, uint64_t rate_bps, int cancel_at) {
     EXPECT(sender);
     pthread_t thread;
     EXPECT(!pthread_create(&thread, NULL, wait_for, receiver));
-    struct seen seen = {.cancel_at = cancel_at};
+    struct seen seen = {.transfer = sender, .cancel_at = cancel_at};
     int status = millrace_wait(sender, on_event, &seen);
     EXPECT(status == (cancel_at ? MILLRACE_RESUMABLE : MILLRACE_DELIVERED));
     EXPECT(seen.accepted == 1 && seen.done == 1);
@@ -66,6 +68,16 @@ static int transfer(const char *file, uint64_t rate_bps, int cancel_at) {
     EXPECT((intptr_t)received == status);
     EXPECT(millrace_next(sender, 0, &event) == -1 && millrace_descriptor(sender) == -1);
     millrace_free(sender);
+    millrace_free(receiver);
+    return 0;
+}
+
+static int stop(void) {
+    millrace_options options = {.size = sizeof options, .identity = "receiver.key", .listen = "127.0.0.1:0"};
+    millrace_transfer *receiver = millrace_receive("in", &options);
+    EXPECT(receiver);
+    millrace_cancel(receiver);
+    EXPECT(millrace_wait(receiver, NULL, NULL) == MILLRACE_RESUMABLE && strstr(millrace_error(), "before any transfer began"));
     millrace_free(receiver);
     return 0;
 }
@@ -92,10 +104,14 @@ static int errors(void) {
 }
 
 int main(int count, char **words) {
+    /* A call that never returns fails the test. */
+    alarm(300);
     EXPECT(count == 2);
     if (!strcmp(words[1], "transfer"))
         return transfer("file", 0, 0);
     if (!strcmp(words[1], "cancel"))
         return transfer("large", 8000000, 1);
+    if (!strcmp(words[1], "stop"))
+        return stop();
     return errors();
 }

@@ -44,8 +44,9 @@ pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 /// The time between two defences of an own address (RFC 5227, section 1.1, DEFEND_INTERVAL).
 pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The maximum number of remote addresses with a path entry. The least recently used one is replaced.
-pub const PATHS_MAX: usize = 64;
+/// The maximum number of remote addresses with a path entry. The least recently used one is replaced. Each entry takes 64 KiB
+/// ([`SENT_RECORDS`]).
+pub const PATHS_MAX: usize = NEIGHBOURS_MAX;
 /// The number of sent packets that a path remembers, because an ICMP error may quote them; a power of two, of
 /// at most 65,536.
 pub const SENT_RECORDS: usize = 16_384;

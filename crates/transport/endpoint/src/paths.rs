@@ -82,6 +82,18 @@ impl Path {
     }
 }
 
+/// Returns the flow label of packets to an address. It stays the same when the address gets a new path entry (RFC 6437, section 2).
+fn flow_label(seed: u64, to: IpAddr) -> FlowLabel {
+    let address = match to {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(ip) => ip.to_bits(),
+    };
+    let bits = split_mix::mix(seed ^ address as u64);
+    let bits = split_mix::mix(bits ^ (address >> 64) as u64);
+    // Zero means no label (RFC 6437, section 2).
+    FlowLabel::from_low_bits((bits as u32 & 0xf_ffff).max(1))
+}
+
 fn record(udp_size: u16, udp_checksum: u16) -> u32 {
     u32::from(udp_size) << 16 | u32::from(udp_checksum)
 }
@@ -91,6 +103,8 @@ fn record(udp_size: u16, udp_checksum: u16) -> u32 {
 pub(crate) struct PathTable {
     paths: HashMap<IpAddr, Path>,
     link_mtu: u16,
+    /// Makes the flow labels.
+    seed: u64,
     random: u64,
     /// No lowered MTU ends before this time.
     next: Option<Time>,
@@ -101,6 +115,7 @@ impl PathTable {
         PathTable {
             paths: HashMap::new(),
             link_mtu,
+            seed,
             random: seed,
             next: None,
         }
@@ -118,17 +133,14 @@ impl PathTable {
             }
         }
         let (random, mtu) = (&mut self.random, self.link_mtu);
-        let path = self.paths.entry(to).or_insert_with(|| {
-            let bits = split_mix::next(random);
-            Path {
-                mtu,
-                expires: None,
-                used: now,
-                ident: bits as u16,
-                // Zero means no label (RFC 6437, section 2).
-                flow_label: FlowLabel::from_low_bits(((bits >> 16) as u32 & 0xf_ffff).max(1)),
-                sent: vec![0; SENT_RECORDS].into(),
-            }
+        let seed = self.seed;
+        let path = self.paths.entry(to).or_insert_with(|| Path {
+            mtu,
+            expires: None,
+            used: now,
+            ident: split_mix::next(random) as u16,
+            flow_label: flow_label(seed, to),
+            sent: vec![0; SENT_RECORDS].into(),
         });
         path.used = now;
         path
@@ -297,6 +309,46 @@ mod tests {
         assert_eq!(table.on_timeout(Time::from_secs(599)), []);
         assert_eq!(table.on_timeout(Time::from_secs(600)), [(v4, 9_000), (v6, 9_000)]);
         assert_eq!(table.next_timeout(), None);
+    }
+
+    #[test]
+    fn an_address_keeps_its_flow_label_when_its_path_was_replaced() {
+        let mut table = PathTable::new(1_500, 1);
+        let address = |number: usize| IpAddr::V6((0x2001_0db8_u128 << 96 | number as u128).into());
+        let labels = |table: &mut PathTable, numbers: core::ops::Range<usize>| -> Vec<u32> {
+            let paths = numbers.map(|number| table.path(Time::ZERO, address(number)).flow_label().raw());
+            paths.collect()
+        };
+        let first = labels(&mut table, 0..PATHS_MAX);
+        let others = labels(&mut table, PATHS_MAX..2 * PATHS_MAX);
+        assert_eq!(labels(&mut table, 0..PATHS_MAX), first);
+        assert!(first != others && first.iter().any(|label| *label != first[0]));
+        assert_ne!(
+            PathTable::new(1_500, 2)
+                .path(Time::ZERO, address(0))
+                .flow_label()
+                .raw(),
+            first[0],
+            "the seed decides"
+        );
+    }
+
+    #[test]
+    fn a_path_is_kept_for_each_of_200_receivers() {
+        let mut table = PathTable::new(1_500, 1);
+        let address = |number: u32| IpAddr::V4((0x0a00_0000 + number).into());
+        for number in 0..200 {
+            table.path(Time::ZERO, address(number)).record(1_000, 7);
+        }
+        for number in 0..200 {
+            let path = table.path(Time::ZERO, address(number));
+            let quoted = Quotation {
+                label: Label::Ident(path.ident().wrapping_sub(1)),
+                udp_size: 1_000,
+                udp_checksum: 7,
+            };
+            assert!(table.has_sent(address(number), quoted), "{number}");
+        }
     }
 
     #[test]

@@ -149,6 +149,37 @@ fn verdicts_and_sizes_of_the_function_take_effect() {
 }
 
 #[test]
+fn a_function_may_use_its_setup_until_it_ends() {
+    let text = r#"
+#include <millrace_nf.h>
+static const millrace_nf_setup *setup;
+static void *make(const millrace_nf_setup *s, char *reason, size_t size) {
+    (void)reason; (void)size; setup = s; return (void *)&setup;
+}
+static void process(void *f, const millrace_nf_context *c, millrace_nf_packet *b, millrace_nf_verdict *v, size_t len) {
+    (void)f; (void)c; (void)b;
+    for (size_t i = 0; i < len; i++) {
+        setup->counters[0] += 1;
+        v[i].what = setup->settings_len == 1 && setup->settings[0][0] == 'k' && setup->counters_len == 2 ? 0 : 2;
+    }
+}
+static void tick(void *f, uint64_t now) { (void)f; (void)now; setup->counters[1] = setup->seed; }
+const millrace_nf_kind millrace_nf = { MILLRACE_NF_ABI, sizeof(millrace_nf_kind),
+    MILLRACE_NF_VERSION "name keeps\nsetting key a text\ncounter seen\ncounter seed\n", make, process, tick, 0 };
+"#;
+    let kind = load("keeps.c", text).unwrap();
+    let setup = kind.setup(&Settings::parse(&["key=value"]).unwrap(), 77, 0);
+    let mut function = kind.make_function(&setup).unwrap();
+    let came = run(&mut *function, &Context::default(), &[&[1; 60], &[2; 60]]);
+    assert!(
+        came.iter().all(|(verdict, _)| *verdict == Verdict::Next),
+        "{came:?}"
+    );
+    function.tick(Time::ZERO);
+    assert_eq!(setup.counters.read(), [("seen", 2), ("seed", 77)]);
+}
+
+#[test]
 fn objects_that_are_not_functions_are_rejected() {
     let told = |name: &str, text: &str| load(name, text).unwrap_err();
     assert!(told("none.c", "int other;\n").contains("exports no `millrace_nf`"));

@@ -71,7 +71,9 @@ fn a_program_in_c_sends_receives_cancels_and_gets_errors_as_text() {
         let (output, text) = run(&program, &at, &["cancel"]);
         assert!(output.status.success(), "{text}");
         assert!(!at.join("in/large").exists(), "nothing partial has a name");
-        let (output, text) = run(&program, &at, &["errors"]);
-        assert!(output.status.success(), "{text}");
+        for word in ["stop", "errors"] {
+            let (output, text) = run(&program, &at, &[word]);
+            assert!(output.status.success(), "{word}: {text}");
+        }
     }
 }

@@ -21,7 +21,8 @@ const VERDICTS: [(&str, HopNumber); 4] = [
 /// The drop reasons of a hop.
 const DROPS: [(&str, HopNumber); 2] = [("function", |hop| hop.dropped), ("hop_down", |hop| hop.lost)];
 
-const STATES: [&str; 3] = ["up", "down", "drained"];
+/// The states of a hop, as `millrace_chain::HopState` names them.
+const STATES: [&str; 4] = ["up", "starting", "down", "drained"];
 
 /// A hop with the names of its bridge and chain.
 struct LocatedHop {
@@ -139,16 +140,7 @@ pub(super) fn chains(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
         Family::gauge(out, name, "Instances of a function over all lanes."),
         |hop| hop.instances.into(),
     );
-    let help = "1 for the present state of a hop, 0 for the others.";
-    let mut state = Family::gauge(out, "millrace_hop_state", help);
-    for located in &hops {
-        for word in STATES {
-            state.sample(
-                &located.labels(&[("state", word)]),
-                u8::from(located.hop.state == word),
-            );
-        }
-    }
+    states(out, &hops);
     let sampled: [(&str, &str, HopNanos); 2] = [
         (
             "millrace_hop_packet_seconds",
@@ -174,6 +166,47 @@ pub(super) fn chains(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
     for located in &hops {
         for counter in &located.hop.counters {
             counters.sample(&located.labels(&[("counter", &counter.name)]), counter.value);
+        }
+    }
+}
+
+fn states(out: &mut String, hops: &[LocatedHop]) {
+    let help = "1 for the present state of a hop, 0 for the others.";
+    let mut state = Family::gauge(out, "millrace_hop_state", help);
+    for located in hops {
+        for word in STATES {
+            state.sample(
+                &located.labels(&[("state", word)]),
+                u8::from(located.hop.state == word),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hop_has_exactly_one_state() {
+        for state in ["up", "starting", "down", "drained"] {
+            let hop = LocatedHop {
+                bridge: "br0".to_owned(),
+                chain: "edge".to_owned(),
+                hop: ChainHop {
+                    name: "fw".to_owned(),
+                    state: state.to_owned(),
+                    ..ChainHop::default()
+                },
+            };
+            let mut text = String::new();
+            states(&mut text, &[hop]);
+            let ones: Vec<&str> = text.lines().filter(|line| line.ends_with("} 1")).collect();
+            let labels = r#"bridge="br0",chain="edge",hop="fw""#;
+            assert_eq!(
+                ones,
+                [format!("millrace_hop_state{{{labels},state=\"{state}\"}} 1")]
+            );
         }
     }
 }
