@@ -190,7 +190,9 @@ impl Pieces {
     /// Returns the offset of the first gap at or after `offset`.
     pub fn contiguous_end(&self, offset: u64) -> u64 {
         let mut end = offset;
-        for (start, piece) in &self.list {
+        let before = self.list.range(..=offset).next_back();
+        let from = before.map_or(offset, |(start, _)| *start);
+        for (start, piece) in self.list.range(from..) {
             if *start > end {
                 break;
             }

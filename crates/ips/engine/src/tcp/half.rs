@@ -31,6 +31,10 @@ pub(super) struct Half {
     /// True if the window is not checked, because segments that announce the window of this end are not seen.
     pub(super) is_window_unknown: bool,
     pub(super) window_scale: Option<u8>,
+    /// True if the stream begins in the middle of a connection: its SYN was not seen.
+    pub(super) is_midstream: bool,
+    /// True if the SYN offered timestamps, or was not seen.
+    pub(super) has_timestamps: bool,
     /// The last timestamp in order (TS.Recent of the receiver, RFC 7323, section 4.3).
     pub(super) timestamp: Option<u32>,
     direction: Direction,
@@ -47,6 +51,8 @@ impl Half {
             window: 0,
             is_window_unknown: false,
             window_scale: None,
+            is_midstream: false,
+            has_timestamps: false,
             timestamp: None,
             direction,
             depth,
@@ -79,11 +85,15 @@ impl Half {
     }
 
     /// Records a SYN. The latest SYN counts until one is acknowledged.
+    ///
+    /// A SYN that is sent again may lack the timestamps of the first one. The answer shows which one arrived: it has
+    /// timestamps only if the SYN had some (RFC 7323, section 3.2).
     pub(super) fn add_syn(&mut self, seq: u32, window: u16, options: &Options) {
+        let earlier = self.syns.iter().find(|other| other.isn == seq);
         let syn = Syn {
             isn: seq,
             window_scale: options.window_scale,
-            timestamp: options.timestamp,
+            timestamp: options.timestamp.or(earlier.and_then(|syn| syn.timestamp)),
         };
         // A window in a SYN is never scaled (RFC 7323, section 2.2).
         self.window = window.into();
@@ -118,6 +128,7 @@ impl Half {
 
     fn choose(&mut self, syn: Syn) {
         self.window_scale = syn.window_scale;
+        self.has_timestamps = syn.timestamp.is_some();
         self.timestamp = syn.timestamp;
         let first_seq = syn.isn.wrapping_add(1);
         if self
@@ -136,6 +147,8 @@ impl Half {
         if self.stream.is_none() {
             self.begin_stream(seq);
         }
+        self.is_midstream = true;
+        self.has_timestamps = true;
         self.is_syn_acked = true;
         self.window_scale = Some(SCALE);
         self.window = u64::from(window) << SCALE;

@@ -329,11 +329,17 @@ impl Session {
             return Err(TcpProblem::EarlyData);
         }
         let seq = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
-        let offset = match stream.offset_of(seq) {
-            Some(offset) => offset,
+        let (offset, payload) = match stream.offset_of(seq) {
+            Some(offset) => (offset, payload),
             // A keep-alive before the first data byte has the sequence number of the SYN.
             None if payload.len() <= 1 => return Ok(()),
-            None => return Err(TcpProblem::Window),
+            // Bytes before a stream whose SYN was not seen may be new to the receiver.
+            None if is_inline && sender.is_midstream => return Err(TcpProblem::Window),
+            // The receiver cuts off the bytes before its window (RFC 9293, section 3.10.7.4).
+            None => match payload.get(stream.distance_before(seq)..) {
+                Some(rest) if !rest.is_empty() => (0, rest),
+                _ => return Err(TcpProblem::Window),
+            },
         };
         let end = offset + payload.len() as u64;
         // The right edge of the window. A sender may probe a closed window with one byte.
@@ -341,15 +347,21 @@ impl Session {
         if end > edge && is_established && !receiver.is_window_unknown {
             return Err(TcpProblem::Window);
         }
+        // The receiver discards a segment that is old as a whole, with its FIN (RFC 9293, section 3.10.7.4).
+        let has_fin = tcp.has(flags::FIN);
+        let is_old_fin = has_fin && stream.is_old_fin(end);
+        if is_old_fin && is_inline {
+            return Err(TcpProblem::Window);
+        }
+        // Both ends must have offered timestamps (RFC 7323, section 3.2).
+        let has_timestamps = sender.has_timestamps && receiver.has_timestamps;
+        let timestamp = options.timestamp.filter(|_| has_timestamps);
         let is_old = |last: u32, new: u32| (new.wrapping_sub(last) as i32) < 0;
-        if let (Some(last), Some(new)) = (sender.timestamp, options.timestamp)
+        if let (Some(last), Some(new)) = (sender.timestamp, timestamp)
             && is_old(last, new)
             && last != 0
         {
             return Err(TcpProblem::Timestamp);
-        }
-        if offset <= stream.acked() && options.timestamp.is_some() {
-            sender.timestamp = options.timestamp;
         }
         if let Some(other) = &mut receiver.stream
             && tcp.has(flags::ACK)
@@ -362,6 +374,10 @@ impl Session {
             }
             other.acknowledge(acked);
         }
+        // The timestamp of a segment that the receiver discards as old does not count (RFC 7323, section 5.3).
+        if timestamp.is_some() && offset <= stream.acked() && end >= stream.acked() {
+            sender.timestamp = timestamp;
+        }
         // A window in a SYN is never scaled (RFC 7323, section 2.2).
         let shift = match tcp.has(flags::SYN) {
             true => 0,
@@ -369,12 +385,12 @@ impl Session {
         };
         sender.window = u64::from(tcp.window) << shift;
         sender.is_window_unknown = false;
-        if payload.is_empty() && !tcp.has(flags::FIN) {
+        if payload.is_empty() && !has_fin {
             self.close_if_done();
             return Ok(());
         }
         if let Some(fin) = stream.fin()
-            && (end > fin || tcp.has(flags::FIN) && end != fin)
+            && (end > fin || has_fin && end != fin)
         {
             return Err(TcpProblem::AfterFin);
         }
@@ -388,14 +404,15 @@ impl Session {
             if stored.insertion.conflicts {
                 counters.conflicts += 1;
                 if is_inline && settings.normalizer.rewrites_overlaps {
-                    let mut first = payload.to_vec();
-                    if stream.overwrite(offset, &mut first) {
+                    let mut first = packet.payload.to_vec();
+                    let cut = first.len() - payload.len();
+                    if stream.overwrite(offset, &mut first[cut..]) {
                         edits.payload = Some(first);
                     }
                 }
             }
         }
-        if tcp.has(flags::FIN) {
+        if has_fin && !is_old_fin {
             stream.finish(end);
             self.is_closing |= direction == Direction::ToServer && stream.is_complete();
         }
@@ -408,14 +425,14 @@ impl Session {
         let has_fin = |half: &Half| half.stream.as_ref().is_some_and(|stream| stream.fin().is_some());
         if self.halves.iter().all(has_fin) {
             self.state = FlowState::Closed;
-            self.is_closing |= self.is_complete();
+            self.is_closing = self.is_closing || self.is_complete();
         }
     }
 
     /// Returns true if both ends sent a FIN, and all data were seen.
-    fn is_complete(&self) -> bool {
-        let is_complete = |half: &Half| half.stream.as_ref().is_some_and(Stream::is_complete);
-        self.halves.iter().all(is_complete)
+    fn is_complete(&mut self) -> bool {
+        let is_complete = |half: &mut Half| half.stream.as_mut().is_some_and(Stream::is_complete);
+        self.halves.iter_mut().all(is_complete)
     }
 
     /// Returns true if the connection is closing, so that raw data are inspected at once.
