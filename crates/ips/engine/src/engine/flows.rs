@@ -130,8 +130,10 @@ impl Engine {
         edits.apply(&location, bytes);
         match Packet::decode(bytes, network, context) {
             Ok(packet) => {
+                let is_repeated = flow.tcp.as_ref().is_some_and(|session| session.is_repeated());
                 let packet = Packet {
-                    is_encrypted,
+                    is_encrypted: is_encrypted && !is_repeated,
+                    is_rejected_by_stream: is_repeated,
                     ..packet
                 };
                 let verdict = self.inspect(rules, &packet, &mut flow, direction, out);

@@ -147,7 +147,7 @@ impl Session {
             // All bytes of the segment were seen before; none enters the streams again.
             return match settings.mode == Mode::Ips && !self.is_repetition(packet, tcp, direction) {
                 true => Err(TcpProblem::Closed),
-                false => Ok(Accepted::default()),
+                false => Ok(accepted),
             };
         }
         if self.state == FlowState::Closed && self.is_reset {
@@ -193,8 +193,12 @@ impl Session {
     /// Returns true if a segment after a repeated SYN carries nothing new for the receiver.
     ///
     /// The reset or FIN that ended the connection may have expired before it reached the receiver. Only a new
-    /// handshake may follow a reset, and only bytes that the receiver acknowledged may follow a FIN.
+    /// handshake may follow a reset, and only bytes that the receiver acknowledged may follow a FIN. Data in a SYN
+    /// belong to the new connection.
     fn is_repetition(&self, packet: &Packet<'_>, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
+        if tcp.has(flags::SYN) && !packet.payload.is_empty() {
+            return false;
+        }
         if self.is_reset {
             return tcp.is_syn() || tcp.has(flags::RST);
         }
