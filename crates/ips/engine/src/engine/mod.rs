@@ -331,13 +331,17 @@ impl Engine {
             }
             return verdict.max(inner.without_rewriting());
         }
-        if let Some(network) = inside {
-            let context = Context {
+        if let Some(inner) = inside {
+            let inner_context = Context {
                 tunnel_depth: context.tunnel_depth + 1,
                 is_tunnel: false,
                 ..context
             };
-            verdict = verdict.max(self.packet(rules, bytes, network, context, out));
+            let decided = self.packet(rules, bytes, inner, inner_context, out);
+            if decided == Verdict::Rewritten {
+                tunnel::correct_checksum(bytes, network, context);
+            }
+            verdict = verdict.max(decided);
         }
         verdict
     }
