@@ -161,7 +161,9 @@ impl Engine {
         if self.keeps_records() {
             history::report_drop(&flow, packet, verdict, out);
         }
-        if !is_quoted && packet.tunnel_depth == 0 && !packet.is_tunnel && !packet.is_reassembled {
+        // The switch knows flows of ICMP by other keys: it has one for all messages between two hosts other than echo.
+        let has_flow = packet.ports.is_some() && !is_quoted;
+        if has_flow && packet.tunnel_depth == 0 && !packet.is_tunnel && !packet.is_reassembled {
             self.settled = Some((index, flow.verdict));
         }
         self.flows.put(index, flow);
