@@ -479,6 +479,12 @@ impl Session {
             .then(|| stream.take_for_inspection(settings.mode, flushes))
     }
 
+    /// Returns true if the data of a segment do not wait for others.
+    pub(crate) fn continues(&self, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
+        self.stream(direction)
+            .is_some_and(|stream| stream.needs_no_wait(tcp.seq))
+    }
+
     /// Returns true if data of `direction` would need memory that the stream does not have.
     pub(crate) fn needs_buffer(&self, direction: Direction) -> bool {
         self.stream(direction).is_some_and(Stream::needs_buffer)

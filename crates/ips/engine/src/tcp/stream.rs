@@ -133,6 +133,11 @@ impl Stream {
         self.first_seq
     }
 
+    /// Returns true if data at a sequence number are not kept, or do not wait for earlier data.
+    pub(super) fn needs_no_wait(&self, seq: u32) -> bool {
+        self.is_at_depth() || self.offset_of(seq).is_none_or(|offset| offset <= self.next)
+    }
+
     /// Returns the offset after the bytes that were passed to the parser.
     pub fn next(&self) -> u64 {
         self.next
