@@ -151,8 +151,9 @@ impl Session {
             };
         }
         if self.state == FlowState::Closed && self.is_reset {
-            // A repetition of the reset changes nothing.
-            return match tcp.has(flags::RST) {
+            // A repetition of the reset changes nothing, nor does the acknowledgment by which the receiver refuses it.
+            let is_answer = settings.mode == Mode::Ips && is_bare_ack(packet, tcp);
+            return match tcp.has(flags::RST) || is_answer {
                 true => Ok(accepted),
                 false => Err(TcpProblem::Closed),
             };
@@ -193,14 +194,14 @@ impl Session {
     /// Returns true if a segment after a repeated SYN carries nothing new for the receiver.
     ///
     /// The reset or FIN that ended the connection may have expired before it reached the receiver. Only a new
-    /// handshake may follow a reset, and only bytes that the receiver acknowledged may follow a FIN. Data in a SYN
+    /// handshake and acknowledgments (RFC 5961, section 3.2) may follow a reset, and only bytes that the receiver acknowledged may follow a FIN. Data in a SYN
     /// belong to the new connection.
     fn is_repetition(&self, packet: &Packet<'_>, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
         if tcp.has(flags::SYN) && !packet.payload.is_empty() {
             return false;
         }
         if self.is_reset {
-            return tcp.is_syn() || tcp.has(flags::RST);
+            return tcp.is_syn() || tcp.has(flags::RST) || is_bare_ack(packet, tcp);
         }
         let seq = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
         let size = packet.payload.len() as u64;
@@ -527,6 +528,12 @@ fn scale(own: Option<u8>, other: Option<u8>) -> u8 {
         (Some(own), Some(_)) => own,
         _ => 0,
     }
+}
+
+/// Returns true for an acknowledgment without data.
+fn is_bare_ack(packet: &Packet<'_>, tcp: &TcpHeader<'_>) -> bool {
+    let control = tcp.flags & (flags::SYN | flags::FIN | flags::RST | flags::ACK);
+    control == flags::ACK && packet.payload.is_empty()
 }
 
 fn check_flags(tcp: &TcpHeader<'_>) -> Result<(), TcpProblem> {

@@ -134,7 +134,8 @@ fn an_old_segment_with_a_fin_does_not_end_the_stream() {
             }
             let old = bed.send(ToServer, FIN | ACK, CLIENT + 1, SERVER + 1, b"G");
             assert_eq!(old.is_err(), mode == Mode::Ips, "{mode:?}");
-            bed.send(ToServer, ACK, CLIENT + 3, SERVER + 1, b"T /evil").unwrap();
+            bed.send(ToServer, ACK, CLIENT + 3, SERVER + 1, b"T /evil")
+                .unwrap();
             acknowledge(&mut bed, 9);
             assert_eq!(bed.text(ToServer), "GET /evil", "{mode:?}");
         }
@@ -146,7 +147,8 @@ fn a_fin_that_was_acknowledged_before_it_was_seen_ends_the_stream() {
     let mut bed = TestBed::established(Mode::Ids);
     bed.send(ToServer, ACK, CLIENT + 1, SERVER + 1, b"GET").unwrap();
     acknowledge(&mut bed, 4);
-    bed.send(ToServer, FIN | ACK, CLIENT + 4, SERVER + 1, b"").unwrap();
+    bed.send(ToServer, FIN | ACK, CLIENT + 4, SERVER + 1, b"")
+        .unwrap();
     bed.deliver(false);
     assert!(bed.ended[0]);
 }
@@ -199,16 +201,30 @@ fn in_line_bytes_before_a_stream_without_a_handshake_are_refused() {
 }
 
 #[test]
+fn in_line_the_answer_to_a_reset_passes_and_data_do_not() {
+    let mut bed = TestBed::established(Mode::Ips);
+    bed.send(ToServer, ACK, CLIENT + 1, SERVER + 1, b"lost").unwrap();
+    // The reset is behind bytes that the receiver lacks, so it answers with an acknowledgment (RFC 5961, section 3.2).
+    bed.send(ToServer, RST, CLIENT + 5, 0, b"").unwrap();
+    bed.send(ToClient, ACK, SERVER + 1, CLIENT + 1, b"").unwrap();
+    bed.send(ToServer, RST, CLIENT + 1, 0, b"").unwrap();
+    let data = bed.send(ToClient, ACK, SERVER + 1, CLIENT + 1, b"late");
+    assert_eq!(data, Err(TcpProblem::Closed));
+}
+
+#[test]
 fn acknowledgments_of_a_closing_connection_visit_each_piece_once() {
     const PIECES: u32 = 30_000;
     let mut bed = TestBed::established(Mode::Ids);
     for at in 0..PIECES {
-        bed.send(ToServer, ACK, CLIENT + 1 + at, SERVER + 1, b"x").unwrap();
+        bed.send(ToServer, ACK, CLIENT + 1 + at, SERVER + 1, b"x")
+            .unwrap();
     }
     // The byte before the FIN is missing.
     let fin = CLIENT + 2 + PIECES;
     bed.send(ToServer, FIN | ACK, fin, SERVER + 1, b"").unwrap();
-    bed.send(ToClient, FIN | ACK, SERVER + 1, CLIENT + 1, b"").unwrap();
+    bed.send(ToClient, FIN | ACK, SERVER + 1, CLIENT + 1, b"")
+        .unwrap();
     let start = std::time::Instant::now();
     for _ in 0..PIECES {
         bed.send(ToClient, ACK, SERVER + 2, CLIENT + 1, b"").unwrap();
