@@ -9,6 +9,9 @@ use crate::flow::Direction;
 /// Number of SYN segments with different sequence numbers that are stored until one of them is acknowledged.
 const SYNS: usize = 4;
 
+/// Largest shift of a window (RFC 7323, section 2.3).
+const WINDOW_SCALE_MAX: u8 = 14;
+
 /// A SYN or SYN-ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Syn {
@@ -22,6 +25,8 @@ pub(super) struct Syn {
 #[derive(Debug)]
 pub(super) struct Half {
     syns: ArrayVec<Syn, SYNS>,
+    /// True if a SYN was removed, because there were too many.
+    has_lost_syn: bool,
     /// True once the other end acknowledged the SYN.
     pub(super) is_syn_acked: bool,
     /// The data that this end sends; `None` until its SYN was seen.
@@ -46,6 +51,7 @@ impl Half {
     pub(super) fn new(direction: Direction, depth: u64) -> Half {
         Half {
             syns: ArrayVec::new(),
+            has_lost_syn: false,
             is_syn_acked: false,
             stream: None,
             window: 0,
@@ -103,6 +109,7 @@ impl Half {
         self.syns.retain(|other| other.isn != seq);
         if self.syns.is_full() {
             self.syns.remove(0);
+            self.has_lost_syn = true;
         }
         self.syns.push(syn);
         self.choose(syn);
@@ -124,6 +131,20 @@ impl Half {
             }
             _ => false,
         }
+    }
+
+    /// Applies the acknowledgment of a SYN that was removed. Returns false if none was. Its options are not known: the largest
+    /// window is assumed.
+    pub(super) fn acknowledge_lost_syn(&mut self, ack: u32) -> bool {
+        if self.has_lost_syn {
+            self.choose(Syn {
+                isn: ack.wrapping_sub(1),
+                window_scale: Some(WINDOW_SCALE_MAX),
+                timestamp: None,
+            });
+            self.is_syn_acked = true;
+        }
+        self.has_lost_syn
     }
 
     fn choose(&mut self, syn: Syn) {

@@ -194,8 +194,8 @@ impl Session {
     /// Returns true if a segment after a repeated SYN carries nothing new for the receiver.
     ///
     /// The reset or FIN that ended the connection may have expired before it reached the receiver. Only a new
-    /// handshake and acknowledgments (RFC 5961, section 3.2) may follow a reset, and only bytes that the receiver acknowledged may follow a FIN. Data in a SYN
-    /// belong to the new connection.
+    /// handshake and acknowledgments (RFC 5961, section 3.2) may follow a reset, and only bytes that the receiver
+    /// acknowledged may follow a FIN. Data in a SYN belong to the new connection.
     fn is_repetition(&self, packet: &Packet<'_>, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
         if tcp.has(flags::SYN) && !packet.payload.is_empty() {
             return false;
@@ -223,7 +223,11 @@ impl Session {
         let accepts_async = settings.accepts_async;
         let (sender, receiver) = self.ends(direction);
         if tcp.has(flags::SYN) {
-            if tcp.has(flags::ACK) && !receiver.acknowledge_syn(tcp.ack, 1 << 16) {
+            // Beside the path, many other SYNs of which no one arrives do not hide the one that is answered.
+            let is_acked = !tcp.has(flags::ACK)
+                || receiver.acknowledge_syn(tcp.ack, 1 << 16)
+                || settings.mode == Mode::Ids && receiver.acknowledge_lost_syn(tcp.ack);
+            if !is_acked {
                 return Err(TcpProblem::Handshake);
             }
             sender.add_syn(tcp.seq, tcp.window, options);

@@ -401,7 +401,10 @@ fn data_or_unusual_bits_in_the_old_syn_after_a_reset() {
         ..syn.clone()
     };
     let sent = bed.send(with_option.packet());
-    assert_eq!((sent.verdict, &sent.bytes[40..]), (Verdict::Rewritten, &[1; 4][..]));
+    assert_eq!(
+        (sent.verdict, &sent.bytes[40..]),
+        (Verdict::Rewritten, &[1; 4][..])
+    );
     assert_eq!(bed.send(syn.packet()).verdict, Verdict::Pass);
 }
 

@@ -95,6 +95,18 @@ fn a_second_syn_without_timestamps_does_not_withdraw_them() {
 }
 
 #[test]
+fn beside_the_path_many_syn_segments_do_not_hide_the_one_that_is_answered() {
+    let mut bed = TestBed::new(Mode::Ids);
+    for isn in [CLIENT, 1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000] {
+        bed.send(ToServer, SYN, isn, 0, b"").unwrap();
+    }
+    bed.send(ToClient, SYN | ACK, SERVER, CLIENT + 1, b"").unwrap();
+    bed.send(ToServer, ACK, CLIENT + 1, SERVER + 1, b"GET /evil").unwrap();
+    acknowledge(&mut bed, 9);
+    assert_eq!(bed.text(ToServer), "GET /evil");
+}
+
+#[test]
 fn the_timestamp_of_an_old_segment_does_not_count() {
     for mode in MODES {
         let mut bed = established_with(mode, &stamp(1), &stamp(1));
