@@ -91,7 +91,7 @@ fn streams_with_holes_do_not_stop_data_in_order() {
             let segment = Segment {
                 port,
                 data: &[b'x'; 1000],
-                seq: Segment::default().seq + 1 + at * 1000,
+                seq: Segment::default().seq + 1400 + at * 1000,
                 ..Segment::default()
             };
             bed.send(segment.packet());
@@ -104,19 +104,19 @@ fn streams_with_holes_do_not_stop_data_in_order() {
         ..Segment::default()
     };
     // The segment that fills a hole frees memory, as far as its receiver acknowledges the data.
-    assert!(!bed.send(first(1, b"x").packet()).is_dropped());
+    assert!(!bed.send(first(1, &[b'x'; 1400]).packet()).is_dropped());
     let answer = Segment {
         from_client: false,
         seq: Segment::default().ack,
-        ack: Segment::default().seq + 60_001,
+        ack: Segment::default().seq + 61_400,
         ..first(1, &[])
     };
     bed.send(answer.packet());
     bed.send_all(handshake_of(70));
-    assert!(!bed.send(first(70, b"harmless").packet()).is_dropped());
+    assert!(!bed.send(first(70, &[b'x'; 1400]).packet()).is_dropped());
     let more = Segment {
-        seq: Segment::default().seq + 60_001,
-        ..first(1, b"more")
+        seq: Segment::default().seq + 61_400,
+        ..first(1, &[b'x'; 1400])
     };
     assert!(!bed.send(more.packet()).is_dropped());
     assert!(

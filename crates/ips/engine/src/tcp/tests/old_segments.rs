@@ -101,7 +101,8 @@ fn beside_the_path_many_syn_segments_do_not_hide_the_one_that_is_answered() {
         bed.send(ToServer, SYN, isn, 0, b"").unwrap();
     }
     bed.send(ToClient, SYN | ACK, SERVER, CLIENT + 1, b"").unwrap();
-    bed.send(ToServer, ACK, CLIENT + 1, SERVER + 1, b"GET /evil").unwrap();
+    bed.send(ToServer, ACK, CLIENT + 1, SERVER + 1, b"GET /evil")
+        .unwrap();
     acknowledge(&mut bed, 9);
     assert_eq!(bed.text(ToServer), "GET /evil");
 }
