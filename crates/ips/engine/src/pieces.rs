@@ -338,6 +338,10 @@ mod tests {
             4
         );
         assert_eq!(pieces.memory(), 2 + Pieces::OVERHEAD);
+        pieces.insert(6, b"g", OverlapPolicy::First);
+        for (offset, end) in [(3, 3), (4, 7), (5, 7), (6, 7), (7, 7), (9, 9)] {
+            assert_eq!(pieces.contiguous_end(offset), end);
+        }
         pieces.truncate(5);
         assert_eq!(pieces.end(), Some(5));
     }

@@ -36,7 +36,7 @@ pub struct Stream {
     /// Offset of the FIN.
     fin: Option<u64>,
     /// The last result of [`Stream::known_end`].
-    known: u64,
+    pub(super) known: u64,
     /// Data that wait for a hole to be filled, or for their acknowledgment.
     pieces: Pieces,
     /// Bytes from `base` to `next`, followed by `staged` bytes.
