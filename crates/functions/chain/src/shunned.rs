@@ -10,7 +10,7 @@ use millrace_nf::flow::{Endpoint, FlowId, FlowPacket, flag};
 use millrace_nf::table::Table;
 use millrace_nf::{Buffer, Kind, Shun, ShunAction, ShunnedFlow};
 use millrace_types::{Duration, Time};
-use millrace_wire::IpProto;
+use millrace_wire::{Fragment, IpProto};
 
 /// Sets of the table that one tick scans for idle flows. A table of 65,536 flows is scanned in 6.4 s.
 const SETS_PER_TICK: usize = 256;
@@ -64,7 +64,7 @@ impl Hash for Key {
 
 impl Key {
     /// Returns the key of a packet, and true if the packet opens a TCP connection. `None` for packets that the function always
-    /// gets: packets that are not IP, later fragments, and packets with more tags.
+    /// gets: packets that are not IP, fragments, and packets with more tags.
     #[inline]
     fn of(packet: &dyn Buffer) -> Option<(Key, bool)> {
         let head = packet.head();
@@ -130,7 +130,8 @@ impl Key {
 
     /// Returns the key of any packet, and true if the packet opens a TCP connection.
     fn of_any(packet: &dyn Buffer) -> Option<(Key, bool)> {
-        let found = FlowPacket::of(packet).filter(|found| !found.is_later_fragment)?;
+        // The function gets all fragments of a packet: a first fragment alone would leave it waiting for the others.
+        let found = FlowPacket::of(packet).filter(|found| found.layers.fragment() == Fragment::Whole)?;
         let (flow, _) = found.id.canonical();
         let mut tags = [0; 2];
         let len = found.layers.vlan_count();
@@ -343,6 +344,20 @@ mod tests {
         let mut vlans = None;
         flows.sweep(Time::ZERO + IDLE, |flow| vlans = Some(flow.vlans));
         assert_eq!(vlans, Some([5, 0]));
+    }
+
+    #[test]
+    fn the_function_gets_all_fragments_of_a_packet() {
+        let (mut flows, mut ended) = (ShunnedFlows::new(16, 7), ArrayVec::new());
+        let whole = segment((1000, 80), flag::ACK);
+        flows.add(&whole, &shun(ShunAction::Pass), (Time::ZERO, 0), &mut ended);
+        assert!(flows.action(&whole, Time::ZERO, &mut ended).is_some());
+        // The flags and the offset of the fragment: the first one, and the last one.
+        for field in [[0x20, 0], [0, 3]] {
+            let mut bytes = whole.bytes().to_vec();
+            bytes[20..22].copy_from_slice(&field);
+            assert_eq!(flows.action(&Frame::new(&bytes), Time::ZERO, &mut ended), None);
+        }
     }
 
     #[test]

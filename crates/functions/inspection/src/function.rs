@@ -7,7 +7,7 @@ use millrace_ips_engine::detect::Ruleset;
 use millrace_ips_engine::{
     Cause, Engine, Events, FlowVerdict, Frame, LinkType, Mode, Overload, Policy, Verdict as Decision,
 };
-use millrace_nf::flow::Endpoint;
+use millrace_nf::flow::{Endpoint, FlowPacket};
 use millrace_nf::{
     Buffer, Context, Counters, Direction, Effects, Function, Outbox, SettingError, Setup, SharedValue,
     ShunAction, ShunnedFlow, Verdict,
@@ -47,6 +47,14 @@ pub(crate) struct Inspector {
     packets: u64,
     /// Unix time of the last burst or tick.
     now: Time,
+}
+
+/// Returns true if the switch can shun the flow of a packet: it knows flows by at most two VLAN tags, and none behind
+/// other headers between Ethernet and IP.
+#[cold]
+fn can_be_shunned(packet: &dyn Buffer) -> bool {
+    const TAGS_MAX: usize = 2;
+    FlowPacket::of(packet).is_some_and(|found| found.layers.vlan_count() <= TAGS_MAX)
 }
 
 /// The number of functions created in this process. It distinguishes the flow numbers of different lanes.
@@ -212,13 +220,13 @@ impl Inspector {
 
     /// Shuns the flow of a packet, if the engine has decided about all of its packets.
     #[inline]
-    fn shun(&mut self, index: usize, effects: &mut Effects) {
+    fn shun(&mut self, packet: &dyn Buffer, index: usize, effects: &mut Effects) {
         let action = match self.engine.settled() {
             FlowVerdict::None => return,
             FlowVerdict::Pass | FlowVerdict::Bypass => ShunAction::Pass,
             FlowVerdict::Drop => ShunAction::Drop,
         };
-        if self.config.shuns {
+        if self.config.shuns && can_be_shunned(packet) {
             effects.shun(index, action, SHUN_IDLE);
             self.engine.shun();
         }
@@ -277,7 +285,7 @@ impl Function for Inspector {
                     self.reject(&**packet, (source, destination), context.direction, effects);
                 }
             }
-            self.shun(index, effects);
+            self.shun(&**packet, index, effects);
         }
         if !self.events.list.is_empty() {
             self.send_events();

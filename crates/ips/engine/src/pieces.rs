@@ -190,7 +190,9 @@ impl Pieces {
     /// Returns the offset of the first gap at or after `offset`.
     pub fn contiguous_end(&self, offset: u64) -> u64 {
         let mut end = offset;
-        for (start, piece) in &self.list {
+        let before = self.list.range(..=offset).next_back();
+        let from = before.map_or(offset, |(start, _)| *start);
+        for (start, piece) in self.list.range(from..) {
             if *start > end {
                 break;
             }
@@ -336,6 +338,10 @@ mod tests {
             4
         );
         assert_eq!(pieces.memory(), 2 + Pieces::OVERHEAD);
+        pieces.insert(6, b"g", OverlapPolicy::First);
+        for (offset, end) in [(3, 3), (4, 7), (5, 7), (6, 7), (7, 7), (9, 9)] {
+            assert_eq!(pieces.contiguous_end(offset), end);
+        }
         pieces.truncate(5);
         assert_eq!(pieces.end(), Some(5));
     }

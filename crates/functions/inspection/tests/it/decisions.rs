@@ -118,6 +118,18 @@ fn a_passed_connection_goes_on_after_its_shun_ended_with_and_without_a_vlan_tag(
 }
 
 #[test]
+fn a_flow_that_the_switch_does_not_know_is_not_shunned() {
+    let rule = r#"pass udp any any -> any any (msg:"all"; sid:2;)"#;
+    for (tags, shuns) in [(0, 1), (2, 1), (3, 0)] {
+        let mut bed = TestBed::made(&IPS, &[], rule);
+        let mut bytes = ethernet(&datagram(b"x"));
+        bytes.splice(12..12, [0x81, 0, 0, 5].repeat(tags));
+        bed.frame(&mut Frame::new(&bytes), Direction::Forward);
+        assert_eq!(bed.effects.shuns().len(), shuns, "{tags} tags");
+    }
+}
+
+#[test]
 fn ids_raises_the_alert_and_drops_and_sends_nothing() {
     let mut bed = TestBed::made(&IDS, &[], BOTH);
     bed.handshake();

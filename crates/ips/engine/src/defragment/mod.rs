@@ -6,7 +6,8 @@
 //!
 //! Fragments are forwarded as they arrive. The last fragment gets the verdict on the whole packet, which the
 //! receiver cannot assemble without it. If the whole packet is dropped, its fragments are refused until the
-//! receiver has forgotten them.
+//! receiver has forgotten them. The same holds if fragments differ in TTL or other fields by which a router or the
+//! receiver may have discarded some of them: another fragment could join those that the receiver has.
 
 mod header;
 
@@ -118,12 +119,34 @@ impl Key {
     }
 }
 
+/// Fields of a fragment that decide whether it reaches the receiver. Fragments of one packet have the same ones, except that
+/// the first fragment may have more IPv4 options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Route {
+    ttl: u8,
+    dont_fragment: bool,
+    header_size: usize,
+}
+
+impl Route {
+    fn of(packet: &Packet<'_>) -> Route {
+        Route {
+            ttl: packet.ip.ttl,
+            dont_fragment: packet.ip.dont_fragment,
+            header_size: packet.ip.header_size,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Tracker {
     serial: u64,
     start: Time,
     /// Size of all data, once the last fragment has arrived.
     size: Option<u64>,
+    /// The fields of the first fragment that arrived, and true if another fragment differs in them.
+    route: Route,
+    differs: bool,
     /// Headers of the packet, from the fragment with offset 0.
     header: Option<header::Header>,
     pieces: Pieces,
@@ -191,7 +214,9 @@ impl Defragmenter {
         match self.insert(packet) {
             Ok(None) => Outcome::Waiting,
             Ok(Some(key)) => {
-                self.assemble(key);
+                if self.assemble(key) && !self.settings.evicts {
+                    self.refuse(packet);
+                }
                 Outcome::Whole(&self.whole)
             }
             Err(reason) => {
@@ -229,10 +254,12 @@ impl Defragmenter {
         let header = (offset == 0).then(|| header::Header::of(packet));
         let needed = TRACKER_SIZE + data.len() + Pieces::OVERHEAD + 512;
         self.make_room(needed)?;
-        self.begin(key, packet.time);
+        let route = Route::of(packet);
+        self.begin(key, route, packet.time);
         let Some(tracker) = self.trackers.get_mut(&key) else {
             return Ok(None);
         };
+        tracker.differs |= tracker.route != route;
         if tracker.is_refused {
             return Err(Refused::Overlap);
         }
@@ -280,7 +307,7 @@ impl Defragmenter {
     }
 
     /// Begins a packet without pieces, unless one with this key exists.
-    fn begin(&mut self, key: Key, start: Time) {
+    fn begin(&mut self, key: Key, route: Route, start: Time) {
         if self.trackers.contains_key(&key) {
             return;
         }
@@ -292,6 +319,8 @@ impl Defragmenter {
             serial,
             start,
             size: None,
+            route,
+            differs: false,
             header: None,
             pieces: Pieces::default(),
             is_refused: false,
@@ -307,7 +336,7 @@ impl Defragmenter {
             return;
         }
         let key = Key::of(packet);
-        self.begin(key, packet.time);
+        self.begin(key, Route::of(packet), packet.time);
         if let Some(tracker) = self.trackers.get_mut(&key) {
             let before = tracker.memory();
             tracker.refuse();
@@ -315,16 +344,16 @@ impl Defragmenter {
         }
     }
 
-    /// Moves a complete packet to `whole`.
-    fn assemble(&mut self, key: Key) {
+    /// Moves a complete packet to `whole`; returns true if the receiver may lack some of its fragments.
+    fn assemble(&mut self, key: Key) -> bool {
         self.whole.clear();
         let Some(mut tracker) = self.trackers.remove(&key) else {
-            return;
+            return false;
         };
         self.memory -= tracker.memory();
         self.counters.reassembled += 1;
         let (Some(header), Some(size)) = (tracker.header.take(), tracker.size) else {
-            return;
+            return false;
         };
         let whole = &mut self.whole;
         whole.extend_from_slice(&header.bytes);
@@ -332,6 +361,7 @@ impl Defragmenter {
             .pieces
             .take_contiguous(0, size, |bytes| whole.extend_from_slice(bytes));
         header.finish(whole);
+        tracker.differs
     }
 
     /// Removes the oldest packets until `needed` bytes are free.

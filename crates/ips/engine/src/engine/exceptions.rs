@@ -26,7 +26,7 @@ impl Engine {
     }
 
     /// Returns the decision about all later packets of the flow of the last frame; `None` while they are inspected. A frame
-    /// that is a fragment or carries a tunnel has none.
+    /// that is a fragment, ICMP, or carries a tunnel has none.
     pub fn settled(&self) -> FlowVerdict {
         self.settled.map_or(FlowVerdict::None, |(_, verdict)| verdict)
     }

@@ -130,8 +130,10 @@ impl Engine {
         edits.apply(&location, bytes);
         match Packet::decode(bytes, network, context) {
             Ok(packet) => {
+                let is_repeated = flow.tcp.as_ref().is_some_and(|session| session.is_repeated());
                 let packet = Packet {
-                    is_encrypted,
+                    is_encrypted: is_encrypted && !is_repeated,
+                    is_rejected_by_stream: is_repeated,
                     ..packet
                 };
                 let verdict = self.inspect(rules, &packet, &mut flow, direction, out);
@@ -159,7 +161,9 @@ impl Engine {
         if self.keeps_records() {
             history::report_drop(&flow, packet, verdict, out);
         }
-        if !is_quoted && packet.tunnel_depth == 0 && !packet.is_tunnel && !packet.is_reassembled {
+        // The switch knows flows of ICMP by other keys: it has one for all messages between two hosts other than echo.
+        let has_flow = packet.ports.is_some() && !is_quoted;
+        if has_flow && packet.tunnel_depth == 0 && !packet.is_tunnel && !packet.is_reassembled {
             self.settled = Some((index, flow.verdict));
         }
         self.flows.put(index, flow);

@@ -301,6 +301,11 @@ impl Engine {
             if context.reassemblies >= self.settings.tunnel_depth {
                 return verdict.max(self.undecoded(Undecoded::TooDeep));
             }
+            // Receivers discard a fragment with a wrong checksum (RFC 1122, section 3.2.1.2).
+            let is_checked = self.settings.mode == Mode::Ips && self.settings.checks_checksums;
+            if is_checked && !packet.ip_checksum_is_right() {
+                return verdict.max(self.undecoded(Undecoded::InvalidIp));
+            }
             let vlans = network.vlans;
             let mut whole = match self.defragmenter.add(&packet) {
                 Outcome::Waiting => return verdict,
@@ -331,13 +336,17 @@ impl Engine {
             }
             return verdict.max(inner.without_rewriting());
         }
-        if let Some(network) = inside {
-            let context = Context {
+        if let Some(inner) = inside {
+            let inner_context = Context {
                 tunnel_depth: context.tunnel_depth + 1,
                 is_tunnel: false,
                 ..context
             };
-            verdict = verdict.max(self.packet(rules, bytes, network, context, out));
+            let decided = self.packet(rules, bytes, inner, inner_context, out);
+            if decided == Verdict::Rewritten {
+                tunnel::correct_checksum(bytes, network, context);
+            }
+            verdict = verdict.max(decided);
         }
         verdict
     }

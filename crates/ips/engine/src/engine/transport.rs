@@ -52,7 +52,10 @@ impl Engine {
             self.buffers.clear();
             self.buffer_bytes = 0;
         }
-        let is_full = needed > self.settings.segment_bytes;
+        // In line, data that wait for others leave a part of the memory to data in order, which fill holes and free memory.
+        let limit = self.settings.segment_bytes;
+        let is_full = needed > limit - limit / SPARE_PART
+            && (needed > limit || self.settings.mode == Mode::Ips && !session.continues(tcp, direction));
         if !packet.payload.is_empty()
             && session.needs_buffer(direction)
             && let Some(buffer) = self.buffers.pop()

@@ -248,7 +248,24 @@ fn ppp_header(frame: &[u8], mut at: usize) -> Result<(Next, usize), Undecoded> {
     Ok((next, at + size))
 }
 
-/// Skips a label stack. The first four bits of the payload tell whether it is IP or an Ethernet pseudowire
+/// Returns true if bytes that begin like IP have lengths of IP. The MAC address of a pseudowire without control word may begin
+/// like IP (RFC 8469).
+fn is_ip(bytes: &[u8]) -> bool {
+    let word = |at: usize| {
+        bytes
+            .get(at..at + 2)
+            .map(|word| usize::from(word[0]) << 8 | usize::from(word[1]))
+    };
+    match bytes.first().copied() {
+        Some(first) if first >> 4 == 4 => {
+            let header_size = usize::from(first & 0xf) * 4;
+            header_size >= 20 && word(2).is_some_and(|size| (header_size..=bytes.len()).contains(&size))
+        }
+        _ => word(4).is_some_and(|size| 40 + size <= bytes.len()),
+    }
+}
+
+/// Skips a label stack. The first four bits of the payload, and its lengths, tell whether it is IP or an Ethernet pseudowire
 /// (RFC 4385, RFC 4448).
 fn label_stack(frame: &[u8], mut at: usize) -> Result<(Next, usize), Undecoded> {
     for _ in 0..HEADERS_MAX {
@@ -258,7 +275,7 @@ fn label_stack(frame: &[u8], mut at: usize) -> Result<(Next, usize), Undecoded> 
         if view.bos() {
             let [first] = *chunk::<1>(frame, at)?;
             return Ok(match first >> 4 {
-                4 | 6 => (Next::Ip, at),
+                4 | 6 if is_ip(&frame[at..]) => (Next::Ip, at),
                 // The first word is a control word.
                 0 => (Next::Ethernet, at + 4),
                 _ => (Next::Ethernet, at),
@@ -313,10 +330,28 @@ mod tests {
         let tagged = ethernet(0x88a8, &[0, 5, 0x81, 0, 0x20, 6, 0x08, 0, 0x45]);
         let network = find_ip_header(LinkType(LinkType::ETHERNET), &tagged).unwrap();
         assert_eq!((network.offset, network.vlans.ids), (22, [5, 6, 0]));
-        let labels = [0, 0, 0x10, 64, 0, 0, 0x21, 64, 0x45];
+        let ip = [&[0x45, 0, 0, 20][..], &[0; 16]].concat();
+        let labels = [&[0, 0, 0x10, 64, 0, 0, 0x21, 64][..], &ip].concat();
         assert_eq!(offset(LinkType::ETHERNET, &ethernet(0x8847, &labels)), Ok(22));
         let pppoe = [0x11, 0, 0, 1, 0, 22, 0, 0x57, 0x60];
         assert_eq!(offset(LinkType::ETHERNET, &ethernet(0x8864, &pppoe)), Ok(22));
+    }
+
+    #[test]
+    fn the_address_of_a_pseudowire_may_begin_like_ip() {
+        for first in [0x44, 0x46, 0x60] {
+            let inner = [
+                &[first, 0xaa, 0xbb, 0xcc, 0xdd, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45][..],
+                &[0; 19],
+            ]
+            .concat();
+            let labels = [&[0, 0, 0x11, 64][..], &inner].concat();
+            assert_eq!(
+                offset(LinkType::ETHERNET, &ethernet(0x8847, &labels)),
+                Ok(32),
+                "{first:x}"
+            );
+        }
     }
 
     #[test]

@@ -336,8 +336,7 @@ impl<'a> Packet<'a> {
     /// Returns true if the checksums of IPv4, TCP and UDP are right.
     pub fn checksum_is_right(&self) -> bool {
         let bytes = self.ip_payload();
-        let header = self.ip.bytes.get(..self.ip.header_size).unwrap_or_default();
-        let is_ip_right = self.ip.version == IpVersion::V6 || checksum::internet(header) == 0;
+        let is_ip_right = self.ip_checksum_is_right();
         let Some(pseudo) = self.pseudo_header() else {
             return is_ip_right;
         };
@@ -347,6 +346,12 @@ impl<'a> Packet<'a> {
                 IpProto::UDP => udp::View::new(bytes).is_ok_and(|view| view.checksum_is_right(&pseudo)),
                 _ => true,
             }
+    }
+
+    /// Returns true if the checksum of the IPv4 header is right. IPv6 has none.
+    pub fn ip_checksum_is_right(&self) -> bool {
+        let header = self.ip.bytes.get(..self.ip.header_size).unwrap_or_default();
+        self.ip.version == IpVersion::V6 || checksum::internet(header) == 0
     }
 
     /// Returns true if the header requests a source route, by IPv4 options or by the deprecated IPv6 routing

@@ -1,9 +1,9 @@
 //! Packets inside packets: GRE, IP in IP, Teredo, VXLAN, Geneve and GTP-U.
 
-use millrace_wire::{EtherType, IpProto};
+use millrace_wire::{EtherType, IpProto, checksum};
 
 use super::link::{Next, Vlans, follow};
-use super::{IpHeaderLocation, IpVersion, Packet};
+use super::{Context, IpHeaderLocation, IpVersion, Packet};
 
 /// IP in IP (RFC 2003), IPv6 in IP (RFC 4213) and GRE (RFC 2784).
 const IPV4: IpProto = IpProto(4);
@@ -78,6 +78,43 @@ pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &Tunnels) -> Op
         }
         _ => None,
     }
+}
+
+/// Corrects the checksum of the UDP or GRE header around a packet that was changed, if the header has one (RFC 768; RFC 2784,
+/// section 2.3). `outer` is the position of the IP header before that header. Changes of a segment without a change of its size
+/// compensate for each other in its own checksum; the data that a SYN lost still lie behind it.
+#[cold]
+pub(crate) fn correct_checksum(frame: &mut [u8], outer: IpHeaderLocation, context: Context) {
+    const UDP_CHECKSUM: usize = 6;
+    const GRE_CHECKSUM: usize = 4;
+    let Ok(packet) = Packet::decode(frame, outer, context) else {
+        return;
+    };
+    let (protocol, pseudo) = (IpProto(packet.protocol), packet.pseudo_header());
+    let from = packet.ip_offset + packet.ip.header_size;
+    let to = match protocol {
+        IpProto::UDP => from + millrace_wire::udp::SIZE + packet.payload.len(),
+        _ => packet.ip_offset + packet.ip.bytes.len(),
+    };
+    let (Some(bytes), Some(pseudo)) = (frame.get_mut(from..to), pseudo) else {
+        return;
+    };
+    let has_gre_checksum =
+        |bytes: &[u8]| matches!(*bytes, [flags, version, ..] if flags & 0x80 != 0 && version & 7 == 0);
+    let at = match protocol {
+        IpProto::UDP if bytes[UDP_CHECKSUM..][..2] != [0, 0] => UDP_CHECKSUM,
+        GRE if has_gre_checksum(bytes) => GRE_CHECKSUM,
+        _ => return,
+    };
+    bytes[at..at + 2].fill(0);
+    let sum = match protocol {
+        IpProto::UDP => pseudo
+            .sum(IpProto::UDP, bytes.len())
+            .add_bytes(bytes)
+            .udp_checksum(),
+        _ => checksum::internet(bytes),
+    };
+    bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Reads a GRE header: versions 0 (RFC 2784, RFC 2890; routing of RFC 1701) and 1 (RFC 2637).

@@ -9,6 +9,9 @@ use crate::flow::Direction;
 /// Number of SYN segments with different sequence numbers that are stored until one of them is acknowledged.
 const SYNS: usize = 4;
 
+/// Largest shift of a window (RFC 7323, section 2.3).
+const WINDOW_SCALE_MAX: u8 = 14;
+
 /// A SYN or SYN-ACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Syn {
@@ -22,6 +25,8 @@ pub(super) struct Syn {
 #[derive(Debug)]
 pub(super) struct Half {
     syns: ArrayVec<Syn, SYNS>,
+    /// True if a SYN was removed, because there were too many.
+    has_lost_syn: bool,
     /// True once the other end acknowledged the SYN.
     pub(super) is_syn_acked: bool,
     /// The data that this end sends; `None` until its SYN was seen.
@@ -31,6 +36,10 @@ pub(super) struct Half {
     /// True if the window is not checked, because segments that announce the window of this end are not seen.
     pub(super) is_window_unknown: bool,
     pub(super) window_scale: Option<u8>,
+    /// True if the stream begins in the middle of a connection: its SYN was not seen.
+    pub(super) is_midstream: bool,
+    /// True if the SYN offered timestamps, or was not seen.
+    pub(super) has_timestamps: bool,
     /// The last timestamp in order (TS.Recent of the receiver, RFC 7323, section 4.3).
     pub(super) timestamp: Option<u32>,
     direction: Direction,
@@ -42,11 +51,14 @@ impl Half {
     pub(super) fn new(direction: Direction, depth: u64) -> Half {
         Half {
             syns: ArrayVec::new(),
+            has_lost_syn: false,
             is_syn_acked: false,
             stream: None,
             window: 0,
             is_window_unknown: false,
             window_scale: None,
+            is_midstream: false,
+            has_timestamps: false,
             timestamp: None,
             direction,
             depth,
@@ -79,11 +91,15 @@ impl Half {
     }
 
     /// Records a SYN. The latest SYN counts until one is acknowledged.
+    ///
+    /// A SYN that is sent again may lack the timestamps of the first one. The answer shows which one arrived: it has
+    /// timestamps only if the SYN had some (RFC 7323, section 3.2).
     pub(super) fn add_syn(&mut self, seq: u32, window: u16, options: &Options) {
+        let earlier = self.syns.iter().find(|other| other.isn == seq);
         let syn = Syn {
             isn: seq,
             window_scale: options.window_scale,
-            timestamp: options.timestamp,
+            timestamp: options.timestamp.or(earlier.and_then(|syn| syn.timestamp)),
         };
         // A window in a SYN is never scaled (RFC 7323, section 2.2).
         self.window = window.into();
@@ -93,6 +109,7 @@ impl Half {
         self.syns.retain(|other| other.isn != seq);
         if self.syns.is_full() {
             self.syns.remove(0);
+            self.has_lost_syn = true;
         }
         self.syns.push(syn);
         self.choose(syn);
@@ -116,8 +133,23 @@ impl Half {
         }
     }
 
+    /// Applies the acknowledgment of a SYN that was removed. Returns false if none was. Its options are not known: the largest
+    /// window is assumed.
+    pub(super) fn acknowledge_lost_syn(&mut self, ack: u32) -> bool {
+        if self.has_lost_syn {
+            self.choose(Syn {
+                isn: ack.wrapping_sub(1),
+                window_scale: Some(WINDOW_SCALE_MAX),
+                timestamp: None,
+            });
+            self.is_syn_acked = true;
+        }
+        self.has_lost_syn
+    }
+
     fn choose(&mut self, syn: Syn) {
         self.window_scale = syn.window_scale;
+        self.has_timestamps = syn.timestamp.is_some();
         self.timestamp = syn.timestamp;
         let first_seq = syn.isn.wrapping_add(1);
         if self
@@ -136,6 +168,8 @@ impl Half {
         if self.stream.is_none() {
             self.begin_stream(seq);
         }
+        self.is_midstream = true;
+        self.has_timestamps = true;
         self.is_syn_acked = true;
         self.window_scale = Some(SCALE);
         self.window = u64::from(window) << SCALE;

@@ -147,12 +147,13 @@ impl Session {
             // All bytes of the segment were seen before; none enters the streams again.
             return match settings.mode == Mode::Ips && !self.is_repetition(packet, tcp, direction) {
                 true => Err(TcpProblem::Closed),
-                false => Ok(Accepted::default()),
+                false => Ok(accepted),
             };
         }
         if self.state == FlowState::Closed && self.is_reset {
-            // A repetition of the reset changes nothing.
-            return match tcp.has(flags::RST) {
+            // A repetition of the reset changes nothing, nor does the acknowledgment by which the receiver refuses it.
+            let is_answer = settings.mode == Mode::Ips && is_bare_ack(packet, tcp);
+            return match tcp.has(flags::RST) || is_answer {
                 true => Ok(accepted),
                 false => Err(TcpProblem::Closed),
             };
@@ -193,10 +194,14 @@ impl Session {
     /// Returns true if a segment after a repeated SYN carries nothing new for the receiver.
     ///
     /// The reset or FIN that ended the connection may have expired before it reached the receiver. Only a new
-    /// handshake may follow a reset, and only bytes that the receiver acknowledged may follow a FIN.
+    /// handshake and acknowledgments (RFC 5961, section 3.2) may follow a reset, and only bytes that the receiver
+    /// acknowledged may follow a FIN. Data in a SYN belong to the new connection.
     fn is_repetition(&self, packet: &Packet<'_>, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
+        if tcp.has(flags::SYN) && !packet.payload.is_empty() {
+            return false;
+        }
         if self.is_reset {
-            return tcp.is_syn() || tcp.has(flags::RST);
+            return tcp.is_syn() || tcp.has(flags::RST) || is_bare_ack(packet, tcp);
         }
         let seq = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
         let size = packet.payload.len() as u64;
@@ -218,7 +223,11 @@ impl Session {
         let accepts_async = settings.accepts_async;
         let (sender, receiver) = self.ends(direction);
         if tcp.has(flags::SYN) {
-            if tcp.has(flags::ACK) && !receiver.acknowledge_syn(tcp.ack, 1 << 16) {
+            // Beside the path, many other SYNs of which no one arrives do not hide the one that is answered.
+            let is_acked = !tcp.has(flags::ACK)
+                || receiver.acknowledge_syn(tcp.ack, 1 << 16)
+                || settings.mode == Mode::Ids && receiver.acknowledge_lost_syn(tcp.ack);
+            if !is_acked {
                 return Err(TcpProblem::Handshake);
             }
             sender.add_syn(tcp.seq, tcp.window, options);
@@ -329,11 +338,17 @@ impl Session {
             return Err(TcpProblem::EarlyData);
         }
         let seq = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
-        let offset = match stream.offset_of(seq) {
-            Some(offset) => offset,
+        let (offset, payload) = match stream.offset_of(seq) {
+            Some(offset) => (offset, payload),
             // A keep-alive before the first data byte has the sequence number of the SYN.
             None if payload.len() <= 1 => return Ok(()),
-            None => return Err(TcpProblem::Window),
+            // Bytes before a stream whose SYN was not seen may be new to the receiver.
+            None if is_inline && sender.is_midstream => return Err(TcpProblem::Window),
+            // The receiver cuts off the bytes before its window (RFC 9293, section 3.10.7.4).
+            None => match payload.get(stream.distance_before(seq)..) {
+                Some(rest) if !rest.is_empty() => (0, rest),
+                _ => return Err(TcpProblem::Window),
+            },
         };
         let end = offset + payload.len() as u64;
         // The right edge of the window. A sender may probe a closed window with one byte.
@@ -341,15 +356,21 @@ impl Session {
         if end > edge && is_established && !receiver.is_window_unknown {
             return Err(TcpProblem::Window);
         }
+        // The receiver discards a segment that is old as a whole, with its FIN (RFC 9293, section 3.10.7.4).
+        let has_fin = tcp.has(flags::FIN);
+        let is_old_fin = has_fin && stream.is_old_fin(end);
+        if is_old_fin && is_inline {
+            return Err(TcpProblem::Window);
+        }
+        // Both ends must have offered timestamps (RFC 7323, section 3.2).
+        let has_timestamps = sender.has_timestamps && receiver.has_timestamps;
+        let timestamp = options.timestamp.filter(|_| has_timestamps);
         let is_old = |last: u32, new: u32| (new.wrapping_sub(last) as i32) < 0;
-        if let (Some(last), Some(new)) = (sender.timestamp, options.timestamp)
+        if let (Some(last), Some(new)) = (sender.timestamp, timestamp)
             && is_old(last, new)
             && last != 0
         {
             return Err(TcpProblem::Timestamp);
-        }
-        if offset <= stream.acked() && options.timestamp.is_some() {
-            sender.timestamp = options.timestamp;
         }
         if let Some(other) = &mut receiver.stream
             && tcp.has(flags::ACK)
@@ -362,6 +383,10 @@ impl Session {
             }
             other.acknowledge(acked);
         }
+        // The timestamp of a segment that the receiver discards as old does not count (RFC 7323, section 5.3).
+        if timestamp.is_some() && offset <= stream.acked() && end >= stream.acked() {
+            sender.timestamp = timestamp;
+        }
         // A window in a SYN is never scaled (RFC 7323, section 2.2).
         let shift = match tcp.has(flags::SYN) {
             true => 0,
@@ -369,12 +394,12 @@ impl Session {
         };
         sender.window = u64::from(tcp.window) << shift;
         sender.is_window_unknown = false;
-        if payload.is_empty() && !tcp.has(flags::FIN) {
+        if payload.is_empty() && !has_fin {
             self.close_if_done();
             return Ok(());
         }
         if let Some(fin) = stream.fin()
-            && (end > fin || tcp.has(flags::FIN) && end != fin)
+            && (end > fin || has_fin && end != fin)
         {
             return Err(TcpProblem::AfterFin);
         }
@@ -388,14 +413,15 @@ impl Session {
             if stored.insertion.conflicts {
                 counters.conflicts += 1;
                 if is_inline && settings.normalizer.rewrites_overlaps {
-                    let mut first = payload.to_vec();
-                    if stream.overwrite(offset, &mut first) {
+                    let mut first = packet.payload.to_vec();
+                    let cut = first.len() - payload.len();
+                    if stream.overwrite(offset, &mut first[cut..]) {
                         edits.payload = Some(first);
                     }
                 }
             }
         }
-        if tcp.has(flags::FIN) {
+        if has_fin && !is_old_fin {
             stream.finish(end);
             self.is_closing |= direction == Direction::ToServer && stream.is_complete();
         }
@@ -408,14 +434,14 @@ impl Session {
         let has_fin = |half: &Half| half.stream.as_ref().is_some_and(|stream| stream.fin().is_some());
         if self.halves.iter().all(has_fin) {
             self.state = FlowState::Closed;
-            self.is_closing |= self.is_complete();
+            self.is_closing = self.is_closing || self.is_complete();
         }
     }
 
     /// Returns true if both ends sent a FIN, and all data were seen.
-    fn is_complete(&self) -> bool {
-        let is_complete = |half: &Half| half.stream.as_ref().is_some_and(Stream::is_complete);
-        self.halves.iter().all(is_complete)
+    fn is_complete(&mut self) -> bool {
+        let is_complete = |half: &mut Half| half.stream.as_mut().is_some_and(Stream::is_complete);
+        self.halves.iter_mut().all(is_complete)
     }
 
     /// Returns true if the connection is closing, so that raw data are inspected at once.
@@ -456,6 +482,12 @@ impl Session {
         stream
             .is_due(settings, flushes, repeats)
             .then(|| stream.take_for_inspection(settings.mode, flushes))
+    }
+
+    /// Returns true if the data of a segment do not wait for others.
+    pub(crate) fn continues(&self, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
+        self.stream(direction)
+            .is_some_and(|stream| stream.needs_no_wait(tcp.seq))
     }
 
     /// Returns true if data of `direction` would need memory that the stream does not have.
@@ -500,6 +532,12 @@ fn scale(own: Option<u8>, other: Option<u8>) -> u8 {
         (Some(own), Some(_)) => own,
         _ => 0,
     }
+}
+
+/// Returns true for an acknowledgment without data.
+fn is_bare_ack(packet: &Packet<'_>, tcp: &TcpHeader<'_>) -> bool {
+    let control = tcp.flags & (flags::SYN | flags::FIN | flags::RST | flags::ACK);
+    control == flags::ACK && packet.payload.is_empty()
 }
 
 fn check_flags(tcp: &TcpHeader<'_>) -> Result<(), TcpProblem> {

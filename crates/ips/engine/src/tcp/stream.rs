@@ -35,6 +35,8 @@ pub struct Stream {
     acked: u64,
     /// Offset of the FIN.
     fin: Option<u64>,
+    /// The last result of [`Stream::known_end`].
+    pub(super) known: u64,
     /// Data that wait for a hole to be filled, or for their acknowledgment.
     pieces: Pieces,
     /// Bytes from `base` to `next`, followed by `staged` bytes.
@@ -70,6 +72,7 @@ impl Stream {
             sent: 0,
             acked: 0,
             fin: None,
+            known: 0,
             pieces: Pieces::default(),
             buffer: Vec::new(),
             base: 0,
@@ -120,9 +123,19 @@ impl Stream {
         near.checked_add_signed(distance.into())
     }
 
+    /// Returns the number of bytes between a sequence number before offset 0 and offset 0.
+    pub(super) fn distance_before(&self, seq: u32) -> usize {
+        self.first_seq.wrapping_sub(seq) as usize
+    }
+
     /// Returns the sequence number of the first byte of the stream.
     pub fn first_seq(&self) -> u32 {
         self.first_seq
+    }
+
+    /// Returns true if data at a sequence number are not kept, or do not wait for earlier data.
+    pub(super) fn needs_no_wait(&self, seq: u32) -> bool {
+        self.is_at_depth() || self.offset_of(seq).is_none_or(|offset| offset <= self.next)
     }
 
     /// Returns the offset after the bytes that were passed to the parser.
@@ -146,10 +159,20 @@ impl Stream {
     }
 
     /// Returns true if the FIN was sent, and all data before it were seen.
-    pub(super) fn is_complete(&self) -> bool {
-        let staged = self.next + self.staged as u64;
-        self.fin
-            .is_some_and(|fin| self.pieces.contiguous_end(staged) >= fin)
+    pub(super) fn is_complete(&mut self) -> bool {
+        self.fin.is_some_and(|fin| self.known_end() >= fin)
+    }
+
+    /// Returns true if a first FIN at `offset` is older than the data that the receiver has, as far as they are known.
+    pub(super) fn is_old_fin(&mut self, offset: u64) -> bool {
+        self.fin.is_none() && (offset + 1 < self.acked || offset < self.known_end())
+    }
+
+    /// Returns the offset of the first byte that was not seen. Each piece is visited by one call only.
+    fn known_end(&mut self) -> u64 {
+        let from = self.known.max(self.next + self.staged as u64);
+        self.known = self.pieces.contiguous_end(from);
+        self.known
     }
 
     /// Returns the memory that the stream has allocated, in bytes.

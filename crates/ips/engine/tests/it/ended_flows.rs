@@ -2,8 +2,9 @@
 
 use millrace_ips_engine::{FlowVerdict, Mode, Policies, Settings};
 use millrace_types::Duration;
+use millrace_wire::IpProto;
 
-use crate::bed::{ATTACK, HOST_A, HOST_B, Segment, TestBed, acknowledgment, data, handshake};
+use crate::bed::{ATTACK, HOST_A, HOST_B, Segment, TestBed, acknowledgment, data, datagram, handshake, ip};
 
 const FRIEND: &str = r#"pass tcp any any -> any any (msg:"friend"; content:"friend"; sid:2;)"#;
 
@@ -49,6 +50,22 @@ fn beside_the_path_a_syn_that_is_sent_again_does_not_end_a_passed_flow() {
     assert_eq!(bed.engine.settled(), FlowVerdict::Pass);
     bed.finish();
     assert_eq!(bed.engine.flow_counters().created, 1);
+}
+
+#[test]
+fn the_switch_does_not_treat_flows_of_icmp() {
+    let rule = "drop ip any any -> any any (msg:\"listed\"; sid:1;)";
+    let mut bed = TestBed::new(Mode::Ips, rule);
+    for kind in [8, 13] {
+        let message = [&[kind, 0, 0, 0, 0, 7, 0, 1], &[0; 12][..]].concat();
+        assert!(
+            bed.send(ip((HOST_A, HOST_B), IpProto::ICMPV4, &message))
+                .is_dropped()
+        );
+        assert_eq!(bed.engine.settled(), FlowVerdict::None);
+    }
+    assert!(bed.send(datagram(b"x")).is_dropped());
+    assert_eq!(bed.engine.settled(), FlowVerdict::Drop);
 }
 
 #[test]

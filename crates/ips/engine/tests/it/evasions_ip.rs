@@ -104,6 +104,35 @@ fn a_last_fragment_that_was_dropped_and_comes_again() {
 }
 
 #[test]
+fn a_fragment_that_the_receiver_did_not_get_and_comes_again_with_other_data() {
+    let attack = attack();
+    let payload = &attack[20..];
+    let innocent = [&payload[..8], b"0123 nothing 012"].concat();
+    let mut first = fragment(&attack, 0, true, &innocent);
+    // The first fragment expires on its way, or the receiver discards it because of its checksum.
+    let mut expires = first.clone();
+    expires[8] = 1;
+    expires[10..12].fill(0);
+    let checksum = millrace_wire::checksum::internet(&expires[..20]);
+    expires[10..12].copy_from_slice(&checksum.to_be_bytes());
+    first[10] ^= 0xff;
+    for (lost, is_dropped) in [(first, true), (expires, false)] {
+        let settings = Settings {
+            mode: Mode::Ips,
+            checks_checksums: true,
+            ..Settings::default()
+        };
+        let mut bed = TestBed::with(settings, ATTACK);
+        assert!(
+            !bed.send(fragment(&attack, 24, false, &payload[24..]))
+                .is_dropped()
+        );
+        assert_eq!(bed.send(lost).is_dropped(), is_dropped);
+        assert!(bed.send(fragment(&attack, 0, true, &payload[..24])).is_dropped());
+    }
+}
+
+#[test]
 fn attacks_inside_gre_vxlan_geneve_and_six_in_four() {
     let packets = [
         gre(&attack()),

@@ -377,6 +377,38 @@ fn a_reset_that_the_receiver_ignores_and_the_old_syn() {
 }
 
 #[test]
+fn data_or_unusual_bits_in_the_old_syn_after_a_reset() {
+    const FAST_OPEN: &[u8] = &[34, 6, 1, 2, 3, 4, 1, 1];
+    let mut bed = established();
+    let segment = |flags, seq| Segment {
+        flags,
+        seq,
+        ack: 0,
+        ..Segment::default()
+    };
+    bed.send(segment(RST, CLIENT + 1).packet());
+    let syn = segment(SYN, CLIENT);
+    for options in [&[][..], FAST_OPEN] {
+        let with_data = Segment {
+            options,
+            data: b"harmless",
+            ..syn.clone()
+        };
+        assert!(bed.send(with_data.packet()).is_dropped());
+    }
+    let with_option = Segment {
+        options: &[99, 4, 1, 2],
+        ..syn.clone()
+    };
+    let sent = bed.send(with_option.packet());
+    assert_eq!(
+        (sent.verdict, &sent.bytes[40..]),
+        (Verdict::Rewritten, &[1; 4][..])
+    );
+    assert_eq!(bed.send(syn.packet()).verdict, Verdict::Pass);
+}
+
+#[test]
 fn a_fin_that_expires_on_its_way_and_the_old_syn() {
     let mut bed = established();
     let fin = Segment {

@@ -83,6 +83,50 @@ fn streams_with_holes_stay_inside_the_memory() {
 }
 
 #[test]
+fn streams_with_holes_do_not_stop_data_in_order() {
+    let mut bed = TestBed::with(settings(), ATTACK);
+    for port in 1..60 {
+        bed.send_all(handshake_of(port));
+        for at in 0..60u32 {
+            let segment = Segment {
+                port,
+                data: &[b'x'; 1000],
+                seq: Segment::default().seq + 1400 + at * 1000,
+                ..Segment::default()
+            };
+            bed.send(segment.packet());
+        }
+    }
+    let before = bed.engine.memory();
+    let first = |port, data| Segment {
+        port,
+        data,
+        ..Segment::default()
+    };
+    // The segment that fills a hole frees memory, as far as its receiver acknowledges the data.
+    assert!(!bed.send(first(1, &[b'x'; 1400]).packet()).is_dropped());
+    let answer = Segment {
+        from_client: false,
+        seq: Segment::default().ack,
+        ack: Segment::default().seq + 61_400,
+        ..first(1, &[])
+    };
+    bed.send(answer.packet());
+    bed.send_all(handshake_of(70));
+    assert!(!bed.send(first(70, &[b'x'; 1400]).packet()).is_dropped());
+    let more = Segment {
+        seq: Segment::default().seq + 61_400,
+        ..first(1, &[b'x'; 1400])
+    };
+    assert!(!bed.send(more.packet()).is_dropped());
+    assert!(
+        bed.engine.memory() < before - 30_000,
+        "{} of {before}",
+        bed.engine.memory()
+    );
+}
+
+#[test]
 fn fragments_that_never_end_stay_inside_the_memory() {
     for mode in [Mode::Ids, Mode::Ips] {
         let settings = Settings { mode, ..settings() };

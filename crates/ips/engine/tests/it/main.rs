@@ -27,4 +27,5 @@ mod rates;
 mod repetition;
 mod segmentation;
 mod synthesis;
+mod tunnels;
 mod windows;
