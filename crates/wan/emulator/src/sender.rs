@@ -110,8 +110,9 @@ impl<M: Memory> Sender<M> {
     #[inline]
     pub fn publish(&mut self) {
         self.writer.publish();
+        let used = self.writer.used_above(self.counters.memory_high());
         self.counters
-            .memory(self.writer.used(), self.direction.background_bytes());
+            .memory(self.writer.written(), used, self.direction.background_bytes());
         if let Some(change) = self.mailbox.next() {
             if let Some(unused) = self.pending.replace(change) {
                 self.mailbox.retire(unused);
