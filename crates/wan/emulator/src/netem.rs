@@ -500,6 +500,7 @@ mod tests {
             ("fast", "`fast`"),
             ("delay 100ms 101s distribution normal", "101s"),
             ("delay 10ms 1ms 100%", "100%"),
+            ("loss 1% 100%", "correlation of 100%"),
             ("delay 10ms 1ms distribution no-rma=l", "`no-rma=l`"),
             ("delay 10ms 1ms distribution a,b", "`a,b`"),
         ] {

@@ -221,7 +221,7 @@ impl FromStr for Loss {
         let loss = match head.split_once(':') {
             None => Loss::Bernoulli {
                 probability: head.parse().map_err(|error| items.error(error))?,
-                correlation: items.value("correlation")?.unwrap_or_default(),
+                correlation: items.correlation()?,
             },
             Some(("ge", head)) => Loss::gilbert_elliott(&mut items, head)?,
             Some(("4-state", head)) => Loss::four_state(&mut items, head)?,

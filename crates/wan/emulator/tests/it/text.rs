@@ -101,6 +101,22 @@ fn what_is_wrong_is_named_with_what_was_expected() {
             "ge:95%,burst=2",
             ["bursts of 2 frames cannot lose 95%", "`ge:1%,burst=8`"],
         ),
+        ("loss", "1%,correlation=100%", ["correlation of 100%", "`1%`"]),
+        (
+            "duplicate",
+            "1%,correlation=100%",
+            ["correlation of 100%", "`0.1%`"],
+        ),
+        (
+            "reorder",
+            "1%,ahead,correlation=100%",
+            ["correlation of 100%", "`25%,ahead`"],
+        ),
+        (
+            "corrupt",
+            "1%,correlation=100%",
+            ["correlation of 100%", "`0.1%`"],
+        ),
         (
             "loss",
             "1%;2%",
