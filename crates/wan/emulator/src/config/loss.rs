@@ -109,7 +109,7 @@ impl Loss {
     pub const MIN_PERIOD: Interval = Interval::from_millis(1);
 
     fn gilbert_elliott(items: &mut Items<'_>, head: &str) -> Result<Loss, TextError> {
-        let Some((_, p)) = head.split_once('=') else {
+        let Some((first, p)) = head.split_once('=') else {
             let loss: Probability = head.parse().map_err(|error| items.error(error))?;
             let burst = items.value("burst")?.unwrap_or(1.0);
             let burst = items.within("burst", burst, 1.0..=1e9)?;
@@ -118,8 +118,14 @@ impl Loss {
             if loss.get() > burst / (burst + 1.0) {
                 return Err(items.error(format!("bursts of {burst} frames cannot lose {loss}")));
             }
+            if channel.p == Probability::ZERO && loss > Probability::ZERO {
+                return Err(items.error(format!("{loss} in bursts of {burst} frames is too rare")));
+            }
             return Ok(Loss::GilbertElliott(channel));
         };
+        if first.trim() != "p" {
+            return Err(items.error("p is not the first"));
+        }
         let p: Probability = p.parse().map_err(|error| items.error(error))?;
         Ok(Loss::GilbertElliott(GilbertElliott {
             p,

@@ -101,6 +101,17 @@ fn what_is_wrong_is_named_with_what_was_expected() {
             "ge:95%,burst=2",
             ["bursts of 2 frames cannot lose 95%", "`ge:1%,burst=8`"],
         ),
+        (
+            "loss",
+            "ge:bad=50%,r=10%",
+            ["p is not the first", "`ge:p=1%,r=10%"],
+        ),
+        ("loss", "ge:r=10%,p=1%", ["p is not the first", "`ge:p=1%,r=10%"]),
+        (
+            "loss",
+            "ge:0.0001%,burst=10000000",
+            ["is too rare", "`ge:1%,burst=8`"],
+        ),
         ("loss", "1%,correlation=100%", ["correlation of 100%", "`1%`"]),
         (
             "duplicate",
