@@ -77,8 +77,13 @@ impl Counters {
     }
 
     #[inline]
-    pub(crate) fn stored(&self, release: &Release) {
+    pub(crate) fn stored(&self) {
         add(&self.sender.stored, 1);
+    }
+
+    /// Counts a stored frame of the model: its delays and changes. Frames that bypass the model have none.
+    #[inline]
+    pub(crate) fn delayed(&self, release: &Release) {
         if release.reordered {
             add(&self.sender.reordered, 1);
         }
@@ -227,7 +232,7 @@ pub struct Stats {
     pub icmp_errors_rate_limited: u64,
     /// Dropped frames by reason. Every reason has an entry.
     pub drops: Vec<(DropReason, u64)>,
-    /// Delays that were drawn.
+    /// Delays that were drawn, of frames that did not bypass the model.
     pub delay_asked: HistogramSnapshot,
     /// Delays after ordering, reordering and duplication. In ordered mode, jitter makes them longer than the
     /// drawn delays.

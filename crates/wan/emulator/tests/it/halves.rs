@@ -255,6 +255,10 @@ fn classes_have_paths_of_their_own_and_some_frames_bypass_them() {
     assert_eq!(due(1_000_000), [(61, 1)]);
     assert_eq!(due(99_999_999), []);
     assert_eq!(due(100_000_000), [(60, 0)]);
+    // The delays are those of the paths alone.
+    let stats = controller.stats();
+    assert_eq!((stats.delay_asked.count, stats.delay_given.count), (2, 2));
+    assert_eq!((stats.lateness.count, stats.bypassed), (4, 2));
     assert_eq!(controller.stats().bypassed, 2);
 }
 
