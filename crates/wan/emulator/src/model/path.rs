@@ -244,6 +244,7 @@ impl Path {
         if let Some(link) = &new.link {
             self.link.change(old.link.as_ref(), link, self.last_arrival);
         }
+        self.loss.change(&old.loss, &new.loss);
         if let (Some(old), Some(new)) = (&old.opportunities, &new.opportunities) {
             self.opportunities.change(old, new);
         }
