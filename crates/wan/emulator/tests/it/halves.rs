@@ -259,7 +259,6 @@ fn classes_have_paths_of_their_own_and_some_frames_bypass_them() {
     let stats = controller.stats();
     assert_eq!((stats.delay_asked.count, stats.delay_given.count), (2, 2));
     assert_eq!((stats.lateness.count, stats.bypassed), (4, 2));
-    assert_eq!(controller.stats().bypassed, 2);
 }
 
 #[test]
