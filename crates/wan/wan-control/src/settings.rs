@@ -111,8 +111,8 @@ impl Settings {
     /// here. A later preset or text of netem replaces an earlier one.
     pub fn notes(&self) -> [Vec<String>; 2] {
         [&self.a_to_b, &self.b_to_a].map(|own| {
-            let bases = self.both.iter().chain(own).filter(|(key, _)| is_base(key));
-            let netem = bases.last().filter(|(key, _)| key == "netem");
+            let mut bases = self.both.iter().chain(own).filter(|(key, _)| is_base(key));
+            let netem = bases.next_back().filter(|(key, _)| key == "netem");
             let parsed = netem.and_then(|(_, text)| netem::parse(text).ok());
             parsed.map(|parsed| parsed.notes).unwrap_or_default()
         })
