@@ -228,7 +228,7 @@ impl FromStr for Loss {
         let loss = match head.split_once(':') {
             None => Loss::Bernoulli {
                 probability: head.parse().map_err(|error| items.error(error))?,
-                correlation: items.correlation()?,
+                correlation: Probability::correlation(&mut items)?,
             },
             Some(("ge", head)) => Loss::gilbert_elliott(&mut items, head)?,
             Some(("4-state", head)) => Loss::four_state(&mut items, head)?,

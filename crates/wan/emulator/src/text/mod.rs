@@ -97,16 +97,6 @@ impl<'a> Items<'a> {
             .ok_or_else(|| self.error(format!("`{key}=` is missing")))
     }
 
-    /// Removes `correlation=…` and returns the correlation of successive draws, or zero if it is not there.
-    /// With 100 %, the first draw would decide for all frames.
-    pub(crate) fn correlation(&mut self) -> Result<Probability, TextError> {
-        let share = self.value("correlation")?.unwrap_or_default();
-        if share == Probability::CERTAIN {
-            return Err(self.error("a correlation of 100%, with which no frame differs from the first"));
-        }
-        Ok(share)
-    }
-
     /// Removes the first remaining item without `=`, and returns it.
     pub(crate) fn word(&mut self) -> Option<&'a str> {
         let at = self.rest.iter().position(|item| !item.contains('='))?;
