@@ -91,9 +91,10 @@ impl Control {
         let directions = ["a_to_b", "b_to_a"]
             .into_iter()
             .zip(&state.spec.directions)
-            .zip(&state.stats);
+            .zip(&state.stats)
+            .zip(&notes);
         let directions = directions
-            .map(|((name, config), stats)| DirectionStatus::new(name, config, stats, &notes))
+            .map(|(((name, config), stats), notes)| DirectionStatus::new(name, config, stats, notes))
             .collect();
         let devices = lock(&self.devices);
         let interfaces = devices.iter().zip(&self.names).zip(&self.counters);

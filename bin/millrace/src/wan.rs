@@ -143,6 +143,26 @@ fn set(session: &Session, of: &WanName, change: &Change) -> Result<ExitCode> {
 fn set_configured(session: &Session, name: &str, change: &Change) -> Result<ExitCode> {
     let client = session.client()?;
     let (mut json, revision) = client.config()?;
+    change_configured(&mut json, name, change)?;
+    let config = Config::from_json(&json).map_err(|errors| anyhow!("the change is refused\n{errors}"))?;
+    let options = ChangeOptions {
+        author: author(),
+        comment: format!("millrace wan set {name}"),
+        ..ChangeOptions::default()
+    };
+    let committed = client.replace_config(&config.to_json(), Some(revision), &options)?;
+    follow(
+        session,
+        committed,
+        revision,
+        &Wait {
+            wait: APPLIED_WITHIN_SECONDS,
+        },
+    )
+}
+
+/// Changes a path in a configuration, and removes the path's scenario, which would undo the change.
+fn change_configured(json: &mut serde_json::Value, name: &str, change: &Change) -> Result<()> {
     let list = json.get_mut("wan").and_then(serde_json::Value::as_array_mut);
     let mut items = list.into_iter().flatten();
     let wan = items
@@ -159,21 +179,10 @@ fn set_configured(session: &Session, name: &str, change: &Change) -> Result<Exit
             put(wan, tables[0], key, text);
         }
     }
-    let config = Config::from_json(&json).map_err(|errors| anyhow!("the change is refused\n{errors}"))?;
-    let options = ChangeOptions {
-        author: author(),
-        comment: format!("millrace wan set {name}"),
-        ..ChangeOptions::default()
-    };
-    let committed = client.replace_config(&config.to_json(), Some(revision), &options)?;
-    follow(
-        session,
-        committed,
-        revision,
-        &Wait {
-            wait: APPLIED_WITHIN_SECONDS,
-        },
-    )
+    if let Some(wan) = wan.as_object_mut() {
+        wan.remove("scenario");
+    }
+    Ok(())
 }
 
 /// Removes the keys that a setting replaces from a table of a path: the same key, or all keys for a preset.
@@ -439,6 +448,25 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
+    }
+
+    #[test]
+    fn a_change_of_a_configured_path_ends_its_scenario() {
+        let other = serde_json::json!({"name": "leo", "scenario": "/etc/leo.txt"});
+        let mut json = serde_json::json!({"wan": [
+            {"name": "geo", "scenario": "/etc/geo.txt", "path": {"delay": "250ms"}, "a_to_b": {"loss": "1%"}},
+            other,
+        ]});
+        let change = Change {
+            both: vec![("loss".to_owned(), "none".to_owned())],
+            ..Change::default()
+        };
+        change_configured(&mut json, "geo", &change).unwrap();
+        let geo =
+            serde_json::json!({"name": "geo", "path": {"delay": "250ms", "loss": "none"}, "a_to_b": {}});
+        assert_eq!(json, serde_json::json!({"wan": [geo, other]}));
+        let error = change_configured(&mut json, "moon", &change).unwrap_err();
+        assert!(error.to_string().contains("moon is not configured"), "{error}");
     }
 
     #[test]

@@ -31,13 +31,14 @@ fn wan(state: &PathState, config: &Config) -> view::WanPath {
     let directions = ["a_to_b", "b_to_a"]
         .into_iter()
         .zip(&state.spec.directions)
-        .zip(&state.stats);
+        .zip(&state.stats)
+        .zip(&notes);
     view::WanPath {
         name: state.name.clone(),
         ends: vec![end(false), end(true)],
         seed: state.spec.seed,
         directions: directions
-            .map(|((name, config), stats)| view::WanDirection::new(name, config, stats, &notes))
+            .map(|(((name, config), stats), notes)| view::WanDirection::new(name, config, stats, notes))
             .collect(),
         interfaces: Vec::new(),
     }

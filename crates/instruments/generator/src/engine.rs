@@ -71,8 +71,7 @@ impl Engine {
             seq_end: u64::MAX,
             counters: Counters::default(),
             unstamped: 0,
-            counts_unstamped: self.settings.stamp_every > 1
-                || self.templates.stampable() < self.templates.len(),
+            counts_unstamped: false,
             tracker: Tracker::new(self.templates.flows()),
             latencies: Box::default(),
             polled_at: 0,
@@ -154,6 +153,7 @@ impl Engine {
         let is_once = length.is_none() && selection.packets.is_some();
         let packets = selection.packets.unwrap_or(0..self.templates.len());
         (run.first, run.len) = (packets.start, packets.len());
+        run.counts_unstamped = self.settings.stamp_every > 1 || !self.templates.are_stampable(packets);
         run.seq_end = if is_once { run.len as u64 } else { u64::MAX };
         run.rate = rate;
         let now = clock::rdtsc();

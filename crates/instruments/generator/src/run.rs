@@ -53,7 +53,7 @@ pub(crate) struct Run {
     pub(crate) counters: Counters,
     /// The number of received packets without a stamp that count as packets of the run.
     pub(crate) unstamped: u64,
-    /// True if some packets carry no stamp, so that a packet without one may belong to the run.
+    /// True if some packets of the run carry no stamp, so that a packet without one may belong to the run.
     pub(crate) counts_unstamped: bool,
     pub(crate) tracker: Tracker,
     pub(crate) latencies: Box<IntervalLatencies>,

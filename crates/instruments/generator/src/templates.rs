@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use pcap_file::pcap::PcapReader;
@@ -129,6 +130,12 @@ impl Templates {
             .iter()
             .filter(|template| template.location.is_some())
             .count()
+    }
+
+    /// Returns true if every packet of a range has room for a stamp.
+    pub fn are_stampable(&self, range: Range<usize>) -> bool {
+        let packets = self.list.get(range).unwrap_or_default();
+        packets.iter().all(|template| template.location.is_some())
     }
 
     /// Returns the packet at an index below [`Templates::len`], and its bytes.
@@ -262,6 +269,21 @@ mod tests {
         let end = template.location.unwrap().end();
         assert_eq!(bytes[end..], frames[4][end..]);
         assert_eq!(bytes[..42], frames[4][..42]);
+    }
+
+    #[test]
+    fn a_range_without_the_packet_that_has_no_room_for_a_stamp_is_stampable() {
+        let mut builder = TemplatesBuilder::default();
+        let frames: Vec<_> = Pattern::default().frames().take(2).collect();
+        let mut arp = vec![0; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        for frame in [&frames[0], &frames[1], &arp] {
+            builder.add(frame).unwrap();
+        }
+        let templates = builder.finish().unwrap();
+        assert_eq!((templates.len(), templates.stampable()), (3, 2));
+        let are_stampable = [0..2, 1..2, 0..3, 2..3].map(|range| templates.are_stampable(range));
+        assert_eq!(are_stampable, [true, true, false, false]);
     }
 
     #[test]

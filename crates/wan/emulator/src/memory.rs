@@ -21,7 +21,7 @@ pub enum PlanError {
     /// There is less memory than frames may need.
     #[error(
         "memory: {given} bytes are given, and rate × (longest delay + queue) needs {needed}; to fix it: give {} MiB, or lower the \
-         rate, the delay, its jitter or the queue",
+         rate, the delay, its jitter, the queue or the share of duplicates",
         needed.div_ceil(1 << 20)
     )]
     MemoryShort {

@@ -474,6 +474,19 @@ mod tests {
     }
 
     #[test]
+    fn a_pareto_delay_is_longer_than_the_mean_by_four_deviations_at_most_as_in_netem() {
+        let path = parse("delay 100ms 10ms distribution pareto").unwrap().path;
+        let mut path = crate::Path::new(&path, crate::Seed::new(1), &crate::NoSources).unwrap();
+        let mut delay = |number| match path.offer_sized(millrace_types::Time::from_secs(number), 60)[0] {
+            crate::Outcome::Released(release) => release.drawn_delay,
+            crate::Outcome::Dropped(_) => 0,
+        };
+        let delays: Vec<u64> = (0..10_000).map(&mut delay).collect();
+        assert_eq!(delays.iter().max(), Some(&140_000_000));
+        assert!(delays.iter().all(|delay| *delay > 93_300_000));
+    }
+
+    #[test]
     fn a_gap_with_less_than_all_packets_is_a_note() {
         let notes = |text| parse(text).unwrap().notes;
         assert!(
@@ -500,6 +513,7 @@ mod tests {
             ("fast", "`fast`"),
             ("delay 100ms 101s distribution normal", "101s"),
             ("delay 10ms 1ms 100%", "100%"),
+            ("loss 1% 100%", "correlation of 100%"),
             ("delay 10ms 1ms distribution no-rma=l", "`no-rma=l`"),
             ("delay 10ms 1ms distribution a,b", "`a,b`"),
         ] {

@@ -75,6 +75,7 @@ impl<M: Memory> Receiver<M> {
     #[inline]
     pub fn free(&mut self) {
         self.reader.reclaim();
+        self.counters.freed(self.reader.freed());
     }
 
     /// Returns a time before which no frame is due. If frames keep their order, it is the release of the next

@@ -53,6 +53,7 @@ impl<M: Memory> Sender<M> {
         if let Some(release) = self.direction.bypass(arrival, frame) {
             self.counters.bypassed();
             self.counters.offered(1);
+            // The delay of this frame is not drawn from the distribution of the path.
             self.store(&release, class, frame);
             return;
         }
@@ -66,13 +67,18 @@ impl<M: Memory> Sender<M> {
                         self.answer(arrival, class, frame);
                     }
                 }
-                Outcome::Released(release) => self.store(release, class, frame),
+                Outcome::Released(release) => {
+                    if self.store(release, class, frame) {
+                        self.counters.delayed(release);
+                    }
+                }
             }
         }
     }
 
+    /// Stores a copy of a frame; returns false, and counts the drop, if there is no memory for it.
     #[inline]
-    fn store(&mut self, release: &Release, class: usize, frame: &[u8]) {
+    fn store(&mut self, release: &Release, class: usize, frame: &[u8]) -> bool {
         let class = class.min(usize::from(u8::MAX)) as u8;
         let stored = match release.flips {
             None => self.writer.push(release.at.nanos(), class, frame),
@@ -86,10 +92,11 @@ impl<M: Memory> Sender<M> {
             },
         };
         if stored {
-            self.counters.stored(release);
+            self.counters.stored();
         } else {
             self.counters.dropped(DropReason::NoMemory);
         }
+        stored
     }
 
     /// Answers a packet over the MTU, if the path is configured to do so.
@@ -110,8 +117,9 @@ impl<M: Memory> Sender<M> {
     #[inline]
     pub fn publish(&mut self) {
         self.writer.publish();
+        let used = self.writer.used_above(self.counters.memory_high());
         self.counters
-            .memory(self.writer.used(), self.direction.background_bytes());
+            .memory(self.writer.written(), used, self.direction.background_bytes());
         if let Some(change) = self.mailbox.next() {
             if let Some(unused) = self.pending.replace(change) {
                 self.mailbox.retire(unused);

@@ -27,7 +27,7 @@ pub(crate) struct SenderCounters {
     corrupted: AtomicU64,
     stored: AtomicU64,
     background_bytes: AtomicU64,
-    memory_used: AtomicU64,
+    memory_written: AtomicU64,
     memory_high: AtomicU64,
     changes: AtomicU64,
     icmp_errors_sent: AtomicU64,
@@ -40,6 +40,7 @@ pub(crate) struct ReceiverCounters {
     released: AtomicU64,
     released_bytes: AtomicU64,
     late: AtomicU64,
+    memory_freed: AtomicU64,
 }
 
 /// The limit of lateness, 1 ms: a frame that the receiver takes later than this after its release counts as
@@ -76,8 +77,13 @@ impl Counters {
     }
 
     #[inline]
-    pub(crate) fn stored(&self, release: &Release) {
+    pub(crate) fn stored(&self) {
         add(&self.sender.stored, 1);
+    }
+
+    /// Counts a stored frame of the model: its delays and changes. Frames that bypass the model have none.
+    #[inline]
+    pub(crate) fn delayed(&self, release: &Release) {
         if release.reordered {
             add(&self.sender.reordered, 1);
         }
@@ -89,15 +95,28 @@ impl Counters {
             .record(release.at.nanos().saturating_sub(release.sent.nanos()));
     }
 
-    pub(crate) fn memory(&self, used: usize, background_bytes: u64) {
-        let (used, high) = (used as u64, &self.sender.memory_high);
-        self.sender.memory_used.store(used, Ordering::Relaxed);
-        if used > high.load(Ordering::Relaxed) {
-            high.store(used, Ordering::Relaxed);
+    /// Returns the largest number of bytes in use so far.
+    #[inline]
+    pub(crate) fn memory_high(&self) -> u64 {
+        self.sender.memory_high.load(Ordering::Relaxed)
+    }
+
+    /// Records the bytes of all frames that were stored since the start, and those that are in use.
+    #[inline]
+    pub(crate) fn memory(&self, written: u64, used: u64, background_bytes: u64) {
+        self.sender.memory_written.store(written, Ordering::Relaxed);
+        if used > self.memory_high() {
+            self.sender.memory_high.store(used, Ordering::Relaxed);
         }
         self.sender
             .background_bytes
             .store(background_bytes, Ordering::Relaxed);
+    }
+
+    /// Records the bytes of all frames whose memory was returned since the start.
+    #[inline]
+    pub(crate) fn freed(&self, bytes: u64) {
+        self.receiver.memory_freed.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn changed(&self) {
@@ -120,6 +139,17 @@ impl Counters {
         if late_by > LATE_NANOS {
             add(&self.receiver.late, 1);
         }
+    }
+
+    /// Returns the bytes of frames that are stored and not returned.
+    fn memory_used(&self) -> u64 {
+        // As in `in_flight`, what is returned is read first.
+        let freed = self.receiver.memory_freed.load(Ordering::Acquire);
+        self.sender
+            .memory_written
+            .load(Ordering::Acquire)
+            .saturating_sub(freed)
+            .min(self.memory_size as u64)
     }
 
     /// Returns the number of waiting frames.
@@ -148,7 +178,7 @@ impl Counters {
             late: read(&receiver.late),
             in_flight: self.in_flight(),
             memory_size: self.memory_size as u64,
-            memory_used: read(&sender.memory_used),
+            memory_used: self.memory_used(),
             memory_high: read(&sender.memory_high),
             changes: read(&sender.changes),
             icmp_errors_sent: read(&sender.icmp_errors_sent),
@@ -190,9 +220,9 @@ pub struct Stats {
     pub in_flight: u64,
     /// Bytes of memory for frames.
     pub memory_size: u64,
-    /// The bytes of memory in use, at the sender's last look.
+    /// The bytes of memory in use.
     pub memory_used: u64,
-    /// The largest number of bytes in use.
+    /// The largest number of bytes in use when the sender published frames.
     pub memory_high: u64,
     /// Changes of parameters that the sender has applied.
     pub changes: u64,
@@ -202,7 +232,7 @@ pub struct Stats {
     pub icmp_errors_rate_limited: u64,
     /// Dropped frames by reason. Every reason has an entry.
     pub drops: Vec<(DropReason, u64)>,
-    /// Delays that were drawn.
+    /// Delays that were drawn, of frames that did not bypass the model.
     pub delay_asked: HistogramSnapshot,
     /// Delays after ordering, reordering and duplication. In ordered mode, jitter makes them longer than the
     /// drawn delays.

@@ -187,18 +187,18 @@ pub fn delays(text: &str) -> Result<Delays, FileError> {
 pub fn opportunities(text: &str) -> Result<Box<[u32]>, FileError> {
     let expected = "a whole number of milliseconds, not below the one before, and the last above 0";
     let values: Vec<u32> = list(text, expected, |word| word.parse().ok())?;
-    let mut last: u32 = 0;
+    let (mut last, mut last_line): (u32, usize) = (0, 0);
     for (line, words) in lines(text) {
         for word in words {
             let value = word.parse().unwrap_or(0);
             if value < last {
                 return Err(value_error(line, word, expected));
             }
-            last = value;
+            (last, last_line) = (value, line);
         }
     }
     if last == 0 {
-        return Err(FileError::Empty { expected });
+        return Err(value_error(last_line, "0", expected));
     }
     Ok(values.into_boxed_slice())
 }
@@ -250,7 +250,10 @@ mod tests {
         assert_eq!(*opportunities("0\n0\n5\n").unwrap(), [0, 0, 5]);
         let error = opportunities("1\n5\n3\n").unwrap_err().to_string();
         assert!(error.starts_with("line 3: `3` is not"), "{error}");
-        assert!(opportunities("0\n0\n").is_err());
+        let error = opportunities("0\n0\n").unwrap_err().to_string();
+        assert!(error.starts_with("line 2: `0` is not"), "{error}");
+        let error = opportunities("# nothing\n").unwrap_err().to_string();
+        assert!(error.starts_with("the file is empty"), "{error}");
         // A time beyond 2^31 ms is valid, too.
         let error = opportunities("0\n3103110001\n5\n").unwrap_err().to_string();
         assert!(error.starts_with("line 3: `5`"), "{error}");

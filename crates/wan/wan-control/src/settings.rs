@@ -107,14 +107,15 @@ impl Settings {
         }
     }
 
-    /// Returns notes on the texts of `netem`: options with another meaning here.
-    pub fn notes(&self) -> Vec<String> {
-        let settings = [&self.both, &self.a_to_b, &self.b_to_a].into_iter().flatten();
-        let texts = settings.filter(|(key, _)| key == "netem");
-        texts
-            .filter_map(|(_, text)| netem::parse(text).ok())
-            .flat_map(|parsed| parsed.notes)
-            .collect()
+    /// Returns notes on the text of `netem` that each direction has, a to b first: options with another meaning
+    /// here. A later preset or text of netem replaces an earlier one.
+    pub fn notes(&self) -> [Vec<String>; 2] {
+        [&self.a_to_b, &self.b_to_a].map(|own| {
+            let mut bases = self.both.iter().chain(own).filter(|(key, _)| is_base(key));
+            let netem = bases.next_back().filter(|(key, _)| key == "netem");
+            let parsed = netem.and_then(|(_, text)| netem::parse(text).ok());
+            parsed.map(|parsed| parsed.notes).unwrap_or_default()
+        })
     }
 }
 
@@ -269,6 +270,23 @@ mod tests {
         let mut expected = preset("geo").unwrap().path();
         expected.set("loss", "3%").unwrap();
         assert_eq!(list.directions().unwrap()[0].path, expected);
+    }
+
+    #[test]
+    fn notes_are_those_of_the_netem_text_that_a_direction_has() {
+        let netem = ("netem", "rate 1mbit limit 5");
+        let counts = |list: &Settings| list.notes().map(|notes| notes.len());
+        let mut list = Settings {
+            a_to_b: settings(&[netem]),
+            ..Settings::default()
+        };
+        assert_eq!(counts(&list), [1, 0]);
+        list.both = settings(&[("netem", "limit 5"), ("loss", "1%")]);
+        list.b_to_a = settings(&[("preset", "geo")]);
+        assert_eq!(counts(&list), [1, 0]);
+        assert!(list.notes()[0][0].contains("5 packets"));
+        list.a_to_b.clear();
+        assert!(list.notes()[0][0].contains("without a rate"));
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl DirectionStatus {
         notes: &[String],
     ) -> DirectionStatus {
         let drops = stats.drops.iter().filter(|(_, frames)| *frames > 0);
-        let mut warnings = config.path.warnings();
+        let mut warnings = config.warnings();
         warnings.extend(notes.iter().cloned());
         if stats.late > 0 {
             warnings.push(format!(
@@ -214,7 +214,7 @@ fn settings(path: &PathConfig) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use millrace_types::Time;
-    use millrace_wan_emulator::{DirectionId, NoSources, Plan, Seed, heap_memory};
+    use millrace_wan_emulator::{ClassConfig, DirectionId, NoSources, Plan, Seed, heap_memory};
 
     use super::*;
 
@@ -226,6 +226,13 @@ mod tests {
         config.path.set("loss", "1%;every:100").unwrap();
         config.path.set("over-mtu", "too-big").unwrap();
         config.memory = Some("4MiB".parse().unwrap());
+        let mut path = PathConfig::default();
+        path.set("queue", "10ms").unwrap();
+        config.class.push(ClassConfig {
+            name: "voice".to_owned(),
+            filter: "udp".to_owned(),
+            path,
+        });
         let plan = Plan::new(&config, Seed::new(1), DirectionId::Forward, &NoSources).unwrap();
         let memory = heap_memory(plan.memory_size());
         let halves = plan.start(memory, Time::ZERO).unwrap();
@@ -253,6 +260,14 @@ mod tests {
         assert!(status.warnings.contains(&"a note".to_owned()));
         assert!(
             status.warnings.iter().any(|text| text.contains("set `mtu`")),
+            "{:?}",
+            status.warnings
+        );
+        assert!(
+            status
+                .warnings
+                .iter()
+                .any(|text| text.starts_with("class voice: a queue without a rate")),
             "{:?}",
             status.warnings
         );

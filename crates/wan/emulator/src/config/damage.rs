@@ -54,7 +54,7 @@ impl FromStr for Reorder {
     fn from_str(text: &str) -> Result<Reorder, TextError> {
         let mut items = Items::new(text, Reorder::GRAMMAR);
         let probability = items.head().parse().map_err(|error| items.error(error))?;
-        let correlation = items.value("correlation")?.unwrap_or_default();
+        let correlation = Probability::correlation(&mut items)?;
         let shift = match (items.flag("ahead"), items.value("extra")?) {
             (true, None) => Shift::Ahead,
             (false, Some(extra)) => {
@@ -114,7 +114,7 @@ impl FromStr for Duplicate {
     fn from_str(text: &str) -> Result<Duplicate, TextError> {
         let mut items = Items::new(text, Duplicate::GRAMMAR);
         let probability = items.head().parse().map_err(|error| items.error(error))?;
-        let correlation = items.value("correlation")?.unwrap_or_default();
+        let correlation = Probability::correlation(&mut items)?;
         let extra = items.value("extra")?.unwrap_or_default();
         let extra = items.within("extra", extra, Interval::default()..=super::DelayConfig::MAX)?;
         items.finish()?;
@@ -207,7 +207,7 @@ impl FromStr for Corrupt {
                 let bits = items.value("bits")?.unwrap_or(1);
                 Errors::Frames {
                     probability,
-                    correlation: items.value("correlation")?.unwrap_or_default(),
+                    correlation: Probability::correlation(&mut items)?,
                     bits: items.within("bits", bits, 1..=64)?,
                 }
             }

@@ -81,7 +81,8 @@ pub struct FourState {
 /// Periods in which nothing arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// At a time after the start, once or periodically.
+    /// At a time after the start, once or periodically. If a change under traffic brings the outage, its times
+    /// count from the first frame after the change.
     Scheduled {
         /// The start of the first outage.
         at: Interval,
@@ -109,7 +110,7 @@ impl Loss {
     pub const MIN_PERIOD: Interval = Interval::from_millis(1);
 
     fn gilbert_elliott(items: &mut Items<'_>, head: &str) -> Result<Loss, TextError> {
-        let Some((_, p)) = head.split_once('=') else {
+        let Some((first, p)) = head.split_once('=') else {
             let loss: Probability = head.parse().map_err(|error| items.error(error))?;
             let burst = items.value("burst")?.unwrap_or(1.0);
             let burst = items.within("burst", burst, 1.0..=1e9)?;
@@ -118,8 +119,14 @@ impl Loss {
             if loss.get() > burst / (burst + 1.0) {
                 return Err(items.error(format!("bursts of {burst} frames cannot lose {loss}")));
             }
+            if channel.p == Probability::ZERO && loss > Probability::ZERO {
+                return Err(items.error(format!("{loss} in bursts of {burst} frames is too rare")));
+            }
             return Ok(Loss::GilbertElliott(channel));
         };
+        if first.trim() != "p" {
+            return Err(items.error("p is not the first"));
+        }
         let p: Probability = p.parse().map_err(|error| items.error(error))?;
         Ok(Loss::GilbertElliott(GilbertElliott {
             p,
@@ -221,7 +228,7 @@ impl FromStr for Loss {
         let loss = match head.split_once(':') {
             None => Loss::Bernoulli {
                 probability: head.parse().map_err(|error| items.error(error))?,
-                correlation: items.value("correlation")?.unwrap_or_default(),
+                correlation: Probability::correlation(&mut items)?,
             },
             Some(("ge", head)) => Loss::gilbert_elliott(&mut items, head)?,
             Some(("4-state", head)) => Loss::four_state(&mut items, head)?,

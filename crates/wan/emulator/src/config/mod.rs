@@ -272,7 +272,7 @@ fn least_delay(jitter: &Jitter) -> f64 {
     match jitter.distribution {
         Distribution::Uniform | Distribution::Exponential => spread,
         Distribution::Gamma(shape) => spread * shape.sqrt(),
-        Distribution::Pareto => spread / 3f64.sqrt(),
+        Distribution::Pareto => spread * 2.0 / 3.0,
         Distribution::Normal if spread > 0.0 => 1.0,
         Distribution::Normal | Distribution::ParetoNormal | Distribution::Table(_) => 0.0,
     }

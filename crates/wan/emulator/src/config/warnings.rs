@@ -1,9 +1,22 @@
 //! Warnings about valid settings with an effect that a user may not expect.
 
-use super::{Correlation, DelayConfig, Distribution, Order, OverMtu, PathConfig, Rate, Shift};
+use super::{
+    Correlation, DelayConfig, DirectionConfig, Distribution, Order, OverMtu, PathConfig, Rate, Shift,
+};
 
 /// RFC 8200, section 5.
 const IPV6_MIN_MTU: u16 = 1280;
+
+impl DirectionConfig {
+    /// Returns the warnings of all paths. Those of a class begin with its name.
+    pub fn warnings(&self) -> Vec<String> {
+        let of_classes = self.class.iter().flat_map(|class| {
+            let warnings = class.path.warnings().into_iter();
+            warnings.map(|warning| format!("class {}: {warning}", class.name))
+        });
+        self.path.warnings().into_iter().chain(of_classes).collect()
+    }
+}
 
 impl PathConfig {
     /// Returns a sentence for each effect of the settings that differs from the request.

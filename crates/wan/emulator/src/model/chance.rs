@@ -11,6 +11,9 @@ pub(crate) struct Chance {
     correlation: f64,
 }
 
+/// The number of standard deviations that a share exceeds less than once in a billion cases.
+const DEVIATIONS: f64 = 6.0;
+
 /// The Gaussian draw of the last frame, or `None` before the first.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct LastDraw(Option<f64>);
@@ -21,6 +24,16 @@ impl Chance {
             probability: probability.get(),
             correlation: correlation.get(),
         }
+    }
+
+    /// Returns the largest share of this number of successive frames to which the event happens. It is
+    /// exceeded less than once in a billion cases. Correlated events may happen to all frames.
+    pub(crate) fn largest_share(&self, frames: f64) -> f64 {
+        if self.correlation > 0.0 && self.probability > 0.0 {
+            return 1.0;
+        }
+        let variance = self.probability * (1.0 - self.probability) / frames.max(1.0);
+        (self.probability + DEVIATIONS * libm::sqrt(variance)).min(1.0)
     }
 
     /// Returns true if the event happens to frame number `frame`. The probability is the share of frames,

@@ -61,6 +61,9 @@ pub(crate) struct LossState {
     four: FourStates,
     passed: u32,
     outage: Option<Renewal>,
+    /// The origin of a scheduled outage: the start, or the first frame after the change that brought the outage.
+    /// `None` before that frame.
+    schedule: Option<u64>,
     traced: usize,
 }
 
@@ -95,6 +98,14 @@ impl LossModel {
     pub(crate) fn compile(config: &LossConfig, sources: &dyn Sources) -> Result<LossModel, ConfigError> {
         let models = config.0.iter().map(|loss| Model::compile(loss, sources));
         models.collect::<Result<_, _>>().map(LossModel)
+    }
+
+    /// Returns the times of a scheduled outage: its first start, its length and its period.
+    fn schedule(&self) -> Option<(u64, u64, u64)> {
+        self.0.iter().find_map(|model| match model {
+            Model::Scheduled { at, length, every } => Some((*at, *length, *every)),
+            _ => None,
+        })
     }
 }
 
@@ -166,7 +177,16 @@ impl LossState {
             four: FourStates::ReceivedInGap,
             passed: 0,
             outage: None,
+            schedule: Some(start.nanos()),
             traced: 0,
+        }
+    }
+
+    /// Changes the models. The states continue, except that the times of a new scheduled outage count from the
+    /// next frame.
+    pub(crate) fn change(&mut self, old: &LossModel, new: &LossModel) {
+        if new.schedule() != old.schedule() {
+            self.schedule = None;
         }
     }
 
@@ -209,7 +229,8 @@ impl LossState {
                 (lost, DropReason::LossBitError)
             }
             Model::Scheduled { at, length, every } => {
-                let since = sent.at.nanos().saturating_sub(self.start).checked_sub(*at);
+                let start = *self.schedule.get_or_insert(sent.at.nanos());
+                let since = sent.at.nanos().saturating_sub(start).checked_sub(*at);
                 let lost = since.is_some_and(|since| since % every < *length);
                 (lost, DropReason::LossOutage)
             }

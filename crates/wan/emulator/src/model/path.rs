@@ -121,7 +121,13 @@ impl PathModel {
             };
             (UNIT + size.next_multiple_of(UNIT)) as f64 / f64::from(on_link)
         });
-        Some((bytes as f64 * share.fold(1.2, f64::max)) as u64)
+        let share = share.fold(1.2, f64::max);
+        // Each copy of a frame has a record. Few large frames deviate most from the mean share of duplicates.
+        let frames = bytes as f64 / LARGE_ON_LINK;
+        let copies = self
+            .duplicate
+            .map_or(0.0, |duplicate| duplicate.chance.largest_share(frames));
+        Some((bytes as f64 * share * (1.0 + copies)) as u64)
     }
 
     /// Returns true if frames are released in the order in which they are offered.
@@ -238,6 +244,7 @@ impl Path {
         if let Some(link) = &new.link {
             self.link.change(old.link.as_ref(), link, self.last_arrival);
         }
+        self.loss.change(&old.loss, &new.loss);
         if let (Some(old), Some(new)) = (&old.opportunities, &new.opportunities) {
             self.opportunities.change(old, new);
         }
@@ -407,6 +414,9 @@ impl Path {
 const ETHERNET: usize = 14;
 /// The bytes of the shortest frame, without check sequence.
 const SHORTEST: usize = 60;
+/// The bytes of a full Ethernet frame with preamble and gap. Longer frames have records that are smaller for
+/// their size on the link than those for which memory is planned.
+const LARGE_ON_LINK: f64 = 1538.0;
 /// The maximum number of VLAN tags in the calculation of a direction's memory.
 const TAGS_MAX: u32 = 2;
 

@@ -258,9 +258,20 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// Returns the bytes that records take. Records that were freed since the writer's last look still count.
-    pub fn used(&self) -> usize {
-        (self.end.position - self.freed) as usize * UNIT
+    /// Returns the bytes that records have taken since the start, including those of freed records.
+    pub fn written(&self) -> u64 {
+        self.end.position * UNIT as u64
+    }
+
+    /// Returns the bytes that records take if they are more than `high`. Otherwise the number is not above
+    /// `high`, and records that were freed since the writer's last look still count: so the reader's position
+    /// is not loaded for each burst.
+    #[inline]
+    pub fn used_above(&mut self, high: u64) -> u64 {
+        if self.written() - self.freed * UNIT as u64 > high {
+            self.freed = self.shared.freed.load(Ordering::Acquire);
+        }
+        self.written() - self.freed * UNIT as u64
     }
 
     /// Returns the size of the ring in bytes.
@@ -400,6 +411,12 @@ impl<M: Memory> Reader<M> {
         if self.oldest.position != before {
             self.shared.freed.store(self.oldest.position, Ordering::Release);
         }
+    }
+
+    /// Returns the bytes of all records so far whose memory was returned to the writer.
+    #[inline]
+    pub fn freed(&self) -> u64 {
+        self.oldest.position * UNIT as u64
     }
 }
 

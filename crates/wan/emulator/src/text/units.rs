@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{TextError, decimal, serde_as_text};
+use super::{Items, TextError, decimal, serde_as_text};
 
 /// Returns the number before the first suffix in `units` that the text ends with, and the scale of the
 /// suffix.
@@ -92,6 +92,16 @@ impl Probability {
     pub const ZERO: Probability = Probability(0);
     /// The probability of a certain event.
     pub const CERTAIN: Probability = Probability(Probability::ONE);
+
+    /// Removes `correlation=…` of a setting and returns the correlation of successive draws, or zero if it is
+    /// not there. With 100 %, the first draw would decide for all frames.
+    pub(crate) fn correlation(items: &mut Items<'_>) -> Result<Probability, TextError> {
+        let share = items.value("correlation")?.unwrap_or_default();
+        if share == Probability::CERTAIN {
+            return Err(items.error("a correlation of 100%, with which no frame differs from the first"));
+        }
+        Ok(share)
+    }
 
     /// Returns a probability in millionths. More than a million millionths count as certain.
     pub const fn from_ppm(millionths: u64) -> Probability {

@@ -263,6 +263,29 @@ fn scheduled_outages_and_traces_are_followed_to_the_frame() {
 }
 
 #[test]
+fn a_scheduled_outage_that_is_set_under_traffic_counts_from_the_next_frame() {
+    let second = 1_000_000_000;
+    let model = |settings: &[(&str, &str)]| PathModel::compile(&crate::config(settings), &NoSources).unwrap();
+    let mut path = path(&[]);
+    path.offer(nanos(second), &[0; 60]);
+    let outage = ("loss", "outage:at=10s,for=2s");
+    path.exchange(&mut model(&[outage]));
+    let lost = |path: &mut Path, times: std::ops::Range<u64>| -> Vec<u64> {
+        times
+            .filter(|time| releases(&path.offer(nanos(time * second), &[0; 60])).is_empty())
+            .collect()
+    };
+    assert_eq!(lost(&mut path, 3600..3611), [3610]);
+    // A change of another setting does not move the outage.
+    path.exchange(&mut model(&[outage, ("delay", "1ms")]));
+    assert_eq!(lost(&mut path, 3611..3640), [3611]);
+    // Set once more, it begins again.
+    path.exchange(&mut model(&[]));
+    path.exchange(&mut model(&[outage]));
+    assert_eq!(lost(&mut path, 3640..3660), [3650, 3651]);
+}
+
+#[test]
 fn another_file_of_opportunities_begins_where_the_link_was() {
     let files = |name: &str| Ok(if name == "fast" { "1\n" } else { "100\n" }.to_owned());
     let model = |name: &str| {

@@ -103,6 +103,33 @@ fn what_is_wrong_is_named_with_what_was_expected() {
         ),
         (
             "loss",
+            "ge:bad=50%,r=10%",
+            ["p is not the first", "`ge:p=1%,r=10%"],
+        ),
+        ("loss", "ge:r=10%,p=1%", ["p is not the first", "`ge:p=1%,r=10%"]),
+        (
+            "loss",
+            "ge:0.0001%,burst=10000000",
+            ["is too rare", "`ge:1%,burst=8`"],
+        ),
+        ("loss", "1%,correlation=100%", ["correlation of 100%", "`1%`"]),
+        (
+            "duplicate",
+            "1%,correlation=100%",
+            ["correlation of 100%", "`0.1%`"],
+        ),
+        (
+            "reorder",
+            "1%,ahead,correlation=100%",
+            ["correlation of 100%", "`25%,ahead`"],
+        ),
+        (
+            "corrupt",
+            "1%,correlation=100%",
+            ["correlation of 100%", "`0.1%`"],
+        ),
+        (
+            "loss",
             "1%;2%",
             ["this model is there already", "each model once"],
         ),

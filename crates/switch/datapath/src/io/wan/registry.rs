@@ -285,8 +285,8 @@ struct WanPath {
     spec: PathSpec,
     lines: [Line; 2],
     is_open: Arc<[AtomicBool; 2]>,
-    /// The number of times that the path was configured. A new configuration ends the scenario of the
-    /// previous one.
+    /// The number of the configuration, which no other configuration of any path has. A new configuration
+    /// ends the scenario of the previous one.
     version: u64,
 }
 
@@ -295,6 +295,8 @@ pub struct Wans {
     /// The origin of the paths' clock.
     epoch: Instant,
     paths: Mutex<BTreeMap<String, WanPath>>,
+    /// The number of configurations so far, also of paths that are removed.
+    versions: AtomicU64,
 }
 
 impl Default for Wans {
@@ -302,6 +304,7 @@ impl Default for Wans {
         Wans {
             epoch: Instant::now(),
             paths: Mutex::default(),
+            versions: AtomicU64::new(0),
         }
     }
 }
@@ -313,6 +316,7 @@ impl Wans {
     /// [`PathError`]; the path is then unchanged.
     pub fn configure(self: &Arc<Wans>, name: &str, spec: &PathSpec) -> Result<(), PathError> {
         let mut paths = self.lock();
+        let version = self.versions.fetch_add(1, Ordering::Relaxed);
         if let Some(path) = paths.get_mut(name) {
             if path.spec == *spec {
                 return Ok(());
@@ -333,27 +337,30 @@ impl Wans {
                 }
             }
             path.spec = spec.clone();
-            path.version += 1;
+            path.version = version;
         } else {
             let path = WanPath {
                 spec: spec.clone(),
                 lines: self.lines(spec)?,
                 is_open: Arc::default(),
-                version: 0,
+                version,
             };
             paths.insert(name.to_owned(), path);
         }
-        let version = paths.get(name).map_or(0, |path| path.version);
         drop(paths);
         match &spec.scenario {
             Some(scenario) => {
-                let (name, wans) = (name.to_owned(), Arc::downgrade(self));
-                let gone = Arc::downgrade(self);
+                let (of_steps, wans) = (name.to_owned(), Arc::downgrade(self));
                 let change = move |step: &Step| {
                     let wans = wans.upgrade();
-                    wans.is_some_and(|wans| wans.step(&name, version, step))
+                    wans.is_some_and(|wans| wans.step(&of_steps, version, step))
                 };
-                scenario::start(scenario.clone(), move || gone.strong_count() == 0, change)
+                let (name, wans) = (name.to_owned(), Arc::downgrade(self));
+                let is_over = move || {
+                    let wans = wans.upgrade();
+                    !wans.is_some_and(|wans| wans.is_configured(&name, version))
+                };
+                scenario::start(scenario.clone(), is_over, change)
                     .map_err(|error| PathError::Thread(error.to_string()))
             }
             None => Ok(()),
@@ -427,6 +434,11 @@ impl Wans {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, WanPath>> {
         lock(&self.paths)
+    }
+
+    /// Returns true if a configuration is the present one of its path.
+    fn is_configured(&self, name: &str, version: u64) -> bool {
+        self.lock().get(name).is_some_and(|path| path.version == version)
     }
 
     /// Applies a step of a scenario. Returns false, without a change, if the path was configured again or

@@ -250,3 +250,44 @@ fn a_scenario_changes_settings_after_a_time() {
     }
     assert!(lost(&ends) > 0);
 }
+
+/// Returns the path `spec(&[])` with a scenario.
+fn with_scenario(text: &str) -> PathSpec {
+    PathSpec {
+        scenario: Some(millrace_wan_emulator::Scenario::parse(text).unwrap()),
+        ..spec(&[])
+    }
+}
+
+#[test]
+fn the_scenario_of_a_removed_path_does_not_change_the_next_path_of_its_name() {
+    let wans: Arc<Wans> = Arc::default();
+    wans.configure("p", &with_scenario("at 200ms forward loss 100%\n"))
+        .unwrap();
+    wans.retain(&[]);
+    wans.configure("p", &spec(&[])).unwrap();
+    // The later scenario of another path ends the wait.
+    wans.configure("q", &with_scenario("at 400ms forward loss 100%\n"))
+        .unwrap();
+    let losses = |number: usize| wans.states()[number].spec.directions[0].path.loss.0.len();
+    let deadline = Instant::now() + BOUND;
+    while losses(1) == 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!((losses(0), losses(1)), (0, 1));
+}
+
+#[test]
+fn the_thread_of_a_scenario_ends_with_its_configuration() {
+    let wans: Arc<Wans> = Arc::default();
+    for scenario in ["at 10000s loss 1%\n", "at 20000s loss 1%\n"] {
+        wans.configure("p", &with_scenario(scenario)).unwrap();
+    }
+    wans.configure("p", &spec(&[])).unwrap();
+    // Each thread has weak references to the registry.
+    let deadline = Instant::now() + BOUND;
+    while Arc::weak_count(&wans) > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(Arc::weak_count(&wans), 0);
+}

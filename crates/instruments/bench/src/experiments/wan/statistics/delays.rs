@@ -13,7 +13,7 @@ use super::record_test;
 use crate::gated::Gate;
 use crate::gated::recorder::case;
 
-/// The mean and the standard deviation of all distributions in nanoseconds, and their texts.
+/// The delay and the jitter of all distributions in nanoseconds, and the text of the delay.
 const MEAN: f64 = 100e6;
 const SPREAD: f64 = 5e6;
 const DELAY: (&str, &str) = ("delay", "100ms");
@@ -22,7 +22,7 @@ const GAP: u64 = 1_000_000;
 /// A table file of netem for the test: eight values of equal probability.
 const TABLE: &str = "-16384 -8192 -4096 -1024 1024 4096 8192 16384";
 
-/// Returns the delay of each frame, in units of the standard deviation around the mean.
+/// Returns the delay of each frame, in units of the jitter around the configured delay.
 fn delays(jitter: &str, seed: u64, frames: u64, sources: &dyn Sources) -> Result<Vec<f64>, WanBenchError> {
     let config = config(&[DELAY, ("jitter", jitter), ("order", "reordering")])?;
     let mut path = Path::new(&config, Seed::new(seed), sources)?;
@@ -38,17 +38,32 @@ fn delays(jitter: &str, seed: u64, frames: u64, sources: &dyn Sources) -> Result
     Ok(released.map(|delay| (delay - MEAN) / SPREAD).collect())
 }
 
-/// Returns the distribution function of Pareto quantiles of shape 3 with mean 0 and deviation 1.
+/// The largest value of netem's Pareto table, which 1.1 % of its entries have.
+const PARETO_END: f64 = 4.0;
+
+/// Returns the distribution function of netem's Pareto table: (value - 3/2) × 4/3 for a value of shape 3. The
+/// probability of the largest value is spread as in [`spread_end`].
 fn pareto(x: f64) -> f64 {
-    // Mean 3/2, variance 3/4.
-    let value = x * 0.75_f64.sqrt() + 1.5;
-    if value <= 1.0 { 0.0 } else { 1.0 - value.powi(-3) }
+    let below = |x: f64| 1.0 - (x.min(PARETO_END) * 0.75 + 1.5).max(1.0).powi(-3);
+    below(x) + (1.0 - below(PARETO_END)) * (x - PARETO_END).clamp(0.0, 1.0)
+}
+
+/// Spreads the delays with the largest value of netem's Pareto table evenly over the unit behind it. So a test for
+/// continuous distributions judges their share.
+fn spread_end(values: &mut [f64]) {
+    let ends = values.iter_mut().filter(|value| **value >= PARETO_END - 1e-6);
+    let mut ends: Vec<&mut f64> = ends.collect();
+    let len = ends.len() as f64;
+    for (index, value) in ends.iter_mut().enumerate() {
+        **value = PARETO_END + (index as f64 + 0.5) / len;
+    }
 }
 
 /// Returns the distribution function of netem's Pareto-normal table. A quantile of it is a quarter of the
 /// normal quantile plus three quarters of the Pareto quantile.
 fn pareto_normal(x: f64) -> f64 {
-    let quantile = |p: f64| 0.25 * inverse(normal, p, -9.0, 9.0) + 0.75 * inverse(pareto, p, -0.6, 4000.0);
+    let pareto = |p: f64| (((1.0 - p).powf(-1.0 / 3.0) - 1.5) / 0.75).min(PARETO_END);
+    let quantile = |p: f64| 0.25 * inverse(normal, p, -9.0, 9.0) + 0.75 * pareto(p);
     inverse(quantile, x, 1e-12, 1.0 - 1e-12)
 }
 
@@ -92,6 +107,9 @@ pub(super) fn distributions(recorder: &mut Recorder<'_>) -> Result<(), WanBenchE
             .into_iter()
             .step_by(every)
             .collect();
+        if jitter == "5ms,pareto" {
+            spread_end(&mut values);
+        }
         let statistic = kolmogorov_smirnov(&mut values, distribution);
         let row = case(
             format!("W5 distribution {jitter}: Kolmogorov-Smirnov, sqrt(n) D"),
@@ -188,16 +206,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distribution_functions_have_mean_0_and_deviation_1() {
-        for distribution in [normal, pareto] {
-            // Mean and deviation are computed from quantiles, because the judge has no density functions.
+    fn distribution_functions_have_the_means_of_their_distributions() {
+        // netem's table ends at 4, which lowers the mean of 0 by (4/3) / (2 × 4.5²).
+        let distributions: [(DistributionFunction, f64); 2] = [(normal, 0.0), (pareto, -0.0329)];
+        for (distribution, expected) in distributions {
+            // The mean is computed from quantiles, because the judge has no density functions.
             let n = 20_000;
-            let quantiles: Vec<f64> = (0..n)
-                .map(|i| inverse(distribution, (f64::from(i) + 0.5) / f64::from(n), -9.0, 4000.0))
-                .collect();
-            let mean = quantiles.iter().sum::<f64>() / f64::from(n);
-            assert!(mean.abs() < 0.01, "{mean}");
+            let quantile = |i| inverse(distribution, (f64::from(i) + 0.5) / f64::from(n), -9.0, 9.0);
+            let mean = (0..n).map(|i| quantile(i).min(PARETO_END)).sum::<f64>() / f64::from(n);
+            assert!((mean - expected).abs() < 2e-3, "{mean}");
         }
-        assert!((pareto_normal(0.0) - 0.62).abs() < 0.1, "{}", pareto_normal(0.0));
+        // The quantile at 0.64 is near 0.
+        assert!((pareto_normal(0.0) - 0.64).abs() < 0.01, "{}", pareto_normal(0.0));
+    }
+
+    #[test]
+    fn the_share_of_the_largest_value_is_judged() {
+        let table = |end: usize| -> Vec<f64> {
+            let continuous = (0..10_000 - end).map(|i| (i as f64 + 0.5) / 10_000.0);
+            let quantiles = continuous.map(|p| inverse(pareto, p, -0.7, PARETO_END));
+            quantiles.chain(std::iter::repeat_n(PARETO_END, end)).collect()
+        };
+        for (end, is_met) in [(110, true), (400, false)] {
+            let mut values = table(end);
+            spread_end(&mut values);
+            assert_eq!(
+                kolmogorov_smirnov(&mut values, pareto) <= KS_CRITICAL,
+                is_met,
+                "{end}"
+            );
+        }
     }
 }
