@@ -225,10 +225,9 @@ pub fn detect_protocol(
     }
 }
 
-/// Returns true if one of the ports of client and server is one of SMTP.
+/// Returns true if the server's port is one of SMTP. The client chooses its own port, which says nothing.
 fn is_mail_port(ports: (u16, u16)) -> bool {
-    let is_mail = |port| matches!(port, 25 | 587 | 2525);
-    is_mail(ports.0) || is_mail(ports.1)
+    matches!(ports.1, 25 | 587 | 2525)
 }
 
 /// Returns true if the client's first bytes are not enough to detect `protocol` before the server has sent.
@@ -237,7 +236,7 @@ fn is_mail_port(ports: (u16, u16)) -> bool {
 pub(super) fn awaits_greeting(protocol: AppProtocol, ports: (u16, u16)) -> bool {
     match protocol {
         AppProtocol::Smtp => !is_mail_port(ports),
-        AppProtocol::Ftp => ports.0 != 21 && ports.1 != 21,
+        AppProtocol::Ftp => ports.1 != 21,
         AppProtocol::Pop3 | AppProtocol::Imap => true,
         _ => false,
     }
@@ -255,118 +254,89 @@ fn tls(data: &[u8]) -> Option<bool> {
     }
 }
 
-/// Returns the protocol by port, if the bytes do not contradict it.
+/// Returns the protocol by port, if the bytes do not contradict it. The client's port counts only if the server's
+/// belongs to no protocol: the server's packets may have arrived first.
 fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> ProtocolDetection {
-    let is_port = |port: u16| ports.1 == port || ports.0 == port;
-    let yes = |protocol: AppProtocol, is_valid: bool| {
-        if is_valid {
-            ProtocolDetection::Found(protocol)
-        } else {
-            ProtocolDetection::Unknown
+    if transport == Transport::Tcp && direction == Direction::ToClient {
+        // Other protocols greet with the same code, so a port that the client chose is no evidence.
+        if is_mail_port(ports) {
+            return yes(
+                AppProtocol::Smtp,
+                data.starts_with(b"220") || data.starts_with(b"554"),
+            );
         }
-    };
-    match transport {
-        Transport::Udp => {
-            if is_port(53) {
-                return yes(AppProtocol::Dns, super::dns::is_message(data));
-            }
-            if is_port(123) {
-                return yes(
-                    AppProtocol::Ntp,
-                    data.len() >= 48 && (1..=5).contains(&((data[0] >> 3) & 7)),
-                );
-            }
-            if is_port(67) || is_port(68) {
-                return yes(
-                    AppProtocol::Dhcp,
-                    data.get(236..240) == Some(&[0x63, 0x82, 0x53, 0x63]),
-                );
-            }
-            if is_port(69) {
-                return yes(AppProtocol::Tftp, matches!(data, [0, 1..=6, ..]));
-            }
-            if is_port(500) || is_port(4500) {
-                return yes(
-                    AppProtocol::Ike,
-                    data.len() >= 28 && matches!(data[17] >> 4, 1 | 2),
-                );
-            }
-            if is_port(161) || is_port(162) {
-                return yes(AppProtocol::Snmp, super::snmp::is_message(data));
-            }
-            if is_port(88) {
-                return yes(
-                    AppProtocol::Krb5,
-                    matches!(data.first(), Some(0x6a..=0x6f | 0x7e)),
-                );
-            }
-            if is_port(443) {
-                // QUIC version 1 (RFC 9000) and 2 (RFC 9369), long header.
-                let version = data.get(1..5);
-                let is_known = version == Some(&[0, 0, 0, 1]) || version == Some(&[0x6b, 0x33, 0x43, 0xcf]);
-                let is_long = data[0] & 0xc0 == 0xc0 && is_known;
-                let is_google =
-                    direction == Direction::ToServer && super::quic::google_version(data).is_some();
-                return yes(AppProtocol::Quic, is_long || is_google);
-            }
-            if is_port(2049) {
-                return yes(AppProtocol::Nfs, data.len() >= 24);
-            }
-            ProtocolDetection::Unknown
-        }
-        Transport::Tcp => {
-            if is_port(53) {
-                return match data {
-                    [_] | [_, _] => ProtocolDetection::Undecided,
-                    [_, _, message @ ..] if message.len() < 12 => ProtocolDetection::Undecided,
-                    [_, _, message @ ..] => yes(AppProtocol::Dns, super::dns::is_message(message)),
-                    [] => ProtocolDetection::Undecided,
-                };
-            }
-            if is_mail_port(ports) && direction == Direction::ToClient {
-                return yes(
-                    AppProtocol::Smtp,
-                    data.starts_with(b"220") || data.starts_with(b"554"),
-                );
-            }
-            if is_port(21) && direction == Direction::ToClient {
-                return yes(AppProtocol::Ftp, data.starts_with(b"220"));
-            }
-            if is_port(139) || is_port(445) {
-                // NetBIOS session service: message, request or answer, flags 0 or 1.
-                return yes(AppProtocol::Smb, matches!(data, [0x81..=0x85, 0 | 1, ..]));
-            }
-            if is_port(502) {
-                return match data {
-                    [] | [_] | [_, _] | [_, _, 0] => ProtocolDetection::Undecided,
-                    [_, _, 0, 0, rest @ ..] if rest.len() < 4 => ProtocolDetection::Undecided,
-                    _ => yes(AppProtocol::Modbus, data[2..4] == [0, 0]),
-                };
-            }
-            if is_port(20000) {
-                return yes(AppProtocol::Dnp3, data.starts_with(&[0x05, 0x64]));
-            }
-            if is_port(3389) {
-                return yes(AppProtocol::Rdp, data.starts_with(&[0x03, 0x00]));
-            }
-            if is_port(88) {
-                return yes(AppProtocol::Krb5, matches!(data.get(4), Some(0x6a..=0x6f | 0x7e)));
-            }
-            if is_port(389) || is_port(3268) {
-                return yes(AppProtocol::Ldap, matches!(data, [0x30, ..]));
-            }
-            if is_port(23) {
-                return yes(AppProtocol::Telnet, data.first() == Some(&0xff));
-            }
-            if is_port(2049) {
-                return match data {
-                    [0x80..=0xff, ..] if data.len() < 28 => ProtocolDetection::Undecided,
-                    _ => yes(AppProtocol::Nfs, data[0] & 0x80 != 0),
-                };
-            }
-            ProtocolDetection::Unknown
+        if ports.1 == 21 {
+            return yes(AppProtocol::Ftp, data.starts_with(b"220"));
         }
     }
+    let by = |port| of_port(data, direction, transport, port);
+    by(ports.1)
+        .or_else(|| by(ports.0))
+        .unwrap_or(ProtocolDetection::Unknown)
+}
+
+/// Returns the protocol if the bytes are valid.
+fn yes(protocol: AppProtocol, is_valid: bool) -> ProtocolDetection {
+    match is_valid {
+        true => ProtocolDetection::Found(protocol),
+        false => ProtocolDetection::Unknown,
+    }
+}
+
+/// Compares the bytes with the protocol of a port; `None` if the port has no protocol.
+fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -> Option<ProtocolDetection> {
+    let found = match (transport, port) {
+        (Transport::Udp, 53) => yes(AppProtocol::Dns, super::dns::is_message(data)),
+        (Transport::Udp, 123) => yes(
+            AppProtocol::Ntp,
+            data.len() >= 48 && (1..=5).contains(&((data[0] >> 3) & 7)),
+        ),
+        (Transport::Udp, 67 | 68) => yes(
+            AppProtocol::Dhcp,
+            data.get(236..240) == Some(&[0x63, 0x82, 0x53, 0x63]),
+        ),
+        (Transport::Udp, 69) => yes(AppProtocol::Tftp, matches!(data, [0, 1..=6, ..])),
+        (Transport::Udp, 500 | 4500) => yes(
+            AppProtocol::Ike,
+            data.len() >= 28 && matches!(data[17] >> 4, 1 | 2),
+        ),
+        (Transport::Udp, 161 | 162) => yes(AppProtocol::Snmp, super::snmp::is_message(data)),
+        (Transport::Udp, 88) => yes(
+            AppProtocol::Krb5,
+            matches!(data.first(), Some(0x6a..=0x6f | 0x7e)),
+        ),
+        (Transport::Udp, 443) => {
+            // QUIC version 1 (RFC 9000) and 2 (RFC 9369), long header.
+            let version = data.get(1..5);
+            let is_known = version == Some(&[0, 0, 0, 1]) || version == Some(&[0x6b, 0x33, 0x43, 0xcf]);
+            let is_long = data[0] & 0xc0 == 0xc0 && is_known;
+            let is_google = direction == Direction::ToServer && super::quic::google_version(data).is_some();
+            yes(AppProtocol::Quic, is_long || is_google)
+        }
+        (Transport::Udp, 2049) => yes(AppProtocol::Nfs, data.len() >= 24),
+        (Transport::Tcp, 53) => match data.get(2..).filter(|message| message.len() >= 12) {
+            None => ProtocolDetection::Undecided,
+            Some(message) => yes(AppProtocol::Dns, super::dns::is_message(message)),
+        },
+        // NetBIOS session service: message, request or answer, flags 0 or 1.
+        (Transport::Tcp, 139 | 445) => yes(AppProtocol::Smb, matches!(data, [0x81..=0x85, 0 | 1, ..])),
+        (Transport::Tcp, 502) => match data {
+            [] | [_] | [_, _] | [_, _, 0] => ProtocolDetection::Undecided,
+            [_, _, 0, 0, rest @ ..] if rest.len() < 4 => ProtocolDetection::Undecided,
+            _ => yes(AppProtocol::Modbus, data[2..4] == [0, 0]),
+        },
+        (Transport::Tcp, 20_000) => yes(AppProtocol::Dnp3, data.starts_with(&[0x05, 0x64])),
+        (Transport::Tcp, 3389) => yes(AppProtocol::Rdp, data.starts_with(&[0x03, 0x00])),
+        (Transport::Tcp, 88) => yes(AppProtocol::Krb5, matches!(data.get(4), Some(0x6a..=0x6f | 0x7e))),
+        (Transport::Tcp, 389 | 3268) => yes(AppProtocol::Ldap, matches!(data, [0x30, ..])),
+        (Transport::Tcp, 23) => yes(AppProtocol::Telnet, data.first() == Some(&0xff)),
+        (Transport::Tcp, 2049) => match data {
+            [0x80..=0xff, ..] if data.len() < 28 => ProtocolDetection::Undecided,
+            _ => yes(AppProtocol::Nfs, data[0] & 0x80 != 0),
+        },
+        _ => return None,
+    };
+    Some(found)
 }
 
 #[cfg(test)]
@@ -445,6 +415,49 @@ mod tests {
                 ProtocolDetection::Found(AppProtocol::Smtp)
             );
         }
+    }
+
+    #[test]
+    fn the_port_of_a_client_does_not_hide_the_protocol_of_a_server() {
+        let by = |data: &[u8], direction, ports| detect_protocol(data, direction, Transport::Tcp, ports);
+        let modbus = b"\x00\x01\x00\x00\x00\x06\x01\x03\x00\x00\x00\x01";
+        let dnp3 = b"\x05\x64\x05\xc4";
+        for client in [21, 25, 53, 139, 445, 502, 2049, 2525, 20_000, 40_000] {
+            for (bytes, server, protocol) in [
+                (&modbus[..], 502, AppProtocol::Modbus),
+                (dnp3, 20_000, AppProtocol::Dnp3),
+            ] {
+                for direction in Direction::BOTH {
+                    assert_eq!(
+                        by(bytes, direction, (client, server)),
+                        ProtocolDetection::Found(protocol),
+                        "{client}, {server}"
+                    );
+                }
+            }
+            let greeting = |server| by(b"220 ready\r\n", Direction::ToClient, (client, server));
+            assert_eq!(
+                greeting(21),
+                ProtocolDetection::Found(AppProtocol::Ftp),
+                "{client}"
+            );
+            assert_eq!(
+                greeting(25),
+                ProtocolDetection::Found(AppProtocol::Smtp),
+                "{client}"
+            );
+            assert!(awaits_greeting(AppProtocol::Ftp, (client, 2121)), "{client}");
+            assert_eq!(
+                by(b"220 (vsFTPd)\r\n", Direction::ToClient, (client, 21)),
+                ProtocolDetection::Found(AppProtocol::Ftp)
+            );
+        }
+        let answer = b"\x12\x34\x81\x80\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+        assert_eq!(
+            detect_protocol(answer, Direction::ToServer, Transport::Udp, (53, 40_000)),
+            ProtocolDetection::Found(AppProtocol::Dns),
+            "the answer came first"
+        );
     }
 
     #[test]
