@@ -11,6 +11,9 @@ use crate::text::{hex, text};
 use crate::timestamp;
 use crate::{Layout, Version};
 
+/// Largest number of interfaces of a call of DCE/RPC that a record has: a client may propose a thousand for a context.
+const INTERFACES: usize = 16;
+
 /// Writes the object of a protocol into an alert or a record, if the protocol has fields.
 pub(crate) fn record(out: &mut Object<'_>, record: &Record, transaction: Option<u64>, layout: &Layout) {
     match record {
@@ -287,7 +290,8 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
         .optional("share", fields.share.as_ref());
     if let Some(call) = &fields.dcerpc {
         out.object("dcerpc", |out| {
-            out.array("interfaces", &call.interfaces, |out, (uuid, version)| {
+            let interfaces = call.interfaces.iter().take(INTERFACES);
+            out.array("interfaces", interfaces, |out, (uuid, version)| {
                 let uuid = match core::str::from_utf8(uuid) {
                     Ok(_) => text(uuid).into_owned(),
                     Err(_) => hex(uuid),

@@ -17,6 +17,7 @@ mod ftp;
 mod ftp_data;
 pub mod heap;
 mod http;
+mod interfaces;
 mod ldap;
 mod mail;
 mod modbus;
