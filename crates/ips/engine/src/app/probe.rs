@@ -323,7 +323,7 @@ fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -
         (Transport::Tcp, 502) => match data {
             [] | [_] | [_, _] | [_, _, 0] => ProtocolDetection::Undecided,
             [_, _, 0, 0, rest @ ..] if rest.len() < 4 => ProtocolDetection::Undecided,
-            _ => yes(AppProtocol::Modbus, data[2..4] == [0, 0]),
+            _ => yes(AppProtocol::Modbus, data.get(2..4) == Some(&[0, 0])),
         },
         (Transport::Tcp, 20_000) => yes(AppProtocol::Dnp3, data.starts_with(&[0x05, 0x64])),
         (Transport::Tcp, 3389) => yes(AppProtocol::Rdp, data.starts_with(&[0x03, 0x00])),
@@ -458,6 +458,20 @@ mod tests {
             ProtocolDetection::Found(AppProtocol::Dns),
             "the answer came first"
         );
+    }
+
+    #[test]
+    fn first_bytes_of_any_size_are_compared_with_the_protocol_of_each_port() {
+        for port in (0..4501).chain([20_000]) {
+            for bytes in [[0; 30], [b'a'; 30], [0xff; 30]] {
+                for size in 1..10 {
+                    for transport in [Transport::Tcp, Transport::Udp] {
+                        let ports = (40_000, port);
+                        let _found = detect_protocol(&bytes[..size], Direction::ToServer, transport, ports);
+                    }
+                }
+            }
+        }
     }
 
     #[test]
