@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::app::heap::Heap;
 
 /// UUID as text, and major version.
-pub type Interface = (Vec<u8>, u16);
+pub(crate) type Interface = (Vec<u8>, u16);
 
 /// Interfaces, newest first. A clone shares them, and does not see those that are added later.
 #[derive(Clone, Default)]

@@ -143,7 +143,7 @@ pub struct AppState {
     pub transactions: Transactions,
     /// True by [`Direction::index`] if the parser completed a message, so that raw stream data are inspected at once.
     pub flushes_raw: [bool; 2],
-    /// True once the bytes are encrypted: raw contents are no longer searched, as the documentation of Suricata
+    /// True while the bytes are encrypted: raw contents are not searched, as the documentation of Suricata
     /// describes for its setting `encryption-handling: track-only`.
     pub is_encrypted: bool,
     /// True once a strict parser refused the bytes: in mode `ips` the flow is dropped.
@@ -456,7 +456,7 @@ impl AppState {
             return;
         }
         let outcome = parser.data(chunk, &mut self.transactions);
-        self.is_encrypted |= parser.is_encrypted();
+        self.is_encrypted = parser.is_encrypted();
         self.expected.append(&mut parser.expected());
         self.flushes_raw[chunk.direction.index()] |= parser.ends_message();
         match outcome {

@@ -87,7 +87,6 @@ const SIGNATURES: &[Signature] = &[
     tcp(AppProtocol::Smb, None, 4, b"\xffSMB"),
     tcp(AppProtocol::Smb, None, 4, b"\xfeSMB"),
     tcp(AppProtocol::Smb, None, 4, b"\xfdSMB"),
-    tcp(AppProtocol::Dcerpc, None, 0, b"\x05\x00"),
     tcp(AppProtocol::Rfb, None, 0, b"RFB 003."),
     tcp(AppProtocol::Mqtt, CLIENT, 4, b"MQTT"),
     tcp(AppProtocol::Sip, None, 0, b"SIP/2.0 "),
@@ -211,10 +210,19 @@ pub fn detect_protocol(
         }
     }
     if transport == Transport::Tcp {
-        match tls(data) {
-            Some(true) => return ProtocolDetection::Found(AppProtocol::Tls),
-            Some(false) => {}
-            None => is_undecided = true,
+        // The first bytes of DNS and Modbus are numbers that the sender chooses, so on their ports the header precedes.
+        if matches!(ports.1, 53 | 502) {
+            match by_port(data, direction, transport, ports) {
+                ProtocolDetection::Unknown => {}
+                found => return found,
+            }
+        }
+        for (protocol, is_it) in [(AppProtocol::Tls, tls(data)), (AppProtocol::Dcerpc, dcerpc(data))] {
+            match is_it {
+                Some(true) => return ProtocolDetection::Found(protocol),
+                Some(false) => {}
+                None => is_undecided = true,
+            }
         }
     }
     match by_port(data, direction, transport, ports) {
@@ -254,6 +262,29 @@ fn tls(data: &[u8]) -> Option<bool> {
     }
 }
 
+/// Returns true if the bytes begin a PDU of DCE/RPC (C706, section 12.6.3.1), `None` if more bytes decide.
+fn dcerpc(data: &[u8]) -> Option<bool> {
+    // Version 5.0, type, flags, representation of integers, characters and floating-point numbers, two bytes, size.
+    let is_valid = |(at, byte): (usize, &u8)| match at {
+        0 => *byte == 5,
+        1 => *byte == 0,
+        2 => *byte <= 20,
+        4 => byte & 0xee == 0,
+        5 => *byte <= 3,
+        _ => true,
+    };
+    let header = &data[..data.len().min(10)];
+    if !header.iter().enumerate().all(is_valid) {
+        return Some(false);
+    }
+    let &[_, _, _, _, representation, _, _, _, first, second] = header.first_chunk::<10>()?;
+    let size = match representation & 0x10 {
+        0 => u16::from_be_bytes([first, second]),
+        _ => u16::from_le_bytes([first, second]),
+    };
+    Some(size >= 16)
+}
+
 /// Returns the protocol by port, if the bytes do not contradict it. The client's port counts only if the server's
 /// belongs to no protocol: the server's packets may have arrived first.
 fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> ProtocolDetection {
@@ -273,6 +304,31 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
     by(ports.1)
         .or_else(|| by(ports.0))
         .unwrap_or(ProtocolDetection::Unknown)
+}
+
+/// Compares the bytes with a message of DNS behind its size (RFC 1035, section 4.2.2).
+fn dns_over_tcp(data: &[u8]) -> ProtocolDetection {
+    /// Size of a header and the longest question.
+    const QUESTION: usize = 12 + 255 + 4;
+    let Some((size, message)) = data.split_first_chunk::<2>() else {
+        return ProtocolDetection::Undecided;
+    };
+    let Some(header) = message.first_chunk::<12>() else {
+        return ProtocolDetection::Undecided;
+    };
+    if super::dns::is_message(message) {
+        return ProtocolDetection::Found(AppProtocol::Dns);
+    }
+    let size = usize::from(u16::from_be_bytes(*size));
+    let counts = header[4..]
+        .chunks(2)
+        .map(|count| usize::from(count[0]) << 8 | usize::from(count[1]));
+    let records: usize = counts.sum();
+    let may_be = records > 0 && size >= header.len() + 2 * records && header[2] >> 3 & 0xf <= 6;
+    match may_be && message.len() < size.min(QUESTION) {
+        true => ProtocolDetection::Undecided,
+        false => ProtocolDetection::Unknown,
+    }
 }
 
 /// Returns the protocol if the bytes are valid.
@@ -314,10 +370,7 @@ fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -
             yes(AppProtocol::Quic, is_long || is_google)
         }
         (Transport::Udp, 2049) => yes(AppProtocol::Nfs, data.len() >= 24),
-        (Transport::Tcp, 53) => match data.get(2..).filter(|message| message.len() >= 12) {
-            None => ProtocolDetection::Undecided,
-            Some(message) => yes(AppProtocol::Dns, super::dns::is_message(message)),
-        },
+        (Transport::Tcp, 53) => dns_over_tcp(data),
         // NetBIOS session service: message, request or answer, flags 0 or 1.
         (Transport::Tcp, 139 | 445) => yes(AppProtocol::Smb, matches!(data, [0x81..=0x85, 0 | 1, ..])),
         (Transport::Tcp, 502) => match data {
@@ -458,6 +511,66 @@ mod tests {
             ProtocolDetection::Found(AppProtocol::Dns),
             "the answer came first"
         );
+    }
+
+    #[test]
+    fn numbers_that_a_sender_chooses_hide_neither_modbus_nor_dns() {
+        let found = |bytes: &[u8], port| {
+            let by = |size: usize| {
+                detect_protocol(
+                    &bytes[..size],
+                    Direction::ToServer,
+                    Transport::Tcp,
+                    (40_000, port),
+                )
+            };
+            (1..=bytes.len())
+                .map(by)
+                .find(|found| *found != ProtocolDetection::Undecided)
+        };
+        for identifier in [[0x17, 3], [0x14, 3], [5, 0], [0x16, 3]] {
+            let request = [&identifier[..], b"\0\0\0\x06\x01\x05\0\x01\xff\0"].concat();
+            assert_eq!(
+                found(&request, 502),
+                Some(ProtocolDetection::Found(AppProtocol::Modbus))
+            );
+            // The size of a message of DNS over TCP.
+            let query = [
+                &identifier[..],
+                b"\x01\0\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01",
+            ]
+            .concat();
+            assert_eq!(
+                found(&query, 53),
+                Some(ProtocolDetection::Found(AppProtocol::Dns))
+            );
+        }
+        let hello = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\x01\x02\x03\x04\x05\x06\x07\x08";
+        for port in [53, 443, 502] {
+            assert_eq!(
+                found(hello, port),
+                Some(ProtocolDetection::Found(AppProtocol::Tls))
+            );
+        }
+    }
+
+    #[test]
+    fn a_pdu_of_dce_rpc_has_a_valid_header() {
+        let bind = b"\x05\0\x0b\x03\x10\0\0\0\x48\0\0\0\x01\0\0\0";
+        assert_eq!(
+            tcp(bind, Direction::ToServer),
+            ProtocolDetection::Found(AppProtocol::Dcerpc)
+        );
+        assert_eq!(tcp(&bind[..9], Direction::ToServer), ProtocolDetection::Undecided);
+        for (at, byte) in [(1, 1), (2, 21), (4, 0x20), (5, 4), (8, 15)] {
+            let mut other = bind.to_vec();
+            other[at] = byte;
+            assert_eq!(
+                tcp(&other, Direction::ToServer),
+                ProtocolDetection::Unknown,
+                "{at}"
+            );
+        }
     }
 
     #[test]

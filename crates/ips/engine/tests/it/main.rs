@@ -11,6 +11,7 @@ mod allocator;
 mod bed;
 mod conversation;
 mod detection;
+mod encrypted;
 mod ended_flows;
 mod evasions_ip;
 mod evasions_tcp;
