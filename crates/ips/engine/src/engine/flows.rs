@@ -293,6 +293,10 @@ impl Engine {
                     history::complete_alerts(&mut out.list[events..], &flow, direction);
                 }
             }
+            if flow.app.is_paused() {
+                let packet = Packet::pseudo(&flow.key, Direction::ToServer, now);
+                self.inspect_all_held(rules, &packet, &mut flow, Direction::ToServer, out);
+            }
         }
         if self.keeps_records() {
             history::report_end(&flow, now, reason, out);

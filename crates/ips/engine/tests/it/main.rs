@@ -23,6 +23,7 @@ mod frames;
 mod icmp;
 mod long_connections;
 mod mails;
+mod many_messages;
 mod nested_fragments;
 mod rates;
 mod repetition;

@@ -16,6 +16,7 @@ impl Detector {
         let direction = context.direction;
         let mut transactions = std::mem::take(&mut flow.app.transactions);
         for transaction in &mut transactions.list {
+            transaction.is_new[direction.index()] = false;
             if transaction.is_inspected[direction.index()]
                 || transaction.progress[direction.index()] == Progress::Idle
             {
