@@ -161,9 +161,14 @@ impl Multipart {
         let name = headers
             .value(b"content-disposition")
             .and_then(|value| parameter(value, b"filename"));
-        let Some(name) = name.filter(|_| self.files < FILES) else {
+        let Some(name) = name else {
             return State::Skip;
         };
+        if self.files >= FILES {
+            transaction.raise("http.multipart_too_many_files");
+            transaction.exceeds_limits = true;
+            return State::Skip;
+        }
         self.files += 1;
         transaction.publish(Buffer::FileName, direction, name.clone());
         let buffer = transaction.open(Buffer::FileData, None, direction, settings.request_body_minimum);
@@ -228,6 +233,24 @@ mod tests {
             assert_eq!(transaction.files[0].name, b"one.txt");
             assert_eq!(transaction.files[1].name, b"two");
             assert!(transaction.events.is_empty());
+        }
+    }
+
+    #[test]
+    fn files_beyond_the_limit_are_an_event() {
+        for (count, exceeds) in [(FILES, false), (FILES + 1, true)] {
+            let mut transaction = Transaction::new(0, AppProtocol::Http);
+            let mut multipart = Multipart::for_content_type(b"multipart/form-data; boundary=b").unwrap();
+            let part = "--b\r\nContent-Disposition: form-data; filename=a\r\n\r\nx\r\n".repeat(count);
+            let body = part + "--b--\r\n";
+            let settings = AppSettings::default();
+            multipart.data(body.as_bytes(), &mut transaction, Direction::ToServer, &settings);
+            assert_eq!(transaction.files.len(), FILES);
+            assert_eq!(transaction.exceeds_limits, exceeds);
+            assert_eq!(
+                transaction.events.contains(&"http.multipart_too_many_files"),
+                exceeds
+            );
         }
     }
 }

@@ -110,6 +110,8 @@ pub struct Transaction {
     pub files: Vec<File>,
     /// True by [`Direction::index`] if detection has inspected the last state of the direction.
     pub is_inspected: [bool; 2],
+    /// True once the transaction has parts that are not inspected, because there are too many.
+    pub(crate) exceeds_limits: bool,
     /// True by [`Direction::index`] if bytes of the direction were parsed since its last inspection.
     pub(crate) is_new: [bool; 2],
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
@@ -141,6 +143,7 @@ impl Transaction {
             record: Record::None,
             files: Vec::new(),
             is_inspected: [false; 2],
+            exceeds_limits: false,
             is_new: [false; 2],
             has_new_trailer: [false; 2],
             version: 1,
