@@ -51,12 +51,15 @@ heap!(Summary {
 /// A part whose bytes are a file: its decoder, buffer and file.
 #[derive(Debug)]
 struct Part {
+    name: Vec<u8>,
     decoder: Decoder,
     buffer: usize,
     file: usize,
+    /// Bytes in files of earlier transactions.
+    earlier: u64,
 }
 
-heap!(Part { decoder });
+heap!(Part { name, decoder });
 
 impl Part {
     /// Adds a line to the file; `end` is empty if the line continues in the next call.
@@ -69,6 +72,25 @@ impl Part {
         if let Some(file) = transaction.files.get_mut(self.file) {
             file.update(&bytes);
         }
+    }
+
+    /// Ends the file in a transaction, which has only a part of it.
+    fn suspend(&mut self, transaction: &mut Transaction) {
+        transaction.close(self.buffer);
+        if let Some(file) = transaction.files.get_mut(self.file) {
+            self.earlier = file.size;
+            file.close(false);
+        }
+    }
+
+    /// Begins the rest of the file in a transaction.
+    fn resume(&mut self, direction: Direction, transaction: &mut Transaction, settings: &AppSettings) {
+        transaction.publish(Buffer::FileName, direction, self.name.as_slice());
+        self.buffer = transaction.open(Buffer::FileData, None, direction, settings.attachment_minimum);
+        let mut file = File::new(direction, &self.name, false);
+        file.gap(self.earlier);
+        transaction.files.push(file);
+        self.file = transaction.files.len() - 1;
     }
 
     /// Ends the file.
@@ -180,6 +202,8 @@ pub(in crate::app) struct Mime {
     is_top: bool,
     /// True if the last piece did not end its line.
     is_in_line: bool,
+    /// The end of a piece of the message: the beginning of a header, and of what may be a boundary or a line end.
+    held: Vec<u8>,
     pub(in crate::app) summary: Summary,
 }
 
@@ -187,6 +211,7 @@ heap!(Mime {
     state,
     boundaries,
     enclosing,
+    held,
     summary
 });
 
@@ -229,6 +254,7 @@ impl Mime {
             enclosing: Vec::new(),
             is_top: true,
             is_in_line: false,
+            held: Vec::new(),
             summary: Summary::default(),
         }
     }
@@ -241,6 +267,13 @@ impl Mime {
         transaction: &mut Transaction,
         settings: &AppSettings,
     ) {
+        if !self.held.is_empty() {
+            let whole = [&core::mem::take(&mut self.held), text].concat();
+            return match whole.strip_suffix(b"\r") {
+                Some(text) if end == b"\n" => self.line(text, b"\r\n", transaction, settings),
+                _ => self.line(&whole, end, transaction, settings),
+            };
+        }
         let begins = !core::mem::replace(&mut self.is_in_line, end.is_empty());
         let is_boundary = begins && text.starts_with(b"--") && self.boundary(text, transaction);
         for (part, _) in &mut self.enclosing {
@@ -262,6 +295,50 @@ impl Mime {
                 }
             }
         }
+    }
+
+    /// Parses the last line, without end, of a piece of the message, and ends the piece: the rest of the message may come
+    /// with another transaction.
+    pub(in crate::app) fn suspend(
+        &mut self,
+        text: &[u8],
+        transaction: &mut Transaction,
+        settings: &AppSettings,
+    ) {
+        let tail = text.strip_prefix(b"--");
+        let may_be = |boundary: &Vec<u8>| {
+            tail.is_some_and(|tail| tail.starts_with(boundary) || boundary.starts_with(tail))
+        };
+        let may_begin = text == b"-" || self.boundaries.iter().any(may_be);
+        let is_begun = may_begin || matches!(self.state, State::Headers(_));
+        let (text, rest) = match is_begun && !self.is_in_line {
+            true => (&b""[..], text),
+            false => text.split_at(text.len() - usize::from(text.ends_with(b"\r"))),
+        };
+        if !text.is_empty() {
+            self.line(text, b"", transaction, settings);
+        }
+        self.held.extend_from_slice(rest);
+        for part in self.parts() {
+            part.suspend(transaction);
+        }
+    }
+
+    /// Goes on with a message in a transaction.
+    pub(in crate::app) fn resume(&mut self, transaction: &mut Transaction, settings: &AppSettings) {
+        let direction = self.direction;
+        for part in self.parts() {
+            part.resume(direction, transaction, settings);
+        }
+    }
+
+    /// Returns the files in progress.
+    fn parts(&mut self) -> impl Iterator<Item = &mut Part> {
+        let inner = match &mut self.state {
+            State::File(part) => Some(part),
+            State::Headers(_) | State::Text => None,
+        };
+        self.enclosing.iter_mut().map(|(part, _)| part).chain(inner)
     }
 
     /// Ends the message.
@@ -389,11 +466,13 @@ impl Mime {
         transaction
             .files
             .push(File::new(self.direction, &name, settings.hashes_files));
-        self.summary.attachments.push(name);
+        self.summary.attachments.push(name.clone());
         let part = Part {
+            name,
             decoder: Decoder::new(encoding),
             buffer,
             file: transaction.files.len() - 1,
+            earlier: 0,
         };
         // RFC 2046, section 5.2.1, allows no other encoding. Some programs use one; then the message is a file only.
         self.state = match is_message && encoding == Encoding::Identity {
