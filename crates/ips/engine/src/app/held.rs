@@ -88,7 +88,7 @@ impl AppState {
             return false;
         }
         let mut held = self.held.remove(0);
-        // What the parser holds meanwhile precedes the later bytes.
+        // Bytes that are held meanwhile precede the later ones.
         let mut later = core::mem::take(&mut self.held);
         loop {
             let rest = &held.bytes[held.parsed..];
