@@ -1,8 +1,8 @@
 //! EVE fields of application protocols.
 
 use millrace_ips_engine::app::record::{
-    Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, ModbusRecord, Record, SipRecord, SmbRecord,
-    SmtpRecord, SshRecord, TlsRecord,
+    Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, Interfaces, ModbusRecord, Record, SipRecord,
+    SmbRecord, SmtpRecord, SshRecord, TlsRecord,
 };
 
 use crate::dns;
@@ -10,9 +10,6 @@ use crate::object::Object;
 use crate::text::{hex, text};
 use crate::timestamp;
 use crate::{Layout, Version};
-
-/// Largest number of interfaces of a call of DCE/RPC that a record has: a client may propose a thousand for a context.
-const INTERFACES: usize = 16;
 
 /// Writes the object of a protocol into an alert or a record, if the protocol has fields.
 pub(crate) fn record(out: &mut Object<'_>, record: &Record, transaction: Option<u64>, layout: &Layout) {
@@ -290,7 +287,7 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
         .optional("share", fields.share.as_ref());
     if let Some(call) = &fields.dcerpc {
         out.object("dcerpc", |out| {
-            let interfaces = call.interfaces.iter().take(INTERFACES);
+            let interfaces = call.interfaces.iter().take(Interfaces::RECORDED);
             out.array("interfaces", interfaces, |out, (uuid, version)| {
                 let uuid = match core::str::from_utf8(uuid) {
                     Ok(_) => text(uuid).into_owned(),

@@ -27,6 +27,9 @@ struct Node {
 }
 
 impl Interfaces {
+    /// Largest number of interfaces of a call in a record.
+    pub const RECORDED: usize = 16;
+
     /// Adds an interface.
     pub fn add(&mut self, interface: Interface) {
         let earlier = core::mem::take(self);
