@@ -53,6 +53,7 @@ fn transactions(protocol: AppProtocol, messages: &[Message<'_>], step: usize) ->
                 is_end: false,
             };
             state.stream(&key, chunk);
+            state.skip_inspection(&key);
         }
     }
     state.end(Direction::ToServer);

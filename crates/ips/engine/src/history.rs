@@ -55,10 +55,13 @@ fn subject(flow: &Flow, packet: u64, time: Time) -> Subject {
     }
 }
 
-/// Adds flow and transaction to the alerts of a packet.
+/// Adds flow and transaction to the alerts of a packet that have none.
 pub(crate) fn complete_alerts(alerts: &mut [Event], flow: &Flow, direction: Direction) {
     for event in alerts {
         let Event::Alert(alert) = event else { continue };
+        if alert.context.is_some() {
+            continue;
+        }
         let list = &flow.app.transactions.list;
         let transaction = alert
             .transaction

@@ -1,8 +1,8 @@
 //! EVE fields of application protocols.
 
 use millrace_ips_engine::app::record::{
-    Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, ModbusRecord, Record, SipRecord, SmbRecord,
-    SmtpRecord, SshRecord, TlsRecord,
+    Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, Interfaces, ModbusRecord, Record, SipRecord,
+    SmbRecord, SmtpRecord, SshRecord, TlsRecord,
 };
 
 use crate::dns;
@@ -287,7 +287,8 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
         .optional("share", fields.share.as_ref());
     if let Some(call) = &fields.dcerpc {
         out.object("dcerpc", |out| {
-            out.array("interfaces", &call.interfaces, |out, (uuid, version)| {
+            let interfaces = call.interfaces.iter().take(Interfaces::RECORDED);
+            out.array("interfaces", interfaces, |out, (uuid, version)| {
                 let uuid = match core::str::from_utf8(uuid) {
                     Ok(_) => text(uuid).into_owned(),
                     Err(_) => hex(uuid),

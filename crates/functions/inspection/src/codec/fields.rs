@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::{
-    DcerpcCall, Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, ModbusRecord, Record, SipRecord,
-    SmbRecord, SmtpRecord, SshRecord, TlsRecord,
+    DcerpcCall, Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, Interfaces, ModbusRecord, Record,
+    SipRecord, SmbRecord, SmtpRecord, SshRecord, TlsRecord,
 };
 use millrace_ips_engine::app::tls::HandshakeState;
 use millrace_ips_engine::event::{
@@ -81,6 +81,19 @@ lists!(
     u32,
     &'static str
 );
+
+/// A record has the newest interfaces only.
+impl Codec for Interfaces {
+    fn encode(&self, out: &mut Output<'_>) {
+        let list: Vec<_> = self.iter().take(Interfaces::RECORDED).cloned().collect();
+        list.encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Interfaces> {
+        let list = Vec::<(Vec<u8>, u16)>::decode(input)?;
+        Some(list.into_iter().rev().collect())
+    }
+}
 
 /// Implements [`Codec`] for types that have a list of all values.
 macro_rules! listed {

@@ -16,7 +16,9 @@ pub mod file;
 mod ftp;
 mod ftp_data;
 pub mod heap;
+mod held;
 mod http;
+mod interfaces;
 mod ldap;
 mod mail;
 mod modbus;
@@ -142,7 +144,7 @@ pub struct AppState {
     pub transactions: Transactions,
     /// True by [`Direction::index`] if the parser completed a message, so that raw stream data are inspected at once.
     pub flushes_raw: [bool; 2],
-    /// True once the bytes are encrypted: raw contents are no longer searched, as the documentation of Suricata
+    /// True while the bytes are encrypted: raw contents are not searched, as the documentation of Suricata
     /// describes for its setting `encryption-handling: track-only`.
     pub is_encrypted: bool,
     /// True once a strict parser refused the bytes: in mode `ips` the flow is dropped.
@@ -155,6 +157,8 @@ pub struct AppState {
     /// Settings of the parsers.
     pub settings: AppSettings,
     mode: Mode,
+    /// Bytes that wait for the inspection of the transactions before them, in the order in which they are parsed.
+    held: Vec<held::Held>,
     has_ended: [bool; 2],
     /// True if bytes were parsed since the last call of [`AppState::take_changed`].
     is_changed: bool,
@@ -204,7 +208,7 @@ impl AppState {
             Mode::Parsing(parser) => size_of_val(&**parser) + parser.heap(),
             Mode::Done => 0,
         };
-        mode + self.transactions.heap() + self.expected.heap()
+        mode + self.transactions.heap() + self.expected.heap() + self.held.heap()
     }
 
     /// Frees the parser and the transactions. Later bytes are not parsed.
@@ -212,6 +216,7 @@ impl AppState {
         self.mode = Mode::Done;
         self.transactions.free();
         self.expected = Vec::new();
+        self.held = Vec::new();
     }
 
     /// Returns the state of a flow whose protocol is known.
@@ -244,6 +249,44 @@ impl AppState {
         // The first bytes of one direction may identify the protocol, so that waiting bytes of the other are
         // parsed, too.
         let completed = Direction::BOTH.map(|direction| self.completed(direction));
+        if self.is_paused() {
+            self.hold(chunk);
+            return;
+        }
+        self.receive(key, chunk);
+        if chunk.is_end {
+            self.end_stream(key, chunk);
+        }
+        for direction in Direction::BOTH {
+            let is_due = match self.protocol {
+                // As observed in Suricata, messages of these protocols wait for a whole chunk, or for the end of
+                // the connection.
+                Some(AppProtocol::Smb | AppProtocol::Ftp | AppProtocol::Imap | AppProtocol::Pop3) => false,
+                // The engine does not parse messages of this protocol: each chunk counts as one message.
+                Some(AppProtocol::Krb5) => direction == chunk.direction,
+                _ => self.completed(direction) != completed[direction.index()],
+            };
+            self.flushes_raw[direction.index()] |= is_due;
+        }
+    }
+
+    /// Ends the direction of a chunk, behind the bytes that are held.
+    fn end_stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
+        if !self.is_paused() {
+            self.begin_by_client(key, chunk.direction);
+        }
+        match self.is_paused() {
+            false => self.end(chunk.direction),
+            true => self.hold(StreamChunk {
+                bytes: &[],
+                gap_before: 0,
+                ..chunk
+            }),
+        }
+    }
+
+    /// Passes bytes of a TCP stream to the parser, or to protocol detection.
+    fn receive(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         let side = chunk.direction.index();
         match &mut self.mode {
             Mode::Done => {}
@@ -257,21 +300,6 @@ impl AppState {
                 }
                 self.probe(key, chunk.direction, Transport::Tcp);
             }
-        }
-        if chunk.is_end {
-            self.begin_by_client(key, chunk.direction);
-            self.end(chunk.direction);
-        }
-        for direction in Direction::BOTH {
-            let is_due = match self.protocol {
-                // As observed in Suricata, messages of these protocols wait for a whole chunk, or for the end of
-                // the connection.
-                Some(AppProtocol::Smb | AppProtocol::Ftp | AppProtocol::Imap | AppProtocol::Pop3) => false,
-                // The engine does not parse messages of this protocol: each chunk counts as one message.
-                Some(AppProtocol::Krb5) => direction == chunk.direction,
-                _ => self.completed(direction) != completed[direction.index()],
-            };
-            self.flushes_raw[direction.index()] |= is_due;
         }
     }
 
@@ -450,21 +478,32 @@ impl AppState {
         }
     }
 
+    /// Passes bytes to the parser.
     fn parse(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
+        match self.fits(key, &chunk) {
+            true => self.parse_slice(key, chunk),
+            false => self.parse_in_slices(key, chunk),
+        }
+    }
+
+    fn parse_slice(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         let Mode::Parsing(parser) = &mut self.mode else {
             return;
         };
         if chunk.bytes.is_empty() && chunk.gap_before == 0 {
             return;
         }
+        self.transactions.side = chunk.direction.index();
         let outcome = parser.data(chunk, &mut self.transactions);
-        self.is_encrypted |= parser.is_encrypted();
+        // Transactions that no rule has seen are an evasion, as bytes that cannot be parsed are.
+        self.has_failed |= core::mem::take(&mut self.transactions.has_lost);
+        self.is_encrypted = parser.is_encrypted();
         self.expected.append(&mut parser.expected());
         self.flushes_raw[chunk.direction.index()] |= parser.ends_message();
         match outcome {
             Outcome::Continue => {}
             Outcome::Failed => {
-                self.has_failed = parser.is_strict();
+                self.has_failed |= parser.is_strict();
                 self.transactions.end();
                 self.mode = Mode::Done;
             }

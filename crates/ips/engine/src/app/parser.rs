@@ -46,7 +46,7 @@ pub trait Parser: core::fmt::Debug + Send + Heap {
         false
     }
 
-    /// Returns true once the bytes are encrypted. The raw stream is then no longer searched.
+    /// Returns true while the bytes are encrypted. The raw stream is then not searched.
     fn is_encrypted(&self) -> bool {
         false
     }

@@ -87,7 +87,6 @@ const SIGNATURES: &[Signature] = &[
     tcp(AppProtocol::Smb, None, 4, b"\xffSMB"),
     tcp(AppProtocol::Smb, None, 4, b"\xfeSMB"),
     tcp(AppProtocol::Smb, None, 4, b"\xfdSMB"),
-    tcp(AppProtocol::Dcerpc, None, 0, b"\x05\x00"),
     tcp(AppProtocol::Rfb, None, 0, b"RFB 003."),
     tcp(AppProtocol::Mqtt, CLIENT, 4, b"MQTT"),
     tcp(AppProtocol::Sip, None, 0, b"SIP/2.0 "),
@@ -214,10 +213,19 @@ pub fn detect_protocol(
         }
     }
     if transport == Transport::Tcp {
-        match tls(data) {
-            Some(true) => return ProtocolDetection::Found(AppProtocol::Tls),
-            Some(false) => {}
-            None => is_undecided = true,
+        // The first bytes of DNS and Modbus are numbers that the sender chooses, so on their ports the header precedes.
+        if matches!(ports.1, 53 | 502) {
+            match by_port(data, direction, transport, ports) {
+                ProtocolDetection::Unknown => {}
+                found => return found,
+            }
+        }
+        for (protocol, is_it) in [(AppProtocol::Tls, tls(data)), (AppProtocol::Dcerpc, dcerpc(data))] {
+            match is_it {
+                Some(true) => return ProtocolDetection::Found(protocol),
+                Some(false) => {}
+                None => is_undecided = true,
+            }
         }
     }
     match by_port(data, direction, transport, ports) {
@@ -228,10 +236,9 @@ pub fn detect_protocol(
     }
 }
 
-/// Returns true if one of the ports of client and server is one of SMTP.
+/// Returns true if the server's port is one of SMTP. The client chooses its own port, which says nothing.
 fn is_mail_port(ports: (u16, u16)) -> bool {
-    let is_mail = |port| matches!(port, 25 | 587 | 2525);
-    is_mail(ports.0) || is_mail(ports.1)
+    matches!(ports.1, 25 | 587 | 2525)
 }
 
 /// Returns true if the client's first bytes are not enough to detect `protocol` before the server has sent.
@@ -240,7 +247,7 @@ fn is_mail_port(ports: (u16, u16)) -> bool {
 pub(super) fn awaits_greeting(protocol: AppProtocol, ports: (u16, u16)) -> bool {
     match protocol {
         AppProtocol::Smtp => !is_mail_port(ports),
-        AppProtocol::Ftp => ports.0 != 21 && ports.1 != 21,
+        AppProtocol::Ftp => ports.1 != 21,
         AppProtocol::Pop3 | AppProtocol::Imap => true,
         _ => false,
     }
@@ -266,118 +273,134 @@ fn tls(data: &[u8]) -> Option<bool> {
     }
 }
 
-/// Returns the protocol by port, if the bytes do not contradict it.
-fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> ProtocolDetection {
-    let is_port = |port: u16| ports.1 == port || ports.0 == port;
-    let yes = |protocol: AppProtocol, is_valid: bool| {
-        if is_valid {
-            ProtocolDetection::Found(protocol)
-        } else {
-            ProtocolDetection::Unknown
-        }
+/// Returns true if the bytes begin a PDU of DCE/RPC (C706, section 12.6.3.1), `None` if more bytes decide.
+fn dcerpc(data: &[u8]) -> Option<bool> {
+    // Version 5.0, type, flags, representation of integers, characters and floating-point numbers, two bytes, size.
+    let is_valid = |(at, byte): (usize, &u8)| match at {
+        0 => *byte == 5,
+        1 => *byte == 0,
+        2 => *byte <= 20,
+        4 => byte & 0xee == 0,
+        5 => *byte <= 3,
+        _ => true,
     };
-    match transport {
-        Transport::Udp => {
-            if is_port(53) {
-                return yes(AppProtocol::Dns, super::dns::is_message(data));
-            }
-            if is_port(123) {
-                return yes(
-                    AppProtocol::Ntp,
-                    data.len() >= 48 && (1..=5).contains(&((data[0] >> 3) & 7)),
-                );
-            }
-            if is_port(67) || is_port(68) {
-                return yes(
-                    AppProtocol::Dhcp,
-                    data.get(236..240) == Some(&[0x63, 0x82, 0x53, 0x63]),
-                );
-            }
-            if is_port(69) {
-                return yes(AppProtocol::Tftp, matches!(data, [0, 1..=6, ..]));
-            }
-            if is_port(500) || is_port(4500) {
-                return yes(
-                    AppProtocol::Ike,
-                    data.len() >= 28 && matches!(data[17] >> 4, 1 | 2),
-                );
-            }
-            if is_port(161) || is_port(162) {
-                return yes(AppProtocol::Snmp, super::snmp::is_message(data));
-            }
-            if is_port(88) {
-                return yes(
-                    AppProtocol::Krb5,
-                    matches!(data.first(), Some(0x6a..=0x6f | 0x7e)),
-                );
-            }
-            if is_port(443) {
-                // QUIC version 1 (RFC 9000) and 2 (RFC 9369), long header.
-                let version = data.get(1..5);
-                let is_known = version == Some(&[0, 0, 0, 1]) || version == Some(&[0x6b, 0x33, 0x43, 0xcf]);
-                let is_long = data[0] & 0xc0 == 0xc0 && is_known;
-                let is_google =
-                    direction == Direction::ToServer && super::quic::google_version(data).is_some();
-                return yes(AppProtocol::Quic, is_long || is_google);
-            }
-            if is_port(2049) {
-                return yes(AppProtocol::Nfs, data.len() >= 24);
-            }
-            ProtocolDetection::Unknown
+    let header = &data[..data.len().min(10)];
+    if !header.iter().enumerate().all(is_valid) {
+        return Some(false);
+    }
+    let &[_, _, _, _, representation, _, _, _, first, second] = header.first_chunk::<10>()?;
+    let size = match representation & 0x10 {
+        0 => u16::from_be_bytes([first, second]),
+        _ => u16::from_le_bytes([first, second]),
+    };
+    Some(size >= 16)
+}
+
+/// Returns the protocol by port, if the bytes do not contradict it. The client's port counts only if the server's
+/// belongs to no protocol: the server's packets may have arrived first.
+fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> ProtocolDetection {
+    if transport == Transport::Tcp && direction == Direction::ToClient {
+        // Other protocols greet with the same code, so a port that the client chose is no evidence.
+        if is_mail_port(ports) {
+            return yes(
+                AppProtocol::Smtp,
+                data.starts_with(b"220") || data.starts_with(b"554"),
+            );
         }
-        Transport::Tcp => {
-            if is_port(53) {
-                return match data {
-                    [_] | [_, _] => ProtocolDetection::Undecided,
-                    [_, _, message @ ..] if message.len() < 12 => ProtocolDetection::Undecided,
-                    [_, _, message @ ..] => yes(AppProtocol::Dns, super::dns::is_message(message)),
-                    [] => ProtocolDetection::Undecided,
-                };
-            }
-            if is_mail_port(ports) && direction == Direction::ToClient {
-                return yes(
-                    AppProtocol::Smtp,
-                    data.starts_with(b"220") || data.starts_with(b"554"),
-                );
-            }
-            if is_port(21) && direction == Direction::ToClient {
-                return yes(AppProtocol::Ftp, data.starts_with(b"220"));
-            }
-            if is_port(139) || is_port(445) {
-                // NetBIOS session service: message, request or answer, flags 0 or 1.
-                return yes(AppProtocol::Smb, matches!(data, [0x81..=0x85, 0 | 1, ..]));
-            }
-            if is_port(502) {
-                return match data {
-                    [] | [_] | [_, _] | [_, _, 0] => ProtocolDetection::Undecided,
-                    [_, _, 0, 0, rest @ ..] if rest.len() < 4 => ProtocolDetection::Undecided,
-                    _ => yes(AppProtocol::Modbus, data[2..4] == [0, 0]),
-                };
-            }
-            if is_port(20000) {
-                return yes(AppProtocol::Dnp3, data.starts_with(&[0x05, 0x64]));
-            }
-            if is_port(3389) {
-                return yes(AppProtocol::Rdp, data.starts_with(&[0x03, 0x00]));
-            }
-            if is_port(88) {
-                return yes(AppProtocol::Krb5, matches!(data.get(4), Some(0x6a..=0x6f | 0x7e)));
-            }
-            if is_port(389) || is_port(3268) {
-                return yes(AppProtocol::Ldap, matches!(data, [0x30, ..]));
-            }
-            if is_port(23) {
-                return yes(AppProtocol::Telnet, data.first() == Some(&0xff));
-            }
-            if is_port(2049) {
-                return match data {
-                    [0x80..=0xff, ..] if data.len() < 28 => ProtocolDetection::Undecided,
-                    _ => yes(AppProtocol::Nfs, data[0] & 0x80 != 0),
-                };
-            }
-            ProtocolDetection::Unknown
+        if ports.1 == 21 {
+            return yes(AppProtocol::Ftp, data.starts_with(b"220"));
         }
     }
+    let by = |port| of_port(data, direction, transport, port);
+    by(ports.1)
+        .or_else(|| by(ports.0))
+        .unwrap_or(ProtocolDetection::Unknown)
+}
+
+/// Compares the bytes with a message of DNS behind its size (RFC 1035, section 4.2.2).
+fn dns_over_tcp(data: &[u8]) -> ProtocolDetection {
+    /// Size of a header and the longest question.
+    const QUESTION: usize = 12 + 255 + 4;
+    let Some((size, message)) = data.split_first_chunk::<2>() else {
+        return ProtocolDetection::Undecided;
+    };
+    let Some(header) = message.first_chunk::<12>() else {
+        return ProtocolDetection::Undecided;
+    };
+    if super::dns::is_message(message) {
+        return ProtocolDetection::Found(AppProtocol::Dns);
+    }
+    let size = usize::from(u16::from_be_bytes(*size));
+    let counts = header[4..]
+        .chunks(2)
+        .map(|count| usize::from(count[0]) << 8 | usize::from(count[1]));
+    let records: usize = counts.sum();
+    let may_be = records > 0 && size >= header.len() + 2 * records && header[2] >> 3 & 0xf <= 6;
+    match may_be && message.len() < size.min(QUESTION) {
+        true => ProtocolDetection::Undecided,
+        false => ProtocolDetection::Unknown,
+    }
+}
+
+/// Returns the protocol if the bytes are valid.
+fn yes(protocol: AppProtocol, is_valid: bool) -> ProtocolDetection {
+    match is_valid {
+        true => ProtocolDetection::Found(protocol),
+        false => ProtocolDetection::Unknown,
+    }
+}
+
+/// Compares the bytes with the protocol of a port; `None` if the port has no protocol.
+fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -> Option<ProtocolDetection> {
+    let found = match (transport, port) {
+        (Transport::Udp, 53) => yes(AppProtocol::Dns, super::dns::is_message(data)),
+        (Transport::Udp, 123) => yes(
+            AppProtocol::Ntp,
+            data.len() >= 48 && (1..=5).contains(&((data[0] >> 3) & 7)),
+        ),
+        (Transport::Udp, 67 | 68) => yes(
+            AppProtocol::Dhcp,
+            data.get(236..240) == Some(&[0x63, 0x82, 0x53, 0x63]),
+        ),
+        (Transport::Udp, 69) => yes(AppProtocol::Tftp, matches!(data, [0, 1..=6, ..])),
+        (Transport::Udp, 500 | 4500) => yes(
+            AppProtocol::Ike,
+            data.len() >= 28 && matches!(data[17] >> 4, 1 | 2),
+        ),
+        (Transport::Udp, 161 | 162) => yes(AppProtocol::Snmp, super::snmp::is_message(data)),
+        (Transport::Udp, 88) => yes(
+            AppProtocol::Krb5,
+            matches!(data.first(), Some(0x6a..=0x6f | 0x7e)),
+        ),
+        (Transport::Udp, 443) => {
+            // QUIC version 1 (RFC 9000) and 2 (RFC 9369), long header.
+            let version = data.get(1..5);
+            let is_known = version == Some(&[0, 0, 0, 1]) || version == Some(&[0x6b, 0x33, 0x43, 0xcf]);
+            let is_long = data[0] & 0xc0 == 0xc0 && is_known;
+            let is_google = direction == Direction::ToServer && super::quic::google_version(data).is_some();
+            yes(AppProtocol::Quic, is_long || is_google)
+        }
+        (Transport::Udp, 2049) => yes(AppProtocol::Nfs, data.len() >= 24),
+        (Transport::Tcp, 53) => dns_over_tcp(data),
+        // NetBIOS session service: message, request or answer, flags 0 or 1.
+        (Transport::Tcp, 139 | 445) => yes(AppProtocol::Smb, matches!(data, [0x81..=0x85, 0 | 1, ..])),
+        (Transport::Tcp, 502) => match data {
+            [] | [_] | [_, _] | [_, _, 0] => ProtocolDetection::Undecided,
+            [_, _, 0, 0, rest @ ..] if rest.len() < 4 => ProtocolDetection::Undecided,
+            _ => yes(AppProtocol::Modbus, data.get(2..4) == Some(&[0, 0])),
+        },
+        (Transport::Tcp, 20_000) => yes(AppProtocol::Dnp3, data.starts_with(&[0x05, 0x64])),
+        (Transport::Tcp, 3389) => yes(AppProtocol::Rdp, data.starts_with(&[0x03, 0x00])),
+        (Transport::Tcp, 88) => yes(AppProtocol::Krb5, matches!(data.get(4), Some(0x6a..=0x6f | 0x7e))),
+        (Transport::Tcp, 389 | 3268) => yes(AppProtocol::Ldap, matches!(data, [0x30, ..])),
+        (Transport::Tcp, 23) => yes(AppProtocol::Telnet, data.first() == Some(&0xff)),
+        (Transport::Tcp, 2049) => match data {
+            [0x80..=0xff, ..] if data.len() < 28 => ProtocolDetection::Undecided,
+            _ => yes(AppProtocol::Nfs, data[0] & 0x80 != 0),
+        },
+        _ => return None,
+    };
+    Some(found)
 }
 
 #[cfg(test)]
@@ -499,6 +522,123 @@ mod tests {
                 by(b"220 (mail)\r\n", Direction::ToClient, port),
                 ProtocolDetection::Found(AppProtocol::Smtp)
             );
+        }
+    }
+
+    #[test]
+    fn the_port_of_a_client_does_not_hide_the_protocol_of_a_server() {
+        let by = |data: &[u8], direction, ports| detect_protocol(data, direction, Transport::Tcp, ports);
+        let modbus = b"\x00\x01\x00\x00\x00\x06\x01\x03\x00\x00\x00\x01";
+        let dnp3 = b"\x05\x64\x05\xc4";
+        for client in [21, 25, 53, 139, 445, 502, 2049, 2525, 20_000, 40_000] {
+            for (bytes, server, protocol) in [
+                (&modbus[..], 502, AppProtocol::Modbus),
+                (dnp3, 20_000, AppProtocol::Dnp3),
+            ] {
+                for direction in Direction::BOTH {
+                    assert_eq!(
+                        by(bytes, direction, (client, server)),
+                        ProtocolDetection::Found(protocol),
+                        "{client}, {server}"
+                    );
+                }
+            }
+            let greeting = |server| by(b"220 ready\r\n", Direction::ToClient, (client, server));
+            assert_eq!(
+                greeting(21),
+                ProtocolDetection::Found(AppProtocol::Ftp),
+                "{client}"
+            );
+            assert_eq!(
+                greeting(25),
+                ProtocolDetection::Found(AppProtocol::Smtp),
+                "{client}"
+            );
+            assert!(awaits_greeting(AppProtocol::Ftp, (client, 2121)), "{client}");
+            assert_eq!(
+                by(b"220 (vsFTPd)\r\n", Direction::ToClient, (client, 21)),
+                ProtocolDetection::Found(AppProtocol::Ftp)
+            );
+        }
+        let answer = b"\x12\x34\x81\x80\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+        assert_eq!(
+            detect_protocol(answer, Direction::ToServer, Transport::Udp, (53, 40_000)),
+            ProtocolDetection::Found(AppProtocol::Dns),
+            "the answer came first"
+        );
+    }
+
+    #[test]
+    fn numbers_that_a_sender_chooses_hide_neither_modbus_nor_dns() {
+        let found = |bytes: &[u8], port| {
+            let by = |size: usize| {
+                detect_protocol(
+                    &bytes[..size],
+                    Direction::ToServer,
+                    Transport::Tcp,
+                    (40_000, port),
+                )
+            };
+            (1..=bytes.len())
+                .map(by)
+                .find(|found| *found != ProtocolDetection::Undecided)
+        };
+        for identifier in [[0x17, 3], [0x14, 3], [5, 0], [0x16, 3]] {
+            let request = [&identifier[..], b"\0\0\0\x06\x01\x05\0\x01\xff\0"].concat();
+            assert_eq!(
+                found(&request, 502),
+                Some(ProtocolDetection::Found(AppProtocol::Modbus))
+            );
+            // The size of a message of DNS over TCP.
+            let query = [
+                &identifier[..],
+                b"\x01\0\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01",
+            ]
+            .concat();
+            assert_eq!(
+                found(&query, 53),
+                Some(ProtocolDetection::Found(AppProtocol::Dns))
+            );
+        }
+        let hello = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\x01\x02\x03\x04\x05\x06\x07\x08";
+        for port in [53, 443, 502] {
+            assert_eq!(
+                found(hello, port),
+                Some(ProtocolDetection::Found(AppProtocol::Tls))
+            );
+        }
+    }
+
+    #[test]
+    fn a_pdu_of_dce_rpc_has_a_valid_header() {
+        let bind = b"\x05\0\x0b\x03\x10\0\0\0\x48\0\0\0\x01\0\0\0";
+        assert_eq!(
+            tcp(bind, Direction::ToServer),
+            ProtocolDetection::Found(AppProtocol::Dcerpc)
+        );
+        assert_eq!(tcp(&bind[..9], Direction::ToServer), ProtocolDetection::Undecided);
+        for (at, byte) in [(1, 1), (2, 21), (4, 0x20), (5, 4), (8, 15)] {
+            let mut other = bind.to_vec();
+            other[at] = byte;
+            assert_eq!(
+                tcp(&other, Direction::ToServer),
+                ProtocolDetection::Unknown,
+                "{at}"
+            );
+        }
+    }
+
+    #[test]
+    fn first_bytes_of_any_size_are_compared_with_the_protocol_of_each_port() {
+        for port in (0..4501).chain([20_000]) {
+            for bytes in [[0; 30], [b'a'; 30], [0xff; 30]] {
+                for size in 1..10 {
+                    for transport in [Transport::Tcp, Transport::Udp] {
+                        let ports = (40_000, port);
+                        let _found = detect_protocol(&bytes[..size], Direction::ToServer, transport, ports);
+                    }
+                }
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Fields of transactions for EVE records, and for conditions of rules that compare a value instead of a buffer.
 
 use crate::app::heap::{Heap, flat, heap};
+pub use crate::app::interfaces::Interfaces;
 
 /// The fields of a transaction, by protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -278,13 +279,13 @@ heap!(SmbRecord {
 /// A call of DCE/RPC.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DcerpcCall {
-    /// UUID as text and major version of the interfaces that the client proposed for the context; none if the bind was not seen.
-    pub interfaces: Vec<(Vec<u8>, u16)>,
+    /// The interfaces that the client proposed for the context; none if the bind was not seen. They belong to the parser.
+    pub interfaces: Interfaces,
     /// Operation number.
     pub operation: u16,
 }
 
-heap!(DcerpcCall { interfaces });
+flat!(DcerpcCall);
 
 /// A SIP message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -353,7 +353,7 @@ mod tests {
     fn an_interface_is_compared_with_its_version() {
         let uuid = "12345678-1234-abcd-ef00-0123456789ac";
         let call = DcerpcCall {
-            interfaces: vec![(uuid.as_bytes().to_vec(), 3)],
+            interfaces: [(uuid.as_bytes().to_vec(), 3)].into_iter().collect(),
             operation: 0,
         };
         let upper = uuid.to_ascii_uppercase();

@@ -86,6 +86,8 @@ impl Engine {
                     Verdict::Drop(DropReason::Policy(Cause::ParserError))
                 }
                 Ok(None) => {
+                    // Bytes of the packet may show that the flow is not encrypted any more.
+                    packet.is_encrypted &= flow.app.is_encrypted;
                     if flow.tcp.as_ref().is_some_and(|session| session.is_repeated()) {
                         packet.is_rejected_by_stream = true;
                         packet.is_encrypted = false;
@@ -93,6 +95,7 @@ impl Engine {
                     self.inspect(rules, packet, &mut flow, direction, out)
                 }
                 Ok(Some((edits, location))) => {
+                    packet.is_encrypted &= flow.app.is_encrypted;
                     return Decided::Changed(Box::new(Changed {
                         edits,
                         location,
@@ -293,6 +296,10 @@ impl Engine {
                 if self.keeps_records() {
                     history::complete_alerts(&mut out.list[events..], &flow, direction);
                 }
+            }
+            if flow.app.is_paused() {
+                let packet = Packet::pseudo(&flow.key, Direction::ToServer, now);
+                self.inspect_all_held(rules, &packet, &mut flow, Direction::ToServer, out);
             }
         }
         if self.keeps_records() {

@@ -8,6 +8,7 @@ use crate::history;
 use crate::packet::Packet;
 use crate::policy::Cause;
 use crate::settings::Mode;
+use crate::tcp::StreamWindow;
 use crate::verdict::{Action, DropReason, Verdict};
 
 impl Engine {
@@ -47,6 +48,9 @@ impl Engine {
             let pseudo = Packet::pseudo(&flow.key, other, packet.time);
             let flushes = core::mem::take(&mut flow.app.flushes_raw[other.index()]);
             action = action.max(self.inspect_once(rules, &pseudo, flow, other, flushes, out));
+        }
+        if flow.app.is_paused() {
+            action = action.max(self.inspect_all_held(rules, packet, flow, direction, out));
         }
         self.charge(flow);
         for expectation in flow.app.expected.drain(..) {
@@ -105,11 +109,79 @@ impl Engine {
             stream: window.filter(|_| !packet.is_encrypted),
             now: packet.time,
         };
-        let action = self.detector.inspect(rules, inspection, out);
+        let first = out.list.len();
+        let mut action = self.detector.inspect(rules, inspection, out);
+        if flow.app.is_paused() {
+            let stream = window.filter(|_| !packet.is_encrypted);
+            let further = self.inspect_held(rules, packet, flow, (direction, stream), first, out);
+            action = action.max(further);
+        }
         if let Some(session) = &mut flow.tcp
             && let Some(buffer) = buffer
         {
             session.put_back(direction, buffer, self.settings.mode);
+        }
+        action
+    }
+
+    /// Parses the held bytes of a direction, and evaluates the rules on their transactions, as many at a time as are
+    /// kept. `first` is the index of the packet's first event.
+    #[cold]
+    fn inspect_held(
+        &mut self,
+        rules: &Ruleset,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        (direction, stream): (Direction, Option<StreamWindow<'_>>),
+        mut first: usize,
+        out: &mut Events,
+    ) -> Action {
+        let mut action = Action::None;
+        let key = flow.key;
+        loop {
+            if self.keeps_records() {
+                // The transactions of these alerts may not be kept any longer.
+                history::complete_alerts(&mut out.list[first..], flow, direction);
+                history::report_complete(flow, packet, out);
+            }
+            flow.app.remove_finished_transactions();
+            if !flow.app.resume(&key, direction) {
+                return action;
+            }
+            first = out.list.len();
+            let inspection = Inspection {
+                packet,
+                flow: Some(&mut *flow),
+                direction,
+                has_stream_data: stream.is_some(),
+                stream,
+                now: packet.time,
+            };
+            action = action.max(self.detector.inspect_transactions(rules, inspection, out));
+        }
+    }
+
+    /// Parses all held bytes, and evaluates the rules on their transactions, in turn for both directions: the transactions
+    /// of one direction may keep the bytes of the other back.
+    #[cold]
+    pub(super) fn inspect_all_held(
+        &mut self,
+        rules: &Ruleset,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        direction: Direction,
+        out: &mut Events,
+    ) -> Action {
+        let mut action = Action::None;
+        let mut side = direction;
+        while flow.app.is_paused() {
+            side = side.reverse();
+            let subject = match side == direction {
+                true => pseudo(packet),
+                false => Packet::pseudo(&flow.key, side, packet.time),
+            };
+            let flushes = core::mem::take(&mut flow.app.flushes_raw[side.index()]);
+            action = action.max(self.inspect_once(rules, &subject, flow, side, flushes, out));
         }
         action
     }

@@ -1,7 +1,7 @@
 //! Tests of mails through the whole engine: inspection before forwarding, and the protocol that the first bytes
 //! select.
 
-use millrace_ips_engine::Mode;
+use millrace_ips_engine::{Mode, Policies, Settings};
 
 use crate::bed::{HOST_A, HOST_B, TestBed};
 use crate::conversation::Conversation;
@@ -90,4 +90,33 @@ fn attachments_that_are_complete_are_not_evaluated_again_with_later_ones() {
     assert_eq!((limits(&mut bed), bed.alerts()), (before, 0));
     smtp.client(&mut bed, b"AB\r\n--b--\r\n.\r\n");
     assert_eq!((limits(&mut bed), bed.alerts()), (before, 1));
+}
+
+#[test]
+fn a_mail_with_more_attachments_than_are_inspected_falls_under_a_policy() {
+    for (count, policies, expected) in [
+        (256, Policies::closed(), false),
+        (257, Policies::closed(), true),
+        (257, Policies::open(), false),
+    ] {
+        let settings = Settings {
+            mode: Mode::Ips,
+            policies,
+            ..Settings::default()
+        };
+        let mut bed = TestBed::with(settings, &rule("alert"));
+        let mut smtp = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 25));
+        smtp.server(&mut bed, b"220 x\r\n");
+        let mut is_dropped = smtp.client(&mut bed, b"EHLO x\r\n");
+        smtp.server(&mut bed, b"250 x\r\n");
+        is_dropped |= smtp.client(
+            &mut bed,
+            b"DATA\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n",
+        );
+        let parts: String = (0..count)
+            .map(|at| format!("--b\r\nContent-Type: a/b; name=f{at}\r\n\r\nx\r\n"))
+            .collect();
+        is_dropped |= smtp.client(&mut bed, parts.as_bytes());
+        assert_eq!(is_dropped, expected, "{count}");
+    }
 }

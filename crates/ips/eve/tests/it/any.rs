@@ -143,7 +143,7 @@ prop_compose! {
     ) -> Record {
         let [dialect, command] = texts.try_into().unwrap();
         let [filename, share] = maybe.try_into().unwrap();
-        let dcerpc = dcerpc.map(|(interfaces, operation)| DcerpcCall { interfaces, operation });
+        let dcerpc = dcerpc.map(|(interfaces, operation)| DcerpcCall { interfaces: interfaces.into_iter().collect(), operation });
         Record::Smb(Box::new(SmbRecord { dialect, command, status, session_id, tree_id, filename, share, dcerpc }))
     }
 }

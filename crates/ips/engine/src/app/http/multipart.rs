@@ -201,9 +201,14 @@ impl Multipart {
         headers.add_block(block, direction, &mut Vec::new());
         let names = headers.value(b"content-disposition").map(file_names);
         let names = names.unwrap_or_default();
-        let Some(name) = names.first().filter(|_| self.files < FILES) else {
+        let Some(name) = names.first() else {
             return State::Skip;
         };
+        if self.files >= FILES {
+            transaction.raise("http.multipart_too_many_files");
+            transaction.exceeds_limits = true;
+            return State::Skip;
+        }
         self.files += 1;
         for name in &names {
             transaction.publish(Buffer::FileName, direction, name.as_slice());
@@ -339,5 +344,23 @@ mod tests {
         let (data, names, _) = parsed(body, 4096);
         assert_eq!(data, ["x", "y"]);
         assert_eq!(names, ["a.exe", "a.txt", "b.exe"]);
+    }
+
+    #[test]
+    fn files_beyond_the_limit_are_an_event() {
+        for (count, exceeds) in [(FILES, false), (FILES + 1, true)] {
+            let mut transaction = Transaction::new(0, AppProtocol::Http);
+            let mut multipart = Multipart::for_content_type(b"multipart/form-data; boundary=b").unwrap();
+            let part = "--b\r\nContent-Disposition: form-data; filename=a\r\n\r\nx\r\n".repeat(count);
+            let body = part + "--b--\r\n";
+            let settings = AppSettings::default();
+            multipart.data(body.as_bytes(), &mut transaction, Direction::ToServer, &settings);
+            assert_eq!(transaction.files.len(), FILES);
+            assert_eq!(transaction.exceeds_limits, exceeds);
+            assert_eq!(
+                transaction.events.contains(&"http.multipart_too_many_files"),
+                exceeds
+            );
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! IMAP (RFC 9051): commands, responses with literals, the mails that FETCH delivers and APPEND stores, STARTTLS.
 //!
 //! A line may end in `{SIZE}`: that number of bytes follows, and then the line continues. A literal of the
-//! item `BODY[]`, `RFC822` or of APPEND is a mail, whose attachments are files.
+//! item `BODY[]`, `RFC822` or of APPEND is a mail, whose attachments are files. A literal of `BODY[]<ORIGIN>` is a piece of a
+//! mail; the pieces of a mail that follow one another are parsed as one.
 //!
 //! ```text
 //!  line ──{SIZE}──▶ Literal(left) ──0──▶ line goes on
@@ -37,10 +38,24 @@ struct Command {
 
 heap!(Command { tag });
 
+/// A mail of which the server has sent the first piece.
+#[derive(Debug)]
+struct Piece {
+    /// The number of the mail in its box.
+    message: u64,
+    /// The offset of the next piece in bytes.
+    next: u64,
+    mail: Box<Mime>,
+}
+
+heap!(Piece { mail });
+
 /// A literal in progress.
 #[derive(Debug)]
 struct Literal {
     left: u64,
+    /// The number of the mail, and the offset after the literal, if the literal is a piece of a mail.
+    piece: Option<(u64, u64)>,
     /// True until the first byte of a synchronizing literal, which the server must permit (RFC 9051, section 4.3).
     waits: bool,
     /// The parser of the mail, if the literal is a mail.
@@ -70,10 +85,14 @@ pub(in crate::app) struct Imap {
     settings: AppSettings,
     sides: [Side; 2],
     waiting: Vec<Command>,
+    /// The number of the mail in the server's response in progress.
+    message: u64,
+    /// The mail whose next piece may follow.
+    mail: Option<Piece>,
     starts_tls: bool,
 }
 
-heap!(Imap { sides, waiting });
+heap!(Imap { sides, waiting, mail });
 
 /// Returns the size of the literal that a line announces at its end, as `{12}` or `{12+}` (RFC 7888).
 fn literal(text: &[u8]) -> Option<u64> {
@@ -86,15 +105,30 @@ fn literal(text: &[u8]) -> Option<u64> {
     (size <= LITERAL_SIZE).then_some(size)
 }
 
-/// Returns true if the literal behind a line is a whole mail, or the text of one.
+/// Returns the item to which the literal behind a line belongs.
+fn item(text: &[u8]) -> &[u8] {
+    text.rsplit(|&byte| byte == b'(' || byte == b' ')
+        .find(|item| !item.is_empty() && !item.starts_with(b"{"))
+        .unwrap_or_default()
+}
+
+/// Returns true if the literal behind a line is a mail, a piece or the text of one.
 fn is_mail(text: &[u8]) -> bool {
-    let upper = text.to_ascii_uppercase();
-    let item = upper
-        .rsplit(|&byte| byte == b'(' || byte == b' ')
-        .find(|item| !item.is_empty() && !item.starts_with(b"{"));
-    item.is_some_and(|item| {
-        item.starts_with(b"BODY[]") || item.starts_with(b"RFC822") && !item.ends_with(b".HEADER")
-    })
+    let item = item(text).to_ascii_uppercase();
+    item.starts_with(b"BODY[]") || item.starts_with(b"RFC822") && !item.ends_with(b".HEADER")
+}
+
+/// Returns the offset in the mail of the literal behind a line, if it is a piece (RFC 9051, section 7.5.2).
+fn origin(text: &[u8]) -> Option<u64> {
+    let (_, origin) = core::str::from_utf8(item(text)).ok()?.split_once("[]<")?;
+    origin.strip_suffix('>')?.parse().ok()
+}
+
+/// Returns the number of the mail in a response.
+fn message(text: &[u8]) -> u64 {
+    let digits = text.get(2..).map_or(&b""[..], |rest| word(rest).0);
+    let digits = core::str::from_utf8(digits).ok();
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or_default()
 }
 
 impl Imap {
@@ -103,6 +137,8 @@ impl Imap {
             settings,
             sides: Default::default(),
             waiting: Vec::new(),
+            message: 0,
+            mail: None,
             starts_tls: false,
         }
     }
@@ -165,6 +201,7 @@ impl Imap {
                 if !line.text.starts_with(b"* ") && !line.text.starts_with(b"+") {
                     self.response(line.text, out);
                 }
+                self.message = message(line.text);
                 // Lines of the server belong to the oldest command.
                 (self.waiting.first().map(|command| command.transaction), false)
             }
@@ -186,22 +223,39 @@ impl Imap {
             }
             false => transaction,
         };
+        let origin = origin(line.text).filter(|_| is_mail && direction == Direction::ToClient);
+        let mut mail = (is_mail && size.is_some()).then(|| self.mail(direction, origin));
         let has_command_ended = direction == Direction::ToServer && size.is_none() && !is_piece;
         if let Some(transaction) = transaction.and_then(|id| out.by_id(id)) {
             transaction.advance(direction, Progress::Started);
             if has_command_ended {
                 transaction.advance(direction, Progress::Complete);
             }
+            if let Some(mail) = &mut mail {
+                mail.resume(transaction, &self.settings);
+            }
         }
+        let message = self.message;
         let side = &mut self.sides[direction.index()];
         side.is_in_line = is_piece || size.is_some();
         side.literal = size.map(|left| Literal {
             left,
+            piece: origin.map(|origin| (message, origin.saturating_add(left))),
             waits: direction == Direction::ToServer && !line.text.ends_with(b"+}"),
             is_unasked,
-            mail: is_mail.then(|| Box::new(Mime::new(direction))),
+            mail,
             transaction,
         });
+    }
+
+    /// Returns the parser of the mail, or of the piece of a mail, that begins.
+    fn mail(&mut self, direction: Direction, origin: Option<u64>) -> Box<Mime> {
+        let message = self.message;
+        let follows = |piece: &mut Piece| piece.message == message && origin == Some(piece.next);
+        match self.mail.take_if(follows) {
+            Some(piece) => piece.mail,
+            None => Box::new(Mime::new(direction)),
+        }
     }
 
     /// Consumes bytes of a literal and returns their number.
@@ -228,10 +282,14 @@ impl Imap {
                 at += line.size;
             }
             if is_last {
-                if at < size {
-                    mail.line(&bytes[at..], b"", transaction, &self.settings);
+                if literal.piece.is_some() {
+                    mail.suspend(&bytes[at..], transaction, &self.settings);
+                } else {
+                    if at < size {
+                        mail.line(&bytes[at..], b"", transaction, &self.settings);
+                    }
+                    mail.end(transaction, true);
                 }
-                mail.end(transaction, true);
                 if literal.is_unasked {
                     transaction.advance(direction, Progress::Complete);
                 }
@@ -240,8 +298,14 @@ impl Imap {
             }
         }
         literal.left -= taken as u64;
-        if is_last {
-            side.literal = None;
+        if is_last
+            && let Some(Literal {
+                piece: Some((message, next)),
+                mail: Some(mail),
+                ..
+            }) = side.literal.take()
+        {
+            self.mail = Some(Piece { message, next, mail });
         }
         taken
     }
@@ -328,6 +392,68 @@ mod tests {
         assert!(is_mail(b"* 1 FETCH (FLAGS (\\Seen) RFC822 {310}"));
         assert!(!is_mail(b"* 1 FETCH (BODY[HEADER] {310}"));
         assert!(!is_mail(b"* 1 FETCH (RFC822.HEADER {310}"));
+        assert!(is_mail(b"* 1 FETCH (BODY[]<65536> {310}"));
+        assert_eq!(origin(b"* 12 FETCH (UID 7 body[]<65536> {310}"), Some(65_536));
+        assert_eq!(origin(b"* 12 FETCH (BODY[] {310}"), None);
+        assert_eq!(message(b"* 12 FETCH (BODY[] {310}"), 12);
+    }
+
+    #[test]
+    fn a_mail_that_is_fetched_in_pieces_is_one_and_its_cut_files_have_no_hash() {
+        use crate::app::file::FileState;
+        use crate::app::mail::tests::MAIL;
+        use millrace_ips_rules::buffers::Buffer;
+        let settings = AppSettings {
+            hashes_files: true,
+            ..AppSettings::default()
+        };
+        let base64 = MAIL.windows(4).position(|window| window == b"TVpB").unwrap();
+        for cut in 1..MAIL.len() {
+            for is_one_command in [false, true] {
+                let (first, second) = MAIL.split_at(cut);
+                let head = |origin: usize, piece: &[u8]| {
+                    let line = format!("BODY[]<{origin}> {{{}}}\r\n", piece.len());
+                    [line.as_bytes(), piece].concat()
+                };
+                let between = match is_one_command {
+                    true => &b" "[..],
+                    false => b")\r\na1 OK\r\n* 5 EXISTS\r\n* 7 FETCH (UID 9 ",
+                };
+                let replies = [
+                    b"* 7 FETCH (UID 9 ",
+                    &head(0, first)[..],
+                    between,
+                    &head(cut, second),
+                    b")\r\na2 OK\r\n",
+                ];
+                let (mut imap, mut out) = (Imap::new(settings), Transactions::default());
+                imap.data(
+                    StreamChunk::of(Direction::ToServer, b"a1 FETCH 7 x\r\na2 FETCH 7 y\r\n"),
+                    &mut out,
+                );
+                imap.data(StreamChunk::of(Direction::ToClient, &replies.concat()), &mut out);
+                let mut found = std::collections::BTreeMap::<Vec<u8>, Vec<u8>>::new();
+                for transaction in &out.list {
+                    let data = transaction.buffers(Buffer::FileData, Direction::ToClient);
+                    let names = transaction.buffers(Buffer::FileName, Direction::ToClient);
+                    for (name, data) in names.zip(data) {
+                        found.entry(name.bytes.to_vec()).or_default().extend(data.bytes);
+                    }
+                }
+                let found: Vec<_> = found.values().map(Vec::as_slice).collect();
+                assert_eq!(found, [&b"MZABCDEFG"[..], b"a=bc\r\n.."], "{cut}");
+                let files = out.list.iter().flat_map(|transaction| &transaction.files);
+                let states: Vec<_> = files
+                    .filter(|file| file.name == b"x.bin")
+                    .map(|file| (file.state, file.hashes.is_some()))
+                    .collect();
+                if (base64..base64 + 10).contains(&cut) {
+                    assert_eq!(states, [(FileState::Truncated, false); 2], "{cut}");
+                } else if cut < base64 - 60 || cut > base64 + 40 {
+                    assert_eq!(states, [(FileState::Closed, true)], "{cut}");
+                }
+            }
+        }
     }
 
     #[test]

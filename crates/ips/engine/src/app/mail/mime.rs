@@ -5,6 +5,8 @@
 //!             ▲                       │
 //!             └──── boundary ◀────────┘   multipart: boundaries form a stack; message/rfc822: headers again
 //! ```
+//!
+//! A message/rfc822 with a name is a file, and its own parts are files, too.
 
 use millrace_ips_rules::buffers::Buffer;
 
@@ -49,12 +51,59 @@ heap!(Summary {
 /// A part whose bytes are a file: its decoder, buffer and file.
 #[derive(Debug)]
 struct Part {
+    name: Vec<u8>,
     decoder: Decoder,
     buffer: usize,
     file: usize,
+    /// Bytes in files of earlier transactions.
+    earlier: u64,
 }
 
-heap!(Part { decoder });
+heap!(Part { name, decoder });
+
+impl Part {
+    /// Adds a line to the file; `end` is empty if the line continues in the next call.
+    fn line(&mut self, text: &[u8], end: &[u8], transaction: &mut Transaction, settings: &AppSettings) {
+        let (bytes, problem) = self.decoder.line(text, end);
+        if let Some(problem) = problem {
+            transaction.raise(problem);
+        }
+        transaction.append(self.buffer, &bytes, settings.attachment_limit);
+        if let Some(file) = transaction.files.get_mut(self.file) {
+            file.update(&bytes);
+        }
+    }
+
+    /// Ends the file in a transaction, which has only a part of it.
+    fn suspend(&mut self, transaction: &mut Transaction) {
+        transaction.close(self.buffer);
+        if let Some(file) = transaction.files.get_mut(self.file) {
+            self.earlier = file.size;
+            file.close(false);
+        }
+    }
+
+    /// Begins the rest of the file in a transaction.
+    fn resume(&mut self, direction: Direction, transaction: &mut Transaction, settings: &AppSettings) {
+        transaction.publish(Buffer::FileName, direction, self.name.as_slice());
+        self.buffer = transaction.open(Buffer::FileData, None, direction, settings.attachment_minimum);
+        let mut file = File::new(direction, &self.name, false);
+        file.gap(self.earlier);
+        transaction.files.push(file);
+        self.file = transaction.files.len() - 1;
+    }
+
+    /// Ends the file.
+    fn close(&mut self, transaction: &mut Transaction, is_complete: bool) {
+        let rest = self.decoder.finish();
+        transaction.append(self.buffer, &rest, usize::MAX);
+        transaction.close(self.buffer);
+        if let Some(file) = transaction.files.get_mut(self.file) {
+            file.update(&rest);
+            file.close(is_complete);
+        }
+    }
+}
 
 /// The headers that are kept, in lower case: the first ones decide how the part is parsed, the others are for records.
 const NAMES: [&[u8]; 8] = [
@@ -148,15 +197,21 @@ pub(in crate::app) struct Mime {
     direction: Direction,
     state: State,
     boundaries: Vec<Vec<u8>>,
+    /// The files around the part in progress, outermost first, each with the number of boundaries around it.
+    enclosing: Vec<(Part, usize)>,
     is_top: bool,
     /// True if the last piece did not end its line.
     is_in_line: bool,
+    /// The end of a piece of the message: the beginning of a header, and of what may be a boundary or a line end.
+    held: Vec<u8>,
     pub(in crate::app) summary: Summary,
 }
 
 heap!(Mime {
     state,
     boundaries,
+    enclosing,
+    held,
     summary
 });
 
@@ -196,8 +251,10 @@ impl Mime {
             direction,
             state: State::Headers(Headers::default()),
             boundaries: Vec::new(),
+            enclosing: Vec::new(),
             is_top: true,
             is_in_line: false,
+            held: Vec::new(),
             summary: Summary::default(),
         }
     }
@@ -210,22 +267,22 @@ impl Mime {
         transaction: &mut Transaction,
         settings: &AppSettings,
     ) {
+        if !self.held.is_empty() {
+            let whole = [&core::mem::take(&mut self.held), text].concat();
+            return match whole.strip_suffix(b"\r") {
+                Some(text) if end == b"\n" => self.line(text, b"\r\n", transaction, settings),
+                _ => self.line(&whole, end, transaction, settings),
+            };
+        }
         let begins = !core::mem::replace(&mut self.is_in_line, end.is_empty());
-        if begins && text.starts_with(b"--") && self.boundary(text, transaction) {
-            return;
+        let is_boundary = begins && text.starts_with(b"--") && self.boundary(text, transaction);
+        for (part, _) in &mut self.enclosing {
+            part.line(text, end, transaction, settings);
         }
         match &mut self.state {
+            _ if is_boundary => {}
             State::Text => {}
-            State::File(part) => {
-                let (bytes, problem) = part.decoder.line(text, end);
-                if let Some(problem) = problem {
-                    transaction.raise(problem);
-                }
-                transaction.append(part.buffer, &bytes, settings.attachment_limit);
-                if let Some(file) = transaction.files.get_mut(part.file) {
-                    file.update(&bytes);
-                }
-            }
+            State::File(part) => part.line(text, end, transaction, settings),
             State::Headers(headers) => {
                 if begins && text.is_empty() && !end.is_empty() {
                     let headers = core::mem::take(headers);
@@ -240,6 +297,50 @@ impl Mime {
         }
     }
 
+    /// Parses the last line, without end, of a piece of the message, and ends the piece: the rest of the message may come
+    /// with another transaction.
+    pub(in crate::app) fn suspend(
+        &mut self,
+        text: &[u8],
+        transaction: &mut Transaction,
+        settings: &AppSettings,
+    ) {
+        let tail = text.strip_prefix(b"--");
+        let may_be = |boundary: &Vec<u8>| {
+            tail.is_some_and(|tail| tail.starts_with(boundary) || boundary.starts_with(tail))
+        };
+        let may_begin = text == b"-" || self.boundaries.iter().any(may_be);
+        let is_begun = may_begin || matches!(self.state, State::Headers(_));
+        let (text, rest) = match is_begun && !self.is_in_line {
+            true => (&b""[..], text),
+            false => text.split_at(text.len() - usize::from(text.ends_with(b"\r"))),
+        };
+        if !text.is_empty() {
+            self.line(text, b"", transaction, settings);
+        }
+        self.held.extend_from_slice(rest);
+        for part in self.parts() {
+            part.suspend(transaction);
+        }
+    }
+
+    /// Goes on with a message in a transaction.
+    pub(in crate::app) fn resume(&mut self, transaction: &mut Transaction, settings: &AppSettings) {
+        let direction = self.direction;
+        for part in self.parts() {
+            part.resume(direction, transaction, settings);
+        }
+    }
+
+    /// Returns the files in progress.
+    fn parts(&mut self) -> impl Iterator<Item = &mut Part> {
+        let inner = match &mut self.state {
+            State::File(part) => Some(part),
+            State::Headers(_) | State::Text => None,
+        };
+        self.enclosing.iter_mut().map(|(part, _)| part).chain(inner)
+    }
+
     /// Ends the message.
     pub(in crate::app) fn end(&mut self, transaction: &mut Transaction, is_complete: bool) {
         if let State::Headers(headers) = &mut self.state
@@ -248,20 +349,17 @@ impl Mime {
             let headers = core::mem::take(headers);
             self.summarise(&headers.block);
         }
-        self.close(transaction, is_complete);
+        self.close(0, transaction, is_complete);
         self.state = State::Text;
     }
 
-    /// Ends the part in progress.
-    fn close(&mut self, transaction: &mut Transaction, is_complete: bool) {
+    /// Ends the part in progress, and the files around it that have at least `boundaries` boundaries around them.
+    fn close(&mut self, boundaries: usize, transaction: &mut Transaction, is_complete: bool) {
         if let State::File(part) = &mut self.state {
-            let rest = part.decoder.finish();
-            transaction.append(part.buffer, &rest, usize::MAX);
-            transaction.close(part.buffer);
-            if let Some(file) = transaction.files.get_mut(part.file) {
-                file.update(&rest);
-                file.close(is_complete);
-            }
+            part.close(transaction, is_complete);
+        }
+        while let Some((mut part, _)) = self.enclosing.pop_if(|(_, around)| *around >= boundaries) {
+            part.close(transaction, is_complete);
         }
     }
 
@@ -277,7 +375,7 @@ impl Mime {
             .iter()
             .rposition(|boundary| tail == boundary.as_slice() || is_end(boundary));
         let Some(index) = found else { return false };
-        self.close(transaction, true);
+        self.close(index + 1, transaction, true);
         let is_last = tail != self.boundaries[index].as_slice();
         self.boundaries.truncate(if is_last { index } else { index + 1 });
         self.state = if is_last {
@@ -332,17 +430,21 @@ impl Mime {
             .filter(|plain| Some(*plain) != extended.as_ref());
         let other = other.cloned();
         let name = extended.or(plain);
-        if begins(&content_type, b"message/rfc822") && name.is_none() && self.boundaries.len() < DEPTH {
+        let is_message = begins(&content_type, b"message/rfc822") && self.boundaries.len() < DEPTH;
+        if is_message && (name.is_none() || self.enclosing.len() >= DEPTH) {
             self.state = State::Headers(Headers::default());
             return;
         }
-        let name = match name {
-            Some(name) if self.summary.attachments.len() < ATTACHMENTS => name,
-            _ => {
-                self.state = State::Text;
-                return;
-            }
+        let Some(name) = name else {
+            self.state = State::Text;
+            return;
         };
+        if self.summary.attachments.len() >= ATTACHMENTS {
+            transaction.raise("smtp.mime_too_many_attachments");
+            transaction.exceeds_limits = true;
+            self.state = State::Text;
+            return;
+        }
         let encoding = header(block, b"content-transfer-encoding").unwrap_or_default();
         let encoding = if begins(&encoding, b"base64") {
             Encoding::Base64
@@ -364,12 +466,104 @@ impl Mime {
         transaction
             .files
             .push(File::new(self.direction, &name, settings.hashes_files));
-        self.summary.attachments.push(name);
-        let file = transaction.files.len() - 1;
-        self.state = State::File(Part {
+        self.summary.attachments.push(name.clone());
+        let part = Part {
+            name,
             decoder: Decoder::new(encoding),
             buffer,
-            file,
-        });
+            file: transaction.files.len() - 1,
+            earlier: 0,
+        };
+        // RFC 2046, section 5.2.1, allows no other encoding. Some programs use one; then the message is a file only.
+        self.state = match is_message && encoding == Encoding::Identity {
+            true => {
+                self.enclosing.push((part, self.boundaries.len()));
+                State::Headers(Headers::default())
+            }
+            false => State::File(part),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::AppProtocol;
+    use crate::app::file::FileState;
+    use crate::app::mail::lines;
+
+    /// Returns the transaction of a mail.
+    fn parse(mail: &[u8]) -> Transaction {
+        let mut transaction = Transaction::new(0, AppProtocol::Pop3);
+        let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+        let mut rest = mail;
+        while let Some(line) = lines::next(rest) {
+            mime.line(line.text, line.end, &mut transaction, &settings);
+            rest = &rest[line.size..];
+        }
+        mime.end(&mut transaction, true);
+        transaction
+    }
+
+    fn files(transaction: &Transaction) -> Vec<(String, String)> {
+        let texts = |buffer| {
+            let views = transaction.buffers(buffer, Direction::ToClient);
+            views.map(|view| String::from_utf8_lossy(view.bytes).into_owned())
+        };
+        texts(Buffer::FileName).zip(texts(Buffer::FileData)).collect()
+    }
+
+    #[test]
+    fn attachments_beyond_the_limit_are_an_event() {
+        let part = |at: usize| format!("--b\r\nContent-Type: a/b; name=f{at}\r\n\r\nx\r\n");
+        let mail = |count: usize| {
+            let parts: String = (0..count).map(part).collect();
+            parse(format!("Content-Type: multipart/mixed; boundary=b\r\n\r\n{parts}--b--\r\n").as_bytes())
+        };
+        let most = mail(ATTACHMENTS);
+        assert_eq!(
+            (files(&most).len(), most.exceeds_limits, most.events.len()),
+            (ATTACHMENTS, false, 0)
+        );
+        let more = mail(ATTACHMENTS + 1);
+        assert!(more.exceeds_limits);
+        assert_eq!(more.events, ["smtp.mime_too_many_attachments"]);
+    }
+
+    #[test]
+    fn a_message_with_a_name_is_a_file_and_so_are_its_attachments() {
+        let inner = "Subject: inner\r\nContent-Type: multipart/mixed; boundary=in\r\n\r\n\
+            --in\r\nContent-Type: a/b; name=evil.exe\r\nContent-Transfer-Encoding: base64\r\n\r\n\
+            TVpBQkNE\r\n--in--\r\nlast line";
+        let mail = format!(
+            "Content-Type: multipart/mixed; boundary=out\r\n\r\n\
+            --out\r\nContent-Type: message/rfc822\r\nContent-Disposition: attachment; filename=a.eml\r\n\r\n\
+            {inner}\r\n--out\r\nContent-Type: a/b; name=next\r\n\r\nnext\r\n--out--\r\n"
+        );
+        let transaction = parse(mail.as_bytes());
+        let pair = |name: &str, data: &str| (name.to_owned(), data.to_owned());
+        assert_eq!(
+            files(&transaction),
+            [
+                pair("a.eml", inner),
+                pair("evil.exe", "MZABCD"),
+                pair("next", "next")
+            ]
+        );
+        let is_closed = |file: &File| file.state == FileState::Closed;
+        assert!(transaction.files.iter().all(is_closed));
+    }
+
+    #[test]
+    fn nested_messages_are_files_up_to_a_depth_and_are_parsed_beyond_it() {
+        let head = "Content-Type: message/rfc822; name=m\r\n\r\n";
+        let mail = format!(
+            "{}Content-Type: a/b; name=f\r\n\r\ndeep\r\n",
+            head.repeat(3 * DEPTH)
+        );
+        let files = files(&parse(mail.as_bytes()));
+        assert_eq!(files.len(), DEPTH + 1);
+        assert_eq!(files[DEPTH], ("f".to_owned(), "deep".to_owned()));
+        assert!(files[0].1.ends_with("\r\n\r\ndeep"));
     }
 }

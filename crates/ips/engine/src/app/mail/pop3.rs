@@ -199,17 +199,21 @@ impl Pop3 {
                 }
             }
             Reply::Mail(delivery) => {
-                let Some(transaction) = self.current.and_then(|id| out.by_id(id)) else {
-                    return;
-                };
                 let begins_line = !delivery.is_in_line();
+                let transaction = self.current.and_then(|id| out.by_id(id));
                 if is_end && begins_line {
-                    if let Reply::Mail(delivery) = core::mem::replace(&mut self.reply, Reply::Line) {
+                    if let (Some(transaction), Reply::Mail(delivery)) =
+                        (transaction, core::mem::replace(&mut self.reply, Reply::Line))
+                    {
                         delivery.end(transaction, true);
                     }
                     self.complete(out);
                     return;
                 }
+                let Some(transaction) = transaction else {
+                    delivery.skip(line.end);
+                    return;
+                };
                 // A full stop at the beginning is doubled (RFC 1939, section 3).
                 let text = match line.text {
                     [b'.', rest @ ..] if begins_line => rest,
@@ -352,6 +356,26 @@ mod tests {
         let commands = b"NOOP\r\n".repeat(PIPELINE + 10);
         let (out, _) = run(&[(CLIENT, &commands)], 60_000);
         assert_eq!(out.list.len(), COMMANDS);
+    }
+
+    #[test]
+    fn a_mail_whose_transaction_is_not_kept_any_more_ends_at_its_full_stop() {
+        let (mut pop3, mut out) = (Pop3::new(AppSettings::default()), Transactions::default());
+        let mut feed = |direction, bytes: &[u8], out: &mut Transactions| {
+            pop3.data(StreamChunk::of(direction, bytes), out);
+        };
+        feed(SERVER, b"+OK ready\r\n", &mut out);
+        feed(CLIENT, b"RETR 1\r\nRETR 2\r\n", &mut out);
+        feed(SERVER, b"+OK\r\nSubject: a\r\n", &mut out);
+        out.list.pop_front();
+        let long = [&[b'x'; 2 * lines::PIECE][..], b"\r\n.\r\n"].concat();
+        feed(
+            SERVER,
+            &[&long[..], b"+OK\r\n", MAIL, b".\r\n"].concat(),
+            &mut out,
+        );
+        assert_eq!(out.list[0].buffers(Buffer::FileData, SERVER).count(), 2);
+        assert!(out.list[0].is_complete());
     }
 
     #[test]

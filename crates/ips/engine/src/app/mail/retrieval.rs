@@ -58,6 +58,11 @@ impl Delivery {
         at
     }
 
+    /// Skips a line of the mail, or a piece of a long line, by its end.
+    pub(super) fn skip(&mut self, end: &[u8]) {
+        self.is_in_line = end.is_empty();
+    }
+
     /// Returns true if the next bytes continue a line.
     pub(super) fn is_in_line(&self) -> bool {
         self.is_in_line

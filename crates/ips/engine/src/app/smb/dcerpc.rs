@@ -7,6 +7,7 @@ use millrace_ips_rules::buffers::Buffer;
 
 use crate::app::AppProtocol;
 use crate::app::heap::heap;
+use crate::app::interfaces::{Interface, Interfaces};
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::{DcerpcCall, Record, SmbRecord};
 use crate::app::transaction::{Progress, Transactions};
@@ -109,12 +110,8 @@ fn pdu(data: &[u8]) -> Found<'_> {
     })
 }
 
-/// A context that a client proposes: its number, the UUID of its interface, and the major version of the
-/// interface.
-type Context = (u16, Vec<u8>, u16);
-
-/// Calls `found` with the contexts of a bind (C706, section 12.6.4.3).
-fn contexts(pdu: &Pdu<'_>, mut found: impl FnMut(Context)) -> Option<()> {
+/// Calls `found` with the contexts of a bind (C706, section 12.6.4.3): the number of each, and its interface.
+fn contexts(pdu: &Pdu<'_>, mut found: impl FnMut(u16, Interface)) -> Option<()> {
     let mut data = pdu.body.get(8..)?;
     let count = *data.first()?;
     data = data.get(4..)?;
@@ -122,11 +119,8 @@ fn contexts(pdu: &Pdu<'_>, mut found: impl FnMut(Context)) -> Option<()> {
         let id = short_at(data, 0, pdu.is_little)?;
         let syntaxes = usize::from(*data.get(2)?);
         let uuid = data.get(4..)?.first_chunk::<16>()?;
-        found((
-            id,
-            uuid_text(uuid, pdu.is_little),
-            short_at(data, 20, pdu.is_little)?,
-        ));
+        let version = short_at(data, 20, pdu.is_little)?;
+        found(id, (uuid_text(uuid, pdu.is_little), version));
         data = data.get(24 + 20 * syntaxes..)?;
     }
     Some(())
@@ -159,6 +153,44 @@ pub(super) struct Carrier {
     pub(super) command: &'static [u8],
 }
 
+/// The contexts of a connection or pipe, in the order of their numbers. If several have the same number, all are kept:
+/// the parser does not know which one the server accepted.
+#[derive(Debug, Default)]
+struct Contexts {
+    list: Vec<(u16, Interfaces)>,
+    /// Number of the interfaces of all contexts.
+    len: usize,
+}
+
+heap!(Contexts { list });
+
+impl Contexts {
+    /// Adds the interface that a client proposes for a context, unless there are too many.
+    fn add(&mut self, id: u16, interface: Interface) {
+        if self.len >= CONTEXTS_MAX {
+            return;
+        }
+        let at = match self.list.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => at,
+            Err(at) => {
+                self.list.insert(at, (id, Interfaces::default()));
+                at
+            }
+        };
+        let (_, interfaces) = &mut self.list[at];
+        if !interfaces.iter().any(|known| *known == interface) {
+            interfaces.add(interface);
+            self.len += 1;
+        }
+    }
+
+    /// Returns the interfaces of a context.
+    fn of(&self, id: u16) -> Interfaces {
+        let at = self.list.binary_search_by_key(&id, |(id, _)| *id).ok();
+        at.map(|at| self.list[at].1.clone()).unwrap_or_default()
+    }
+}
+
 /// The calls of one connection or pipe.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -169,9 +201,8 @@ pub(super) struct Calls {
     /// The calls whose last fragment is missing, by direction: the identifier, the transaction, and the stub buffer to which
     /// fragments are appended. A client may begin a call before the last fragment of another.
     open: [VecDeque<(u32, u64, usize)>; 2],
-    /// The contexts that the client proposed. If several have the same number, all are kept: the parser does
-    /// not know which one the server accepted.
-    contexts: Vec<Context>,
+    /// The contexts that the client proposed.
+    contexts: Contexts,
     has_failed: [bool; 2],
     /// True if a PDU about a context ended since the last call of `Parser::ends_message`.
     has_context: bool,
@@ -258,11 +289,7 @@ impl Calls {
 
     fn add(&mut self, pdu: Pdu<'_>, direction: Direction, carrier: Carrier, out: &mut Transactions) {
         if matches!(pdu.kind, BIND | ALTER_CONTEXT) {
-            contexts(&pdu, |context| {
-                if self.contexts.len() < CONTEXTS_MAX && !self.contexts.contains(&context) {
-                    self.contexts.push(context);
-                }
-            });
+            contexts(&pdu, |id, interface| self.contexts.add(id, interface));
         }
         if pdu.kind != REQUEST && pdu.kind != RESPONSE {
             self.has_context |= CONTEXTS.contains(&pdu.kind);
@@ -320,11 +347,8 @@ impl Calls {
             self.calls.push_back((pdu.call, id));
             let number = |at| short_at(pdu.body, at, pdu.is_little).unwrap_or_default();
             let (context, operation) = (number(4), number(6));
-            let interfaces = self.contexts.iter().filter(|(id, ..)| *id == context);
             let call = DcerpcCall {
-                interfaces: interfaces
-                    .map(|(_, uuid, version)| (uuid.clone(), *version))
-                    .collect(),
+                interfaces: self.contexts.of(context),
                 operation,
             };
             transaction.record = Record::Smb(Box::new(SmbRecord {
@@ -383,6 +407,8 @@ impl Parser for Dcerpc {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::app::heap::Heap;
+    use crate::app::transaction::Transaction;
 
     const TCP: Carrier = Carrier {
         app: AppProtocol::Dcerpc,
@@ -518,10 +544,39 @@ pub(super) mod tests {
             panic!("a record of a call")
         };
         let expected = DcerpcCall {
-            interfaces: vec![(b"12345678-1234-abcd-ef00-0123456789ac".to_vec(), 3)],
+            interfaces: [(b"12345678-1234-abcd-ef00-0123456789ac".to_vec(), 3)]
+                .into_iter()
+                .collect(),
             operation: 15,
         };
         assert_eq!(record.dcerpc, Some(expected));
+    }
+
+    #[test]
+    fn calls_share_the_interfaces_that_were_proposed_for_their_context() {
+        let mut calls = Calls::default();
+        let mut out = Transactions::default();
+        let mut feed = |bytes: &[u8], out: &mut Transactions| {
+            assert!(calls.data(bytes, Direction::ToServer, TCP, out));
+            calls.heap()
+        };
+        for first in (0..200).step_by(4) {
+            let contexts = [0, 1, 2, 3].map(|at| (0, first + at));
+            feed(&bind(&contexts), &mut out);
+        }
+        let before = feed(&[], &mut out);
+        feed(&message(REQUEST, 3, b""), &mut out);
+        feed(&bind(&[(0, 255)]), &mut out);
+        let after = feed(&message(REQUEST, 3, b""), &mut out);
+        let of = |at: usize| match &out.list[at].record {
+            Record::Smb(record) => record.dcerpc.clone().unwrap().interfaces,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((of(0).iter().count(), of(1).iter().count()), (200, 201));
+        assert!(of(0).iter().eq(of(1).iter().skip(1)));
+        // The calls themselves hold none.
+        assert!(after - before < 400, "{before} {after}");
+        assert!(out.heap() < 4 * size_of::<Transaction>() + 2000, "{}", out.heap());
     }
 
     #[test]

@@ -93,7 +93,11 @@ pub(super) struct Tls {
     version: u16,
     client_session: Vec<u8>,
     has_certificate: bool,
+    /// True by direction after a hello.
+    has_hello: [bool; 2],
     has_data: bool,
+    /// True after bytes that are no record: later bytes may be plain text.
+    has_other_bytes: bool,
     /// True after an empty record of a type that must not be empty.
     has_empty_record: bool,
 }
@@ -111,7 +115,9 @@ impl Tls {
             version: 0,
             client_session: Vec::new(),
             has_certificate: false,
+            has_hello: [false; 2],
             has_data: false,
+            has_other_bytes: false,
             has_empty_record: false,
         }
     }
@@ -134,6 +140,7 @@ impl Tls {
 
     fn fail(&mut self, direction: Direction, out: &mut Transactions, event: &'static str) {
         self.raise(out, event);
+        self.has_other_bytes = true;
         let side = &mut self.sides[direction.index()];
         *side = Side {
             has_failed: true,
@@ -233,6 +240,7 @@ impl Tls {
         side.used += 2 + size;
         side.has_begun = true;
         self.version = version;
+        self.has_hello[direction.index()] |= matches!(kind, 1 | 4);
         let Some(transaction) = self.transaction(out) else {
             return false;
         };
@@ -291,6 +299,7 @@ impl Tls {
             CERTIFICATE => self.certificates(body, direction, out),
             _ => true,
         };
+        self.has_hello[direction.index()] |= is_valid && matches!(kind, CLIENT_HELLO | SERVER_HELLO);
         let Some(transaction) = self.transaction(out) else {
             return;
         };
@@ -468,6 +477,7 @@ impl Parser for Tls {
     }
 
     fn is_encrypted(&self) -> bool {
-        self.has_data
+        // A record of application data by itself is no evidence: any sender can put one in front of plain text.
+        self.has_data && self.has_hello == [true; 2] && !self.has_other_bytes
     }
 }

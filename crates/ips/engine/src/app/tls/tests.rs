@@ -190,13 +190,31 @@ fn data_behind_the_handshake_are_skipped_and_mark_the_flow_as_encrypted() {
         records(22, &[0xff; 40], 100),
         records(23, &[0; 3000], 1000),
     ];
+    let down = [records(22, &server_hello(), 100), records(23, &[0; 300], 100)];
     for bytes in up.concat().chunks(77) {
         let chunk = StreamChunk::of(UP, bytes);
+        assert_eq!(tls.data(chunk, &mut out), Outcome::Continue);
+    }
+    assert!(!tls.is_encrypted(), "the server has not agreed");
+    for bytes in down.concat().chunks(77) {
+        let chunk = StreamChunk::of(DOWN, bytes);
         assert_eq!(tls.data(chunk, &mut out), Outcome::Continue);
     }
     assert!(tls.is_encrypted());
     assert!(out.list[0].events.is_empty());
     assert!(tls.sides[0].pending.is_empty());
+    tls.data(StreamChunk::of(UP, b"plain text"), &mut out);
+    assert!(!tls.is_encrypted(), "bytes that are no record");
+}
+
+#[test]
+fn records_without_hellos_are_no_encryption() {
+    let mut tls = Tls::new(AppSettings::default());
+    let mut out = Transactions::default();
+    for direction in [UP, DOWN, UP] {
+        tls.data(StreamChunk::of(direction, b"\x17\x03\x03\0\0"), &mut out);
+        assert!(!tls.is_encrypted());
+    }
 }
 
 #[test]

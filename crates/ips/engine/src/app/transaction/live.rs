@@ -13,8 +13,15 @@ const HTTP_BUFFERS: usize = 28;
 /// Size of the text of those buffers, in bytes.
 const HTTP_TEXT: usize = 2048;
 
-/// Largest number of transactions of a flow that are kept at a time.
+/// Largest number of transactions of a flow that are kept at a time, unless the oldest is not inspected.
 pub const LIVE_TRANSACTIONS: usize = 512;
+/// Number of transactions that are not inspected, from which the parser waits for their inspection.
+const NEW_TRANSACTIONS: usize = 256;
+/// Size in bytes of the slices of a chunk. The messages of a slice find room in the list of transactions, and a usual
+/// segment is one slice.
+pub(in crate::app) const SLICE: usize = 2048;
+/// Largest number of transactions that a slice adds: a message has two bytes or more.
+const SLICE_TRANSACTIONS: usize = SLICE / 2;
 /// Largest size in bytes of the buffers of a flow's transactions when another one begins: 16 MiB. Requests without answers
 /// would otherwise keep up to 1 MiB each.
 pub const LIVE_SIZE: usize = 16 << 20;
@@ -32,6 +39,10 @@ pub struct Transactions {
     next: u64,
     /// Number of transactions that were removed before they were complete, because a limit was reached.
     pub evicted: u64,
+    /// True once a transaction was removed of which bytes were not inspected.
+    pub(in crate::app) has_lost: bool,
+    /// The [`Direction::index`] of the bytes that are parsed.
+    pub(in crate::app) side: usize,
     /// The size of all transactions, once there are at least [`SIZED`].
     sizes: Option<Box<Sizes>>,
 }
@@ -88,7 +99,7 @@ impl Transactions {
         self.list.clear();
         self.events.clear();
         self.sizes = None;
-        (self.next, self.evicted) = (0, 0);
+        (self.next, self.evicted, self.has_lost) = (0, 0, false);
     }
 
     /// Frees all transactions.
@@ -106,7 +117,7 @@ impl Transactions {
 
     /// Adds a transaction and returns it. The oldest are removed if there are too many, or if they are too large.
     pub(in crate::app) fn start(&mut self, app: AppProtocol) -> &mut Transaction {
-        if self.list.len() >= LIVE_TRANSACTIONS {
+        while self.list.len() >= LIVE_TRANSACTIONS && self.may_evict() {
             self.evict();
         }
         if self.list.len() < SIZED {
@@ -121,6 +132,7 @@ impl Transactions {
         }
         let id = self.next;
         let mut transaction = Transaction::new(id, app);
+        transaction.is_new[self.side] = true;
         if app == AppProtocol::Http {
             transaction.stored.reserve_exact(HTTP_BUFFERS);
             transaction.text.reserve_exact(HTTP_TEXT);
@@ -135,12 +147,47 @@ impl Transactions {
         &mut self.list[last]
     }
 
+    /// Returns true if the oldest transaction is inspected, or if there are too many that are not.
+    fn may_evict(&self) -> bool {
+        self.list.len() >= LIVE_TRANSACTIONS + SLICE_TRANSACTIONS || !self.list.front().is_some_and(is_new)
+    }
+
     /// Removes the oldest transaction.
     fn evict(&mut self) {
-        if let (Some(oldest), Some(sizes)) = (self.list.pop_front(), &mut self.sizes) {
+        let Some(oldest) = self.list.pop_front() else {
+            return;
+        };
+        self.has_lost |= is_new(&oldest);
+        if let Some(sizes) = &mut self.sizes {
             sizes.sum -= oldest.counted.size;
         }
         self.evicted += 1;
+    }
+
+    /// Returns true if no more bytes are parsed before an inspection: many transactions are not inspected, or all
+    /// together are so large that a few more would exceed the limit.
+    pub(in crate::app) fn is_full(&self) -> bool {
+        let len = self.list.len();
+        if len < SIZED {
+            return false;
+        }
+        let is_large = || self.sizes.as_ref().is_some_and(|sizes| sizes.sum > LIVE_SIZE / 2);
+        len >= NEW_TRANSACTIONS && is_new(&self.list[len - NEW_TRANSACTIONS])
+            || is_large() && self.list.iter().any(is_new)
+    }
+
+    /// Removes the oldest transactions beyond the usual number.
+    pub(in crate::app) fn trim(&mut self) {
+        while self.list.len() > LIVE_TRANSACTIONS {
+            self.evict();
+        }
+    }
+
+    /// Notes that the bytes of a direction are inspected.
+    pub(in crate::app) fn set_inspected(&mut self, direction: Direction) {
+        for transaction in &mut self.list {
+            transaction.is_new[direction.index()] = false;
+        }
     }
 
     /// Returns the size in bytes of all buffers. It computes only the sizes that may have changed since the
@@ -171,6 +218,7 @@ impl Transactions {
             .ok()?;
         let transaction = &mut self.list[index];
         transaction.touch();
+        transaction.is_new[self.side] = true;
         if let Some(sizes) = &mut self.sizes
             && !core::mem::replace(&mut transaction.counted.is_changed, true)
         {
@@ -220,6 +268,11 @@ impl Transactions {
     }
 }
 
+/// Returns true if bytes of a transaction are not inspected.
+fn is_new(transaction: &Transaction) -> bool {
+    transaction.is_new != [false; 2]
+}
+
 #[cfg(test)]
 mod tests {
     use millrace_ips_rules::buffers::Buffer;
@@ -242,6 +295,9 @@ mod tests {
     fn each_transaction_that_is_never_answered_costs_the_same_work() {
         let mut out = Transactions::default();
         for number in 0..100_000 {
+            if number % 100 == 50 {
+                out.set_inspected(Direction::ToServer);
+            }
             let id = out.start(AppProtocol::Ftp).id;
             for _ in 0..3 {
                 let transaction = out.by_id(id).unwrap();
@@ -267,6 +323,32 @@ mod tests {
             (out.list.len(), out.count_size()),
             (LIVE_TRANSACTIONS / 2, out.size())
         );
+    }
+
+    #[test]
+    fn a_transaction_that_is_not_inspected_stays_while_there_is_room_for_a_slice() {
+        let mut out = Transactions::default();
+        let more = |out: &mut Transactions, count: usize| {
+            for _ in 0..count {
+                out.start(AppProtocol::Modbus);
+            }
+            (out.list.len(), out.list[0].id, out.is_full(), out.has_lost)
+        };
+        assert_eq!(
+            more(&mut out, NEW_TRANSACTIONS - 1),
+            (NEW_TRANSACTIONS - 1, 0, false, false)
+        );
+        let most = LIVE_TRANSACTIONS + SLICE_TRANSACTIONS;
+        assert_eq!(
+            more(&mut out, most - NEW_TRANSACTIONS + 1),
+            (most, 0, true, false)
+        );
+        out.set_inspected(Direction::ToServer);
+        assert!(!out.is_full());
+        let oldest = (most - LIVE_TRANSACTIONS + 1) as u64;
+        assert_eq!(more(&mut out, 1), (LIVE_TRANSACTIONS, oldest, false, false));
+        more(&mut out, most);
+        assert!(out.has_lost);
     }
 
     #[test]

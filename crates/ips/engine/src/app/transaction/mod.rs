@@ -20,6 +20,7 @@ use crate::flow::Direction;
 
 use index_ranges::BufferIndexRanges;
 use live::Counted;
+pub(super) use live::SLICE;
 pub use live::{LIVE_SIZE, LIVE_TRANSACTIONS, Transactions};
 
 /// The progress of a transaction in one direction.
@@ -109,6 +110,10 @@ pub struct Transaction {
     pub files: Vec<File>,
     /// True by [`Direction::index`] if detection has inspected the last state of the direction.
     pub is_inspected: [bool; 2],
+    /// True once the transaction has parts that are not inspected, because there are too many.
+    pub(crate) exceeds_limits: bool,
+    /// True by [`Direction::index`] if bytes of the direction were parsed since its last inspection.
+    pub(crate) is_new: [bool; 2],
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
     /// inspected them.
     pub(crate) has_new_trailer: [bool; 2],
@@ -138,6 +143,8 @@ impl Transaction {
             record: Record::None,
             files: Vec::new(),
             is_inspected: [false; 2],
+            exceeds_limits: false,
+            is_new: [false; 2],
             has_new_trailer: [false; 2],
             version: 1,
             replaced: [0; 2],

@@ -242,11 +242,43 @@ impl Detector {
         if let Some(flow) = flow.as_deref_mut() {
             self.transactions(rules, context, flow);
         }
-        self.trace_packet(rules, context, flow.as_deref());
+        self.decide(rules, context, flow.as_deref(), out)
+    }
+
+    /// Evaluates the rules on further transactions that came with a packet, after [`Detector::inspect`].
+    pub(crate) fn inspect_transactions(
+        &mut self,
+        rules: &Ruleset,
+        what: Inspection<'_>,
+        out: &mut Events,
+    ) -> Action {
+        let context = Context {
+            packet: what.packet,
+            direction: what.direction,
+            has_stream_data: what.has_stream_data,
+            stream: what.stream,
+        };
+        self.matches.clear();
+        let mut flow = what.flow;
+        if let Some(flow) = flow.as_deref_mut() {
+            self.transactions(rules, context, flow);
+        }
+        self.decide(rules, context, flow.as_deref(), out)
+    }
+
+    /// Applies the rules that matched, and returns their action.
+    fn decide(
+        &mut self,
+        rules: &Ruleset,
+        context: Context<'_>,
+        flow: Option<&Flow>,
+        out: &mut Events,
+    ) -> Action {
+        self.trace_packet(rules, context, flow);
         let first = out.list.len();
         let action = match self.matches.is_empty() {
             true => Action::None,
-            false => self.finish(rules, packet, flow.as_deref(), out),
+            false => self.finish(rules, context.packet, flow, out),
         };
         self.complete_trace(rules, &out.list[first..]);
         action

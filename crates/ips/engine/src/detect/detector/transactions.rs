@@ -16,6 +16,8 @@ impl Detector {
         let direction = context.direction;
         let mut transactions = std::mem::take(&mut flow.app.transactions);
         for transaction in &mut transactions.list {
+            transaction.is_new[direction.index()] = false;
+            flow.app.has_failed |= transaction.exceeds_limits;
             if transaction.is_inspected[direction.index()]
                 || transaction.progress[direction.index()] == Progress::Idle
             {

@@ -1,0 +1,137 @@
+//! Bytes that wait until the transactions before them are inspected.
+//!
+//! ```text
+//!  chunk ─▶ slice ─▶ parser ─▶ transactions        up to 256 that are not inspected, then the rest of the chunk is held
+//!    ▲                             │
+//!    └── held ◀── resume ◀── inspection
+//! ```
+//!
+//! One chunk may have thousands of small messages: a segment that fills a hole brings all data behind it. The list of
+//! transactions is bounded, so without a pause the first ones would make room for the last ones before rules see them.
+
+use super::heap::heap;
+use super::transaction::SLICE;
+use super::{AppState, Mode, TCP};
+use crate::flow::{Direction, FlowKey};
+use crate::tcp::StreamChunk;
+
+/// Bytes of a chunk that are not parsed yet.
+#[derive(Debug)]
+pub(super) struct Held {
+    direction: Direction,
+    /// Offset in the stream of the first byte of `bytes`.
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Number of bytes that were parsed meanwhile.
+    parsed: usize,
+    gap_before: u64,
+    is_end: bool,
+}
+
+heap!(Held { bytes });
+
+impl AppState {
+    /// Returns true if bytes are held.
+    pub fn is_paused(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Keeps a chunk.
+    pub(super) fn hold(&mut self, chunk: StreamChunk<'_>) {
+        self.held.push(Held {
+            direction: chunk.direction,
+            offset: chunk.offset,
+            bytes: chunk.bytes.to_vec(),
+            parsed: 0,
+            gap_before: chunk.gap_before,
+            is_end: chunk.is_end,
+        });
+    }
+
+    /// Parses a chunk slice by slice, and holds the rest once too many transactions are not inspected.
+    #[cold]
+    pub(super) fn parse_in_slices(&mut self, key: &FlowKey, mut chunk: StreamChunk<'_>) {
+        // The caller ends the direction.
+        chunk.is_end = false;
+        loop {
+            if self.is_paused() || self.transactions.is_full() {
+                self.hold(chunk);
+                return;
+            }
+            let (slice, rest) = chunk.bytes.split_at(chunk.bytes.len().min(SLICE));
+            let slice = StreamChunk {
+                bytes: slice,
+                ..chunk
+            };
+            // The bytes of the slice before may have changed the protocol.
+            match &self.mode {
+                Mode::Parsing(_) => self.parse_slice(key, slice),
+                _ => self.receive(key, slice),
+            }
+            if rest.is_empty() {
+                return;
+            }
+            chunk = StreamChunk {
+                offset: chunk.offset + SLICE as u64,
+                bytes: rest,
+                gap_before: 0,
+                ..chunk
+            };
+        }
+    }
+
+    /// Parses held bytes, if those of `direction` are first, until too many transactions are not inspected. Returns false
+    /// if there are no such bytes, or if the transactions of the other direction must be inspected first.
+    pub(crate) fn resume(&mut self, key: &FlowKey, direction: Direction) -> bool {
+        let is_next = self.held.first().is_some_and(|held| held.direction == direction);
+        if !is_next || self.transactions.is_full() {
+            return false;
+        }
+        let mut held = self.held.remove(0);
+        // Bytes that are held meanwhile precede the later ones.
+        let mut later = core::mem::take(&mut self.held);
+        loop {
+            let rest = &held.bytes[held.parsed..];
+            let size = rest.len().min(SLICE);
+            let is_last = size == rest.len();
+            let slice = StreamChunk {
+                direction,
+                offset: held.offset + held.parsed as u64,
+                bytes: &rest[..size],
+                gap_before: core::mem::take(&mut held.gap_before),
+                is_end: held.is_end && is_last,
+            };
+            self.stream(key, slice);
+            if is_last {
+                break;
+            }
+            held.parsed += size;
+            if self.is_paused() || self.transactions.is_full() {
+                self.held.push(held);
+                break;
+            }
+        }
+        self.held.append(&mut later);
+        true
+    }
+
+    /// Counts all transactions as inspected, and parses the bytes that wait for that: for callers without rules.
+    pub fn skip_inspection(&mut self, key: &FlowKey) {
+        loop {
+            for direction in Direction::BOTH {
+                self.transactions.set_inspected(direction);
+            }
+            self.transactions.trim();
+            let Some(direction) = self.held.first().map(|held| held.direction) else {
+                return;
+            };
+            self.resume(key, direction);
+        }
+    }
+
+    /// Returns true if a chunk is parsed at once: it is a datagram, or a slice that finds room.
+    pub(super) fn fits(&self, key: &FlowKey, chunk: &StreamChunk<'_>) -> bool {
+        chunk.bytes.len() <= SLICE && self.held.is_empty() && !self.transactions.is_full()
+            || key.protocol != TCP
+    }
+}
