@@ -168,7 +168,7 @@ const millrace_nf_kind millrace_nf = { MILLRACE_NF_ABI, sizeof(millrace_nf_kind)
     MILLRACE_NF_VERSION "name keeps\nsetting key a text\ncounter seen\ncounter seed\n", make, process, tick, 0 };
 "#;
     let kind = load("keeps.c", text).unwrap();
-    let setup = kind.setup(&Settings::parse(&["key=value"]).unwrap(), 77, 0);
+    let setup = kind.setup(&Settings::parse(["key=value"]).unwrap(), 77, 0);
     let mut function = kind.make_function(&setup).unwrap();
     let came = run(&mut *function, &Context::default(), &[&[1; 60], &[2; 60]]);
     assert!(

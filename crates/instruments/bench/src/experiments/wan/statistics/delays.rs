@@ -8,8 +8,8 @@ use super::super::recorder::Recorder;
 use super::super::settings::path as config;
 use super::judge::{
     KS_CRITICAL, Z_TWO_SIDED, autocorrelation, chi_square, erlang, kolmogorov_smirnov, ljung_box, normal,
+    record_test,
 };
-use super::record_test;
 use crate::gated::Gate;
 use crate::gated::recorder::case;
 

@@ -1,5 +1,9 @@
 //! Statistical tests, by their textbook formulas.
 
+use super::super::error::WanBenchError;
+use super::super::recorder::Recorder;
+use crate::gated::recorder::Case;
+
 /// The quantile of the normal distribution at 1 - 0.001, and at 1 - 0.001/2.
 const Z_ONE_SIDED: f64 = 3.0902;
 pub(in super::super) const Z_TWO_SIDED: f64 = 3.2905;
@@ -120,6 +124,22 @@ pub(in super::super) fn erlang(shape: u32, x: f64) -> f64 {
         sum += term;
     }
     1.0 - sum * (-x).exp()
+}
+
+/// Records the statistic of a Kolmogorov-Smirnov test of `count` values.
+pub(super) fn record_test(
+    recorder: &mut Recorder<'_>,
+    row: &Case,
+    statistic: Option<f64>,
+    count: usize,
+) -> Result<(), WanBenchError> {
+    match statistic {
+        Some(statistic) => recorder.value(row, 0, statistic),
+        None => recorder.missing(
+            row,
+            &format!("{count} values are too few to judge their distribution"),
+        ),
+    }
 }
 
 #[cfg(test)]

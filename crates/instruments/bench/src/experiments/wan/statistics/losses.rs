@@ -7,8 +7,9 @@ use super::super::error::WanBenchError;
 use super::super::record::{LossRuns, WanRecord};
 use super::super::recorder::Recorder;
 use super::super::settings::path as config;
-use super::judge::{KS_CRITICAL, Z_TWO_SIDED, binomial_z, chi_square, erlang, kolmogorov_smirnov};
-use super::record_test;
+use super::judge::{
+    KS_CRITICAL, Z_TWO_SIDED, binomial_z, chi_square, erlang, kolmogorov_smirnov, record_test,
+};
 use crate::gated::Gate;
 use crate::gated::recorder::case;
 

@@ -11,7 +11,6 @@ pub(super) mod losses;
 
 use super::error::WanBenchError;
 use super::recorder::Recorder;
-use crate::gated::recorder::Case;
 
 /// Measures row W5.
 pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
@@ -23,20 +22,4 @@ pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     losses::shares(recorder)?;
     losses::outages(recorder)?;
     cuts::run(recorder)
-}
-
-/// Records the statistic of a Kolmogorov-Smirnov test of `count` values.
-fn record_test(
-    recorder: &mut Recorder<'_>,
-    row: &Case,
-    statistic: Option<f64>,
-    count: usize,
-) -> Result<(), WanBenchError> {
-    match statistic {
-        Some(statistic) => recorder.value(row, 0, statistic),
-        None => recorder.missing(
-            row,
-            &format!("{count} values are too few to judge their distribution"),
-        ),
-    }
 }
