@@ -6,7 +6,7 @@ use millrace_types::Time;
 
 use crate::controller::{Change, Mailbox};
 use crate::icmp_errors::{Answer, Writing};
-use crate::model::{Direction, DropReason, Outcome, Release};
+use crate::model::{Direction, DropReason, Outcome, Outcomes, Release};
 use crate::ring::records::{MAX_FRAME, Memory, Writer};
 use crate::stats::Counters;
 
@@ -51,13 +51,11 @@ impl<M: Memory> Sender<M> {
             self.apply_pending();
         }
         if let Some(release) = self.direction.bypass(arrival, frame) {
-            self.counters.bypassed();
-            self.counters.offered(1);
-            // The delay of this frame is not drawn from the distribution of the path.
-            self.store(&release, class, frame);
+            self.bypass(&release, class, frame);
             return;
         }
-        let outcomes = self.direction.offer_to_path(arrival, class, frame);
+        let mut outcomes = Outcomes::new();
+        self.direction.offer_to_path(arrival, class, frame, &mut outcomes);
         self.counters.offered(outcomes.len());
         for outcome in &outcomes {
             match outcome {
@@ -67,18 +65,26 @@ impl<M: Memory> Sender<M> {
                         self.answer(arrival, class, frame);
                     }
                 }
-                Outcome::Released(release) => {
-                    if self.store(release, class, frame) {
-                        self.counters.delayed(release);
-                    }
-                }
+                Outcome::Released(release) => self.store(release, class, frame),
             }
         }
     }
 
-    /// Stores a copy of a frame; returns false, and counts the drop, if there is no memory for it.
+    /// Stores a frame that bypasses the model. Its delay is not drawn from the distribution of the path.
+    #[cold]
+    fn bypass(&mut self, release: &Release, class: usize, frame: &[u8]) {
+        self.counters.bypassed();
+        self.counters.offered(1);
+        let class = class.min(usize::from(u8::MAX)) as u8;
+        if self.writer.push(release.at.nanos(), class, frame) {
+            self.counters.stored_without_delay();
+        } else {
+            self.counters.dropped(DropReason::NoMemory);
+        }
+    }
+
     #[inline]
-    fn store(&mut self, release: &Release, class: usize, frame: &[u8]) -> bool {
+    fn store(&mut self, release: &Release, class: usize, frame: &[u8]) {
         let class = class.min(usize::from(u8::MAX)) as u8;
         let stored = match release.flips {
             None => self.writer.push(release.at.nanos(), class, frame),
@@ -92,11 +98,10 @@ impl<M: Memory> Sender<M> {
             },
         };
         if stored {
-            self.counters.stored();
+            self.counters.stored(release);
         } else {
             self.counters.dropped(DropReason::NoMemory);
         }
-        stored
     }
 
     /// Answers a packet over the MTU, if the path is configured to do so.

@@ -76,14 +76,14 @@ impl Counters {
         add(&self.sender.drops[reason as usize], 1);
     }
 
-    #[inline]
-    pub(crate) fn stored(&self) {
+    /// Counts a stored frame that bypasses the model.
+    pub(crate) fn stored_without_delay(&self) {
         add(&self.sender.stored, 1);
     }
 
-    /// Counts a stored frame of the model: its delays and changes. Frames that bypass the model have none.
     #[inline]
-    pub(crate) fn delayed(&self, release: &Release) {
+    pub(crate) fn stored(&self, release: &Release) {
+        add(&self.sender.stored, 1);
         if release.reordered {
             add(&self.sender.reordered, 1);
         }

@@ -97,7 +97,11 @@ impl Direction {
     pub fn offer(&mut self, arrival: Time, class: usize, frame: &[u8]) -> Outcomes {
         match self.bypass(arrival, frame) {
             Some(release) => [Outcome::Released(release)].into_iter().collect(),
-            None => self.offer_to_path(arrival, class, frame),
+            None => {
+                let mut outcomes = Outcomes::new();
+                self.offer_to_path(arrival, class, frame, &mut outcomes);
+                outcomes
+            }
         }
     }
 
@@ -114,11 +118,17 @@ impl Direction {
         })
     }
 
-    /// Returns the outcomes of a frame that does not bypass.
+    /// Adds the outcomes of a frame that does not bypass to an empty list.
     #[inline]
-    pub(crate) fn offer_to_path(&mut self, arrival: Time, class: usize, frame: &[u8]) -> Outcomes {
+    pub(crate) fn offer_to_path(
+        &mut self,
+        arrival: Time,
+        class: usize,
+        frame: &[u8],
+        outcomes: &mut Outcomes,
+    ) {
         let class = self.existing(class);
-        self.paths[class].offer(arrival, frame)
+        self.paths[class].offer_into(arrival, frame, outcomes);
     }
 
     /// Returns the MTU of a class if the sender of a longer packet gets an ICMP error.

@@ -256,45 +256,48 @@ impl Path {
     /// Returns the outcomes of a frame (Ethernet header to payload, without check sequence) that arrives at
     /// `arrival`. An arrival before the last one counts as simultaneous with the last one.
     pub fn offer(&mut self, arrival: Time, frame: &[u8]) -> Outcomes {
+        let mut outcomes = Outcomes::new();
+        self.offer_into(arrival, frame, &mut outcomes);
+        outcomes
+    }
+
+    /// Adds the outcomes of a frame to an empty list. A returned list would be copied for each frame.
+    pub(crate) fn offer_into(&mut self, arrival: Time, frame: &[u8], outcomes: &mut Outcomes) {
         let (payload, tags) = layer_3(frame);
-        self.pass(
-            arrival,
-            Offered {
-                size: frame.len(),
-                payload,
-                effective: self.model.framing.effective_size(payload, tags),
-                bytes: Some(frame),
-            },
-        )
+        let offered = Offered {
+            size: frame.len(),
+            payload,
+            effective: self.model.framing.effective_size(payload, tags),
+            bytes: Some(frame),
+        };
+        self.pass(arrival, offered, outcomes);
     }
 
     /// Returns the outcomes of a frame of `size` bytes without VLAN tags and without contents, for
     /// simulations. `undetectable` corruption needs headers, so it does not happen to this frame.
     pub fn offer_sized(&mut self, arrival: Time, size: usize) -> Outcomes {
         let payload = size.saturating_sub(ETHERNET) as u32;
-        self.pass(
-            arrival,
-            Offered {
-                size,
-                payload,
-                effective: self.model.framing.effective_size(payload, 0),
-                bytes: None,
-            },
-        )
+        let offered = Offered {
+            size,
+            payload,
+            effective: self.model.framing.effective_size(payload, 0),
+            bytes: None,
+        };
+        let mut outcomes = Outcomes::new();
+        self.pass(arrival, offered, &mut outcomes);
+        outcomes
     }
 
     #[inline]
-    fn pass(&mut self, arrival: Time, offered: Offered<'_>) -> Outcomes {
+    fn pass(&mut self, arrival: Time, offered: Offered<'_>, outcomes: &mut Outcomes) {
         let arrival = arrival.max(self.last_arrival);
         self.last_arrival = arrival;
         let frame = self.offered;
         self.offered += 1;
-        let mut outcomes = Outcomes::new();
         match self.send(arrival, frame, offered) {
             Err(reason) => outcomes.push(Outcome::Dropped(reason)),
-            Ok(sent) => self.travel(sent, frame, offered, &mut outcomes),
+            Ok(sent) => self.travel(sent, frame, offered, outcomes),
         }
-        outcomes
     }
 
     /// Passes a frame through the stages up to loss. Returns the time at which the link has sent the frame.
