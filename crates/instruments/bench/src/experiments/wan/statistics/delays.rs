@@ -231,7 +231,7 @@ mod tests {
             let mut values = table(end);
             spread_end(&mut values);
             assert_eq!(
-                kolmogorov_smirnov(&mut values, pareto) <= KS_CRITICAL,
+                kolmogorov_smirnov(&mut values, pareto).unwrap() <= KS_CRITICAL,
                 is_met,
                 "{end}"
             );
