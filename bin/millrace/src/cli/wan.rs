@@ -11,7 +11,7 @@ pub(crate) enum Wan {
     /// Forward between two interfaces through an emulated path, until SIGINT or SIGTERM
     #[command(
         after_help = "Settings, `--netem` and presets are described in docs/wan.md. Examples:\n  \
-        millrace wan between eth1 eth2 --delay 100ms --jitter 5ms,normal,half-life=50ms --loss ge:1%,burst=8 --rate 1Gbps\n  \
+        millrace wan between eth1 eth2 --delay 100ms --jitter 5ms,normal,half-life=50ms --loss ge:1%,burst=8 --rate 1Gbps --memory 128MiB\n  \
         millrace wan between eth1 eth2 --preset geo --rate 20Mbps --b-to-a \"rate=2Mbps\"\n  \
         millrace wan between eth1 eth2 --netem \"delay 100ms 10ms loss gemodel 1% 10%\" --memory 256MiB"
     )]

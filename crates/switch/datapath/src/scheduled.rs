@@ -73,7 +73,10 @@ impl<P: Packet> TxPorts<P> {
             }
             if let TxPath::Scheduled(scheduled) = &port.path {
                 scheduled.scheduler.publish_len();
-                flushed.eligible_at = earlier(flushed.eligible_at, scheduled.scheduler.eligible_at());
+                // No queued packet may leave while the device takes nothing.
+                if port.buffer.is_empty() {
+                    flushed.eligible_at = earlier(flushed.eligible_at, scheduled.scheduler.eligible_at());
+                }
                 has_ended |= scheduled.is_ending && scheduled.scheduler.is_empty();
             }
         }
@@ -315,6 +318,18 @@ mod tests {
         // One burst had left the queues earlier.
         assert_eq!(sent[64..74], (200..210).collect::<Vec<u8>>()[..]);
         assert_eq!(sent.len(), 130);
+    }
+
+    #[test]
+    fn packets_before_a_device_that_takes_nothing_let_the_worker_sleep() {
+        let mut bed = TestBed::new(0);
+        bed.own(&PortPlan::default(), at(0));
+        bed.send(None, 0..60, at(0));
+        bed.send(None, 60..120, at(0));
+        bed.ports.flush(at(0));
+        let flushed = bed.ports.flush(at(0));
+        assert!(flushed.is_behind, "{flushed:?}");
+        assert_eq!((flushed.left, flushed.sent, flushed.eligible_at), (0, 0, None));
     }
 
     #[test]

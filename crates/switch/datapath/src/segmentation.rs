@@ -210,7 +210,7 @@ impl<P: Packet + 'static> SegmentingTx<P> {
                 break;
             }
         }
-        // The caller that sends the burst counts the packet itself, with all its data.
+        // The caller that sends the burst counts the packet itself, with all its data, even if no segment was made.
         let more = current.end.saturating_sub(1) as u64;
         self.port.tx_packets.add(more);
         self.port.tx_bytes.add(more * current.gso.headers_size() as u64);

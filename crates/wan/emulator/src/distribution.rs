@@ -82,7 +82,9 @@ impl Quantile {
             Quantile::Exponential => -log(1.0 - inside) - 1.0,
             Quantile::Gamma(table) => table.at(inside),
             Quantile::Pareto => pareto(inside),
-            Quantile::ParetoNormal => 0.25 * normal_quantile(inside) + 0.75 * pareto(inside),
+            Quantile::ParetoNormal => {
+                (0.25 * normal_quantile(inside) + 0.75 * pareto(inside)).min(PARETO_MAX)
+            }
             Quantile::Steps(values) => {
                 values[((fraction * values.len() as f64) as usize).min(values.len() - 1)]
             }

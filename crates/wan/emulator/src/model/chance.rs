@@ -11,8 +11,8 @@ pub(crate) struct Chance {
     correlation: f64,
 }
 
-/// The number of standard deviations that a share exceeds less than once in a billion cases.
-const DEVIATIONS: f64 = 6.0;
+/// The logarithm of 10^9.
+const LN_BILLION: f64 = 20.723_265_836_946_41;
 
 /// The Gaussian draw of the last frame, or `None` before the first.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -26,14 +26,19 @@ impl Chance {
         }
     }
 
-    /// Returns the largest share of this number of successive frames to which the event happens. It is
-    /// exceeded less than once in a billion cases. Correlated events may happen to all frames.
+    /// Returns the largest share of this number of successive frames to which the event happens. By Bernstein's
+    /// inequality, independent events exceed it less than once in a billion cases. The share of correlated events
+    /// varies like that of fewer independent ones: Gaussian draws with the correlation r from one to the next give
+    /// events whose correlation at a distance of k frames is r^k at most.
     pub(crate) fn largest_share(&self, frames: f64) -> f64 {
-        if self.correlation > 0.0 && self.probability > 0.0 {
-            return 1.0;
+        if self.probability == 0.0 {
+            return 0.0;
         }
-        let variance = self.probability * (1.0 - self.probability) / frames.max(1.0);
-        (self.probability + DEVIATIONS * libm::sqrt(variance)).min(1.0)
+        let independent = (frames * (1.0 - self.correlation) / (1.0 + self.correlation)).max(1.0);
+        let variance = independent * self.probability * (1.0 - self.probability);
+        let linear = LN_BILLION / 3.0;
+        let excess = linear + libm::sqrt(linear * linear + 2.0 * LN_BILLION * variance);
+        (self.probability + excess / independent).min(1.0)
     }
 
     /// Returns true if the event happens to frame number `frame`. The probability is the share of frames,
