@@ -43,6 +43,34 @@ struct Killed {
     again: f64,
 }
 
+/// Records row T12: the wrong bytes, if the emulator corrupted packets, and the number of corrupted packets.
+fn record_bit_errors(
+    recorder: &mut Recorder<'_>,
+    round: usize,
+    asked: &str,
+    (corrupted, different): (u64, u64),
+) -> Result<(), TransportBenchError> {
+    let row = case(
+        "T12 live: wrong bytes committed",
+        asked,
+        Gate::Exactly(0.0),
+        "bytes",
+    );
+    if corrupted == 0 {
+        let reason = "the emulator corrupted no packet: the file is too small. To fix it: a higher --link, or no --quick";
+        recorder.missing(&row, reason)?;
+    } else {
+        recorder.value(&row, round, different as f64)?;
+    }
+    let row = case(
+        "T12 live: packets that the emulator corrupted",
+        asked,
+        Gate::None,
+        "packets",
+    );
+    recorder.value(&row, round, corrupted as f64)
+}
+
 /// Returns the cases of row T11: bytes that differ, and bytes that are sent again.
 fn kill_cases(asked: &str, bytes: u64) -> [Case; 2] {
     let most = 0.01 * bytes as f64 + 67_108_864.0;
@@ -243,21 +271,11 @@ impl Live {
         let corrupted = self.test_bed.corrupted()?.saturating_sub(before);
         let _removed = std::fs::remove_dir_all(&directory);
         let asked = format!(
-            "2 bits in 1e-4 of the packets ({corrupted}), {} MiB, {}",
+            "2 bits in 1e-4 of the packets, {} MiB, {}",
             bytes >> 20,
             self.link()
         );
-        let row = case(
-            "T12 live: wrong bytes committed",
-            asked,
-            Gate::Exactly(0.0),
-            "bytes",
-        );
-        if corrupted == 0 {
-            let reason = "the emulator corrupted no packet: the file is too small. To fix it: a higher --link, or no --quick";
-            return recorder.missing(&row, reason);
-        }
-        recorder.value(&row, round, outcome.different as f64)
+        record_bit_errors(recorder, round, &asked, (corrupted, outcome.different))
     }
 
     /// Measures row T13: the answers to datagrams of unknown peers, by kind, and the memory that such datagrams take.
@@ -365,6 +383,28 @@ unknown.recv(2000)
             "{reason}"
         );
         assert_eq!(too_slow(12.3), None);
+    }
+
+    #[test]
+    fn corrupted_packets_are_a_row_without_a_gate_and_wrong_bytes_need_one_such_packet() {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = |corrupted: u64| {
+            let mut log = Log::create(&dir.path().join("transport.jsonl")).unwrap();
+            let mut progress = |_: &str| {};
+            let length = super::super::super::RunLength::QUICK;
+            let mut recorder = Recorder::new(length, &mut log, &mut progress);
+            record_bit_errors(&mut recorder, 0, "8 MiB", (corrupted, 0)).unwrap();
+            super::super::super::rows(log.records())
+                .into_iter()
+                .map(|row| (row.asked, row.gate, row.reached, row.met))
+                .collect::<Vec<_>>()
+        };
+        let row = |gate: &str, reached, met| ("8 MiB".to_owned(), gate.to_owned(), reached, met);
+        assert_eq!(rows(0), [row("0 bytes", None, None), row("", Some(0.0), None)]);
+        assert_eq!(
+            rows(7),
+            [row("0 bytes", Some(0.0), Some(true)), row("", Some(7.0), None)]
+        );
     }
 
     #[test]
