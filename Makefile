@@ -83,7 +83,7 @@ bench-wan: build-switch ## measure the emulator of wide-area paths against its g
 	target/release/millrace bench wan $(ARGS)
 	target/release/millrace report out/bench
 
-bench-transport: build-switch ## measure bulk transfers against their gates, beside TCP, uftp, SRT, rsync, scp (two hours; ARGS=--quick: a quarter of one)
+bench-transport: build-switch ## measure bulk transfers against their gates, beside TCP, uftp, SRT, rsync, scp (two and a half hours; ARGS=--quick: a quarter of one)
 	@scripts/setup.sh peers || echo "peers: some are not available; their rows say so"
 	@$(MAKE) -s -k -C contrib/peers || echo "peers: some libraries are not available; their rows say so"
 	cargo build --release --locked -p millrace-courier --examples

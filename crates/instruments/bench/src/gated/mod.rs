@@ -42,6 +42,20 @@ pub struct Value {
     pub unit: String,
 }
 
+impl Value {
+    /// Returns the record of the same row in a round in which it could not be measured.
+    fn missing(&self, reason: &str) -> Missing {
+        Missing {
+            case: self.case.clone(),
+            asked: self.asked.clone(),
+            gate: self.gate,
+            target: self.target,
+            unit: self.unit.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
 /// A row that could not be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Missing {
@@ -97,25 +111,6 @@ impl Item<'_> {
         match self {
             Item::Value(value) => &value.case,
             Item::Missing(missing) => &missing.case,
-        }
-    }
-
-    /// Returns the record of the same row in a round in which it could not be measured.
-    fn missing(&self, reason: &str) -> Missing {
-        let reason = reason.to_owned();
-        match self {
-            Item::Value(value) => Missing {
-                case: value.case.clone(),
-                asked: value.asked.clone(),
-                gate: value.gate,
-                target: value.target,
-                unit: value.unit.clone(),
-                reason,
-            },
-            Item::Missing(missing) => Missing {
-                reason,
-                ..(*missing).clone()
-            },
         }
     }
 }

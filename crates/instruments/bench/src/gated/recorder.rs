@@ -140,36 +140,29 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
         }))
     }
 
-    /// Records that some rows could not be measured in some round: the rows recorded so far for which `is_of`
-    /// returns true, given name and setting.
-    ///
-    /// # Errors
-    /// The log cannot be written.
-    pub fn incomplete(&mut self, is_of: impl Fn(&str, &str) -> bool, reason: &str) -> Result<(), R::Error> {
-        let mut rows: Vec<Missing> = Vec::new();
-        for item in self.log.records().iter().filter_map(R::item) {
-            let row = item.missing(reason);
-            if is_of(&row.case, &row.asked) && rows.iter().all(|known| known.case != row.case) {
-                rows.push(row);
-            }
-        }
-        rows.into_iter().try_for_each(|row| self.add(R::from(row)))
-    }
-
     /// Returns the number of records so far.
     pub fn recorded(&self) -> usize {
         self.log.records().len()
     }
 
-    /// Records that the rows of the records from `first` on could not be measured in some round.
+    /// Records that rows could not be measured in some round: the rows of the records from `first` on with fewer values
+    /// than `rounds`. A row that was recorded as missing keeps its reason.
     ///
     /// # Errors
     /// The log cannot be written.
-    pub fn incomplete_from(&mut self, first: usize, reason: &str) -> Result<(), R::Error> {
+    pub fn incomplete_from(&mut self, first: usize, rounds: usize, reason: &str) -> Result<(), R::Error> {
         let records = self.log.records().get(first..).unwrap_or_default();
-        let cases = records.iter().filter_map(R::item);
-        let cases: Vec<String> = cases.map(|item| item.case().to_owned()).collect();
-        self.incomplete(|case, _| cases.iter().any(|known| known == case), reason)
+        let incomplete: Vec<Missing> = rows_of::<R>(records)
+            .iter()
+            .filter(|row| row.rounds < rounds && row.reason.is_none())
+            .filter_map(|row| {
+                records.iter().find_map(|record| match R::item(record)? {
+                    Item::Value(value) if value.case == row.case => Some(value.missing(reason)),
+                    _ => None,
+                })
+            })
+            .collect();
+        incomplete.into_iter().try_for_each(|row| self.add(R::from(row)))
     }
 
     /// Records and prints the reason why none of these rows could be measured.

@@ -13,7 +13,7 @@ pub fn rows(records: &[Record]) -> Vec<Row> {
 }
 
 /// Returns the number of a row: 12 of `T12 wrong bytes`.
-pub(super) fn number(case: &str) -> u32 {
+fn number(case: &str) -> u32 {
     let digits = case.strip_prefix('T').unwrap_or_default();
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     digits[..end].parse().unwrap_or(u32::MAX)

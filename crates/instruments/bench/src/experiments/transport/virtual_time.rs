@@ -9,7 +9,7 @@ use crate::gated::recorder::Case;
 use crate::gated::recorder::left_out;
 
 /// The first word of the settings of these rows.
-pub(super) const ASKED: &str = "virtual";
+const ASKED: &str = "virtual";
 
 /// Measures the parts of a row, if it has any in virtual time.
 pub(super) fn measure(recorder: &mut Recorder<'_>, row: u8) -> Result<(), TransportBenchError> {

@@ -33,7 +33,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::ValueEnum;
 
 use crate::gated::Row;
-use crate::gated::recorder::{left_out, rows_of};
+use crate::gated::recorder::{Case, left_out, part as without_gate, rows_of};
 use crate::machine::Machine;
 use crate::record::Record;
 pub use error::WanBenchError;
@@ -84,6 +84,14 @@ impl Part {
             Part::W2 | Part::W3 | Part::W5 | Part::Guest => None,
         }
     }
+
+    /// Returns the number of values of the part's rows that need no network interfaces of this machine.
+    fn rounds_in_memory(self, length: RunLength) -> usize {
+        match self {
+            Part::W2 => length.rounds,
+            Part::W1 | Part::W3 | Part::W4 | Part::W5 | Part::W6 | Part::Guest => 1,
+        }
+    }
 }
 
 /// The arguments of the experiment.
@@ -114,11 +122,19 @@ impl Experiment {
         let obstacle = obstacle(&self.program);
         for part in Part::ALL.into_iter().filter(|part| self.parts.contains(part)) {
             (recorder.progress)(&format!("{part:?}"));
-            attempt(recorder, part, |recorder| self.in_memory(recorder, part))?;
+            let failed = left_out(format!("{part:?} failed"), "");
+            let rounds = part.rounds_in_memory(recorder.length);
+            attempt(recorder, &failed, rounds, |recorder| {
+                self.in_memory(recorder, part)
+            })?;
             match (part.live(), &obstacle) {
                 (None, _) => {}
                 (Some(name), Some(reason)) => recorder.missing(&left_out(name, "live"), reason)?,
-                (Some(_), None) => attempt(recorder, part, |recorder| self.live(recorder, part))?,
+                (Some(name), None) => {
+                    let failed = left_out(format!("{name} failed"), "");
+                    let rounds = recorder.length.rounds;
+                    attempt(recorder, &failed, rounds, |recorder| self.live(recorder, part))?;
+                }
             }
             millrace_process::pause(std::time::Duration::ZERO)?;
         }
@@ -175,20 +191,27 @@ impl Experiment {
     /// Measures the rows of a part over veth pairs.
     fn live(&self, recorder: &mut Recorder<'_>, part: Part) -> Result<(), WanBenchError> {
         let mut test_bed = TestBed::up()?;
-        let (program, core) = (&self.program, self.core);
+        let (program, core, rounds) = (&self.program, self.core, recorder.length.rounds);
         match part {
             Part::W1 => {
-                attempt(recorder, part, |recorder| {
+                let failed = left_out("W1 millrace-wan failed", "");
+                attempt(recorder, &failed, rounds, |recorder| {
                     delay::live(recorder, &mut test_bed, program, core)
                 })?;
-                attempt(recorder, part, |recorder| delay::netem(recorder, &mut test_bed))
+                // Rows of netem have no gates.
+                let failed = without_gate("W1 netem failed", "");
+                attempt(recorder, &failed, rounds, |recorder| {
+                    delay::netem(recorder, &mut test_bed)
+                })
             }
             Part::W4 => rate::live(recorder, &mut test_bed, program, core),
             Part::W6 => {
-                attempt(recorder, part, |recorder| {
+                let failed = left_out("W6 changes under traffic failed", "");
+                attempt(recorder, &failed, 1, |recorder| {
                     change::under_traffic(recorder, &mut test_bed, program, core)
                 })?;
-                attempt(recorder, part, |recorder| {
+                let failed = left_out("W6 kill -9 failed", "");
+                attempt(recorder, &failed, rounds, |recorder| {
                     change::killed(recorder, &mut test_bed, program, core)
                 })
             }
@@ -197,11 +220,12 @@ impl Experiment {
     }
 }
 
-/// Measures rows of a part. Records a failure: the rows so far were not measured in all rounds, and further rows are left
-/// out.
+/// Measures rows of a part. Records a failure: rows with fewer values than `rounds` are incomplete, and `failed` stands for
+/// further rows, which are left out.
 fn attempt(
     recorder: &mut Recorder<'_>,
-    part: Part,
+    failed: &Case,
+    rounds: usize,
     measure: impl FnOnce(&mut Recorder<'_>) -> Result<(), WanBenchError>,
 ) -> Result<(), WanBenchError> {
     let first = recorder.recorded();
@@ -214,8 +238,8 @@ fn attempt(
         }
         Err(error) => {
             let reason = error.to_string();
-            recorder.incomplete_from(first, &reason)?;
-            recorder.missing(&left_out(format!("{part:?} failed"), ""), &reason)
+            recorder.incomplete_from(first, rounds, &reason)?;
+            recorder.missing(failed, &reason)
         }
     }
 }
@@ -228,35 +252,50 @@ mod tests {
     use crate::record::Log;
 
     #[test]
-    fn rows_that_fail_in_a_later_round_meet_no_gate_and_rows_that_are_left_out_count() {
+    fn a_failure_makes_rows_incomplete_that_lack_a_round_and_rows_that_are_left_out_count() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::create(&dir.path().join("wan.jsonl")).unwrap();
         let mut progress = |_: &str| {};
         let mut recorder = Recorder::new(RunLength::QUICK, &mut log, &mut progress);
         let row = |name: &str| case(name, "10 ms", Gate::AtMost(20.0), "us");
-        attempt(&mut recorder, Part::W1, |recorder| {
+        let failure = |reason: &str| WanBenchError::LabFile(reason.to_owned());
+        attempt(&mut recorder, &left_out("W1 failed", ""), 1, |recorder| {
             recorder.value(&row("W1 virtual time: error"), 0, 1.0)
         })
         .unwrap();
-        attempt(&mut recorder, Part::W1, |recorder| {
+        let failed = left_out("W1 millrace-wan failed", "");
+        attempt(&mut recorder, &failed, 2, |recorder| {
             recorder.value(&row("W1 millrace-wan: error"), 0, 1.0)?;
-            Err(WanBenchError::LabFile("the emulator has ended".to_owned()))
+            recorder.value(&row("W1 millrace-wan: early"), 0, 1.0)?;
+            recorder.missing(&row("W1 millrace-wan: lost"), "no frame entered")?;
+            recorder.value(&row("W1 millrace-wan: error"), 1, 1.0)?;
+            Err(failure("the emulator has ended"))
         })
         .unwrap();
+        let failed = without_gate("W1 netem failed", "");
+        attempt(&mut recorder, &failed, 2, |_| Err(failure("tc has ended"))).unwrap();
         let rows = rows(log.records());
         let verdicts: Vec<_> = rows
             .iter()
-            .map(|row| (row.case.as_str(), row.met, row.reason.is_some()))
+            .map(|row| (row.case.as_str(), row.met, row.reason.as_deref()))
             .collect();
+        let ended = failure("the emulator has ended").to_string();
+        let netem = failure("tc has ended").to_string();
         assert_eq!(
             verdicts,
             [
-                ("W1 virtual time: error", Some(true), false),
-                ("W1 millrace-wan: error", Some(false), true),
-                ("W1 failed", None, true),
+                ("W1 virtual time: error", Some(true), None),
+                ("W1 millrace-wan: error", Some(true), None),
+                ("W1 millrace-wan: early", Some(false), Some(ended.as_str())),
+                ("W1 millrace-wan: lost", None, Some("no frame entered")),
+                ("W1 millrace-wan failed", None, Some(ended.as_str())),
+                ("W1 netem failed", None, Some(netem.as_str())),
             ]
         );
         let lead = crate::gated::section::lead(&rows);
-        assert_eq!(lead, "1 of 3 gates are met, 1 not measured.");
+        assert_eq!(
+            lead,
+            "2 of 5 gates are met, 2 not measured. Rows without a gate that were not measured: 1."
+        );
     }
 }

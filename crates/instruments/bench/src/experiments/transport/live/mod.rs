@@ -14,9 +14,7 @@ use super::files;
 use super::millrace::{Outcome, Receiver, Transfer};
 use super::record::Transferred;
 use super::recorder::Recorder;
-use super::rows::number;
 use super::test_bed::{PathSettings, TestBed, obstacle};
-use super::virtual_time;
 use crate::gated::recorder::left_out;
 
 /// The highest rate of the link, in bit/s.
@@ -54,13 +52,14 @@ pub(super) fn measure(
             RowNumber::T10 | RowNumber::T11 | RowNumber::T12 | RowNumber::T13 | RowNumber::T15 => 1,
             _ => recorder.length.rounds,
         };
+        let first = recorder.recorded();
         for round in 0..rounds {
             match live.row(experiment, recorder, row, round) {
                 Ok(()) => {}
                 Err(error) if error.ends_the_run() => return Err(error),
                 Err(error @ TransportBenchError::File { .. }) => return Err(error),
                 Err(error) => {
-                    row_failed(recorder, row, &error.to_string())?;
+                    row_failed(recorder, row, (first, rounds), &error.to_string())?;
                     break;
                 }
             }
@@ -69,13 +68,15 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Records that a round of a row failed: the cases of the row so far were not measured in all rounds, and
-/// further cases may be left out.
-fn row_failed(recorder: &mut Recorder<'_>, row: RowNumber, reason: &str) -> Result<(), TransportBenchError> {
-    let is_of_row = |case: &str, asked: &str| {
-        number(case) == u32::from(row.number()) && !asked.starts_with(virtual_time::ASKED)
-    };
-    recorder.incomplete(is_of_row, reason)?;
+/// Records that a round of a row failed. Cases of the row, whose records begin at `first`, may have fewer values than
+/// `rounds`, and further cases may be left out.
+fn row_failed(
+    recorder: &mut Recorder<'_>,
+    row: RowNumber,
+    (first, rounds): (usize, usize),
+    reason: &str,
+) -> Result<(), TransportBenchError> {
+    recorder.incomplete_from(first, rounds, reason)?;
     recorder.missing(&left_out(format!("{row:?} live"), ""), reason)
 }
 
@@ -243,22 +244,23 @@ mod tests {
     use crate::record::Log;
 
     #[test]
-    fn a_row_that_fails_in_a_later_round_keeps_no_verdict_of_the_earlier_ones() {
+    fn a_case_keeps_its_verdict_only_if_it_was_measured_in_all_rounds_of_a_row_that_fails() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::create(&dir.path().join("transport.jsonl")).unwrap();
         let mut progress = |_: &str| {};
         let mut recorder = Recorder::new(super::super::RunLength::QUICK, &mut log, &mut progress);
-        let gate = Gate::AtLeast(0.95);
-        for (name, asked) in [
-            ("T1 live: goodput, RTT 50 ms", "100 Mbit/s"),
-            ("T1 goodput, RTT 50 ms", "virtual: 100 Mbit/s"),
-            ("T10 live: files", "100 Mbit/s"),
+        let row = |name: &str| case(name, "100 Mbit/s", Gate::AtLeast(0.95), "");
+        recorder.value(&row("T1 goodput, RTT 50 ms"), 0, 0.99).unwrap();
+        recorder.value(&row("T10 live: files"), 0, 0.99).unwrap();
+        let first = recorder.recorded();
+        for (name, round) in [
+            ("T1 live: goodput, RTT 50 ms", 0),
+            ("T1 live: goodput, RTT 100 ms", 0),
+            ("T1 live: goodput, RTT 50 ms", 1),
         ] {
-            for round in 0..2 {
-                recorder.value(&case(name, asked, gate, ""), round, 0.99).unwrap();
-            }
+            recorder.value(&row(name), round, 0.99).unwrap();
         }
-        row_failed(&mut recorder, RowNumber::T1, "the sender has ended").unwrap();
+        row_failed(&mut recorder, RowNumber::T1, (first, 2), "the sender has ended").unwrap();
         let rows = rows(log.records());
         let verdicts: Vec<_> = rows
             .iter()
@@ -267,15 +269,16 @@ mod tests {
         assert_eq!(
             verdicts,
             [
-                ("T1 live: goodput, RTT 50 ms", Some(false), true),
                 ("T1 goodput, RTT 50 ms", Some(true), false),
+                ("T1 live: goodput, RTT 50 ms", Some(true), false),
+                ("T1 live: goodput, RTT 100 ms", Some(false), true),
                 ("T1 live", None, true),
                 ("T10 live: files", Some(true), false),
             ]
         );
         // The cases that are left out have gates.
         let lead = crate::gated::section::lead(&rows);
-        assert_eq!(lead, "2 of 4 gates are met, 1 not measured.");
+        assert_eq!(lead, "3 of 5 gates are met, 1 not measured.");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::super::usage::peak_memory;
 use super::{Live, Receiver, Transfer};
 use crate::file_error::file;
 use crate::gated::Gate;
-use crate::gated::recorder::case;
+use crate::gated::recorder::{Case, case};
 use crate::random::Random;
 
 /// The start of the status of a program that SIGKILL ended.
@@ -25,6 +25,8 @@ const SIGKILLED: &str = "signal: 9";
 const SMALL: f64 = 4_096.0;
 /// The number of files that scp copies: it takes several round trips for each file.
 const SCP_FILES: usize = 40;
+/// The longest time that the link may take for the file of row T11, in seconds. Each kill takes about that time.
+const KILL_FILE_MAX_S: f64 = 60.0;
 /// The number of datagrams of each kind of row T13.
 const UNKNOWN_PEERS: u32 = 400;
 /// The size of these datagrams in bytes: QUIC does not answer shorter ones.
@@ -39,6 +41,63 @@ struct Killed {
     different: u64,
     /// Bytes that were verified before the kill and sent again.
     again: f64,
+}
+
+/// Records row T12: the wrong bytes, if the emulator corrupted packets, and the number of corrupted packets.
+fn record_bit_errors(
+    recorder: &mut Recorder<'_>,
+    round: usize,
+    asked: &str,
+    (corrupted, different): (u64, u64),
+) -> Result<(), TransportBenchError> {
+    let row = case(
+        "T12 live: wrong bytes committed",
+        asked,
+        Gate::Exactly(0.0),
+        "bytes",
+    );
+    if corrupted == 0 {
+        let reason = "the emulator corrupted no packet: the file is too small. To fix it: a higher --link, or no --quick";
+        recorder.missing(&row, reason)?;
+    } else {
+        recorder.value(&row, round, different as f64)?;
+    }
+    let row = case(
+        "T12 live: packets that the emulator corrupted",
+        asked,
+        Gate::None,
+        "packets",
+    );
+    recorder.value(&row, round, corrupted as f64)
+}
+
+/// Returns the cases of row T11: bytes that differ, and bytes that are sent again.
+fn kill_cases(asked: &str, bytes: u64) -> [Case; 2] {
+    let most = 0.01 * bytes as f64 + 67_108_864.0;
+    [
+        case(
+            "T11 live: bytes that differ after SIGKILL",
+            asked,
+            Gate::Exactly(0.0),
+            "bytes",
+        ),
+        case(
+            "T11 live: most bytes sent again after SIGKILL",
+            asked,
+            Gate::AtMost(most / 1_048_576.0),
+            "MiB",
+        ),
+    ]
+}
+
+/// Returns the reason why row T11 is not measured if the link takes this time for its file.
+fn too_slow(whole_s: f64) -> Option<String> {
+    (whole_s > KILL_FILE_MAX_S).then(|| {
+        format!(
+            "the link takes {whole_s:.0} s for a file above the 64 MiB of the gate; expected: {KILL_FILE_MAX_S} s at most. \
+             To fix it: a higher --link"
+        )
+    })
 }
 
 /// Kills a program. Returns false if it had ended before, with status 0.
@@ -113,8 +172,13 @@ impl Live {
         let kills = recorder.length.kills;
         let link = self.test_bed.link_bps / 8.0;
         let bytes = recorder.length.kill_bytes.max((2.0 * link) as u64);
+        let asked = format!("{kills} kills, {} MiB, RTT 20 ms, {}", bytes >> 20, self.link());
+        let [differs, sent_again] = kill_cases(&asked, bytes);
         // No transfer is shorter; start and ramp make it longer.
         let whole_s = bytes as f64 / link;
+        if let Some(reason) = too_slow(whole_s) {
+            return recorder.all_missing([differs, sent_again], &reason);
+        }
         let (mut different, mut again_max) = (0, 0.0_f64);
         let (mut counted, mut tries) = (0, 0);
         while counted < kills {
@@ -132,22 +196,8 @@ impl Live {
             }
             tries += 1;
         }
-        let asked = format!("{kills} kills, {} MiB, RTT 20 ms, {}", bytes >> 20, self.link());
-        let row = case(
-            "T11 live: bytes that differ after SIGKILL",
-            &asked,
-            Gate::Exactly(0.0),
-            "bytes",
-        );
-        recorder.value(&row, round, different as f64)?;
-        let most = 0.01 * bytes as f64 + 67_108_864.0;
-        let row = case(
-            "T11 live: most bytes sent again after SIGKILL",
-            &asked,
-            Gate::AtMost(most / 1_048_576.0),
-            "MiB",
-        );
-        recorder.value(&row, round, again_max / 1_048_576.0)
+        recorder.value(&differs, round, different as f64)?;
+        recorder.value(&sent_again, round, again_max / 1_048_576.0)
     }
 
     /// Sends a file, kills an end after some seconds, and sends the file again. Returns `None` if that end had finished
@@ -221,21 +271,11 @@ impl Live {
         let corrupted = self.test_bed.corrupted()?.saturating_sub(before);
         let _removed = std::fs::remove_dir_all(&directory);
         let asked = format!(
-            "2 bits in 1e-4 of the packets ({corrupted}), {} MiB, {}",
+            "2 bits in 1e-4 of the packets, {} MiB, {}",
             bytes >> 20,
             self.link()
         );
-        let row = case(
-            "T12 live: wrong bytes committed",
-            asked,
-            Gate::Exactly(0.0),
-            "bytes",
-        );
-        if corrupted == 0 {
-            let reason = "the emulator corrupted no packet: the file is too small. To fix it: a higher --link, or no --quick";
-            return recorder.missing(&row, reason);
-        }
-        recorder.value(&row, round, outcome.different as f64)
+        record_bit_errors(recorder, round, &asked, (corrupted, outcome.different))
     }
 
     /// Measures row T13: the answers to datagrams of unknown peers, by kind, and the memory that such datagrams take.
@@ -334,6 +374,38 @@ print("{\"ticket\": \"none\"}", flush=True)
 unknown.recv(2000)
 '
 "#;
+
+    #[test]
+    fn kills_are_not_measured_on_a_link_that_takes_minutes_for_the_file() {
+        let reason = too_slow(1_610.0).unwrap();
+        assert!(
+            reason.contains("1610 s") && reason.contains("60 s at most. To fix it: a higher --link"),
+            "{reason}"
+        );
+        assert_eq!(too_slow(12.3), None);
+    }
+
+    #[test]
+    fn corrupted_packets_are_a_row_without_a_gate_and_wrong_bytes_need_one_such_packet() {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = |corrupted: u64| {
+            let mut log = Log::create(&dir.path().join("transport.jsonl")).unwrap();
+            let mut progress = |_: &str| {};
+            let length = super::super::super::RunLength::QUICK;
+            let mut recorder = Recorder::new(length, &mut log, &mut progress);
+            record_bit_errors(&mut recorder, 0, "8 MiB", (corrupted, 0)).unwrap();
+            super::super::super::rows(log.records())
+                .into_iter()
+                .map(|row| (row.asked, row.gate, row.reached, row.met))
+                .collect::<Vec<_>>()
+        };
+        let row = |gate: &str, reached, met| ("8 MiB".to_owned(), gate.to_owned(), reached, met);
+        assert_eq!(rows(0), [row("0 bytes", None, None), row("", Some(0.0), None)]);
+        assert_eq!(
+            rows(7),
+            [row("0 bytes", Some(0.0), Some(true)), row("", Some(7.0), None)]
+        );
+    }
 
     #[test]
     fn a_kill_counts_only_if_the_program_was_running() {
