@@ -457,6 +457,34 @@ mod tests {
     }
 
     #[test]
+    fn a_boundary_in_several_pieces_of_a_fetched_mail_ends_its_part() {
+        use crate::app::mail::tests::MAIL;
+        use millrace_ips_rules::buffers::Buffer;
+        for size in 1..10 {
+            let pieces = MAIL.chunks(size).enumerate();
+            let pieces = pieces.flat_map(|(at, piece)| {
+                let line = format!(" BODY[]<{}> {{{}}}\r\n", at * size, piece.len());
+                [line.as_bytes(), piece].concat()
+            });
+            let reply = [b"* 7 FETCH (UID 9", &pieces.collect::<Vec<u8>>()[..], b")\r\n"].concat();
+            let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
+            imap.data(
+                StreamChunk::of(Direction::ToServer, b"a1 FETCH 7 x\r\n"),
+                &mut out,
+            );
+            imap.data(StreamChunk::of(Direction::ToClient, &reply), &mut out);
+            let names = out.list[0].buffers(Buffer::FileName, Direction::ToClient);
+            let data = out.list[0].buffers(Buffer::FileData, Direction::ToClient);
+            let mut found = std::collections::BTreeMap::<&[u8], Vec<u8>>::new();
+            for (name, data) in names.zip(data) {
+                found.entry(name.bytes).or_default().extend(data.bytes);
+            }
+            let found: Vec<_> = found.values().map(Vec::as_slice).collect();
+            assert_eq!(found, [&b"MZABCDEFG"[..], b"a=bc\r\n.."], "{size}");
+        }
+    }
+
+    #[test]
     fn the_attachments_of_a_fetched_and_of_an_appended_mail_are_files() {
         use crate::app::mail::tests::MAIL;
         use millrace_ips_rules::buffers::Buffer;

@@ -1,0 +1,92 @@
+//! Tests of messages, line by line and in pieces.
+
+use super::*;
+use crate::app::AppProtocol;
+use crate::app::file::FileState;
+
+/// Returns the transaction of a mail.
+fn parse(mail: &[u8]) -> Transaction {
+    let mut transaction = Transaction::new(0, AppProtocol::Pop3);
+    let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+    let mut rest = mail;
+    while let Some(line) = lines::next(rest) {
+        mime.line(line.text, line.end, &mut transaction, &settings);
+        rest = &rest[line.size..];
+    }
+    mime.end(&mut transaction, true);
+    transaction
+}
+
+fn files(transaction: &Transaction) -> Vec<(String, String)> {
+    let texts = |buffer| {
+        let views = transaction.buffers(buffer, Direction::ToClient);
+        views.map(|view| String::from_utf8_lossy(view.bytes).into_owned())
+    };
+    texts(Buffer::FileName).zip(texts(Buffer::FileData)).collect()
+}
+
+#[test]
+fn attachments_beyond_the_limit_are_an_event() {
+    let part = |at: usize| format!("--b\r\nContent-Type: a/b; name=f{at}\r\n\r\nx\r\n");
+    let mail = |count: usize| {
+        let parts: String = (0..count).map(part).collect();
+        parse(format!("Content-Type: multipart/mixed; boundary=b\r\n\r\n{parts}--b--\r\n").as_bytes())
+    };
+    let most = mail(ATTACHMENTS);
+    assert_eq!(
+        (files(&most).len(), most.exceeds_limits, most.events.len()),
+        (ATTACHMENTS, false, 0)
+    );
+    let more = mail(ATTACHMENTS + 1);
+    assert!(more.exceeds_limits);
+    assert_eq!(more.events, ["smtp.mime_too_many_attachments"]);
+}
+
+#[test]
+fn a_message_with_a_name_is_a_file_and_so_are_its_attachments() {
+    let inner = "Subject: inner\r\nContent-Type: multipart/mixed; boundary=in\r\n\r\n\
+        --in\r\nContent-Type: a/b; name=evil.exe\r\nContent-Transfer-Encoding: base64\r\n\r\n\
+        TVpBQkNE\r\n--in--\r\nlast line";
+    let mail = format!(
+        "Content-Type: multipart/mixed; boundary=out\r\n\r\n\
+        --out\r\nContent-Type: message/rfc822\r\nContent-Disposition: attachment; filename=a.eml\r\n\r\n\
+        {inner}\r\n--out\r\nContent-Type: a/b; name=next\r\n\r\nnext\r\n--out--\r\n"
+    );
+    let transaction = parse(mail.as_bytes());
+    let pair = |name: &str, data: &str| (name.to_owned(), data.to_owned());
+    assert_eq!(
+        files(&transaction),
+        [
+            pair("a.eml", inner),
+            pair("evil.exe", "MZABCD"),
+            pair("next", "next")
+        ]
+    );
+    let is_closed = |file: &File| file.state == FileState::Closed;
+    assert!(transaction.files.iter().all(is_closed));
+}
+
+#[test]
+fn nested_messages_are_files_up_to_a_depth_and_are_parsed_beyond_it() {
+    let head = "Content-Type: message/rfc822; name=m\r\n\r\n";
+    let mail = format!(
+        "{}Content-Type: a/b; name=f\r\n\r\ndeep\r\n",
+        head.repeat(3 * DEPTH)
+    );
+    let files = files(&parse(mail.as_bytes()));
+    assert_eq!(files.len(), DEPTH + 1);
+    assert_eq!(files[DEPTH], ("f".to_owned(), "deep".to_owned()));
+    assert!(files[0].1.ends_with("\r\n\r\ndeep"));
+}
+
+#[test]
+fn a_header_that_comes_in_pieces_takes_bounded_memory() {
+    let mut transaction = Transaction::new(0, AppProtocol::Imap);
+    let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+    for _ in 0..100 {
+        mime.suspend(&[b'x'; 4000], &mut transaction, &settings);
+        mime.resume(&mut transaction, &settings);
+        assert!(mime.held.len() <= lines::PIECE);
+    }
+    assert_eq!(transaction.events, ["smtp.mime_long_header_value"]);
+}
