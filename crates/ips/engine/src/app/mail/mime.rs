@@ -26,7 +26,7 @@ const DEPTH: usize = 10;
 const HEADERS_SIZE: usize = 64 << 10;
 /// Largest size of a boundary (RFC 2046, section 5.1.1, allows 70).
 const BOUNDARY_SIZE: usize = 254;
-/// Largest number of attachments of a message.
+/// Largest number of attachments of a message, and of files in a transaction to which another piece of a file is added.
 const ATTACHMENTS: usize = 256;
 
 /// The headers of the message itself that records need.
@@ -62,6 +62,12 @@ struct Part {
 
 heap!(Part { name, decoder });
 
+/// Notes that a transaction has no room for a file.
+fn refuse_file(transaction: &mut Transaction) {
+    transaction.raise("smtp.mime_too_many_attachments");
+    transaction.exceeds_limits = true;
+}
+
 impl Part {
     /// Adds a line to the file; `end` is empty if the line continues in the next call.
     fn line(&mut self, text: &[u8], end: &[u8], transaction: &mut Transaction, settings: &AppSettings) {
@@ -84,8 +90,14 @@ impl Part {
         }
     }
 
-    /// Begins the rest of the file in a transaction.
+    /// Begins the rest of the file in a transaction. Without room in the transaction, the bytes up to the end of the piece
+    /// are in no buffer.
     fn resume(&mut self, direction: Direction, transaction: &mut Transaction, settings: &AppSettings) {
+        if transaction.files.len() >= ATTACHMENTS {
+            refuse_file(transaction);
+            (self.buffer, self.file) = (usize::MAX, usize::MAX);
+            return;
+        }
         transaction.publish(Buffer::FileName, direction, self.name.as_slice());
         self.buffer = transaction.open(Buffer::FileData, None, direction, settings.attachment_minimum);
         let mut file = File::new(direction, &self.name, false);
@@ -443,8 +455,7 @@ impl Mime {
             return;
         };
         if self.summary.attachments.len() >= ATTACHMENTS {
-            transaction.raise("smtp.mime_too_many_attachments");
-            transaction.exceeds_limits = true;
+            refuse_file(transaction);
             self.state = State::Text;
             return;
         }

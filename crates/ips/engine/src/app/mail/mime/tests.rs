@@ -90,3 +90,43 @@ fn a_header_that_comes_in_pieces_takes_bounded_memory() {
     }
     assert_eq!(transaction.events, ["smtp.mime_long_header_value"]);
 }
+
+#[test]
+fn pieces_of_files_beyond_the_limit_of_a_transaction_are_an_event() {
+    let mut transaction = Transaction::new(0, AppProtocol::Imap);
+    let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+    for line in [
+        "Content-Type: message/rfc822; name=outer",
+        "",
+        "Content-Type: a/b; name=inner",
+        "",
+    ] {
+        mime.line(line.as_bytes(), b"\r\n", &mut transaction, &settings);
+    }
+    let mut piece = |transaction: &mut Transaction| {
+        mime.suspend(b"x", transaction, &settings);
+        mime.resume(transaction, &settings);
+    };
+    for _ in 1..ATTACHMENTS / 2 {
+        piece(&mut transaction);
+    }
+    assert_eq!(
+        (
+            transaction.files.len(),
+            transaction.exceeds_limits,
+            transaction.events.len()
+        ),
+        (ATTACHMENTS, false, 0)
+    );
+    piece(&mut transaction);
+    assert_eq!(
+        (transaction.files.len(), transaction.exceeds_limits),
+        (ATTACHMENTS, true)
+    );
+    assert_eq!(transaction.events, ["smtp.mime_too_many_attachments"]);
+    // The next transaction has room again.
+    let mut next = Transaction::new(1, AppProtocol::Imap);
+    piece(&mut next);
+    piece(&mut next);
+    assert_eq!((next.files.len(), next.exceeds_limits), (4, false));
+}
