@@ -28,6 +28,9 @@ const HEADERS_SIZE: usize = 64 << 10;
 const BOUNDARY_SIZE: usize = 254;
 /// Largest number of attachments of a message, and of files in a transaction to which another piece of a file is added.
 const ATTACHMENTS: usize = 256;
+/// Number of bytes at the end of a piece of a file that are inspected again with the next piece, which may have the rest of
+/// a content.
+const OVERLAP: usize = 1024;
 
 /// The headers of the message itself that records need.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,11 +59,17 @@ struct Part {
     decoder: Decoder,
     buffer: usize,
     file: usize,
-    /// Bytes in files of earlier transactions.
+    /// Number of bytes of the file in earlier pieces.
     earlier: u64,
+    /// The last bytes of the piece before, up to [`OVERLAP`], until the next piece begins.
+    overlap: Vec<u8>,
 }
 
-heap!(Part { name, decoder });
+heap!(Part {
+    name,
+    decoder,
+    overlap
+});
 
 /// Notes that a transaction has no room for a file.
 fn refuse_file(transaction: &mut Transaction) {
@@ -82,7 +91,12 @@ impl Part {
     }
 
     /// Ends the file in a transaction, which has only a part of it.
-    fn suspend(&mut self, transaction: &mut Transaction) {
+    fn suspend(&mut self, transaction: &mut Transaction, settings: &AppSettings) {
+        let bytes = transaction.bytes(self.buffer);
+        // The end of a longer piece is not in the buffer.
+        if bytes.len() < settings.attachment_limit {
+            self.overlap = bytes[bytes.len().saturating_sub(OVERLAP)..].to_vec();
+        }
         transaction.close(self.buffer);
         if let Some(file) = transaction.files.get_mut(self.file) {
             self.earlier = file.size;
@@ -93,6 +107,7 @@ impl Part {
     /// Begins the rest of the file in a transaction. Without room in the transaction, the bytes up to the end of the piece
     /// are in no buffer.
     fn resume(&mut self, direction: Direction, transaction: &mut Transaction, settings: &AppSettings) {
+        let overlap = core::mem::take(&mut self.overlap);
         if transaction.files.len() >= ATTACHMENTS {
             refuse_file(transaction);
             (self.buffer, self.file) = (usize::MAX, usize::MAX);
@@ -100,6 +115,7 @@ impl Part {
         }
         transaction.publish(Buffer::FileName, direction, self.name.as_slice());
         self.buffer = transaction.open(Buffer::FileData, None, direction, settings.attachment_minimum);
+        transaction.append(self.buffer, &overlap, settings.attachment_limit);
         let mut file = File::new(direction, &self.name, false);
         file.gap(self.earlier);
         transaction.files.push(file);
@@ -335,7 +351,7 @@ impl Mime {
         }
         self.held.extend_from_slice(rest);
         for part in self.parts() {
-            part.suspend(transaction);
+            part.suspend(transaction, settings);
         }
     }
 
@@ -487,6 +503,7 @@ impl Mime {
             buffer,
             file: transaction.files.len() - 1,
             earlier: 0,
+            overlap: Vec::new(),
         };
         // RFC 2046, section 5.2.1, allows no other encoding. Some programs use one; then the message is a file only.
         self.state = match is_message && encoding == Encoding::Identity {

@@ -130,3 +130,44 @@ fn pieces_of_files_beyond_the_limit_of_a_transaction_are_an_event() {
     piece(&mut next);
     assert_eq!((next.files.len(), next.exceeds_limits), (4, false));
 }
+
+#[test]
+fn a_content_in_two_pieces_of_a_file_is_in_the_buffer_of_the_second() {
+    let mut transactions = [0, 1].map(|id| Transaction::new(id, AppProtocol::Imap));
+    let [first, second] = &mut transactions;
+    let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+    for line in ["Content-Type: a/b; name=f", ""] {
+        mime.line(line.as_bytes(), b"\r\n", first, &settings);
+    }
+    let long = "x".repeat(2 * OVERLAP);
+    mime.line(long.as_bytes(), b"", first, &settings);
+    mime.suspend(b"an EIC", first, &settings);
+    mime.resume(second, &settings);
+    mime.line(b"AR file", b"", second, &settings);
+    mime.end(second, true);
+    assert_eq!(files(first), [("f".to_owned(), long.clone() + "an EIC")]);
+    let overlap = long[..OVERLAP - 6].to_owned() + "an EIC";
+    assert_eq!(files(second), [("f".to_owned(), overlap + "AR file")]);
+    let size = long.len() as u64 + 13;
+    assert_eq!((second.files[0].size, second.files[0].has_gaps), (size, true));
+}
+
+#[test]
+fn a_piece_of_a_file_beyond_the_limit_has_no_end_for_the_next_piece() {
+    let mut transactions = [0, 1].map(|id| Transaction::new(id, AppProtocol::Imap));
+    let [first, second] = &mut transactions;
+    let settings = AppSettings {
+        attachment_limit: 4,
+        ..AppSettings::default()
+    };
+    let mut mime = Mime::new(Direction::ToClient);
+    for line in ["Content-Type: a/b; name=f", ""] {
+        mime.line(line.as_bytes(), b"\r\n", first, &settings);
+    }
+    mime.suspend(b"attack", first, &settings);
+    mime.resume(second, &settings);
+    mime.line(b"s", b"", second, &settings);
+    mime.end(second, true);
+    assert_eq!(files(first), [("f".to_owned(), "atta".to_owned())]);
+    assert_eq!(files(second), [("f".to_owned(), "s".to_owned())]);
+}
