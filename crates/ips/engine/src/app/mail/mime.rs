@@ -493,6 +493,11 @@ impl Mime {
             self.direction,
             settings.attachment_minimum,
         );
+        if buffer == usize::MAX {
+            refuse_file(transaction);
+            self.state = State::Text;
+            return;
+        }
         transaction
             .files
             .push(File::new(self.direction, &name, settings.hashes_files));

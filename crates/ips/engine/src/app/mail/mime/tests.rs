@@ -3,6 +3,7 @@
 use super::*;
 use crate::app::AppProtocol;
 use crate::app::file::FileState;
+use crate::app::transaction::BUFFERS_PER_TRANSACTION;
 
 /// Returns the transaction of a mail.
 fn parse(mail: &[u8]) -> Transaction {
@@ -170,4 +171,23 @@ fn a_piece_of_a_file_beyond_the_limit_has_no_end_for_the_next_piece() {
     mime.end(second, true);
     assert_eq!(files(first), [("f".to_owned(), "atta".to_owned())]);
     assert_eq!(files(second), [("f".to_owned(), "s".to_owned())]);
+}
+
+#[test]
+fn attachments_of_many_mails_without_room_in_their_transaction_are_an_event() {
+    let mut transaction = Transaction::new(0, AppProtocol::Imap);
+    let settings = AppSettings::default();
+    let mut mail = || {
+        let mut mime = Mime::new(Direction::ToClient);
+        for line in ["Content-Type: a/b; name=f", "", "x"] {
+            mime.line(line.as_bytes(), b"\r\n", &mut transaction, &settings);
+        }
+        mime.end(&mut transaction, true);
+        (transaction.files.len(), transaction.exceeds_limits)
+    };
+    let most = BUFFERS_PER_TRANSACTION / 2;
+    for count in 1..=most {
+        assert_eq!(mail(), (count, false));
+    }
+    assert_eq!(mail(), (most, true));
 }
