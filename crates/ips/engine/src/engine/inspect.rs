@@ -113,8 +113,7 @@ impl Engine {
         let mut action = self.detector.inspect(rules, inspection, out);
         if flow.app.is_paused() {
             let stream = window.filter(|_| !packet.is_encrypted);
-            let further = self.inspect_held(rules, packet, flow, (direction, stream), first, out);
-            action = action.max(further);
+            action = self.inspect_held(rules, packet, flow, (direction, stream), (first, action), out);
         }
         if let Some(session) = &mut flow.tcp
             && let Some(buffer) = buffer
@@ -125,7 +124,8 @@ impl Engine {
     }
 
     /// Parses the held bytes of a direction, and evaluates the rules on their transactions, as many at a time as are
-    /// kept. `first` is the index of the packet's first event.
+    /// kept. `first` is the index of the packet's first event, `action` the decision so far. A rule that passes the flow ends
+    /// the evaluation, as it does among the matches of one part.
     #[cold]
     fn inspect_held(
         &mut self,
@@ -133,10 +133,9 @@ impl Engine {
         packet: &Packet<'_>,
         flow: &mut Flow,
         (direction, stream): (Direction, Option<StreamWindow<'_>>),
-        mut first: usize,
+        (mut first, mut action): (usize, Action),
         out: &mut Events,
     ) -> Action {
-        let mut action = Action::None;
         let key = flow.key;
         loop {
             if self.keeps_records() {
@@ -145,6 +144,10 @@ impl Engine {
                 history::report_complete(flow, packet, out);
             }
             flow.app.remove_finished_transactions();
+            if action == Action::PassFlow {
+                flow.app.skip_inspection(&key);
+                return action;
+            }
             if !flow.app.resume(&key, direction) {
                 return action;
             }

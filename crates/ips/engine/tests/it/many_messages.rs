@@ -46,6 +46,28 @@ alert http any any -> any any (http.uri; content:"/evil"; pkt_data; content:"GET
 }
 
 #[test]
+fn a_rule_that_passes_the_flow_ends_the_evaluation_of_all_parts_of_a_chunk() {
+    let rules = r#"
+pass http any any -> any any (http.uri; content:"/good"; sid:1;)
+drop http any any -> any any (http.uri; content:"/evil"; sid:2;)
+"#;
+    for mode in MODES {
+        // The pass rule matches in the first part of the chunk, or in a later one.
+        for before in [0, 600] {
+            let mut bed = TestBed::new(mode, rules);
+            let mut talk = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 80));
+            let good = b"GET /good HTTP/1.1\r\n\r\n";
+            let bytes = [&requests(before, &[])[..], good, &requests(600, &[300, 599])].concat();
+            assert!(!talk.client(&mut bed, &bytes), "{mode:?}, {before}");
+            assert!(!talk.client(&mut bed, &requests(1, &[0])), "{mode:?}, {before}");
+            talk.close(&mut bed);
+            bed.finish();
+            assert_eq!(bed.alerts(), 0, "{mode:?}, {before}");
+        }
+    }
+}
+
+#[test]
 fn an_alert_on_a_request_that_is_not_kept_has_its_record() {
     for mode in MODES {
         let settings = Settings {
