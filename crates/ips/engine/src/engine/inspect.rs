@@ -32,6 +32,7 @@ impl Engine {
             .as_ref()
             .is_some_and(|session| session.waits_behind_hole(direction))
         {
+            self.complete_alerts(events, flow, direction, out);
             let (app, key, expectations) = (&mut flow.app, &flow.key, &mut self.expectations);
             if let Some(session) = &mut flow.tcp {
                 let counters = &mut self.counters.tcp;
@@ -45,6 +46,7 @@ impl Engine {
         if let Some(other) = flow.app.caught_up.take()
             && other != direction
         {
+            self.complete_alerts(events, flow, direction, out);
             let pseudo = Packet::pseudo(&flow.key, other, packet.time);
             let flushes = core::mem::take(&mut flow.app.flushes_raw[other.index()]);
             action = action.max(self.inspect_once(rules, &pseudo, flow, other, flushes, out));
@@ -80,6 +82,14 @@ impl Engine {
         match self.charge_parser(packet, flow, out) {
             Some(decided) => verdict.max(decided),
             None => verdict,
+        }
+    }
+
+    /// Adds flow and transaction to the events from index `first` on, before another inspection: the transactions may not be
+    /// kept behind it.
+    fn complete_alerts(&self, first: usize, flow: &Flow, direction: Direction, out: &mut Events) {
+        if self.keeps_records() {
+            history::complete_alerts(&mut out.list[first..], flow, direction);
         }
     }
 

@@ -95,6 +95,38 @@ fn an_alert_on_a_request_that_is_not_kept_has_its_record() {
 }
 
 #[test]
+fn an_alert_before_a_hole_has_its_record_if_many_requests_follow() {
+    let settings = Settings {
+        mode: Mode::Ids,
+        records: true,
+        ..Settings::default()
+    };
+    let rule = r#"alert http any any -> any any (http.uri; content:"/evil"; sid:1;)"#;
+    let mut bed = TestBed::with(settings, rule);
+    bed.handshake();
+    let head = b"POST /evil HTTP/1.1\r\nContent-Length: 12\r\n\r\nseen";
+    let behind = [&b"rest"[..], &requests(2000, &[])].concat();
+    let hole = head.len() as u32 + 4;
+    for (at, part) in behind.chunks(1400).enumerate() {
+        bed.send(data(hole + 1400 * at as u32, part));
+    }
+    // The acknowledgment of bytes that were not seen ends the wait for them. The next segment of the client brings the bytes on
+    // both sides of the hole to inspection.
+    let end = hole + behind.len() as u32;
+    bed.send(data(0, head));
+    bed.send(acknowledgment(end));
+    bed.send(data(end, b""));
+    bed.finish();
+    let alerts = bed.events().iter().filter_map(|event| match event {
+        Event::Alert(alert) => alert.context.as_ref(),
+        _ => None,
+    });
+    let records: Vec<_> = alerts.map(|context| format!("{:?}", context.record)).collect();
+    assert_eq!(records.len(), 1);
+    assert!(records[0].starts_with("Http"), "{records:?}");
+}
+
+#[test]
 fn many_messages_of_modbus_in_both_directions_hide_none() {
     let rule = "drop modbus any any -> any any (modbus_func:5; sid:1;)";
     let message = |function: u8| [0, 1, 0, 0, 0, 6, 1, function, 0, 1, 0, 0];
