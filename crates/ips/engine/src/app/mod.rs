@@ -391,7 +391,7 @@ impl AppState {
             ProtocolDetection::Undecided if size < PROBE_SIZE => {}
             ProtocolDetection::Undecided
                 if direction == Direction::ToServer
-                    && waiting[side].as_mut().is_some_and(probe::remove_empty_lines) => {}
+                    && waiting[side].as_mut().is_some_and(probe::remove_space) => {}
             // Each datagram is examined by itself.
             ProtocolDetection::Unknown if transport == Transport::Udp => waiting[side] = Some(Vec::new()),
             // The other side may decide the protocol: the server's first bytes are kept for the parser.

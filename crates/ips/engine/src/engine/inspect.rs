@@ -32,6 +32,7 @@ impl Engine {
             .as_ref()
             .is_some_and(|session| session.waits_behind_hole(direction))
         {
+            self.complete_alerts(events, flow, direction, out);
             let (app, key, expectations) = (&mut flow.app, &flow.key, &mut self.expectations);
             if let Some(session) = &mut flow.tcp {
                 let counters = &mut self.counters.tcp;
@@ -45,6 +46,7 @@ impl Engine {
         if let Some(other) = flow.app.caught_up.take()
             && other != direction
         {
+            self.complete_alerts(events, flow, direction, out);
             let pseudo = Packet::pseudo(&flow.key, other, packet.time);
             let flushes = core::mem::take(&mut flow.app.flushes_raw[other.index()]);
             action = action.max(self.inspect_once(rules, &pseudo, flow, other, flushes, out));
@@ -83,6 +85,14 @@ impl Engine {
         }
     }
 
+    /// Adds flow and transaction to the events from index `first` on, before another inspection: the transactions may not be
+    /// kept behind it.
+    fn complete_alerts(&self, first: usize, flow: &Flow, direction: Direction, out: &mut Events) {
+        if self.keeps_records() {
+            history::complete_alerts(&mut out.list[first..], flow, direction);
+        }
+    }
+
     /// Evaluates the rules once on a packet and on the stream data that are due.
     pub(super) fn inspect_once(
         &mut self,
@@ -113,8 +123,7 @@ impl Engine {
         let mut action = self.detector.inspect(rules, inspection, out);
         if flow.app.is_paused() {
             let stream = window.filter(|_| !packet.is_encrypted);
-            let further = self.inspect_held(rules, packet, flow, (direction, stream), first, out);
-            action = action.max(further);
+            action = self.inspect_held(rules, packet, flow, (direction, stream), (first, action), out);
         }
         if let Some(session) = &mut flow.tcp
             && let Some(buffer) = buffer
@@ -125,7 +134,8 @@ impl Engine {
     }
 
     /// Parses the held bytes of a direction, and evaluates the rules on their transactions, as many at a time as are
-    /// kept. `first` is the index of the packet's first event.
+    /// kept. `first` is the index of the packet's first event, `action` the decision so far. A rule that passes the flow ends
+    /// the evaluation, as it does among the matches of one part.
     #[cold]
     fn inspect_held(
         &mut self,
@@ -133,10 +143,9 @@ impl Engine {
         packet: &Packet<'_>,
         flow: &mut Flow,
         (direction, stream): (Direction, Option<StreamWindow<'_>>),
-        mut first: usize,
+        (mut first, mut action): (usize, Action),
         out: &mut Events,
     ) -> Action {
-        let mut action = Action::None;
         let key = flow.key;
         loop {
             if self.keeps_records() {
@@ -145,6 +154,10 @@ impl Engine {
                 history::report_complete(flow, packet, out);
             }
             flow.app.remove_finished_transactions();
+            if action == Action::PassFlow {
+                flow.app.skip_inspection(&key);
+                return action;
+            }
             if !flow.app.resume(&key, direction) {
                 return action;
             }

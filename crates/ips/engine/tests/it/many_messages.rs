@@ -46,6 +46,28 @@ alert http any any -> any any (http.uri; content:"/evil"; pkt_data; content:"GET
 }
 
 #[test]
+fn a_rule_that_passes_the_flow_ends_the_evaluation_of_all_parts_of_a_chunk() {
+    let rules = r#"
+pass http any any -> any any (http.uri; content:"/good"; sid:1;)
+drop http any any -> any any (http.uri; content:"/evil"; sid:2;)
+"#;
+    for mode in MODES {
+        // The pass rule matches in the first part of the chunk, or in a later one.
+        for before in [0, 600] {
+            let mut bed = TestBed::new(mode, rules);
+            let mut talk = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 80));
+            let good = b"GET /good HTTP/1.1\r\n\r\n";
+            let bytes = [&requests(before, &[])[..], good, &requests(600, &[300, 599])].concat();
+            assert!(!talk.client(&mut bed, &bytes), "{mode:?}, {before}");
+            assert!(!talk.client(&mut bed, &requests(1, &[0])), "{mode:?}, {before}");
+            talk.close(&mut bed);
+            bed.finish();
+            assert_eq!(bed.alerts(), 0, "{mode:?}, {before}");
+        }
+    }
+}
+
+#[test]
 fn an_alert_on_a_request_that_is_not_kept_has_its_record() {
     for mode in MODES {
         let settings = Settings {
@@ -70,6 +92,38 @@ fn an_alert_on_a_request_that_is_not_kept_has_its_record() {
             "{records:?}"
         );
     }
+}
+
+#[test]
+fn an_alert_before_a_hole_has_its_record_if_many_requests_follow() {
+    let settings = Settings {
+        mode: Mode::Ids,
+        records: true,
+        ..Settings::default()
+    };
+    let rule = r#"alert http any any -> any any (http.uri; content:"/evil"; sid:1;)"#;
+    let mut bed = TestBed::with(settings, rule);
+    bed.handshake();
+    let head = b"POST /evil HTTP/1.1\r\nContent-Length: 12\r\n\r\nseen";
+    let behind = [&b"rest"[..], &requests(2000, &[])].concat();
+    let hole = head.len() as u32 + 4;
+    for (at, part) in behind.chunks(1400).enumerate() {
+        bed.send(data(hole + 1400 * at as u32, part));
+    }
+    // The acknowledgment of bytes that were not seen ends the wait for them. The next segment of the client brings the bytes on
+    // both sides of the hole to inspection.
+    let end = hole + behind.len() as u32;
+    bed.send(data(0, head));
+    bed.send(acknowledgment(end));
+    bed.send(data(end, b""));
+    bed.finish();
+    let alerts = bed.events().iter().filter_map(|event| match event {
+        Event::Alert(alert) => alert.context.as_ref(),
+        _ => None,
+    });
+    let records: Vec<_> = alerts.map(|context| format!("{:?}", context.record)).collect();
+    assert_eq!(records.len(), 1);
+    assert!(records[0].starts_with("Http"), "{records:?}");
 }
 
 #[test]

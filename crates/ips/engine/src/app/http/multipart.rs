@@ -39,6 +39,11 @@ pub(super) struct Multipart {
     /// Line feed, two hyphens, boundary.
     delimiter: Vec<u8>,
     pending: Vec<u8>,
+    /// Offset in `pending` before which no line ends with an empty line behind it.
+    searched: usize,
+    /// Number of bytes that were searched for the ends of headers.
+    #[cfg(test)]
+    searched_total: usize,
     state: State,
     /// True if line feed alone ends lines; `None` before the first boundary.
     has_bare_lines: Option<bool>,
@@ -65,6 +70,9 @@ impl Multipart {
         Some(Multipart {
             delimiter,
             pending: b"\r\n".to_vec(),
+            searched: 0,
+            #[cfg(test)]
+            searched_total: 0,
             state: State::Skip,
             has_bare_lines: None,
             outer: None,
@@ -90,7 +98,14 @@ impl Multipart {
                     break;
                 }
                 State::Headers => {
-                    let Some((size, line_feed)) = headers_end(rest) else {
+                    let from = self.searched.max(at) - at;
+                    let (end, searched) = headers_end(rest, from);
+                    self.searched = at + searched;
+                    #[cfg(test)]
+                    {
+                        self.searched_total += searched - from;
+                    }
+                    let Some((size, line_feed)) = end else {
                         if rest.len() > HEADERS_SIZE {
                             transaction.raise("http.multipart_invalid_header");
                             self.state = self.outer.take().map_or(State::Skip, State::File);
@@ -167,6 +182,7 @@ impl Multipart {
             }
         }
         self.pending.drain(..at);
+        self.searched = self.searched.saturating_sub(at);
     }
 
     /// Ends the body.
@@ -237,16 +253,29 @@ fn close(transaction: &mut Transaction, file: (usize, usize)) {
     }
 }
 
-/// Returns the size of header lines and the offset of the line feed of the empty line behind them.
-fn headers_end(text: &[u8]) -> Option<(usize, usize)> {
-    let mut size = 0;
-    loop {
-        match text.get(size..)? {
-            [b'\n', ..] => return Some((size, size)),
-            [b'\r', b'\n', ..] => return Some((size, size + 1)),
-            line => size += line.iter().position(|&byte| byte == b'\n')? + 1,
-        }
+/// Returns the size of header lines and the offset of the line feed of the empty line behind them, or `None` if more bytes are
+/// needed; and the offset to search from with more bytes. No line that ends before `from` has an empty line behind it.
+fn headers_end(text: &[u8], from: usize) -> (Option<(usize, usize)>, usize) {
+    let empty_line = |at: usize| match text[at..] {
+        [b'\n', ..] => Some((at, at)),
+        [b'\r', b'\n', ..] => Some((at, at + 1)),
+        _ => None,
+    };
+    if let Some(end) = empty_line(0) {
+        return (Some(end), from);
     }
+    let mut at = from;
+    while let Some(size) = text[at..].iter().position(|&byte| byte == b'\n') {
+        let line_feed = at + size;
+        if let Some(end) = empty_line(line_feed + 1) {
+            return (Some(end), line_feed);
+        }
+        if matches!(text[line_feed + 1..], [] | [b'\r']) {
+            return (None, line_feed);
+        }
+        at = line_feed + 1;
+    }
+    (None, text.len())
 }
 
 /// Returns the offset of the first occurrence of `what`.
@@ -344,6 +373,50 @@ mod tests {
         let (data, names, _) = parsed(body, 4096);
         assert_eq!(data, ["x", "y"]);
         assert_eq!(names, ["a.exe", "a.txt", "b.exe"]);
+    }
+
+    #[test]
+    fn headers_end_at_an_empty_line_in_any_segmentation() {
+        for (text, end) in [
+            (&b"\r\nx"[..], Some((0, 1))),
+            (b"\nx", Some((0, 0))),
+            (b"a: b\r\n\r\n", Some((6, 7))),
+            (b"a: b\n\r\n", Some((5, 6))),
+            (b"a: b\r\nc\n\n", Some((8, 8))),
+            (b"a: b\r\n\rc\n", None),
+            (b"a: b\n\r", None),
+        ] {
+            assert_eq!(headers_end(text, 0).0, end, "{}", text.escape_ascii());
+            let mut from = 0;
+            let found = (1..=text.len()).find_map(|size| {
+                let (found, searched) = headers_end(&text[..size], from);
+                from = searched;
+                found
+            });
+            assert_eq!(found, end, "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn boundaries_without_headers_are_searched_once() {
+        for piece in [usize::MAX, 1000] {
+            let mut transaction = Transaction::new(0, AppProtocol::Http);
+            let mut multipart = Multipart::for_content_type(b"multipart/form-data; boundary=b").unwrap();
+            let settings = AppSettings::default();
+            let file = b"\n--b\nContent-Disposition: form-data; filename=a\n\nattack\n--b--\n";
+            let boundaries = b"--b\n".repeat(64 << 10);
+            for bytes in boundaries.chunks(piece).chain([&file[..]]) {
+                multipart.data(bytes, &mut transaction, Direction::ToServer, &settings);
+            }
+            multipart.end(&mut transaction);
+            let searched = multipart.searched_total;
+            assert!(searched <= boundaries.len() + file.len(), "{searched} bytes");
+            assert!(transaction.events.contains(&"http.multipart_invalid_header"));
+            assert_eq!(
+                transaction.buffer(Buffer::FileData, Direction::ToServer),
+                Some(&b"attack"[..])
+            );
+        }
     }
 
     #[test]

@@ -437,7 +437,8 @@ mod tests {
                     let data = transaction.buffers(Buffer::FileData, Direction::ToClient);
                     let names = transaction.buffers(Buffer::FileName, Direction::ToClient);
                     for (name, data) in names.zip(data) {
-                        found.entry(name.bytes.to_vec()).or_default().extend(data.bytes);
+                        // The second piece comes with the end of the first one.
+                        found.insert(name.bytes.to_vec(), data.bytes.to_vec());
                     }
                 }
                 let found: Vec<_> = found.values().map(Vec::as_slice).collect();
@@ -453,6 +454,33 @@ mod tests {
                     assert_eq!(states, [(FileState::Closed, true)], "{cut}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_boundary_in_several_pieces_of_a_fetched_mail_ends_its_part() {
+        use crate::app::mail::tests::MAIL;
+        use millrace_ips_rules::buffers::Buffer;
+        for size in 1..10 {
+            let pieces = MAIL.chunks(size).enumerate();
+            let pieces = pieces.flat_map(|(at, piece)| {
+                let line = format!(" BODY[]<{}> {{{}}}\r\n", at * size, piece.len());
+                [line.as_bytes(), piece].concat()
+            });
+            let reply = [b"* 7 FETCH (UID 9", &pieces.collect::<Vec<u8>>()[..], b")\r\n"].concat();
+            let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
+            imap.data(
+                StreamChunk::of(Direction::ToServer, b"a1 FETCH 7 x\r\n"),
+                &mut out,
+            );
+            imap.data(StreamChunk::of(Direction::ToClient, &reply), &mut out);
+            let names = out.list[0].buffers(Buffer::FileName, Direction::ToClient);
+            let data = out.list[0].buffers(Buffer::FileData, Direction::ToClient);
+            // Each piece comes with the end of the one before it.
+            let files = names.map(|name| name.bytes).zip(data.map(|data| data.bytes));
+            let files: std::collections::BTreeMap<_, _> = files.collect();
+            let whole: Vec<_> = files.into_values().collect();
+            assert_eq!(whole, [&b"MZABCDEFG"[..], b"a=bc\r\n.."], "{size}");
         }
     }
 

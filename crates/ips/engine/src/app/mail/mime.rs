@@ -11,6 +11,7 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use super::decode::{Decoder, Encoding};
+use super::lines;
 use crate::app::AppSettings;
 use crate::app::file::File;
 use crate::app::heap::{Heap, heap};
@@ -25,8 +26,11 @@ const DEPTH: usize = 10;
 const HEADERS_SIZE: usize = 64 << 10;
 /// Largest size of a boundary (RFC 2046, section 5.1.1, allows 70).
 const BOUNDARY_SIZE: usize = 254;
-/// Largest number of attachments of a message.
+/// Largest number of attachments of a message, and of files in a transaction to which another piece of a file is added.
 const ATTACHMENTS: usize = 256;
+/// Number of bytes at the end of a piece of a file that are inspected again with the next piece, which may have the rest of
+/// a content.
+const OVERLAP: usize = 1024;
 
 /// The headers of the message itself that records need.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,11 +59,23 @@ struct Part {
     decoder: Decoder,
     buffer: usize,
     file: usize,
-    /// Bytes in files of earlier transactions.
+    /// Number of bytes of the file in earlier pieces.
     earlier: u64,
+    /// The last bytes of the piece before, up to [`OVERLAP`], until the next piece begins.
+    overlap: Vec<u8>,
 }
 
-heap!(Part { name, decoder });
+heap!(Part {
+    name,
+    decoder,
+    overlap
+});
+
+/// Notes that a transaction has no room for a file.
+fn refuse_file(transaction: &mut Transaction) {
+    transaction.raise("smtp.mime_too_many_attachments");
+    transaction.exceeds_limits = true;
+}
 
 impl Part {
     /// Adds a line to the file; `end` is empty if the line continues in the next call.
@@ -75,7 +91,12 @@ impl Part {
     }
 
     /// Ends the file in a transaction, which has only a part of it.
-    fn suspend(&mut self, transaction: &mut Transaction) {
+    fn suspend(&mut self, transaction: &mut Transaction, settings: &AppSettings) {
+        let bytes = transaction.bytes(self.buffer);
+        // The end of a longer piece is not in the buffer.
+        if bytes.len() < settings.attachment_limit {
+            self.overlap = bytes[bytes.len().saturating_sub(OVERLAP)..].to_vec();
+        }
         transaction.close(self.buffer);
         if let Some(file) = transaction.files.get_mut(self.file) {
             self.earlier = file.size;
@@ -83,10 +104,18 @@ impl Part {
         }
     }
 
-    /// Begins the rest of the file in a transaction.
+    /// Begins the rest of the file in a transaction. Without room in the transaction, the bytes up to the end of the piece
+    /// are in no buffer.
     fn resume(&mut self, direction: Direction, transaction: &mut Transaction, settings: &AppSettings) {
+        let overlap = core::mem::take(&mut self.overlap);
+        if transaction.files.len() >= ATTACHMENTS {
+            refuse_file(transaction);
+            (self.buffer, self.file) = (usize::MAX, usize::MAX);
+            return;
+        }
         transaction.publish(Buffer::FileName, direction, self.name.as_slice());
         self.buffer = transaction.open(Buffer::FileData, None, direction, settings.attachment_minimum);
+        transaction.append(self.buffer, &overlap, settings.attachment_limit);
         let mut file = File::new(direction, &self.name, false);
         file.gap(self.earlier);
         transaction.files.push(file);
@@ -305,13 +334,15 @@ impl Mime {
         transaction: &mut Transaction,
         settings: &AppSettings,
     ) {
+        let whole = [&core::mem::take(&mut self.held), text].concat();
+        let text = &whole[..];
         let tail = text.strip_prefix(b"--");
         let may_be = |boundary: &Vec<u8>| {
             tail.is_some_and(|tail| tail.starts_with(boundary) || boundary.starts_with(tail))
         };
         let may_begin = text == b"-" || self.boundaries.iter().any(may_be);
         let is_begun = may_begin || matches!(self.state, State::Headers(_));
-        let (text, rest) = match is_begun && !self.is_in_line {
+        let (text, rest) = match is_begun && !self.is_in_line && text.len() <= lines::PIECE {
             true => (&b""[..], text),
             false => text.split_at(text.len() - usize::from(text.ends_with(b"\r"))),
         };
@@ -320,7 +351,7 @@ impl Mime {
         }
         self.held.extend_from_slice(rest);
         for part in self.parts() {
-            part.suspend(transaction);
+            part.suspend(transaction, settings);
         }
     }
 
@@ -440,8 +471,7 @@ impl Mime {
             return;
         };
         if self.summary.attachments.len() >= ATTACHMENTS {
-            transaction.raise("smtp.mime_too_many_attachments");
-            transaction.exceeds_limits = true;
+            refuse_file(transaction);
             self.state = State::Text;
             return;
         }
@@ -463,6 +493,11 @@ impl Mime {
             self.direction,
             settings.attachment_minimum,
         );
+        if buffer == usize::MAX {
+            refuse_file(transaction);
+            self.state = State::Text;
+            return;
+        }
         transaction
             .files
             .push(File::new(self.direction, &name, settings.hashes_files));
@@ -473,6 +508,7 @@ impl Mime {
             buffer,
             file: transaction.files.len() - 1,
             earlier: 0,
+            overlap: Vec::new(),
         };
         // RFC 2046, section 5.2.1, allows no other encoding. Some programs use one; then the message is a file only.
         self.state = match is_message && encoding == Encoding::Identity {
@@ -486,84 +522,4 @@ impl Mime {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::AppProtocol;
-    use crate::app::file::FileState;
-    use crate::app::mail::lines;
-
-    /// Returns the transaction of a mail.
-    fn parse(mail: &[u8]) -> Transaction {
-        let mut transaction = Transaction::new(0, AppProtocol::Pop3);
-        let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
-        let mut rest = mail;
-        while let Some(line) = lines::next(rest) {
-            mime.line(line.text, line.end, &mut transaction, &settings);
-            rest = &rest[line.size..];
-        }
-        mime.end(&mut transaction, true);
-        transaction
-    }
-
-    fn files(transaction: &Transaction) -> Vec<(String, String)> {
-        let texts = |buffer| {
-            let views = transaction.buffers(buffer, Direction::ToClient);
-            views.map(|view| String::from_utf8_lossy(view.bytes).into_owned())
-        };
-        texts(Buffer::FileName).zip(texts(Buffer::FileData)).collect()
-    }
-
-    #[test]
-    fn attachments_beyond_the_limit_are_an_event() {
-        let part = |at: usize| format!("--b\r\nContent-Type: a/b; name=f{at}\r\n\r\nx\r\n");
-        let mail = |count: usize| {
-            let parts: String = (0..count).map(part).collect();
-            parse(format!("Content-Type: multipart/mixed; boundary=b\r\n\r\n{parts}--b--\r\n").as_bytes())
-        };
-        let most = mail(ATTACHMENTS);
-        assert_eq!(
-            (files(&most).len(), most.exceeds_limits, most.events.len()),
-            (ATTACHMENTS, false, 0)
-        );
-        let more = mail(ATTACHMENTS + 1);
-        assert!(more.exceeds_limits);
-        assert_eq!(more.events, ["smtp.mime_too_many_attachments"]);
-    }
-
-    #[test]
-    fn a_message_with_a_name_is_a_file_and_so_are_its_attachments() {
-        let inner = "Subject: inner\r\nContent-Type: multipart/mixed; boundary=in\r\n\r\n\
-            --in\r\nContent-Type: a/b; name=evil.exe\r\nContent-Transfer-Encoding: base64\r\n\r\n\
-            TVpBQkNE\r\n--in--\r\nlast line";
-        let mail = format!(
-            "Content-Type: multipart/mixed; boundary=out\r\n\r\n\
-            --out\r\nContent-Type: message/rfc822\r\nContent-Disposition: attachment; filename=a.eml\r\n\r\n\
-            {inner}\r\n--out\r\nContent-Type: a/b; name=next\r\n\r\nnext\r\n--out--\r\n"
-        );
-        let transaction = parse(mail.as_bytes());
-        let pair = |name: &str, data: &str| (name.to_owned(), data.to_owned());
-        assert_eq!(
-            files(&transaction),
-            [
-                pair("a.eml", inner),
-                pair("evil.exe", "MZABCD"),
-                pair("next", "next")
-            ]
-        );
-        let is_closed = |file: &File| file.state == FileState::Closed;
-        assert!(transaction.files.iter().all(is_closed));
-    }
-
-    #[test]
-    fn nested_messages_are_files_up_to_a_depth_and_are_parsed_beyond_it() {
-        let head = "Content-Type: message/rfc822; name=m\r\n\r\n";
-        let mail = format!(
-            "{}Content-Type: a/b; name=f\r\n\r\ndeep\r\n",
-            head.repeat(3 * DEPTH)
-        );
-        let files = files(&parse(mail.as_bytes()));
-        assert_eq!(files.len(), DEPTH + 1);
-        assert_eq!(files[DEPTH], ("f".to_owned(), "deep".to_owned()));
-        assert!(files[0].1.ends_with("\r\n\r\ndeep"));
-    }
-}
+mod tests;

@@ -190,8 +190,6 @@ pub fn detect_protocol(
         }
     }
     if direction == Direction::ToServer {
-        // Servers ignore empty lines before a request (RFC 9112, section 2.2), and some of them other white space.
-        let is_space = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b' ' | b'\t');
         let start = data.iter().take_while(is_space).count();
         for method in HTTP_METHODS.iter().filter(|_| transport == Transport::Tcp) {
             match compare(data, start, method) {
@@ -253,10 +251,16 @@ pub(super) fn awaits_greeting(protocol: AppProtocol, ports: (u16, u16)) -> bool 
     }
 }
 
-/// Removes empty lines before a request, as servers ignore any number of them, and returns true if detection has room for more
-/// bytes then. One byte stays: the client has sent.
-pub(super) fn remove_empty_lines(bytes: &mut Vec<u8>) -> bool {
-    let size = bytes.iter().take_while(|byte| b"\r\n".contains(byte)).count();
+/// Returns true for a byte that servers ignore before a request: those of empty lines (RFC 9112, section 2.2), and white space
+/// that some servers ignore.
+fn is_space(byte: &&u8) -> bool {
+    matches!(byte, b'\r' | b'\n' | b' ' | b'\t')
+}
+
+/// Removes white space before a request, as servers ignore any number of such bytes, and returns true if detection has room for
+/// more bytes then. One byte stays: the client has sent, and the parser raises the anomaly of a space.
+pub(super) fn remove_space(bytes: &mut Vec<u8>) -> bool {
+    let size = bytes.iter().take_while(is_space).count();
     bytes.drain(..size.saturating_sub(1));
     size > 1 && bytes.len() < super::PROBE_SIZE
 }

@@ -1,5 +1,7 @@
 //! Tests of the detection of protocols.
 
+use millrace_ips_rules::buffers::Buffer;
+
 use super::*;
 use crate::app::{AppSettings, AppState};
 use crate::flow::FlowKey;
@@ -53,7 +55,7 @@ fn empty_lines_and_spaces_before_a_request_do_not_hide_its_protocol() {
 }
 
 #[test]
-fn no_number_of_empty_lines_before_a_request_ends_detection() {
+fn no_number_of_empty_lines_or_spaces_before_a_request_ends_detection() {
     let key = FlowKey {
         client: [192, 0, 2, 1].into(),
         server: [192, 0, 2, 2].into(),
@@ -63,15 +65,19 @@ fn no_number_of_empty_lines_before_a_request_ends_detection() {
         vlans: [0; 3],
         tunnel_depth: 0,
     };
-    let mut app = AppState::new(AppSettings::default());
-    let mut send = |bytes: &[u8]| app.stream(&key, StreamChunk::of(Direction::ToServer, bytes));
-    for _ in 0..500 {
-        send(&b"\r\n".repeat(50));
+    for space in [&b"\r\n"[..], b"  ", b" \t"] {
+        let mut app = AppState::new(AppSettings::default());
+        let mut send = |bytes: &[u8]| app.stream(&key, StreamChunk::of(Direction::ToServer, bytes));
+        for _ in 0..500 {
+            send(&space.repeat(50));
+        }
+        send(b"GE");
+        send(b"T / HTTP/1.1\r\n\r\n");
+        assert_eq!(app.protocol, Some(AppProtocol::Http));
+        assert_eq!(app.transactions.list.len(), 1);
+        let method = app.transactions.list[0].buffer(Buffer::HttpMethod, Direction::ToServer);
+        assert_eq!(method, Some(&b"GET"[..]));
     }
-    send(b"GE");
-    send(b"T / HTTP/1.1\r\n\r\n");
-    assert_eq!(app.protocol, Some(AppProtocol::Http));
-    assert_eq!(app.transactions.list.len(), 1);
 }
 
 #[test]

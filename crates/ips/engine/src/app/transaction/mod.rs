@@ -276,6 +276,13 @@ impl Transaction {
         room
     }
 
+    /// Returns the bytes of a buffer by its index; none if there is no such buffer.
+    pub(super) fn bytes(&self, index: usize) -> &[u8] {
+        self.stored
+            .get(index)
+            .map_or(&[], |stored| stored.bytes.of(&self.text))
+    }
+
     /// Marks an open buffer as complete.
     pub(super) fn close(&mut self, index: usize) {
         if let Some(stored) = self.stored.get_mut(index) {

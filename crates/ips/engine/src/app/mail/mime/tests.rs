@@ -1,0 +1,193 @@
+//! Tests of messages, line by line and in pieces.
+
+use super::*;
+use crate::app::AppProtocol;
+use crate::app::file::FileState;
+use crate::app::transaction::BUFFERS_PER_TRANSACTION;
+
+/// Returns the transaction of a mail.
+fn parse(mail: &[u8]) -> Transaction {
+    let mut transaction = Transaction::new(0, AppProtocol::Pop3);
+    let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+    let mut rest = mail;
+    while let Some(line) = lines::next(rest) {
+        mime.line(line.text, line.end, &mut transaction, &settings);
+        rest = &rest[line.size..];
+    }
+    mime.end(&mut transaction, true);
+    transaction
+}
+
+fn files(transaction: &Transaction) -> Vec<(String, String)> {
+    let texts = |buffer| {
+        let views = transaction.buffers(buffer, Direction::ToClient);
+        views.map(|view| String::from_utf8_lossy(view.bytes).into_owned())
+    };
+    texts(Buffer::FileName).zip(texts(Buffer::FileData)).collect()
+}
+
+#[test]
+fn attachments_beyond_the_limit_are_an_event() {
+    let part = |at: usize| format!("--b\r\nContent-Type: a/b; name=f{at}\r\n\r\nx\r\n");
+    let mail = |count: usize| {
+        let parts: String = (0..count).map(part).collect();
+        parse(format!("Content-Type: multipart/mixed; boundary=b\r\n\r\n{parts}--b--\r\n").as_bytes())
+    };
+    let most = mail(ATTACHMENTS);
+    assert_eq!(
+        (files(&most).len(), most.exceeds_limits, most.events.len()),
+        (ATTACHMENTS, false, 0)
+    );
+    let more = mail(ATTACHMENTS + 1);
+    assert!(more.exceeds_limits);
+    assert_eq!(more.events, ["smtp.mime_too_many_attachments"]);
+}
+
+#[test]
+fn a_message_with_a_name_is_a_file_and_so_are_its_attachments() {
+    let inner = "Subject: inner\r\nContent-Type: multipart/mixed; boundary=in\r\n\r\n\
+        --in\r\nContent-Type: a/b; name=evil.exe\r\nContent-Transfer-Encoding: base64\r\n\r\n\
+        TVpBQkNE\r\n--in--\r\nlast line";
+    let mail = format!(
+        "Content-Type: multipart/mixed; boundary=out\r\n\r\n\
+        --out\r\nContent-Type: message/rfc822\r\nContent-Disposition: attachment; filename=a.eml\r\n\r\n\
+        {inner}\r\n--out\r\nContent-Type: a/b; name=next\r\n\r\nnext\r\n--out--\r\n"
+    );
+    let transaction = parse(mail.as_bytes());
+    let pair = |name: &str, data: &str| (name.to_owned(), data.to_owned());
+    assert_eq!(
+        files(&transaction),
+        [
+            pair("a.eml", inner),
+            pair("evil.exe", "MZABCD"),
+            pair("next", "next")
+        ]
+    );
+    let is_closed = |file: &File| file.state == FileState::Closed;
+    assert!(transaction.files.iter().all(is_closed));
+}
+
+#[test]
+fn nested_messages_are_files_up_to_a_depth_and_are_parsed_beyond_it() {
+    let head = "Content-Type: message/rfc822; name=m\r\n\r\n";
+    let mail = format!(
+        "{}Content-Type: a/b; name=f\r\n\r\ndeep\r\n",
+        head.repeat(3 * DEPTH)
+    );
+    let files = files(&parse(mail.as_bytes()));
+    assert_eq!(files.len(), DEPTH + 1);
+    assert_eq!(files[DEPTH], ("f".to_owned(), "deep".to_owned()));
+    assert!(files[0].1.ends_with("\r\n\r\ndeep"));
+}
+
+#[test]
+fn a_header_that_comes_in_pieces_takes_bounded_memory() {
+    let mut transaction = Transaction::new(0, AppProtocol::Imap);
+    let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+    for _ in 0..100 {
+        mime.suspend(&[b'x'; 4000], &mut transaction, &settings);
+        mime.resume(&mut transaction, &settings);
+        assert!(mime.held.len() <= lines::PIECE);
+    }
+    assert_eq!(transaction.events, ["smtp.mime_long_header_value"]);
+}
+
+#[test]
+fn pieces_of_files_beyond_the_limit_of_a_transaction_are_an_event() {
+    let mut transaction = Transaction::new(0, AppProtocol::Imap);
+    let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+    for line in [
+        "Content-Type: message/rfc822; name=outer",
+        "",
+        "Content-Type: a/b; name=inner",
+        "",
+    ] {
+        mime.line(line.as_bytes(), b"\r\n", &mut transaction, &settings);
+    }
+    let mut piece = |transaction: &mut Transaction| {
+        mime.suspend(b"x", transaction, &settings);
+        mime.resume(transaction, &settings);
+    };
+    for _ in 1..ATTACHMENTS / 2 {
+        piece(&mut transaction);
+    }
+    assert_eq!(
+        (
+            transaction.files.len(),
+            transaction.exceeds_limits,
+            transaction.events.len()
+        ),
+        (ATTACHMENTS, false, 0)
+    );
+    piece(&mut transaction);
+    assert_eq!(
+        (transaction.files.len(), transaction.exceeds_limits),
+        (ATTACHMENTS, true)
+    );
+    assert_eq!(transaction.events, ["smtp.mime_too_many_attachments"]);
+    // The next transaction has room again.
+    let mut next = Transaction::new(1, AppProtocol::Imap);
+    piece(&mut next);
+    piece(&mut next);
+    assert_eq!((next.files.len(), next.exceeds_limits), (4, false));
+}
+
+#[test]
+fn a_content_in_two_pieces_of_a_file_is_in_the_buffer_of_the_second() {
+    let mut transactions = [0, 1].map(|id| Transaction::new(id, AppProtocol::Imap));
+    let [first, second] = &mut transactions;
+    let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+    for line in ["Content-Type: a/b; name=f", ""] {
+        mime.line(line.as_bytes(), b"\r\n", first, &settings);
+    }
+    let long = "x".repeat(2 * OVERLAP);
+    mime.line(long.as_bytes(), b"", first, &settings);
+    mime.suspend(b"an EIC", first, &settings);
+    mime.resume(second, &settings);
+    mime.line(b"AR file", b"", second, &settings);
+    mime.end(second, true);
+    assert_eq!(files(first), [("f".to_owned(), long.clone() + "an EIC")]);
+    let overlap = long[..OVERLAP - 6].to_owned() + "an EIC";
+    assert_eq!(files(second), [("f".to_owned(), overlap + "AR file")]);
+    let size = long.len() as u64 + 13;
+    assert_eq!((second.files[0].size, second.files[0].has_gaps), (size, true));
+}
+
+#[test]
+fn a_piece_of_a_file_beyond_the_limit_has_no_end_for_the_next_piece() {
+    let mut transactions = [0, 1].map(|id| Transaction::new(id, AppProtocol::Imap));
+    let [first, second] = &mut transactions;
+    let settings = AppSettings {
+        attachment_limit: 4,
+        ..AppSettings::default()
+    };
+    let mut mime = Mime::new(Direction::ToClient);
+    for line in ["Content-Type: a/b; name=f", ""] {
+        mime.line(line.as_bytes(), b"\r\n", first, &settings);
+    }
+    mime.suspend(b"attack", first, &settings);
+    mime.resume(second, &settings);
+    mime.line(b"s", b"", second, &settings);
+    mime.end(second, true);
+    assert_eq!(files(first), [("f".to_owned(), "atta".to_owned())]);
+    assert_eq!(files(second), [("f".to_owned(), "s".to_owned())]);
+}
+
+#[test]
+fn attachments_of_many_mails_without_room_in_their_transaction_are_an_event() {
+    let mut transaction = Transaction::new(0, AppProtocol::Imap);
+    let settings = AppSettings::default();
+    let mut mail = || {
+        let mut mime = Mime::new(Direction::ToClient);
+        for line in ["Content-Type: a/b; name=f", "", "x"] {
+            mime.line(line.as_bytes(), b"\r\n", &mut transaction, &settings);
+        }
+        mime.end(&mut transaction, true);
+        (transaction.files.len(), transaction.exceeds_limits)
+    };
+    let most = BUFFERS_PER_TRANSACTION / 2;
+    for count in 1..=most {
+        assert_eq!(mail(), (count, false));
+    }
+    assert_eq!(mail(), (most, true));
+}
