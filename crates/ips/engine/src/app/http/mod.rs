@@ -67,6 +67,10 @@ struct Pairing {
     waiting: VecDeque<Waiting>,
     /// The answer to CONNECT, once it is known: true if the tunnel is open.
     connect: Option<bool>,
+    /// True if the client has sent more behind a CONNECT that waits for its answer.
+    has_held_requests: bool,
+    /// True while the server's bytes behind a refused CONNECT wait for these requests, to which they respond.
+    pauses_responses: bool,
     /// True if the tunnel of CONNECT carries HTTP.
     resumes_http: bool,
     /// True once the connection speaks another protocol.
@@ -157,7 +161,7 @@ impl Parser for Http {
                 self.request.data(&[], &mut self.pairing, out, &self.settings);
             }
         }
-        while self.pairing.resumes_http {
+        while core::mem::take(&mut self.pairing.pauses_responses) || self.pairing.resumes_http {
             self.response.data(&[], &mut self.pairing, out, &self.settings);
             self.request.data(&[], &mut self.pairing, out, &self.settings);
         }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 mod responses;
 
-use super::Http;
+use super::{Http, LINE_SIZE};
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::Record;
 use crate::app::transaction::{Transaction, Transactions};
@@ -532,6 +532,28 @@ fn a_line_that_never_ends_stops_the_parser() {
     assert!(http.request.pending.len() <= super::LINE_SIZE);
 }
 
+#[test]
+fn requests_behind_a_refused_connect_are_answered_in_any_segmentation() {
+    let up = b"CONNECT a:1 HTTP/1.1\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+    for refusal in [
+        &b"HTTP/1.1 304 No\r\nContent-Length: 40\r\n\r\n"[..],
+        b"HTTP/1.1 403 No\r\nContent-Length: 1\r\n\r\nx",
+    ] {
+        let body = b"x".repeat(2 * LINE_SIZE);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        let down = [refusal, head.as_bytes(), &body].concat();
+        for step in [1, 7, usize::MAX] {
+            let transactions = parsed(&[(UP, up), (DOWN, &down)], step);
+            let codes: Vec<_> = transactions
+                .list
+                .iter()
+                .map(|transaction| transaction.buffer(Buffer::HttpStatCode, DOWN).unwrap_or_default())
+                .collect();
+            assert_eq!(codes, [&refusal[9..12], b"200"], "in steps of {step}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -565,6 +587,7 @@ const PIECES: &[&[u8]] = &[
     b"HTTP/1.1 200 OK\r\n\r\n",
     b"HTTP/1.1 100 Continue\r\n\r\n",
     b"HTTP/1.1 204 No\r\n\r\n",
+    b"HTTP/1.1 403 No\r\nContent-Length: 1\r\n\r\nx",
     b"HTTP/1.1 103 Early\r\nContent-Length: 3\r\n\r\n",
     b"HTTP/1.1 304 No\r\nContent-Length: 40\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",

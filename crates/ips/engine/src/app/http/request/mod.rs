@@ -99,11 +99,9 @@ impl RequestSide {
         while let Step::Consumed(size) = self.step(&data[at..], pairing, out, settings) {
             at += size;
         }
-        let limit = if matches!(self.state, State::Connect | State::ConnectHeld) {
-            TUNNEL_WAIT
-        } else {
-            LINE_SIZE
-        };
+        let waits = matches!(self.state, State::Connect | State::ConnectHeld);
+        pairing.has_held_requests = waits && data.len() > at;
+        let limit = if waits { TUNNEL_WAIT } else { LINE_SIZE };
         if self.state != State::Failed && data.len() - at > limit {
             self.end_connect(pairing, out, settings);
             self.raise(out, "http.request_field_too_long");

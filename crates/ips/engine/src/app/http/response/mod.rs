@@ -92,7 +92,8 @@ impl ResponseSide {
         while let Step::Consumed(size) = self.step(&data[at..], pairing, out, settings) {
             at += size;
         }
-        if !matches!(self.state, State::Failed | State::Tunnel) && data.len() - at > LINE_SIZE {
+        let keeps_all = matches!(self.state, State::Failed | State::Tunnel) || pairing.pauses_responses;
+        if !keeps_all && data.len() - at > LINE_SIZE {
             self.raise(out, "http.response_field_too_long");
             self.refuse(pairing, out);
         }
