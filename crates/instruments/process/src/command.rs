@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn a_tool_that_sigint_ends_is_an_interrupt_and_one_that_fails_silently_has_its_status() {
         let run = |script: &str| run_tool(Command::new("sh").arg("-c").arg(script)).unwrap_err();
-        let error = run("kill -INT $$");
+        // A shell in the background starts its jobs with SIGINT ignored.
+        let error = run("exec env --default-signal=INT sh -c 'kill -INT $$'");
         assert!(matches!(error, ProcessError::Interrupted), "{error}");
         let error = run("kill -KILL $$").to_string();
         assert!(error.contains("signal: 9"), "{error}");
