@@ -74,11 +74,7 @@ impl Engine {
             .iter()
             .any(|event| matches!(event, Event::Alert(_)));
         self.bypass(flow);
-        if self.keeps_records() {
-            history::complete_alerts(&mut out.list[events..], flow, direction);
-            history::report_complete(flow, packet, out);
-        }
-        flow.app.remove_finished_transactions();
+        self.finish_transactions(events, packet, flow, direction, out);
         match self.charge_parser(packet, flow, out) {
             Some(decided) => verdict.max(decided),
             None => verdict,
@@ -91,6 +87,23 @@ impl Engine {
         if self.keeps_records() {
             history::complete_alerts(&mut out.list[first..], flow, direction);
         }
+    }
+
+    /// Adds flow and transaction to the events from index `first` on, reports the transactions that are complete, and removes
+    /// those that are finished.
+    fn finish_transactions(
+        &self,
+        first: usize,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        direction: Direction,
+        out: &mut Events,
+    ) {
+        self.complete_alerts(first, flow, direction, out);
+        if self.keeps_records() {
+            history::report_complete(flow, packet, out);
+        }
+        flow.app.remove_finished_transactions();
     }
 
     /// Evaluates the rules once on a packet and on the stream data that are due.
@@ -148,12 +161,7 @@ impl Engine {
     ) -> Action {
         let key = flow.key;
         loop {
-            if self.keeps_records() {
-                // The transactions of these alerts may not be kept any longer.
-                history::complete_alerts(&mut out.list[first..], flow, direction);
-                history::report_complete(flow, packet, out);
-            }
-            flow.app.remove_finished_transactions();
+            self.finish_transactions(first, packet, flow, direction, out);
             if action == Action::PassFlow {
                 flow.app.skip_inspection(&key);
                 return action;
