@@ -243,7 +243,8 @@ impl AttributeParser {
             // RFC 7606, section 7.15
             IPV6_EXTENDED_COMMUNITIES => {
                 let mut chunks = chunks::<20>(value).ok_or_else(|| withdraw(length("a multiple of 20")))?;
-                // Route target redirect (RFC 8956, section 6.1) and redirect to IPv6 (a draft).
+                // Route target redirect (RFC 8956, section 6.1), and redirect to IPv6
+                // (draft-ietf-idr-flowspec-redirect-ip).
                 self.attributes.redirects_ipv6 =
                     chunks.any(|chunk| matches!((chunk[0], chunk[1]), (0x00, 0x0d | 0x0c) | (0x80, 0x0b)));
             }

@@ -17,7 +17,7 @@ const ADD_PATH: u8 = 69;
 pub struct GracefulRestart {
     /// True if the speaker has restarted.
     pub has_restarted: bool,
-    /// The restart time in seconds, 12 bits. The speaker's stale routes are removed after it.
+    /// The restart time in seconds, 12 bits. The speaker's stale routes are removed after that time.
     pub restart_secs: u16,
     /// The families with graceful restart. The value is true if the speaker preserved the forwarding state.
     pub families: BTreeMap<Family, bool>,

@@ -55,7 +55,7 @@ const fn max(is_extended: bool) -> usize {
     }
 }
 
-/// Returns type and size of the first message in `bytes`; `None` while its header is not complete.
+/// Returns the type and the size of the first message in `bytes`; `None` while its header is not complete.
 ///
 /// # Errors
 /// The [`Notification`] that ends the session.

@@ -13,7 +13,7 @@ pub struct Notification {
     pub data: Vec<u8>,
 }
 
-/// The subcodes of the error Cease (RFC 4486, RFC 8538).
+/// The subcodes of the error Cease that the receiver sends (RFC 4486).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Cease {

@@ -174,16 +174,16 @@ impl Session {
                 .negotiated
                 .as_ref()
                 .is_some_and(|negotiated| negotiated.has_extended_messages);
-            let rest = self.input.get(start..).unwrap_or_default();
-            let (kind, size) = match message_size(rest, is_extended) {
-                Ok(Some((kind, size))) if rest.len() >= size => (kind, size),
+            let unread = self.input.get(start..).unwrap_or_default();
+            let (kind, size) = match message_size(unread, is_extended) {
+                Ok(Some((kind, size))) if unread.len() >= size => (kind, size),
                 Ok(_) => break,
                 Err(notification) => {
                     self.close(notification);
                     break;
                 }
             };
-            let body = rest.get(HEADER_SIZE..size).unwrap_or_default().to_vec();
+            let body = unread.get(HEADER_SIZE..size).unwrap_or_default().to_vec();
             start += size;
             if let Err(notification) = self.message(kind, &body, now) {
                 self.close(notification);
@@ -209,11 +209,11 @@ impl Session {
 
     /// Asks the peer to announce all routes of a family again, if the peer supports ROUTE-REFRESH.
     pub fn refresh(&mut self, family: Family) {
-        let can = self
+        let supports_refresh = self
             .peer_open
             .as_ref()
             .is_some_and(|open| open.capabilities.route_refresh);
-        if self.state == State::Established && can {
+        if self.state == State::Established && supports_refresh {
             let body = crate::message::route_refresh(family);
             header(MessageType::RouteRefresh, &body, &mut self.output);
         }

@@ -1,7 +1,8 @@
 //! UPDATE (RFC 4271, section 4.3; RFC 4760), with the error handling of RFC 7606.
 //!
-//! A session ends only if the routes of a message cannot be located. Any other fault affects only an
-//! attribute or the routes of the message, and is reported as a [`Problem`].
+//! A session ends only if the routes of a message cannot be located, or if an attribute of an unknown type is
+//! marked as well-known. Any other fault affects only an attribute or the routes of the message, and is
+//! reported as a [`Problem`].
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -293,8 +294,8 @@ impl Decoder<'_> {
     /// Returns the message with the treatment of all faults.
     ///
     /// # Errors
-    /// The [`Notification`] that ends the session, if a fault concerns routes that were not found: those of a
-    /// message without reachable routes, unless it only withdraws routes (RFC 7606, section 5.2).
+    /// The [`Notification`] that ends the session, if a message with a fault has no reachable routes, but
+    /// attributes other than MP_UNREACH_NLRI: the fault may hide the routes (RFC 7606, section 5.2).
     fn finish(mut self, has_no_ipv4_routes: bool) -> Result<Update, Notification> {
         if !self.update.announced.is_empty() {
             self.missing(ORIGIN, "ORIGIN");

@@ -1,4 +1,4 @@
-//! A reader of a route server that runs BIRD 2: its BGP sessions, and the routes that it rejects, with their causes.
+//! Reads the BGP sessions and the rejected routes, with the causes, from a route server that runs BIRD 2.
 //!
 //! ```text
 //!   bytes of the control socket ──► Lines ──► Line ──► Client ──► SessionParser, RouteParser ──► Report
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! BIRD documents the protocol in `doc/reply_codes` and in `nest/cli.c` of its source. The client first sends
-//! `restrict`. On this connection, BIRD then accepts only commands that show something.
+//! `restrict`. On this connection, BIRD then accepts only commands that change nothing.
 //!
 //! A route server stores rejected routes in one of two forms, and the client asks for both:
 //!
@@ -37,8 +37,8 @@ pub use session::{Session, SessionState};
 pub mod limits {
     use millrace_types::Duration;
 
-    /// The maximum length of a line, in bytes; a longer line is skipped. A message of 64 KiB (RFC 8654) has
-    /// 16,000 communities.
+    /// The maximum length of a line, in bytes; a longer line is skipped. A message of 64 KiB (RFC 8654) has at
+    /// most 16,000 communities of up to 14 characters.
     pub const LINE_SIZE: usize = 256 * 1024;
     /// The maximum size of all answers in a round, in bytes. A larger round ends early, and its report is
     /// truncated.
@@ -57,7 +57,8 @@ pub mod limits {
     pub const ANSWER_TIME: Duration = Duration::from_secs(60);
 }
 
-/// Returns the text without control characters, cut to [`limits::TEXT_SIZE`].
+/// Returns the text without control characters. A text longer than [`limits::TEXT_SIZE`] is cut there, and an
+/// ellipsis is appended.
 fn bounded(text: &str) -> String {
     let mut bounded = String::new();
     for character in text.trim().chars().filter(|character| !character.is_control()) {

@@ -12,7 +12,7 @@ use crate::limits::LINE_SIZE;
 /// A line of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Line {
-    /// The reply code: 0 to 1999 for data, 8000 to 9999 for an error.
+    /// The reply code: 0 to 2999 for data, 8000 to 9999 for an error.
     pub(crate) code: u16,
     /// True for the last line of an answer.
     pub(crate) is_last: bool,

@@ -63,8 +63,7 @@ impl Rejected {
         }
     }
 
-    /// Adds a route of a known session. BIRD shows a route that passes a pipe in both tables; it is added
-    /// once.
+    /// Adds a route of a known session. A route that a pipe copies is in two tables, and is added once.
     fn add(&mut self, session: &str, route: Route) {
         let Some(found) = self.sessions.get_mut(session) else {
             return;

@@ -1,9 +1,9 @@
 //! The sender of a request, and the objects that the request may reach.
 //!
 //! [`Principal`] is the user behind a session or an API key. [`Access`] is an object that the principal may
-//! read. Only the permission table of the model creates one, so a handler cannot forget the check. The API
-//! gives the same answer for an object that may not be read as for one that does not exist. This module also
-//! records in the audit chain when the exchange's staff read members' data.
+//! read. It is created only after a check of the model's permission table, so no handler can forget the
+//! check. The API gives the same answer for an object that may not be read as for one that does not exist.
+//! This module also records in the audit chain when the exchange's staff read members' data.
 
 use std::sync::Arc;
 
@@ -43,8 +43,9 @@ impl Principal {
         self.snapshot.exchange.may_read(&self.actor, object.into())
     }
 
-    /// Returns true if the actor may know the identifier and the name of an account. That holds for
-    /// discoverable accounts, accounts above or below the actor's own, and the exchange's account.
+    /// Returns true if the actor may know the identifier and the name of an account. Operators and regulators
+    /// may know all accounts. Others may know discoverable accounts, accounts above or below their own, and the
+    /// exchange's account.
     pub(crate) fn knows(&self, account: AccountId) -> bool {
         let exchange = &self.snapshot.exchange;
         let is_above = |own: AccountId| exchange.descendants(account).contains(&own);

@@ -25,11 +25,11 @@ use crate::streams::Streams;
 use crate::v2::records::Records;
 use crate::webhooks::{Outgoing, Webhooks};
 
-/// The maximum number of passwords that are hashed at the same time. Each takes 19 MiB and one core for some
-/// 30 ms.
+/// The maximum number of passwords that are hashed at the same time. A hash takes 19 MiB and one core for
+/// some 30 ms.
 const HASHES_MAX: usize = 4;
-/// The maximum number of concurrent searches for filters against an attack. Each occupies a core for up to
-/// some seconds.
+/// The maximum number of concurrent searches for filters against an attack. A search occupies a core for
+/// several seconds.
 const SEARCHES_MAX: usize = 2;
 
 /// The settings of the API.
@@ -91,7 +91,7 @@ impl std::ops::Deref for App {
     }
 }
 
-/// The error for credentials of a user that could not be set.
+/// The reason why a user's credentials could not be set.
 #[derive(Debug, thiserror::Error)]
 pub enum SetCredentialError {
     /// The password is too short or too long.
@@ -106,7 +106,7 @@ pub enum SetCredentialError {
 }
 
 impl App {
-    /// Returns the state. Reads sessions and records from the store, and starts the webhooks. The caller must
+    /// Loads sessions and records from the store, starts the webhooks, and returns the state. The caller must
     /// be in a tokio runtime.
     ///
     /// # Errors
@@ -162,9 +162,9 @@ impl App {
         Ok(())
     }
 
-    /// Replaces the password with the hash `old`, which the user has proved to know, and ends the user's
-    /// sessions. Returns false if the user has another password now. Takes some 30 ms: call it on a blocking
-    /// thread.
+    /// Replaces the password whose hash is `old` by `password`, and ends the user's sessions. The caller has
+    /// verified that the user knows the old password. Returns false if the stored hash is no longer `old`.
+    /// Takes some 30 ms: call it on a blocking thread.
     pub(crate) fn change_password(
         &self,
         user: UserId,
@@ -254,8 +254,8 @@ impl App {
         self.service.now()
     }
 
-    /// Returns the time of the system's clock. It is used for times that another party compares with its
-    /// clock: one-time codes, ID tokens, signatures.
+    /// Returns the time of the system's clock, for times that another party compares with that party's clock:
+    /// one-time codes, ID tokens, signatures.
     pub(crate) fn wall(&self) -> Timestamp {
         let since = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)

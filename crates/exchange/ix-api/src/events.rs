@@ -277,7 +277,7 @@ mod tests {
             kept: Mutex::new(VecDeque::new()),
             newest: watch::Sender::new(0),
         };
-        // The snapshot of the batch is without the object, and other events of the batch came first.
+        // The newest snapshot no longer has the object, and another event of the same batch comes first.
         let after = Exchange::default();
         for objects in [Vec::new(), vec![ObjectId::from(*id)]] {
             let event = Event {

@@ -124,8 +124,8 @@ struct Stored {
     body: String,
 }
 
-/// The mark of a request that is executed once. The request writes it into the record that it creates. `None`
-/// without a key.
+/// The mark of a request with an idempotency key, which the handler stores in the record that it creates.
+/// `mark` is `None` without a key.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestMark {
     pub(crate) mark: Option<String>,
@@ -221,8 +221,7 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
-/// Returns the text of a JSON body without differences in white space and member order; otherwise the body as
-/// text.
+/// Returns a JSON body with uniform white space and member order, and any other body as text.
 fn canonical(body: &[u8]) -> String {
     serde_json::from_slice::<Value>(body).map_or_else(
         |_| String::from_utf8_lossy(body).into_owned(),

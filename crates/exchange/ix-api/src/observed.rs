@@ -1,4 +1,4 @@
-//! Facts that are observed and that the database does not hold: offending frames, rates, attacks, BGP sessions.
+//! Observations, which the database does not hold: offending frames, rates, attacks, BGP sessions.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ pub struct FilterCounter {
     pub bits_per_s: u64,
 }
 
-/// The answer to the question whether an account may have a filter.
+/// The decision whether an account may have a filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// True if the account owns the destination and the switches can apply the filter.
@@ -82,15 +82,15 @@ pub struct Attack {
     pub packets_per_s: u64,
     /// Half the width of the 95 % confidence interval, in percent of the rates.
     pub error_percent: f64,
-    /// The minutes, oldest first; the newest one is not over, and has the rates so far.
+    /// The minutes, oldest first. The newest is the current minute, with the rates so far.
     pub minutes: Vec<Minute>,
     /// The parts by `protocol`, `port`, `peer`, `source_as`, `fragment` and `size`, the largest first.
     pub breakdown: Vec<(&'static str, Vec<Share>)>,
-    /// The filters that would help; none while the usual rate is not known.
+    /// The proposed filters; none while the usual rate is not known.
     pub suggestions: Vec<Suggestion>,
 }
 
-/// A filter that would help, as a draft.
+/// A proposed filter against an attack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suggestion {
     /// The match of the packets to filter.

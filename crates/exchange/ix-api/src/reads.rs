@@ -1,6 +1,6 @@
 //! Records in the audit chain when the exchange's staff read members' data. Each person gets at most one
-//! entry an hour for each object and for each collection. The page reads lists every few seconds; one entry
-//! for each read would hide the others.
+//! entry an hour for each object and for each collection. The page reads lists every few seconds, and an
+//! entry for each read would bury all other entries.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -51,7 +51,7 @@ const COLLECTIONS: [&str; 23] = [
 pub(crate) struct Reads(Mutex<HashMap<(UserId, String), Time>>);
 
 impl Reads {
-    /// Returns true if a read must be recorded, and remembers it.
+    /// Returns true if a read must be recorded, and remembers the read.
     fn is_new(&self, user: UserId, object: &str, now: Time) -> bool {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (user, object.to_owned());

@@ -126,12 +126,12 @@ impl PageParams {
             Some(after) => objects.partition_point(|(id, _)| *id <= after),
             None => 0,
         };
-        let rest = objects.get(begin..).unwrap_or_default();
-        let next = (rest.len() > limit)
-            .then(|| rest.get(limit - 1).map(|(id, _)| id.to_string()))
+        let remaining = objects.get(begin..).unwrap_or_default();
+        let next = (remaining.len() > limit)
+            .then(|| remaining.get(limit - 1).map(|(id, _)| id.to_string()))
             .flatten();
         Ok(List {
-            items: rest
+            items: remaining
                 .iter()
                 .take(limit)
                 .map(|(id, object)| view(*id, object))

@@ -153,19 +153,19 @@ impl Snapshot {
     }
 }
 
-/// Operations of one actor, which are executed all or none.
+/// A transaction of one actor: either all operations are executed, or none.
 #[derive(Debug, Clone)]
 pub struct Order {
     /// The person or program that orders.
     pub actor: Actor,
-    /// The operations, which are executed in order, all or none. [`CREATED_SERVICE`] in an operation stands
-    /// for the service that an earlier operation created.
+    /// The operations, in the order of execution. [`CREATED_SERVICE`] in an operation stands for the service
+    /// that an earlier operation created.
     pub operations: Vec<Operation>,
-    /// The object that must be unchanged, and the revision at which the orderer has read it.
+    /// The object that must be unchanged, and the revision that the actor has read.
     pub expected: Option<(ObjectId, u64)>,
-    /// The key under which the orderer may repeat the order, and the hash of the request.
+    /// The key under which the actor may repeat the order, and the hash of the request.
     pub idempotency: Option<(String, String)>,
-    /// True to compute the outcome without a change of the exchange.
+    /// True to compute the outcome without changing the exchange.
     pub dry_run: bool,
     /// The time after which the change is undone unless somebody confirms it.
     pub confirm_within: Option<Duration>,
@@ -201,11 +201,11 @@ pub struct PlannedEntries {
 pub struct Outcome {
     /// The number of the change that updates the switches.
     pub change: Option<u64>,
-    /// The objects.
+    /// The objects that the order created, changed and deleted.
     pub applied: Applied,
     /// The number of entries to add, change and remove in each switch.
     pub plan: BTreeMap<SwitchId, PlannedEntries>,
-    /// The exchange as it would be, for a dry run.
+    /// The exchange after the order, for a dry run; `None` otherwise.
     pub preview: Option<Arc<Exchange>>,
 }
 
@@ -219,7 +219,7 @@ pub enum ServiceError {
     #[error("{object} is at revision {found}: expected {expected}")]
     Stale {
         object: ObjectId,
-        /// The revision that the orderer has read.
+        /// The revision that the actor has read.
         expected: u64,
         /// The revision that the object has.
         found: u64,
@@ -235,14 +235,14 @@ pub enum ServiceError {
     },
 }
 
-/// A change of the journal.
+/// A change in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeRecord {
     /// The number.
     pub id: u64,
     /// The operation as a word.
     pub operation: String,
-    /// The orderer.
+    /// The actor's name in the journal.
     pub actor: String,
     /// The objects concerned.
     pub objects: Vec<ObjectId>,
@@ -297,16 +297,16 @@ pub struct AuditNote {
     pub detail: serde_json::Value,
 }
 
-/// Something that happened.
+/// A notification from the engine, such as a changed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The kind as a word: `object`, `change`, `switch`, `notice`.
+    /// The kind as a word: `object`, `change`, `switch`, `notice`, `mode`.
     pub kind: &'static str,
     /// The objects concerned.
     pub objects: Vec<ObjectId>,
     /// The change concerned.
     pub change: Option<u64>,
-    /// The exchange before the transaction: an object that is gone concerns those whom it concerned then.
+    /// The exchange before the transaction, which decides who may know of a deleted object.
     pub before: Arc<Exchange>,
 }
 
@@ -339,7 +339,7 @@ pub trait ExchangeService: Send + Sync {
     fn record(&self, note: AuditNote) -> Reply<'_, ()>;
     /// Returns the text that [`put_answer`](ExchangeService::put_answer) stored under a scope and key in the last 24 hours.
     fn answer(&self, scope: String, key: String) -> Reply<'_, Option<String>>;
-    /// Stores a text for 24 hours.
+    /// Stores a text under a scope and key for 24 hours.
     fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()>;
     /// Returns the events from now on.
     fn subscribe(&self) -> broadcast::Receiver<Arc<Event>>;

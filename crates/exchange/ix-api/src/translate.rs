@@ -30,8 +30,9 @@ pub(crate) fn translate(event: &ServiceEvent, exchange: &Exchange) -> Event {
     }
 }
 
-/// Returns the objects that may change their state with a port: its switch, connections and trunks with the
-/// port, circuits over these connections, which both parties see degraded, and services over these trunks.
+/// Returns the objects whose state may change with a port: its switch, the connections and trunks that use it,
+/// the circuits over these connections, and the services over these trunks. Both parties of a circuit see it
+/// degraded.
 pub(crate) fn concerned_by_port(exchange: &Exchange, port: PortId) -> Vec<ObjectId> {
     let mut objects = vec![ObjectId::from(port.switch)];
     let connections = exchange.connections.iter();

@@ -45,7 +45,8 @@ pub struct BitmaskOperator {
     pub size: u8,
 }
 
-/// Reads operators and their values up to the operator with the end bit. Returns `None` if there is none.
+/// Reads operators and their values up to the operator with the end bit. Returns `None` if the bytes end
+/// before it.
 fn read_all<T>(reader: &mut Reader<'_>, make: impl Fn(u8, u64, u8) -> T) -> Option<Vec<T>> {
     let mut operators = Vec::new();
     loop {

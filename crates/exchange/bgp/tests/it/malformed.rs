@@ -59,7 +59,7 @@ fn well_formed_attributes_are_taken() {
     assert_eq!(with(&[0x80, 4, 4, 0, 0, 0, 1]), Kept);
     assert_eq!(with(&[0xc0, 8, 4, 0xff, 0xff, 2, 0x9a]), Kept);
     assert_eq!(with(&[0xc0, 99, 3, 1, 2, 3]), Kept);
-    // The partial bit and an unused length byte are not errors.
+    // The Partial bit, and a two-byte length field for a short value, are not errors.
     assert_eq!(with(&[0xf0, 8, 0, 4, 0xff, 0xff, 2, 0x9a]), Kept);
 }
 
@@ -76,7 +76,7 @@ fn section_7_1_origin() {
 
 #[test]
 fn a_path_with_a_confederation_of_another_as_is_malformed() {
-    // RFC 5065, section 4: AS_CONFED_SEQUENCE behind the peer's AS.
+    // RFC 5065, section 4: AS_CONFED_SEQUENCE after the peer's AS.
     let path = [0x40, 2, 12, 2, 1, 0, 0, 0xfb, 0xf5, 3, 1, 0, 0, 0xfd, 0xe9];
     assert_eq!(only(&[ORIGIN, &path, NEXT_HOP].concat()), Withdrawn);
 }
@@ -188,7 +188,8 @@ fn section_5_2_a_fault_in_a_message_without_reachable_routes_ends_the_session() 
     assert_eq!(bare(&[0x40, 1, 1, 7]), Ended(3, 1));
     let unreach = [0x80, 15, 3, 0, 1, 133];
     assert_eq!(bare(&[&unreach[..], &[0x40, 1, 1, 7]].concat()), Ended(3, 1));
-    // Faults of an attribute that is only discarded, of MP_UNREACH_NLRI's own flags, and with MP_REACH_NLRI.
+    // The session continues after a fault in a discarded attribute, after wrong flags of MP_UNREACH_NLRI, and
+    // if the message has MP_REACH_NLRI.
     assert_eq!(bare(&[0x40, 6, 1, 0]), Kept);
     assert_eq!(bare(&[0x40, 15, 3, 0, 1, 133]), Kept);
     let reach = [0x80, 14, 6, 0, 25, 70, 0, 0, 255];
@@ -260,7 +261,7 @@ fn a_malformed_flow_specification_costs_no_other() {
         )),
         "{changes:?}"
     );
-    // A rule that is longer than the attribute: its end is not known.
+    // A rule is longer than the attribute, so the end of the rule is unknown.
     peer.receive(&update(&[], &reach(&[9, 1, 24, 203]), &[]), now);
     assert!(!peer.is_open());
 }

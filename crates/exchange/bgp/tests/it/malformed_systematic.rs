@@ -128,7 +128,7 @@ impl Row {
         bytes
     }
 
-    /// Returns the mandatory attributes with this one: in place of the one of its type, or at the end.
+    /// Returns the mandatory attributes, with `attribute` in place of the one of its type, or at the end.
     fn among(&self, attribute: &[u8]) -> Vec<u8> {
         match self.kind {
             1 => [attribute, AS_PATH, NEXT_HOP].concat(),

@@ -179,7 +179,8 @@ fn stale_routes_outlive_connections_that_end_before_they_are_established() {
         peer.accept(secs(11)).unwrap();
         peer
     };
-    // A connection without an end, one with a malformed OPEN, one that the peer refuses, one whose hold timer expires.
+    // The connections end in turn: replaced in OpenSent, by a KEEPALIVE in OpenSent, by a NOTIFICATION of the
+    // peer, replaced in OpenConfirm.
     let mut peer = stale();
     let farewell = peer.accept(secs(12)).unwrap().unwrap();
     assert_eq!(messages(&farewell).last(), Some(&(3, vec![6, 7])));
@@ -191,7 +192,7 @@ fn stale_routes_outlive_connections_that_end_before_they_are_established() {
     peer.receive(&open(RESTART), secs(15));
     peer.accept(secs(16)).unwrap();
     assert_eq!((peer.take_changes(), peer.rib().counts()), (vec![], (2, 0)));
-    // The time of the restart counts from the loss of the session.
+    // The restart time counts from the loss of the session.
     peer.poll(secs(69));
     assert_eq!(peer.rib().counts(), (2, 0));
     peer.poll(secs(70));

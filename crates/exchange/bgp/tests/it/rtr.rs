@@ -35,7 +35,7 @@ fn set(version: u8) -> Vec<u8> {
     .concat()
 }
 
-/// Returns a client with a new connection, whose query was sent.
+/// Returns a client that is connected and has sent its query.
 fn connected() -> Client {
     let mut client = Client::new(100);
     client.connected(Time::ZERO);

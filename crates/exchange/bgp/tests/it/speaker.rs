@@ -14,7 +14,8 @@ pub(crate) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the OPEN of AS 64501 with hold time 90, four families, numbers of four octets, and the given capabilities.
+/// Returns the OPEN of AS 64501: hold time 90 s, four families, four-octet AS numbers, and the capabilities
+/// in `more`.
 pub(crate) fn open(more: &[u8]) -> Vec<u8> {
     let mut capabilities = Vec::new();
     for (afi, safi) in [(1, 1), (2, 1), (1, 133), (2, 133)] {
@@ -29,7 +30,7 @@ pub(crate) fn open(more: &[u8]) -> Vec<u8> {
     message(1, &body)
 }
 
-/// Returns an UPDATE of withdrawn routes, attributes and routes.
+/// Returns an UPDATE with withdrawn routes, attributes and announced routes.
 pub(crate) fn update(withdrawn: &[u8], attributes: &[u8], routes: &[u8]) -> Vec<u8> {
     let mut body = (withdrawn.len() as u16).to_be_bytes().to_vec();
     body.extend(withdrawn);

@@ -26,7 +26,7 @@ pub(crate) fn connected() -> Client {
     client
 }
 
-/// Gives a client answers in parts of this size; returns the report.
+/// Passes answers to a client in parts of `size` bytes, and returns the report.
 pub(crate) fn converse(client: &mut Client, answers: &[&str], size: usize) -> Result<Option<Report>, Error> {
     let mut report = None;
     for part in answers.concat().as_bytes().chunks(size) {
@@ -129,7 +129,7 @@ fn a_round_reads_the_sessions_and_the_rejected_routes_of_both_forms() {
             "2001:db8:dead:1::/64 2001:db8::10 [64500] 64999:1101:13",
         ]
     );
-    // Behind a pipe, BIRD lists both routes again in a second table.
+    // A pipe copies both routes to a second table, so BIRD lists them twice.
     assert_eq!(
         rejected(&report, "AS64501_1"),
         [

@@ -93,7 +93,7 @@ fn routes_with_wrong_prefixes_and_of_unknown_sessions_are_left_out() {
     assert_eq!(report.skipped_lines, 3);
 }
 
-/// Gives a client bytes, and connects it again after each error.
+/// Passes bytes to a client, and connects the client again after each error.
 fn feed(client: &mut Client, bytes: &[u8]) {
     let mut now = Time::ZERO;
     for part in bytes.chunks(64) {

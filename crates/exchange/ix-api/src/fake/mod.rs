@@ -56,14 +56,14 @@ struct State {
     /// The text in the last step of each change that was confirmed or reverted, by change.
     decisions: BTreeMap<u64, String>,
     unavailable: bool,
-    /// The time by which the engine's clock is behind the system's clock, as after a jump of the latter.
+    /// The lag of the engine's clock behind the system's clock, as after a jump of the system's clock.
     behind: Duration,
     /// The operation that is executed before the next order of an IP address, as if another user were faster.
     interloper: Option<Operation>,
     /// The result of reading the route server.
     reads: RouteServerReads,
     snapshot: Arc<Snapshot>,
-    /// The exchange of the snapshot before.
+    /// The exchange of the previous snapshot.
     before: Arc<Exchange>,
 }
 
@@ -115,7 +115,7 @@ impl FakeExchange {
         }));
     }
 
-    /// Puts the engine's clock behind the system's, as after a jump of the latter.
+    /// Sets the lag of the engine's clock behind the system's clock, as after a jump of the system's clock.
     pub fn set_clock_behind(&self, behind: Duration) {
         self.state().behind = behind;
     }
@@ -133,7 +133,7 @@ impl FakeExchange {
         let after = Arc::clone(&inner.snapshot);
         drop(inner);
         self.tell("switch", vec![switch.into()], None);
-        // As the engine does: one event for each port of a connection or trunk whose state is another.
+        // Like the engine, sends an event for each port of a connection or trunk whose link state has changed.
         let of_connections = after.exchange.connections.values();
         let of_connections = of_connections.flat_map(|connection| connection.ports.iter());
         let of_trunks = after.exchange.trunks.values().flat_map(|trunk| trunk.ends.iter());
@@ -185,7 +185,7 @@ impl FakeExchange {
         self.tell("object", objects, None);
     }
 
-    /// Adds a change that waits for a switch, or ends the ones that wait.
+    /// Adds a change that waits for a switch, or completes all changes that wait.
     pub fn set_stuck_change(&self, stuck: bool) {
         let mut state = self.state();
         if stuck {

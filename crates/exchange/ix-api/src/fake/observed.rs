@@ -1,4 +1,4 @@
-//! The observations in the exchange in memory: a member under attack, loads, counters, BGP sessions.
+//! The observations of the exchange in memory: a member under attack, loads, counters, BGP sessions.
 //!
 //! The attack is an NTP and DNS amplification against one address of Aoba Networks. A filter that covers
 //! packets of the attack moves their rate from passed to dropped, so that a test can see the effect of an
@@ -168,10 +168,10 @@ pub(super) fn attack(exchange: &Exchange, account: AccountId, target: Prefix) ->
         (0, target.bits_per_s)
     };
     let all: u64 = VECTORS.iter().map(|(_, _, rate)| rate).sum();
-    let began = now();
+    let newest = now();
     let minutes = (0..MINUTES).map(|number| {
         let ago = MINUTES - 1 - number;
-        let at = Timestamp::from_millis(began.millis().saturating_sub(ago * 60_000) / 60_000 * 60_000);
+        let at = Timestamp::from_millis(newest.millis().saturating_sub(ago * 60_000) / 60_000 * 60_000);
         let wave = usual / 20 * (number % 5);
         let (passed_bps, dropped_bps) = match ago {
             0 => (passed, dropped),

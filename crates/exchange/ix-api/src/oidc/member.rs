@@ -62,7 +62,7 @@ pub(crate) fn membership(exchange: &Exchange, networks: &[Network]) -> Option<(A
             let own = networks
                 .iter()
                 .filter(|network| account.asns.contains(&network.asn));
-            // Roles are ordered by their rights: the least role has the most rights.
+            // `Role` lists the roles of members in descending order of rights, so the minimum has the most.
             let role = own.filter_map(|network| role(network.perms)).min()?;
             role.suits(account.kind).then_some((role, *id))
         })

@@ -14,8 +14,8 @@
 //!                                networks of the person --> account and roles ([`member`])
 //!       <- session cookie ------
 //! ```
-//! The exchange stores nothing between the two requests. The sealed cookie holds the state, and only the
-//! browser that began the sign-in has it, so a link with another person's code signs nobody in.
+//! The exchange stores nothing between the two requests: the sealed cookie holds the state. Only the browser
+//! that began the sign-in has this cookie, so a link with another person's code signs nobody in.
 
 pub(crate) mod id_token;
 pub(crate) mod member;
@@ -151,7 +151,7 @@ pub(crate) struct Callback {
 
 /// A sign-in that has begun.
 pub(crate) struct Started {
-    /// The address at the provider.
+    /// The provider's address for the browser to open.
     pub(crate) location: String,
     /// The `Set-Cookie` header.
     pub(crate) cookie: String,
@@ -207,7 +207,8 @@ impl Oidc {
         }
     }
 
-    /// Begins a sign-in. Reads the provider's metadata if they are not cached: call it on a blocking thread.
+    /// Begins a sign-in. Requests the provider's metadata unless they are cached, so the caller must be on a
+    /// blocking thread.
     ///
     /// # Errors
     /// [`OidcError`].
@@ -246,8 +247,8 @@ impl Oidc {
         })
     }
 
-    /// Completes a sign-in: exchanges the code, and returns the person. Sends requests to the provider: call
-    /// it on a blocking thread.
+    /// Completes a sign-in: exchanges the code, and returns the person. Sends requests to the provider, so the
+    /// caller must be on a blocking thread.
     ///
     /// # Errors
     /// [`OidcError`].

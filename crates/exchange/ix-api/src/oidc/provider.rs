@@ -1,4 +1,4 @@
-//! The requests to a provider: for its metadata (OpenID Connect Discovery 1.0), for its keys, and for tokens.
+//! The requests to a provider: metadata (OpenID Connect Discovery 1.0), keys, tokens and userinfo.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -78,8 +78,8 @@ impl<'a> ViewContext<'a> {
             .collect()
     }
 
-    /// Returns the name of an account. The permission table permits everybody to know names of accounts
-    /// (presence).
+    /// Returns the name and the AS numbers of an account, without a check of permissions. For an account that
+    /// the principal may not know, use [`peer_name`](Self::peer_name).
     pub(crate) fn account_name(&self, id: AccountId) -> view::AccountName {
         let found = self.snapshot.exchange.accounts.get(&id);
         view::AccountName {

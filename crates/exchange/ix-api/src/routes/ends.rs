@@ -1,4 +1,4 @@
-//! Ends of services: rate, place, shut-down, MAC addresses; and drains of trunks.
+//! Ends of services: rate, connection and tags, shut-down, MAC addresses; and drains of trunks.
 
 use axum::Json;
 use axum::extract::State;

@@ -31,7 +31,7 @@ use crate::view::{self, List, NewFilter, Ordered, PortRange, coded};
 const RECHECK_EVERY: Duration = Duration::from_secs(5);
 /// The default time to live of a filter, in minutes.
 const MINUTES: u32 = 60;
-/// The default rate of a filter that limits, in kbit/s.
+/// The default rate of a `shape` filter, in kbit/s.
 const RATE_KBPS: u32 = 1_000;
 /// The default protocol of a packet to explain: UDP (RFC 768).
 const UDP: u8 = 17;
@@ -393,11 +393,11 @@ pub(crate) async fn attack(
     let permit = std::sync::Arc::clone(&app.searches).acquire_owned().await;
     let permit = permit.map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     let service = std::sync::Arc::clone(&app.service);
-    let asked = move || {
+    let search = move || {
         let _permit = permit;
         target.and_then(|target| service.attack(account, target))
     };
-    let found = tokio::task::spawn_blocking(asked)
+    let found = tokio::task::spawn_blocking(search)
         .await
         .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     Ok(Json(view::AttackView {
@@ -413,7 +413,8 @@ pub(crate) async fn recheck(
     State(app): State<App>,
     access: Access<AccountId>,
 ) -> Result<axum::http::StatusCode, Problem> {
-    // A hidden account has no stored answer here, so it is treated as missing.
+    // A repetition gets its stored answer before it reaches this handler, so a hidden account is answered as
+    // an absent one.
     access.object()?;
     access.require(OperationKind::WriteFilter)?;
     {

@@ -133,7 +133,8 @@ pub(crate) async fn create(
     )
     .await?;
     let _changing = app.lock_credentials();
-    // A reset of the password ends the user's sessions and then deletes the user's keys.
+    // A password reset ends the user's sessions and deletes the user's keys. An ended session must create no
+    // key afterwards.
     let session = app.sessions.peek(&headers, app.now());
     if session.is_none_or(|session| session.user != user) {
         return Err(Problem::new(ProblemKind::Unauthorized, "the session has ended"));

@@ -15,14 +15,14 @@ use crate::request::Conditions;
 use crate::service::{CREATED_SERVICE, Order, Outcome, ServiceError};
 use crate::view::{Ordered, PlannedSwitch};
 
-/// An operation, and the position in the request body from which it comes.
+/// An operation, and the prefix of its fields in the request body.
 pub(crate) type Step = (Operation, &'static str);
 
 /// The prefix of JSON pointers to fields of the principal's own end in the body. Other fields of an order do
 /// not have it.
 pub(crate) const END_POINTER_PREFIX: &str = "end.";
 
-/// Passes an order to the engine, and returns its answer.
+/// Passes an order to the engine, and returns the response.
 ///
 /// `expected` is the object, with the revision that the client has read.
 pub(crate) async fn order(

@@ -118,7 +118,7 @@ fn reset(app: &App, serial: u64) -> Event {
         .data("{}")
 }
 
-/// Returns the event of an idle stream. A browser ignores an event without data.
+/// Returns the heartbeat of an idle stream. It has data, because a browser ignores an event without data.
 fn beat() -> Event {
     Event::default().event("beat").data("{}")
 }
@@ -129,7 +129,7 @@ struct Follower {
     headers: HeaderMap,
     /// The number of deleted API keys when this stream last checked its key; `None` before the first event.
     deleted_keys: Option<u64>,
-    /// The end of the access token by which the stream was opened; `None` for a session and an API key.
+    /// The expiry of the access token that opened the stream; `None` for a session and an API key.
     token_end: Option<Timestamp>,
     watch: tokio::sync::watch::Receiver<u64>,
     /// The serial number of the last event that the stream examined.
@@ -159,16 +159,16 @@ impl Follower {
                     }
                 }
                 Some(_) => {
-                    let rest = self.token_end.map(|end| end.since(now));
-                    let over = async {
-                        match rest {
-                            Some(rest) => tokio::time::sleep(rest).await,
+                    let remaining = self.token_end.map(|end| end.since(now));
+                    let token_expires = async {
+                        match remaining {
+                            Some(remaining) => tokio::time::sleep(remaining).await,
                             None => std::future::pending().await,
                         }
                     };
                     tokio::select! {
                         changed = self.watch.changed() => changed.ok()?,
-                        () = over => {}
+                        () = token_expires => {}
                     }
                 }
                 None => {

@@ -1,7 +1,7 @@
 //! Limits on attempts to sign in: 5 a minute for each login, 20 a minute for each address.
 //!
-//! Guessing costs an attacker time, and requests cannot exhaust the memory through argon2. A login that does
-//! not exist is limited in the same way as an existing one, so that the answer does not tell which logins
+//! The limits slow an attacker's guesses, and keep requests from exhausting the memory through argon2. A login
+//! that does not exist has the same limit as an existing one, so that the answer does not reveal which logins
 //! exist.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,9 +13,9 @@ use millrace_types::Time;
 
 /// The time for which an attempt counts.
 const WINDOW: Duration = Duration::from_secs(60);
-/// The number of attempts for each login in the window.
+/// The maximum number of attempts for each login in the window.
 const PER_LOGIN: usize = 5;
-/// The number of attempts for each address in the window.
+/// The maximum number of attempts for each address in the window: an IPv4 address or an IPv6 /64.
 const PER_ADDRESS: usize = 20;
 /// The maximum number of logins, and of addresses, that are remembered. At the maximum, attempts of further
 /// logins and addresses are refused.
@@ -97,7 +97,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Checks that `key` has less than `max` attempts in the window before `now`.
+/// Checks that `key` has fewer than `max` attempts in the window before `now`.
 fn check<K: std::hash::Hash + Eq>(
     windows: &mut HashMap<K, VecDeque<Time>>,
     key: &K,

@@ -8,7 +8,7 @@
 //!                                                                       SHA-256 of it in the store
 //! ```
 //! Nothing that a thief of the database could use is stored in clear: passwords as argon2id, tokens and keys as
-//! SHA-256 of 256 random bits, TOTP secrets sealed with a key that lies in a file.
+//! SHA-256 of 256 random bits, TOTP secrets sealed with a key from a file.
 
 mod api_key;
 mod attempts;

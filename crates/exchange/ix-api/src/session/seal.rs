@@ -1,4 +1,4 @@
-//! Secrets at rest: sealed by ChaCha20-Poly1305 (RFC 8439) with a key that lies in a file, not in the database.
+//! Secrets at rest: sealed by ChaCha20-Poly1305 (RFC 8439) with a key from a file, not from the database.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
@@ -45,7 +45,7 @@ impl Sealer {
         })
     }
 
-    /// Seals a secret. `purpose` must be given again to open it, so that a sealed value is of no use elsewhere.
+    /// Seals a secret. [`open`](Sealer::open) needs the same `purpose`, so a sealed value has no other use.
     ///
     /// # Errors
     /// [`SealError`].

@@ -4,8 +4,8 @@
 //!  api_key + api_secret --> access token (15 min) + refresh token (24 h, valid once)
 //!  refresh token        --> a new pair; the old refresh token is no longer valid
 //! ```
-//! A token names the API key that it was made from. It is valid for as long as that key exists and its user has the role,
-//! so that deleting the key ends all of its tokens at once.
+//! A token names the API key that it was made from, and is valid only while that key exists: deleting the key
+//! ends all of its tokens at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ pub(crate) enum TokenError {
     /// The text is no token of this exchange.
     #[error("the token is not one of this exchange")]
     Invalid,
-    /// The token's time is over.
+    /// The token has expired.
     #[error("the token has expired: refresh it, or authenticate again")]
     Expired,
 }
@@ -110,11 +110,12 @@ impl Tokens {
             sub: key.to_owned(),
             exp: now + REFRESH.as_secs(),
         };
-        save_json(&*self.store, &place(&refresh), &stored)?;
+        save_json(&*self.store, &refresh_key(&refresh), &stored)?;
         Ok((access, refresh))
     }
 
-    /// Removes expired refresh tokens, and tokens of a key that has too many.
+    /// Removes expired refresh tokens. If the key still has [`PER_KEY`] tokens, also removes the one that
+    /// expires first.
     fn make_room(&self, key: &str, now: u64) -> Result<(), CredentialError> {
         let mut own = Vec::new();
         for (at, value) in self.store.list(REFRESH_PREFIX)? {
@@ -189,12 +190,12 @@ impl Tokens {
         let Ok(claims) = self.claims(token) else {
             return Ok(None);
         };
-        let at = place(token);
+        let key = refresh_key(token);
         let is_valid = claims.token_use == TokenUse::Refresh && claims.exp > now.millis() / 1000;
-        if !is_valid || load_json::<StoredRefreshToken>(&*self.store, &at)?.is_none() {
+        if !is_valid || load_json::<StoredRefreshToken>(&*self.store, &key)?.is_none() {
             return Ok(None);
         }
-        self.store.save(&at, None)?;
+        self.store.save(&key, None)?;
         Ok(Some(claims.sub))
     }
 
@@ -214,7 +215,7 @@ impl Tokens {
 }
 
 /// Returns the store key of a refresh token.
-fn place(token: &str) -> String {
+fn refresh_key(token: &str) -> String {
     format!("{REFRESH_PREFIX}{}", fingerprint(token))
 }
 

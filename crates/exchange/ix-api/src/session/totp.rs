@@ -54,7 +54,7 @@ impl TotpSecret {
         &self.0
     }
 
-    /// Returns the secret of these bytes.
+    /// Returns the secret that consists of these bytes.
     pub fn from_bytes(bytes: &[u8]) -> TotpSecret {
         TotpSecret(bytes.to_vec())
     }
