@@ -93,7 +93,7 @@ impl Peer {
     /// there is one.
     ///
     /// # Errors
-    /// The last bytes to send on the new connection. It collides with the previous one, or the peer has
+    /// The last bytes to send on the new connection, if it collides with the previous one, or if the peer has
     /// recently exceeded a limit.
     pub fn accept(&mut self, now: Time) -> Result<Option<Vec<u8>>, Vec<u8>> {
         let farewell = |reason: Cease| {

@@ -150,7 +150,7 @@ impl Client {
     /// Records a new connection. The output then begins with a query.
     pub fn connected(&mut self, now: Time) {
         if self.has_loaded && self.version != VERSION {
-            // The cache may be newer than at the connection before.
+            // The cache may have been upgraded since the previous connection.
             self.forget_version();
         }
         self.has_answered = false;
@@ -359,7 +359,7 @@ impl Client {
             .u32()
             .filter(|_| session == begun)
             .ok_or_else(|| RtrError::Protocol("a malformed End of Data".to_owned()))?;
-        // The permitted range and the default of each interval (RFC 8210, section 6).
+        // The permitted range of each interval (RFC 8210, section 6), and its default.
         let seconds = |value: Option<u32>, min: u32, max: u32, default: u32| {
             Duration::from_secs(u64::from(value.unwrap_or(default).clamp(min, max)))
         };

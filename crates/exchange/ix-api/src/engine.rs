@@ -40,7 +40,7 @@ pub struct Engine {
     events: broadcast::Sender<Arc<Event>>,
     /// The latest snapshot of this crate, and the service's snapshot from which it was made.
     cached: Mutex<Option<(Arc<millrace_ix_service::Snapshot>, Arc<Snapshot>)>>,
-    /// The state of each switch, and the time since when the switch is in this state.
+    /// The state of each switch, and the time at which the switch entered it.
     since: Mutex<BTreeMap<SwitchId, (SwitchState, Timestamp)>>,
     /// The number of an existing audit entry, near the newest entry.
     audit_seen: AtomicU64,

@@ -25,11 +25,11 @@ use crate::route_servers::{RouteServer, RouteServerStatus};
 /// The state of a switch relative to the plan, as the fabric page shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchState {
-    /// The switch has the entries of the plan. Foreign entries that the engine keeps do not count.
+    /// The switch has exactly the entries of the plan.
     InSync,
     /// Changes are being sent to the switch.
     Syncing,
-    /// The switch differs from the plan, and the engine may not repair it.
+    /// The switch has the entries of the plan, and its last dump also had foreign entries.
     Drifted,
     /// The switch is not connected, or does not answer.
     Unreachable,

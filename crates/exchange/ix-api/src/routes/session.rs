@@ -145,8 +145,8 @@ fn credentials_with(app: &App, key: &str, hash: Option<&str>) -> Result<UserCred
     }
 }
 
-/// Uses the one-time code of a user whose password is right. Returns false if the code is wrong. Only the first of several
-/// requests with the same code gets true.
+/// Uses the one-time code of a user whose password is right. Returns false if the code is wrong. Only the first
+/// of several requests with the same code gets true.
 fn use_code(
     app: &App,
     id: UserId,

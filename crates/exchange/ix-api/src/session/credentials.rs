@@ -69,7 +69,7 @@ impl CredentialStore for MemoryCredentials {
     }
 }
 
-/// The stored proofs of a user's identity: password hash, TOTP secret, recovery codes.
+/// The stored proofs of a user's identity: password hash and TOTP secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCredentials {
     /// The password's hash (argon2id, PHC string format); `None` before the user has chosen a password.

@@ -23,7 +23,7 @@ pub const COOKIE: &str = "__Host-millrace";
 const LIFE: Duration = Duration::from_secs(12 * 3600);
 /// The maximum time without a request.
 const IDLE: Duration = Duration::from_secs(2 * 3600);
-/// The time of the last request is stored again when it is this much later than the stored one.
+/// The minimum time between two writes of the time of a session's last request.
 const STORED_EVERY: Duration = Duration::from_secs(300);
 /// The largest number of sessions of one user. At the maximum, a new session ends the oldest one.
 const PER_USER: usize = 16;

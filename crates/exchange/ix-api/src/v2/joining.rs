@@ -141,8 +141,8 @@ pub(crate) fn needs_joining_rule(principal: &Principal, service: ServiceId, acco
 }
 
 /// Returns the rates with which the principal may order an end of `account` in a multipoint service of
-/// another account; `None` if it may not. The rules of the service decide. A rule that denies `account` or
-/// the principal's account outranks a rule that allows; both outrank a public service.
+/// another account; `None` if the principal may not order one. The rules of the service decide. A rule that
+/// denies `account` or the principal's account outranks a rule that allows; both outrank a public service.
 pub(crate) fn may_join(
     app: &App,
     principal: &Principal,

@@ -7,8 +7,8 @@
 //!                 +-- else: again after 1 s, 2 s, 4 s ... 1 h, for 24 h; then the event is given up
 //! ```
 //! A webhook sends one request at a time, so that events arrive in order. It has the permissions of the user
-//! who created it: each event is checked against the permission table when it is sent. When the user is deleted, so is
-//! the webhook.
+//! who created it: each event is checked against the permission table before its first request. When the user
+//! is deleted, so is the webhook.
 
 pub(crate) mod address;
 
