@@ -20,7 +20,7 @@ use millrace_nf::{NewValue, SharedKind, SharedValue, SourceReader, Values};
 use crate::sandbox;
 
 /// The interval at which the compiler thread checks whether the source has changed.
-const POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The increment of the thread's niceness, nice(2).
 const NICENESS: i32 = 19;
 
@@ -106,7 +106,7 @@ fn run(
                     return;
                 }
             }
-            Ok(None) => std::thread::sleep(POLL),
+            Ok(None) => std::thread::sleep(POLL_INTERVAL),
             Err(error) => {
                 eprintln!("millrace-nf: the source of the shared value cannot be read: {error}");
                 return;

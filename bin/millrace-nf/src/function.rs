@@ -22,14 +22,14 @@ const TIMER_SLACK_NANOS: u64 = 1000;
 /// Sets niceness and timer slack of this process.
 pub(crate) fn set_scheduling(nice: i32) {
     if nice != 0 {
-        // Without root, a negative niceness fails, and the process keeps the default niceness.
+        // Without root, a negative niceness fails, and the process keeps its niceness.
         let _unchanged = rustix::process::nice(nice);
     }
     // The default slack of 50 µs would double the shortest sleep. If this fails, sleeps are longer.
     let _default = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
 }
 
-/// Checks function and settings, as far as that is possible without running code of a file.
+/// Checks the function and its settings without running code of a file: of a file, only that it can be opened.
 pub(crate) fn check(options: &Options) -> Result<()> {
     let settings = Settings::parse(&options.settings)?;
     let function = || format!("function {}", options.function);
@@ -52,7 +52,7 @@ pub(crate) fn load(
     let seed = options
         .seed
         .unwrap_or_else(|| RandomState::new().build_hasher().finish());
-    // The engine limits the memory of a WebAssembly module. The compilation of the module needs more memory.
+    // A WebAssembly module has no limit here: its engine limits its memory, and its compilation needs more memory.
     let memory = options
         .memory_limit
         .filter(|_| !options.function.starts_with(WASM.prefix));
@@ -60,7 +60,7 @@ pub(crate) fn load(
     sandbox.context("the rights of this process cannot be dropped")?;
     let kind = FUNCTIONS.find(&options.function)?;
     let settings = Settings::parse(&options.settings)?;
-    // The clock of the function begins with its poll loop.
+    // The function's clock is zero when its poll loop begins, about now.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut setup = kind.setup(&settings, seed, now.as_millis() as u64);
     setup.instance = options.number;

@@ -71,7 +71,7 @@ const LOADING: &[libc::c_long] = &[
     libc::SYS_statx,
 ];
 
-/// Flags of openat(2) that must have the value of `O_RDONLY`, zero. `O_TMPFILE` contains `O_DIRECTORY`, which reads.
+/// Flags of openat(2) that must be zero, as in `O_RDONLY`. `O_TMPFILE` includes `O_DIRECTORY`, which is allowed.
 const OPEN_MASK: u64 = (libc::O_ACCMODE
     | libc::O_CREAT
     | libc::O_TRUNC
@@ -82,7 +82,7 @@ const OPEN_MASK: u64 = (libc::O_ACCMODE
 const OUTPUTS: [RawFd; 2] = [1, 2];
 
 /// Size limit of the file that a description is written to, in bytes. It exceeds the longest description.
-const DESCRIPTION: u64 = 64 << 10;
+const DESCRIPTION_SIZE_MAX: u64 = 64 << 10;
 
 /// Code generation at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub(crate) fn before_loading(user: Option<u32>, memory: Option<u64>, source: Pac
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     match source {
         // The standard output may be a file.
-        PacketSource::None => setrlimit(Resource::RLIMIT_FSIZE, DESCRIPTION, DESCRIPTION)?,
+        PacketSource::None => setrlimit(Resource::RLIMIT_FSIZE, DESCRIPTION_SIZE_MAX, DESCRIPTION_SIZE_MAX)?,
         PacketSource::Window => setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?,
         PacketSource::Socket { .. } => {}
     }
@@ -169,7 +169,7 @@ fn only(argument: u8, mask: u64, bits: u64) -> Result<SeccompRule> {
     Ok(SeccompRule::new(vec![condition])?)
 }
 
-/// Returns the rules of the calls that both filters allow.
+/// Returns the calls that every filter allows, with their rules.
 fn common(code: CodeGeneration, source: PacketSource) -> Result<Calls> {
     let mut calls: Calls = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
     let on_fd = |fd: RawFd| only(0, u64::from(u32::MAX), u64::from(fd.unsigned_abs()));

@@ -21,9 +21,9 @@ pub(crate) fn change_chain(
     let wanted = config
         .bridges
         .iter_mut()
-        .filter(|held| held.name.as_str() == bridge)
+        .filter(|candidate| candidate.name.as_str() == bridge)
         .flat_map(|bridge| &mut bridge.chains)
-        .find(|held| held.name.as_str() == chain);
+        .find(|candidate| candidate.name.as_str() == chain);
     let Some(wanted) = wanted else {
         bail!("{bridge} {chain}: no such chain is configured");
     };

@@ -19,7 +19,7 @@ use crate::show::{origin, problems};
 const NOT_RUNNING: u8 = 4;
 
 /// The interval of status requests while the command waits for a change to run.
-const ASK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 fn options(why: &CommentArg) -> ChangeOptions {
     ChangeOptions {
@@ -29,7 +29,7 @@ fn options(why: &CommentArg) -> ChangeOptions {
     }
 }
 
-/// Returns the configuration in a file. It is checked here, so that errors name line and column.
+/// Returns the configuration in a file. The check happens here, so that errors name line and column.
 fn read(path: &Path) -> Result<Config> {
     let mut bytes = Vec::new();
     let name = if path.as_os_str() == "-" {
@@ -59,7 +59,7 @@ fn lines(changes: &[Change]) -> String {
         .collect()
 }
 
-/// Returns the outcome of a change in words; `before` is the newest revision before it.
+/// Returns the outcome of a change in words; `before` is the newest revision before the change.
 fn done(committed: &Committed, before: u64) -> String {
     let number = committed.revision.number;
     let mut text = lines(&committed.changes);
@@ -118,7 +118,7 @@ struct Followed {
     status: Option<Status>,
 }
 
-/// Prints a committed change, waits until it runs, and prints its problems. `before` is the newest revision before it.
+/// Prints a committed change, waits until it runs, and prints its problems. `before` is the newest revision before the change.
 ///
 /// Returns [`NOT_RUNNING`] if the change does not run completely, or if that is unknown at the end of the wait.
 pub(crate) fn follow(session: &Session, committed: Committed, before: u64, wait: &Wait) -> Result<ExitCode> {
@@ -165,7 +165,7 @@ fn is_settled(status: &Status, revision: u64) -> bool {
     runs && status.state != Reconciliation::Working
 }
 
-/// Returns the status when the revision runs or has a problem, or after `seconds`.
+/// Returns the status as soon as [`is_settled`] is true, at the latest after `seconds`.
 fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, ClientError> {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
@@ -173,7 +173,7 @@ fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, Clie
         if is_settled(&status, revision) || Instant::now() >= end {
             return Ok(status);
         }
-        std::thread::sleep(ASK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

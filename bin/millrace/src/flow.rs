@@ -14,7 +14,7 @@ use crate::output::{Session, author};
 
 /// The largest number of additions in one request.
 const ADDS_LEN: usize = 5000;
-/// The largest number of changes or removals in one request. It is small because a non-strict change compares
+/// The largest number of changes or removals in one request: few, because each non-strict one is compared with
 /// every entry of the bridge.
 const SELECTS_LEN: usize = 100;
 /// The largest size of the entries in one request, in bytes; well below the daemon's limit for bodies.
@@ -34,8 +34,7 @@ pub(crate) fn run(session: &Session, args: &Flow) -> Result<()> {
         }
         Flow::Del(delete) => {
             let FlowTexts { flows, file, .. } = &delete.select.texts;
-            // An empty match selects every entry. It is rejected, because an unset shell variable expands to
-            // it.
+            // An empty match would select every entry. An unset shell variable expands to one, so it is rejected.
             if file.is_none() && (flows.is_empty() || flows.iter().any(|flow| flow.trim().is_empty())) {
                 bail!(
                     "a match is empty or not given: expected a match, or --all to remove every entry of the bridge"
@@ -151,8 +150,8 @@ fn request_len(lines: &[Line], len_max: usize) -> usize {
     fits.count().max(1)
 }
 
-/// Sends one request. If an entry is rejected, the error names its location, and the number of entries that took
-/// effect before.
+/// Sends one request. If an entry is rejected, the error names its location, and the number of entries of earlier
+/// requests that took effect.
 fn send(client: &Client, bridge: &str, mods: &FlowMods, lines: &[Line], sent: usize) -> Result<FlowModsDone> {
     let problem = match client.flow_mods(bridge, mods) {
         Ok(done) => return Ok(done),

@@ -5,7 +5,7 @@ use millrace_api::view::Log;
 
 use crate::output::Session;
 
-/// Shows the filter of the log, or puts another one in force.
+/// Shows the filter of the log, or replaces it.
 pub(crate) fn run(session: &Session, filter: Option<&str>) -> Result<()> {
     let client = session.client()?;
     match filter {

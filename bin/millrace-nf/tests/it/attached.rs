@@ -1,5 +1,5 @@
-//! Attached functions in processes: killed at random under load, they are back as soon as their supervisor has started them,
-//! packets follow the policy in order, and no buffer is lost.
+//! Attached functions in processes that are killed at random under load: a hop is up again as soon as the supervisor has restarted
+//! its process, packets follow the policy in order, and no buffer is lost.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,7 @@ use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Starts a process for a hop that names a built-in function, to be attached to `socket`.
+/// Starts a process that attaches the built-in function of a hop to `socket`.
 fn start(hop: &HopPlan, socket: &Path) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace-nf"));
     command
@@ -29,7 +29,7 @@ fn start(hop: &HopPlan, socket: &Path) -> Child {
     command.stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// A supervisor, which starts a function again as often as it ends.
+/// A supervisor that restarts a function each time its process ends.
 struct Supervisor {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -66,7 +66,7 @@ impl Drop for Supervisor {
     }
 }
 
-/// Returns the hops with attached functions in the place of those in processes, and their supervisors.
+/// Replaces the functions of `ring` and `isolated` hops by attached ones. Returns the hops, and the supervisors of the functions.
 fn attach(dir: &Path, hops: Vec<HopPlan>) -> (Vec<HopPlan>, Vec<Supervisor>) {
     let mut supervisors = Vec::new();
     let attached = |hop: HopPlan| {
@@ -156,7 +156,7 @@ fn a_process_that_hangs_is_detached_after_its_silence_and_one_that_waits_takes_i
     up(&mut testbed, second.id());
     assert!(one.send(&frame(1, 1)));
     assert_ne!(two.receive_within(BOUND), Some(frame(1, 1)));
-    // The switch does not kill a process of the operator, which ends by itself when it runs again.
+    // The switch does not kill an operator's process. The stopped process exits by itself when it continues.
     kill(Pid::from_raw(first.id() as i32), Signal::SIGCONT).unwrap();
     assert!(first.wait().unwrap().success());
     drop(testbed);

@@ -1,5 +1,5 @@
 //! Limits of a function's process that hold from its first instruction: files stay as they are, other processes are out of
-//! reach, and the environment is empty. The functions are shared objects whose initialisers try.
+//! reach, and the environment is empty. The functions are shared objects whose initialisers try to break the limits.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ fn stats(testbed: &mut TestBed, hop: usize) -> HopStats {
     testbed.chain.stats().hops.remove(hop)
 }
 
-/// Writes a function that runs `attempt` in its initialiser and shows the three numbers that it wrote to `counts`.
+/// Compiles a function whose initialiser runs `attempt`, and whose counters show the three numbers in `counts`. Returns its name.
 fn trier(dir: &Path, name: &str, attempt: &str) -> String {
     let text = format!(
         r#"
@@ -83,7 +83,7 @@ const millrace_nf_kind millrace_nf = {{ .abi = MILLRACE_NF_ABI, .kind_size = siz
     library(dir, &source)
 }
 
-/// Starts a function that tries something, and returns its counters when its process has shown them.
+/// Starts a function that runs `attempt`, and returns its three counters when its process has shown them.
 fn tried(attempt: &str) -> [u64; 3] {
     let dir = tempfile::tempdir().unwrap();
     let (mut testbed, _ports) = start(vec![isolated("try", &trier(dir.path(), "trier", attempt))]);
@@ -97,7 +97,7 @@ fn tried(attempt: &str) -> [u64; 3] {
 #[test]
 fn no_way_to_open_a_file_creates_or_shortens_one() {
     let dir = tempfile::tempdir().unwrap();
-    // Only the filter keeps anybody from writing there.
+    // Every user may write to this directory, so only the filter prevents it.
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let full = dir.path().join("full");
     fs::write(&full, "text").unwrap();
@@ -185,7 +185,7 @@ fn a_function_on_its_own_gives_its_environment_up() {
     assert!(is_empty);
 }
 
-/// Needs root, which alone may change users.
+/// Needs root, because only root may change the user of a process.
 #[test]
 fn every_process_has_a_user_and_a_group_of_its_own() {
     if !nix::unistd::Uid::effective().is_root() {

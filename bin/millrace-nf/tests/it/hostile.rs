@@ -1,6 +1,6 @@
-//! Hostile functions in processes of both classes. Each one corrupts its own memory, which includes the window that it shares
-//! with the switch. At worst its hop goes down repeatedly. Another chain loses no packet, the packets of the hop's own chain
-//! follow its policy, and every buffer is returned.
+//! Hostile functions in processes of both classes. Each function corrupts its own memory, which includes the window that it shares
+//! with the switch. At worst its hop goes down repeatedly. Another chain loses no packet, packets of the hop follow its failure
+//! policy, and every buffer is returned.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use millrace_datapath::io::{Backend, HeapBackend, MemoryPeer};
 use millrace_loader::LOADERS;
 use millrace_nf::Settings;
 
-/// The modes of `hostile.c`, and the number of restarts after which the test ends.
+/// The modes of `hostile.c`, each with the number of restarts after which its test ends.
 const HARM: [(&str, u64); 8] = [
     ("wild", 3),
     ("flood", 3),
@@ -64,13 +64,13 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
             environment(CATALOGUE.with_loaders(LOADERS), 1),
             class,
         );
-        let (mut sent, mut came, began) = (0_u32, 0_u32, Instant::now());
+        let (mut sent, mut received, began) = (0_u32, 0_u32, Instant::now());
         let is_done = |testbed: &mut TestBed<B>| {
             let hop = testbed.chain.stats().hops.remove(0);
             match times {
                 // The mode without restarts (`spy`) has no visible effect.
                 0 => hop.counters[0].1 > 2000,
-                // The switch drops packets whose size in the answer is impossible; then the hop may stay up.
+                // The switch drops packets for which the function reports an impossible size; then the hop may stay up.
                 times => hop.restarts >= times || hop.dropped > 2000,
             }
         };
@@ -79,15 +79,18 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
                 sent += u32::from(one.send(&frame((sent % 8) as u16, sent)));
             }
             while two.receive().is_some() {
-                came += 1;
+                received += 1;
             }
             beside.exchange();
             testbed.chain.tick(testbed.bridge.now());
             assert!(began.elapsed() < 3 * BOUND, "{mode}: {:?}", testbed.chain.stats());
         }
         let hop = testbed.chain.stats().hops.remove(0);
-        eprintln!("{class:?}, {mode}: {:?}, {} of {sent} came", hop.failure, came);
-        assert!(came > 0 || hop.dropped > 2000, "{mode}: {hop:?}");
+        eprintln!(
+            "{class:?}, {mode}: {:?}, {} of {sent} came",
+            hop.failure, received
+        );
+        assert!(received > 0 || hop.dropped > 2000, "{mode}: {hop:?}");
         match (times, class) {
             (0, Class::Isolated) => {
                 assert_eq!(hop.counters[1], ("seen", 0), "the function read other memory");
@@ -100,7 +103,7 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
             beside.take(usize::MAX);
             beside.is_complete()
         });
-        // The restarted function may misbehave again with packets that it has received since.
+        // The restarted function may misbehave again on packets that it received after its restart.
         testbed.wait("the buffers to come back", |testbed| {
             testbed.chain.tick(testbed.bridge.now());
             while two.receive().is_some() {}

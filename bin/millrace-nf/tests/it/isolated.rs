@@ -1,5 +1,5 @@
-//! Functions of class `isolated` in a running switch. They have the same effect as inline, and packets are lost only where the
-//! policy says so, when processes are killed, hang or violate the protocol.
+//! Functions of class `isolated` in a running switch. They have the same effect as inline functions. When a process is killed,
+//! hangs or violates the protocol, packets are lost only if the policy of the hop says so.
 
 #![allow(
     clippy::unwrap_used,
@@ -58,14 +58,14 @@ fn a_process_does_to_packets_what_the_same_function_does_inline() {
     for number in 0..200_u32 {
         let bytes = frame((number % 7) as u16, number);
         assert!(one.send(&bytes) && three.send(&bytes));
-        let came = two.receive_within(BOUND).unwrap();
-        assert_eq!(came, four.receive_within(BOUND).unwrap());
-        assert_ne!(came, bytes);
+        let received = two.receive_within(BOUND).unwrap();
+        assert_eq!(received, four.receive_within(BOUND).unwrap());
+        assert_ne!(received, bytes);
         // The reply is translated back.
-        let back = crate::testbed::answer(&came);
+        let back = crate::testbed::answer(&received);
         assert!(two.send(&back) && four.send(&back));
-        let came = one.receive_within(BOUND).unwrap();
-        assert_eq!(came, three.receive_within(BOUND).unwrap());
+        let received = one.receive_within(BOUND).unwrap();
+        assert_eq!(received, three.receive_within(BOUND).unwrap());
     }
     testbed.wait("counters of the process", |testbed| {
         let stats = testbed.chain.stats();
@@ -73,7 +73,7 @@ fn a_process_does_to_packets_what_the_same_function_does_inline() {
     });
     let hop = &testbed.chain.stats().hops[2];
     assert_eq!((hop.packets, hop.next, hop.depth), (400, 400, 0));
-    // The functions have the same seed, by which `nat44` chooses ports, and the processes do not show it to other users.
+    // Both chains have the same seed, from which `nat44` chooses ports. The arguments, which every user can read, do not contain the seed.
     for pid in testbed.chain.processes() {
         let arguments = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
         let has = |option| arguments.split('\0').any(|argument| argument.starts_with(option));

@@ -1,5 +1,5 @@
 //! Functions from files in a running switch: WebAssembly modules in the worker, and shared objects in processes that can only
-//! compute. Their errors take only their own hop down.
+//! compute. An error in a function takes only its own hop down.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,8 +38,8 @@ fn stats(testbed: &mut TestBed, hop: usize) -> HopStats {
     testbed.chain.stats().hops.remove(hop)
 }
 
-/// Returns a module that drops packets whose first byte is 1, and executes `wrong` for a packet whose first byte is 2. Its burst
-/// buffer is at 65536, and the first slot follows one descriptor of 24 bytes.
+/// Writes a module that drops packets whose first byte is 1, and executes `wrong` for a packet whose first byte is 2. Returns its
+/// function name. The burst buffer is at 65536: a descriptor of 24 bytes, 128 bytes of headroom, then the packet (at 65688).
 fn module(dir: &Path, name: &str, wrong: &str) -> String {
     let description = "millrace-nf 1\\0aname picky\\0acounter wrongs\\0a";
     let text = format!(
@@ -109,7 +109,7 @@ fn a_faulty_module_in_the_worker_takes_its_hop_down_and_is_restarted() {
         // A worker may be kept from its core for longer than the 20 ms that a burst has by default.
         let is_busy = name == "busy.wasm";
         hops[0].limits.burst_time = Some(Duration::from_secs(if is_busy { 2 } else { 3600 }));
-        // The default fuel is enough for two seconds of filling memory, and the time has to end first.
+        // Filling memory uses up the default fuel in about two seconds; here the time must end first.
         hops[0].limits.fuel = is_busy.then_some(1 << 40);
         let (mut testbed, one, two) = start(hops);
         // Packets are sent one at a time, because the module handles only bursts of one.
@@ -232,8 +232,8 @@ fn the_example_in_c_runs_in_a_process_and_in_the_worker() {
     );
     let sent = frame(0, 1);
     assert!(one.send(&sent));
-    let came = two.receive_within(BOUND).unwrap();
-    assert_eq!((came[22], sequence(&came)), (sent[22] - 2, 1));
+    let received = two.receive_within(BOUND).unwrap();
+    assert_eq!((received[22], sequence(&received)), (sent[22] - 2, 1));
     let mut old = frame(0, 2);
     old[22] = 4;
     assert!(one.send(&old));

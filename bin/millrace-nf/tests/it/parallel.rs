@@ -1,4 +1,4 @@
-//! Functions in processes that only read and process packets in parallel. Packets take the same route as in sequence, in order,
+//! Read-only functions in processes, which get each packet at the same time. Packets take the same route as in sequence, in order,
 //! while the chain is edited and processes are killed. A function that writes although it declares `writes 0` changes no packet.
 
 #![allow(
@@ -69,10 +69,10 @@ fn a_drop_counts_where_it_would_have_fallen_and_hops_behind_it_never_had_the_pac
     for number in 0..50 {
         assert!(one.send(&forbidden));
         assert!(one.send(&frame((number % 7) as u16, number)));
-        let came = two.receive_within(BOUND).expect("the processes are up");
-        assert_eq!(sequence(&came), number);
-        assert_eq!(came[..6], frame(0, 0)[6..12], "the hop behind them writes");
-        assert!(two.send(&crate::testbed::answer(&came)));
+        let received = two.receive_within(BOUND).expect("the processes are up");
+        assert_eq!(sequence(&received), number);
+        assert_eq!(received[..6], frame(0, 0)[6..12], "the hop behind them writes");
+        assert!(two.send(&crate::testbed::answer(&received)));
         one.receive_within(BOUND).expect("and back");
     }
     testbed.wait("the last one to be dropped", |testbed| {
@@ -89,12 +89,12 @@ fn a_drop_counts_where_it_would_have_fallen_and_hops_behind_it_never_had_the_pac
     ];
     assert_eq!(counted.collect::<Vec<_>>(), wanted);
     assert!(stats[0].latency_nanos.is_none_or(|nanos| nanos > 0.0));
-    // The function has seen the packet.
+    // The function behind the firewall has also seen the dropped packets.
     testbed.wait("the counters of the function", |testbed| {
         testbed.chain.tick(testbed.bridge.now());
         testbed.chain.stats().hops[2].counters.contains(&("passed", 150))
     });
-    // The same in sequence.
+    // After an edit, the hops process packets in sequence.
     let mut plan = testbed.chain.plan().clone();
     plan.parallel = false;
     testbed.edit(&plan);
@@ -160,7 +160,7 @@ fn isolated_functions_that_read_together_may_be_killed_at_random() {
 /// This is one test, because EAL starts only once in a process.
 #[test]
 fn ring_functions_that_read_together_decide_as_one_after_the_other_and_may_be_killed_at_random() {
-    // EAL starts once in a process, and the test counts all its buffers.
+    // The test counts all buffers of EAL.
     millrace_testing::own_process!();
     let Some(backend) = shared_memory("together") else {
         return;

@@ -97,7 +97,7 @@ fn datagram(to: u16, number: u32) -> Vec<u8> {
 
 /// Sends frames, and returns the frames that come back, up to `expected`.
 fn exchange(port: &mut Opened<Frame>, frames: &[Vec<u8>], expected: usize) -> Vec<Vec<u8>> {
-    let (mut came, mut sent, mut burst) = (Vec::new(), 0, Burst::new());
+    let (mut received, mut sent, mut burst) = (Vec::new(), 0, Burst::new());
     wait_for("frames", || {
         let room = frames.len().min(sent + 32);
         let before = room - sent;
@@ -107,10 +107,10 @@ fn exchange(port: &mut Opened<Frame>, frames: &[Vec<u8>], expected: usize) -> Ve
         sent += before - burst.len();
         burst.clear();
         port.rx[0].rx_burst(&mut burst);
-        came.extend(burst.drain(..).map(|frame| frame.head().to_vec()));
-        (sent == frames.len() && came.len() >= expected).then_some(())
+        received.extend(burst.drain(..).map(|frame| frame.head().to_vec()));
+        (sent == frames.len() && received.len() >= expected).then_some(())
     });
-    came
+    received
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn a_function_behind_a_port_gets_frames_and_sends_them_back_in_order() {
     let mut process = Process::start(&path, &["--function", "macswap", "--core", "0"]);
     process.connected();
     let frames: Vec<Vec<u8>> = (0..50_000).map(|number| datagram(2000, number)).collect();
-    let came = exchange(&mut port, &frames, frames.len());
-    for (sent, came) in frames.iter().zip(came) {
-        assert_eq!([&sent[6..12], &sent[..6], &sent[12..]].concat(), came);
+    let received = exchange(&mut port, &frames, frames.len());
+    for (sent, received) in frames.iter().zip(received) {
+        assert_eq!([&sent[6..12], &sent[..6], &sent[12..]].concat(), received);
     }
 }
 
@@ -136,9 +136,9 @@ fn dropped_frames_do_not_come_back() {
     let frames: Vec<Vec<u8>> = (0..5000)
         .map(|number| datagram(2000 + (number % 2) as u16, number))
         .collect();
-    let came = exchange(&mut port, &frames, 2500);
+    let received = exchange(&mut port, &frames, 2500);
     let allowed: Vec<Vec<u8>> = frames.iter().step_by(2).cloned().collect();
-    assert_eq!(came, allowed);
+    assert_eq!(received, allowed);
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(crate) struct Confirm {
     pub(crate) why: CommentArg,
 }
 
-/// One side of a comparison.
+/// The older side of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DiffFrom {
     /// A revision, by its number.

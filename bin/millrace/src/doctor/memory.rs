@@ -1,4 +1,4 @@
-//! Check of huge pages: the daemon has them, or can reserve them at its start.
+//! Check of huge pages: the daemon has enough, or can reserve them when it starts.
 //!
 //! `millraced` reserves the pages that it lacks, and frees them when it ends (`millrace_dpdk::hugepages`). Pages in
 //! use therefore do not count as missing, and a machine without free pages is fine if it has free memory.

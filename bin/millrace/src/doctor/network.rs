@@ -23,7 +23,7 @@ pub(super) fn af_xdp(machine: &Machine) -> Finding {
             format!("expected 5.4 or later; {next_step}"),
         );
     }
-    // This file lists the socket families that the kernel supports.
+    // This file lists the socket protocols that the kernel supports.
     let families = machine.read("proc/net/protocols").unwrap_or_default();
     if families
         .lines()
@@ -137,8 +137,8 @@ fn interfaces(machine: &Machine, address: &str) -> Vec<String> {
     names
 }
 
-/// Returns true if a route uses the interface, or another interface lies on it, such as a bond, a bridge or a VLAN. If DPDK took
-/// such an interface, the machine could lose its network, and the user the connection to the machine.
+/// Returns true if a route uses the interface, or if it belongs to an upper interface, such as a bond, a bridge or a VLAN. If DPDK
+/// took such an interface, the machine could lose its network, and the user the connection to the machine.
 fn is_in_use(machine: &Machine, interface: &str) -> bool {
     let routes = machine.read("proc/net/route").unwrap_or_default();
     let has_ipv4 = || {
@@ -268,7 +268,7 @@ mod tests {
                 "{destination:0<32} {size:02x} {zero} 00 {zero} 00000400 00000001 00000000 00000001 {device:>8}\n"
             )
         };
-        // The routes of an interface that is up and has no address but a link-local one, and of others.
+        // The routes of an interface that is up with only a link-local address, and a route of another interface.
         let idle = [
             route("fe80", 64, "eth0"),
             route("ff00", 8, "eth0"),

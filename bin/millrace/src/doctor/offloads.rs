@@ -1,7 +1,7 @@
 //! Check of checksum offload on ports that use DPDK's AF_PACKET or AF_XDP driver on a veth interface.
 //!
-//! Hosts at the other end leave partial checksums for a NIC to complete. The kernel reports this with each frame, but
-//! these drivers do not read it and forward the frame as it is: TCP and UDP fail, while ping works.
+//! Hosts at the other end leave partial checksums for a NIC to complete. The kernel marks each such frame, but these
+//! drivers ignore the mark and forward the frame unchanged: TCP and UDP fail, while ping works.
 
 use millrace_api::view::Port;
 use millrace_model::Device;

@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use super::machine::Machine;
 
-/// The capabilities for kernel devices and huge pages, with their bits in the capability sets (capabilities(7)).
+/// The capabilities for devices of the kernel and for locked memory, with their bits in the capability sets (capabilities(7)).
 const NEEDED: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_IPC_LOCK", 14)];
 
 pub(super) fn capabilities(machine: &Machine) -> Finding {

@@ -23,7 +23,7 @@ struct Imported {
     threshold_file: Option<String>,
     /// Names and values, in the order of the file.
     variables: Vec<(String, String)>,
-    /// Lines of these settings that are not supported.
+    /// Lines with values of these settings that are not understood, as `LINE: TEXT`.
     ignored: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Imported {
         }
     }
 
-    /// Returns all files. Tables, such as classifications, precede the rules that use them.
+    /// Returns the paths of all files. Tables, such as classifications, precede the rules that use them.
     fn files(&self) -> Vec<&str> {
         let tables = [
             &self.classification_file,
@@ -74,9 +74,9 @@ impl Imported {
         tables.chain(&self.rule_files).map(String::as_str).collect()
     }
 
-    /// Returns a hop with the settings, below the command that checks the same rules.
+    /// Returns a comment with the command that checks the rules, and a hop with the settings, in TOML.
     fn toml(&self, name: &str) -> String {
-        // A JSON string is a basic string of TOML, too.
+        // A JSON string is also a basic string of TOML.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let shell = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         let mut text = format!("# Rules and variables of {name}. To check them:\n# millrace ips check");

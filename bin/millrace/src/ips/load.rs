@@ -37,7 +37,7 @@ pub(super) struct Loading<'a> {
     /// Classes by name.
     pub(super) classes: BTreeMap<String, Class>,
     pub(super) thresholds: Vec<Threshold>,
-    /// Files that were read.
+    /// The number of files that were read.
     files: usize,
 }
 

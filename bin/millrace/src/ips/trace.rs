@@ -18,7 +18,7 @@ use crate::output::Session;
 struct Report {
     sid: u32,
     lines: Vec<Line>,
-    /// The number of evaluations that ended at each condition.
+    /// The number of evaluations by the condition that failed, or by outcome if none failed.
     ends: BTreeMap<String, u64>,
     alerts: u64,
     frames: u64,
@@ -127,11 +127,11 @@ impl Report {
     fn text(&self) -> String {
         let mut text = String::new();
         for line in &self.lines {
-            // Writing to a string does not fail.
             let packet = match line.packet {
                 0 => "end of the capture".to_owned(),
                 number => format!("packet {number}"),
             };
+            // Writing to a string does not fail.
             let _ = write!(
                 text,
                 "{packet} ({} -> {}, {}), {}: {}",

@@ -21,7 +21,7 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn add_bytes(self, bytes: &[u8]) -> Sum {
-        // RFC 1071 section 2(B): the sum of byte-swapped words is the byte-swapped sum.
+        // RFC 1071, section 2(B): the sum of byte-swapped words is the byte-swapped sum.
         let native = if bytes.len() < LONG {
             sum_of_short(bytes)
         } else {
@@ -94,7 +94,7 @@ fn sum_of_long(bytes: &[u8]) -> u64 {
     words.sum::<u64>() + sum_of_rest(rest)
 }
 
-/// Returns at most three bytes as a word, padded with zeros.
+/// Returns the word that consists of `rest`, at most three bytes, and zeros.
 #[inline]
 fn sum_of_rest(rest: &[u8]) -> u64 {
     let word = match *rest {

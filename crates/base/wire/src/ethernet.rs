@@ -117,8 +117,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the EtherType of an 802.3 frame from the bytes after the length field. It is the EtherType of the
-/// SNAP header, if that has the organisation code of encapsulated Ethernet (RFC 1042).
+/// Returns the EtherType in the SNAP header of an 802.3 frame; `None` unless the header has the organisation code of
+/// encapsulated Ethernet (RFC 1042). `llc` are the bytes after the length field.
 #[inline]
 pub fn snap(llc: &[u8]) -> Option<EtherType> {
     let header = chunk::<SNAP_SIZE>(llc, 0)?;

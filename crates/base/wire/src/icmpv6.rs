@@ -134,7 +134,7 @@ impl<'a> NdView<'a> {
         array::<16, _>(self.body, 4).into()
     }
 
-    /// Iterates over the options, as type and all bytes, up to the first malformed one.
+    /// Returns an iterator over the options up to the first malformed one, each as its type and all its bytes.
     pub fn options(&self) -> impl Iterator<Item = (u8, &'a [u8])> {
         let mut rest = self.options;
         core::iter::from_fn(move || {

@@ -67,7 +67,7 @@ impl fmt::Debug for IpProto {
     }
 }
 
-/// The addresses that go into a transport checksum (RFC 9293 section 3.1, RFC 8200 section 8.1).
+/// The addresses that go into a transport checksum (RFC 9293, section 3.1; RFC 8200, section 8.1).
 ///
 /// For a packet with an IPv6 routing header, `dst` is the final destination, not the destination in the fixed
 /// header.

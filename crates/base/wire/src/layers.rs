@@ -65,8 +65,8 @@ pub enum L4 {
     Icmpv6,
 }
 
-/// Offsets of the headers of a frame, from the beginning of the head. Each of these headers is completely in the head
-/// (of TCP: its first 20 bytes).
+/// Offsets of the headers of a frame, from the beginning of the head. The head contains each of these headers completely,
+/// except for the options of TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layers {
     ether_type: EtherType,
@@ -271,8 +271,8 @@ impl Layers {
         }
     }
 
-    /// Returns the offset of the end of the last header: the smallest size of a head that holds all of them. Headers
-    /// inside MPLS are not included, except for the beginning of the payload.
+    /// Returns the offset of the end of the last header: the smallest size of a head that holds all headers. Headers
+    /// inside MPLS are not included.
     #[must_use]
     pub fn end(&self) -> usize {
         let l3_size = match self.l3() {

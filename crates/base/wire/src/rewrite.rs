@@ -44,7 +44,7 @@ use crate::{L4, Layers, icmpv4, icmpv6, tcp, udp};
 /// Writes `value` at `at` and returns the previous bytes.
 #[inline]
 fn replace<const N: usize>(head: &mut [u8], at: usize, value: [u8; N]) -> Option<[u8; N]> {
-    chunk_mut(head, at).map(|place| core::mem::replace(place, value))
+    chunk_mut(head, at).map(|field| core::mem::replace(field, value))
 }
 
 /// Writes `value` at `at`, if all of it is in the head.
@@ -56,8 +56,8 @@ fn write<const N: usize>(head: &mut [u8], at: usize, value: [u8; N]) -> bool {
 /// Updates the 16-bit checksum at `at`.
 #[inline]
 fn mend(head: &mut [u8], at: usize, change: Change) {
-    if let Some(place) = chunk_mut::<2>(head, at) {
-        *place = change.apply(u16::from_be_bytes(*place)).to_be_bytes();
+    if let Some(checksum) = chunk_mut::<2>(head, at) {
+        *checksum = change.apply(u16::from_be_bytes(*checksum)).to_be_bytes();
     }
 }
 
@@ -68,8 +68,8 @@ fn mend_l4(head: &mut [u8], layers: &Layers, change: Change, covers: Covered) {
     match layers.l4() {
         L4::Tcp => mend(head, at + tcp::offset::CHECKSUM, change),
         L4::Udp => {
-            if let Some(place) = chunk_mut::<2>(head, at + udp::offset::CHECKSUM) {
-                *place = change.apply_udp(u16::from_be_bytes(*place)).to_be_bytes();
+            if let Some(checksum) = chunk_mut::<2>(head, at + udp::offset::CHECKSUM) {
+                *checksum = change.apply_udp(u16::from_be_bytes(*checksum)).to_be_bytes();
             }
         }
         L4::Icmpv6 => mend(head, at + icmpv6::offset::CHECKSUM, change),

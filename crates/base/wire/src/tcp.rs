@@ -193,7 +193,7 @@ pub struct Repr<'a> {
 }
 
 impl<'a> Repr<'a> {
-    /// Returns the fields of a header. The reserved bits are ignored.
+    /// Returns the fields of a header. `flags` includes the reserved bits.
     pub fn parse(view: &View<'a>) -> Repr<'a> {
         Repr {
             src: view.src(),

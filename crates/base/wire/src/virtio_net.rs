@@ -59,14 +59,14 @@ pub struct Accepted {
     pub mtu: usize,
 }
 
-/// The fields of the header except `hdr_len`, a hint that receivers must not rely on, and `num_buffers`.
+/// The fields of the header, except `num_buffers` and `hdr_len`, which is a hint that receivers must not rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     flags: u8,
-    segmentation: u8,
-    segment_size: u16,
-    checksum_begin: u16,
-    checksum_at: u16,
+    gso_type: u8,
+    gso_size: u16,
+    csum_start: u16,
+    csum_offset: u16,
 }
 
 impl Header {
@@ -74,13 +74,13 @@ impl Header {
     /// integers.
     #[inline(always)]
     #[must_use]
-    pub fn parse((begin, checksum_at): (u64, u16)) -> Header {
+    pub fn parse((begin, csum_offset): (u64, u16)) -> Header {
         Header {
             flags: begin as u8,
-            segmentation: (begin >> 8) as u8,
-            segment_size: (begin >> 32) as u16,
-            checksum_begin: (begin >> 48) as u16,
-            checksum_at,
+            gso_type: (begin >> 8) as u8,
+            gso_size: (begin >> 32) as u16,
+            csum_start: (begin >> 48) as u16,
+            csum_offset,
         }
     }
 
@@ -96,20 +96,20 @@ impl Header {
     #[inline(always)]
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.flags & NEEDS_CSUM == 0 && self.segmentation == 0
+        self.flags & NEEDS_CSUM == 0 && self.gso_type == 0
     }
 
     /// Returns true for a GSO packet.
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.segmentation != 0
+        self.gso_type != 0
     }
 
     /// Returns the header of the same frame after `size` bytes were inserted in front of the IP header: a VLAN tag.
     #[must_use]
     pub fn shifted(mut self, size: u16) -> Header {
         // An offset outside of every frame must not wrap to one inside.
-        self.checksum_begin = self.checksum_begin.saturating_add(size);
+        self.csum_start = self.csum_start.saturating_add(size);
         self
     }
 
@@ -117,7 +117,7 @@ impl Header {
     /// agree with the header, or is not accepted.
     #[must_use]
     pub fn finish<P: Packet>(&self, packet: &mut P, accepted: &Accepted) -> bool {
-        let (is_udp, is_ipv6) = match self.segmentation & !ECN {
+        let (is_udp, is_ipv6) = match self.gso_type & !ECN {
             0 => return packet.len() <= accepted.frame_size && self.complete(packet),
             TCPV4 if accepted.tcpv4 => (false, Some(false)),
             TCPV6 if accepted.tcpv6 => (false, Some(true)),
@@ -125,7 +125,7 @@ impl Header {
             _ => return false,
         };
         let least = if is_udp { 1 } else { SEGMENT_MIN };
-        let size = NonZeroU16::new(self.segment_size).filter(|size| size.get() >= least);
+        let size = NonZeroU16::new(self.gso_size).filter(|size| size.get() >= least);
         packet.set_segment_size(size);
         let Some(gso) = GsoLayout::of(packet) else {
             return false;
@@ -142,15 +142,15 @@ impl Header {
         true
     }
 
-    /// Completes a partial checksum.
+    /// Completes the checksum if it is partial. Returns false if the checksum field is outside the head.
     fn complete<P: Packet>(&self, packet: &mut P) -> bool {
         if self.flags & NEEDS_CSUM == 0 {
             return true;
         }
-        let (begin, size) = (usize::from(self.checksum_begin), packet.len());
-        let checksum_at = usize::from(self.checksum_at);
-        let at = begin + checksum_at;
-        if checksum_at == sctp::offset::CHECKSUM {
+        let (begin, size) = (usize::from(self.csum_start), packet.len());
+        let csum_offset = usize::from(self.csum_offset);
+        let at = begin + csum_offset;
+        if csum_offset == sctp::offset::CHECKSUM {
             return complete_sctp(packet, begin, at).is_some();
         }
         if at + 2 > packet.head().len() {
@@ -158,7 +158,7 @@ impl Header {
         }
         // The checksum field holds the sum of the pseudo-header, so the sum of all bytes from `begin` on is complete.
         let sum = packet.sum(begin, size - begin);
-        let checksum = if checksum_at == udp::offset::CHECKSUM {
+        let checksum = if csum_offset == udp::offset::CHECKSUM {
             sum.udp_checksum()
         } else {
             sum.checksum()
@@ -186,10 +186,10 @@ impl Header {
         };
         Some(Header {
             flags: NEEDS_CSUM,
-            segmentation: if gso.has_cwr() { kind | ECN } else { kind },
-            segment_size: u16::try_from(gso.segment_size()).ok()?,
-            checksum_begin: u16::try_from(begin).ok()?,
-            checksum_at: gso.checksum_offset() as u16,
+            gso_type: if gso.has_cwr() { kind | ECN } else { kind },
+            gso_size: u16::try_from(gso.segment_size()).ok()?,
+            csum_start: u16::try_from(begin).ok()?,
+            csum_offset: gso.checksum_offset() as u16,
         })
     }
 
@@ -198,24 +198,11 @@ impl Header {
     #[must_use]
     pub fn emit(&self, headers: u16, chains: u16) -> [u8; LONG] {
         let [h0, h1] = headers.to_le_bytes();
-        let [s0, s1] = self.segment_size.to_le_bytes();
-        let [b0, b1] = self.checksum_begin.to_le_bytes();
-        let [a0, a1] = self.checksum_at.to_le_bytes();
+        let [s0, s1] = self.gso_size.to_le_bytes();
+        let [b0, b1] = self.csum_start.to_le_bytes();
+        let [a0, a1] = self.csum_offset.to_le_bytes();
         let [c0, c1] = chains.to_le_bytes();
-        [
-            self.flags,
-            self.segmentation,
-            h0,
-            h1,
-            s0,
-            s1,
-            b0,
-            b1,
-            a0,
-            a1,
-            c0,
-            c1,
-        ]
+        [self.flags, self.gso_type, h0, h1, s0, s1, b0, b1, a0, a1, c0, c1]
     }
 }
 
@@ -249,8 +236,8 @@ mod tests {
     fn checksum_left(begin: u16, at: u16) -> Header {
         Header {
             flags: NEEDS_CSUM,
-            checksum_begin: begin,
-            checksum_at: at,
+            csum_start: begin,
+            csum_offset: at,
             ..Header::default()
         }
     }
@@ -259,15 +246,15 @@ mod tests {
     fn a_header_is_what_it_was_written_as() {
         let header = Header {
             flags: 1,
-            segmentation: 4,
-            segment_size: 1448,
-            checksum_begin: 34,
-            checksum_at: 16,
+            gso_type: 4,
+            gso_size: 1448,
+            csum_start: 34,
+            csum_offset: 16,
         };
         let bytes = header.emit(66, 1);
         let (first, _) = bytes.split_first_chunk::<SHORT>().unwrap();
         assert_eq!(Header::from_bytes(*first), header);
-        assert_eq!(header.shifted(4).checksum_begin, 38);
+        assert_eq!(header.shifted(4).csum_start, 38);
     }
 
     #[test]

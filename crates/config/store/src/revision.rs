@@ -44,7 +44,7 @@ impl From<SystemTime> for UnixTime {
     }
 }
 
-/// The author of a change and a comment. Control characters are replaced by blanks.
+/// The author of a change and a comment. Control characters except line feeds are replaced by blanks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Note {
     author: String,

@@ -14,7 +14,7 @@ pub struct PortStatus {
     pub model: model::Port,
     /// The latest information from the device.
     pub info: DeviceInfo,
-    /// The configuration bits, `OFPPC_*`, as configured and as changed since by port_mod.
+    /// The configuration bits, `OFPPC_*`: those of the configuration, with the changes of port_mod.
     pub config: PortConfig,
     /// The state bits, `OFPPS_*`.
     pub state: PortState,
@@ -32,7 +32,7 @@ impl PortStatus {
             number: self.model.number,
             mac: self.info.mac,
             name: self.model.name.to_string(),
-            // NO_FLOOD is a bit of Millrace that does not exist in OpenFlow 1.3.
+            // The truncation removes NO_FLOOD, a bit of Millrace that OpenFlow 1.3 does not have.
             config: openflow::PortConfig::from_raw_truncated(self.config.0),
             state: openflow::PortState::from_raw_truncated(self.state.0),
             current: features(modes.current),

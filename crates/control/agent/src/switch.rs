@@ -82,8 +82,8 @@ impl<B: Backend> Switch<B> {
     }
 
     /// Makes the switch equal to `config`, as far as possible. Blocks while devices are opened and closed, so an async task
-    /// must not call it. The caller calls it again with the same configuration while there are problems: a missing device
-    /// may appear.
+    /// must not call this. While there are problems, the caller repeats the call with the same configuration, because a
+    /// missing device may appear.
     pub fn apply(&self, revision: u64, config: &model::Config) -> Status {
         let mut members = lock(&self.members);
         let mut problems = Vec::new();

@@ -42,7 +42,7 @@ pub enum OxmError {
 }
 
 impl OxmError {
-    /// Returns the error that a switch answers.
+    /// Returns the error that a switch sends to the controller.
     pub const fn error_code(&self) -> ErrorCode {
         match self {
             OxmError::Type { .. } => ErrorCode::OFPBMC_BAD_TYPE,
@@ -123,7 +123,7 @@ impl OxmHeader {
     }
 }
 
-/// Returns the value of a big-endian number of up to 16 bytes.
+/// Returns the big-endian number in `bytes`, at most 16 of them.
 #[inline]
 pub(crate) fn integer(bytes: &[u8]) -> u128 {
     if bytes.len() <= 8 {

@@ -1,5 +1,5 @@
-//! The records of a run, one JSON object per line. The table and the report are functions of the records, so that they
-//! can be made again from the file.
+//! The records of a run, one JSON object per line. The table and the report depend only on the records, so both can be
+//! created again from the file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -44,7 +44,7 @@ pub enum Record {
         commands: Vec<String>,
         /// The duration of `ovs-ofctl add-flows` in seconds, if there were flow entries.
         install_s: Option<f64>,
-        /// The growth of the process during that time, in bytes.
+        /// The growth of the resident memory of the system during that time, in bytes.
         install_bytes: Option<u64>,
         /// The number of flow entries.
         flows: usize,

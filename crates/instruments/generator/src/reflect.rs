@@ -22,8 +22,8 @@ pub enum ReflectMode {
     SwapMacs,
 }
 
-/// Sends all received packets back by the first device, until [`EngineCommand::Quit`]: the simplest switch, for tests
-/// and as an upper bound of rates.
+/// Sends all received packets back through the first device, until [`EngineCommand::Quit`]: the simplest switch, for
+/// tests and as an upper bound of rates.
 pub fn reflect(
     mut rx: Vec<RxQueue>,
     mut tx: Vec<TxQueue>,
@@ -33,7 +33,7 @@ pub fn reflect(
     let mut burst = ArrayVec::<Mbuf, BURST>::new();
     let mut round = 0_u32;
     let mut idle = IdleYield::default();
-    // The configuration asks for one transmit queue for each device, so that it exists.
+    // The first device has a transmit queue, because the configuration asks for one for each device.
     let Some(tx) = tx.first_mut() else { return };
     loop {
         round = round.wrapping_add(1);
@@ -72,7 +72,7 @@ pub fn reflect(
 ///
 /// A yield costs least, and lets all other threads run first. If one of them computes, the yield takes
 /// milliseconds. After such a long yield this thread sleeps for a while instead, because the scheduler
-/// prefers a thread that wakes up to a thread that computes. The functions of a chain do the same
+/// runs a thread that wakes up before a thread that computes. The functions of a chain do the same
 /// (`millrace_nf::shm`), so that functions behind other ports are comparable. Unlike this loop, the
 /// functions of a chain do not yield while packets arrive, because a switch gives a chain no more packets
 /// than the chain has room for.
@@ -93,7 +93,7 @@ const SLEEP_PERIOD: Duration = Duration::from_millis(100);
 /// The duration of a sleep. A shorter one could expire while the timer is set, and leave the core idle.
 const SLEEP: Duration = Duration::from_micros(50);
 /// The number of packets after which the thread yields even if more have arrived: the capacity of a queue.
-/// The queue of the next function is full then, and would drop further packets.
+/// By then the queue of the next function is full, and would drop further packets.
 const PACKETS_PER_YIELD: usize = 256;
 /// The number of empty polls before the first sleep. The kernel lets a thread that only yields run to the end of its
 /// time slice.

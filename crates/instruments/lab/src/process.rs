@@ -64,8 +64,8 @@ impl ProcessId {
 
     fn open(self) -> Option<OwnedFd> {
         let fd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
-        // The descriptor refers to one process. The start time, read after that, proves that it is the right
-        // process.
+        // The descriptor refers to one process. The start time, read after the opening, proves that it is the
+        // right process.
         self.is_alive().then_some(fd)
     }
 }

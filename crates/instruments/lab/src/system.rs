@@ -75,7 +75,7 @@ fn package_of(tool: &str) -> &'static str {
 }
 
 /// Runs a short-lived tool in the calling thread's namespace and returns its standard output. The tool carries the
-/// lab's mark, because it may outlive this process, and `down` must find it then.
+/// lab's mark, so that `down` finds a tool that outlives this process.
 pub(crate) fn tool(mark: &str, command: &mut Command) -> Result<String, SystemError> {
     let line = || {
         let words = std::iter::once(command.get_program()).chain(command.get_args());

@@ -1,9 +1,9 @@
 //! Programs that run in the background.
 //!
-//! Each program is started through `setpriv --pdeathsig`, if it is installed, so that the program ends with
-//! the instrument even if the instrument is killed. It is also started through `nice`, which reduces the
-//! influence of other load on the machine equally for all systems. Both replace themselves by the program, so
-//! the process id of the child is the id of the program. Signals are sent to this process only.
+//! Each program is started through `setpriv --pdeathsig`, if `setpriv` is installed, so that the program ends
+//! with the instrument even if the instrument is killed. The program is also started through `nice`, which
+//! reduces the influence of other load on the machine equally for all systems. Both tools execute the program in
+//! their own process, so the process id of the child is that of the program. Signals are sent to this process only.
 
 use std::fs::{self, File};
 use std::io::Write;

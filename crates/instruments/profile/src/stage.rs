@@ -75,7 +75,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Parts of function names, the more specific ones first: Millrace, then Open vSwitch, then DPDK.
+/// Parts of function names, the more specific ones first: Millrace and DPDK, then Open vSwitch, then the kernel.
 const NAMES: &[(&str, Stage)] = &[
     ("rx_burst", Stage::Receive),
     ("tx_burst", Stage::Transmit),

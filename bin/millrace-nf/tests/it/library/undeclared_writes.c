@@ -1,4 +1,4 @@
-/* A function that declares that it writes nothing, writes to every byte of every packet, and drops the second one. */
+/* A function that declares `writes 0`, but writes to every byte of every packet and drops the second packet. */
 #include <millrace_nf.h>
 
 static void *make(const millrace_nf_setup *setup, char *reason, size_t size)

@@ -21,8 +21,8 @@ pub(crate) fn environment(catalogue: Catalogue, workers: u16) -> Environment {
     }
 }
 
-/// Returns a backend with packets in memory that processes can share. It can be called once in a process. Without root it says
-/// so and returns `None`.
+/// Returns a backend whose packets are in memory that processes can share. Without root, prints a message and returns `None`.
+/// It may be called only once in a process, because EAL starts only once.
 pub(crate) fn shared_memory(name: &str) -> Option<Arc<DpdkBackend>> {
     if !nix::unistd::Uid::effective().is_root() {
         eprintln!("not run: it needs root");

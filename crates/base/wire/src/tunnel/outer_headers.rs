@@ -48,7 +48,7 @@ pub struct OuterFields {
     pub has_key: bool,
     /// TTL of the outer header.
     pub ttl: u8,
-    /// True if UDP and GRE headers have a checksum. Otherwise UDP has none, also over IPv6 (RFC 6935).
+    /// True if UDP and GRE headers have a checksum. Otherwise UDP has none, even over IPv6 (RFC 6935).
     pub checksum: bool,
 }
 
@@ -219,7 +219,7 @@ impl OuterHeaders {
     }
 }
 
-/// Returns a hash that all packets of one connection share, for a frame of `size` bytes that starts with `frame`.
+/// Returns the UDP source port for a frame of `size` bytes that starts with `frame`: a hash that all packets of one flow share.
 pub fn entropy(frame: &[u8], size: usize) -> Entropy {
     let layers = Layers::parse_head(frame, size, Depth::L4);
     let mut hash = 0x9e37_79b9_7f4a_7c15_u64;

@@ -13,8 +13,8 @@
 //!                      address with the most, is closed
 //! ```
 //!
-//! Every new connection is accepted as pending. A controller needs only a few round trips to exchange HELLO,
-//! whereas a connection that is still silent after 127 newer ones is closed.
+//! Every new connection is accepted as pending. A controller needs only a few round trips to exchange HELLO, so the
+//! connection that is closed at a limit is most probably a silent one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -105,7 +105,7 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) struct ControllerPermit(Admission);
 
-/// Resolves when a pending connection is to be closed for another one.
+/// A signal to a pending connection that it must be closed for a newer one.
 #[derive(Debug)]
 pub(super) struct Eviction(oneshot::Receiver<()>);
 

@@ -76,7 +76,7 @@ struct Line {
     tally: Arc<ChannelCounters>,
 }
 
-/// The states of all channels of a bridge, which their tasks write.
+/// The states of all channels of a bridge, written by the tasks of the channels.
 pub struct ChannelTable {
     bridge: String,
     began: Instant,

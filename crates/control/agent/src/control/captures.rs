@@ -14,11 +14,11 @@ use super::bridge::BridgeControl;
 use super::taps::{CaptureRequest, Captured, TraceOutcome, WaitingTrace};
 
 impl<B: Backend> BridgeControl<B> {
-    /// Starts a capture, which runs until [`CaptureSink::is_over`](super::CaptureSink::is_over). When this returns, workers
-    /// copy the selected packets. Returns false, and drops the sink, if [`CAPTURES_MAX`] captures run.
+    /// Starts a capture, which runs until [`CaptureSink::is_over`](super::CaptureSink::is_over) is true. Workers copy the
+    /// selected packets from the moment of return. Returns false, and drops the sink, if [`CAPTURES_MAX`] captures run.
     pub fn capture(&mut self, request: CaptureRequest) -> bool {
         let len = CAPTURES_MAX as u8;
-        let numbers = (0..len).map(|over| (self.taps.next_capture + over) % len);
+        let numbers = (0..len).map(|offset| (self.taps.next_capture + offset) % len);
         let free = numbers
             .into_iter()
             .find(|number| !self.taps.captures.contains_key(number));
@@ -39,7 +39,8 @@ impl<B: Backend> BridgeControl<B> {
         self.datapath.set_captures(filters);
     }
 
-    /// Arms a live trace, which waits for the next packet that matches. The sender is dropped if none arrives in time.
+    /// Arms a live trace, which waits for the next packet that matches. Without such a packet within the time, the
+    /// receiver gets an error.
     pub fn trace_live(&mut self, matching: &Match, within: Duration) -> oneshot::Receiver<TraceOutcome> {
         let (sender, outcome) = oneshot::channel();
         self.taps.next_trace += 1;
@@ -63,10 +64,10 @@ impl<B: Backend> BridgeControl<B> {
             self.publish_captures();
         }
         let is_over = |trace: &WaitingTrace| now >= trace.deadline || trace.outcome.is_closed();
-        let (over, waiting) = self.taps.traces.drain(..).partition(is_over);
+        let (expired, waiting) = self.taps.traces.drain(..).partition(is_over);
         self.taps.traces = waiting;
-        let over: Vec<WaitingTrace> = over;
-        for trace in over {
+        let expired: Vec<WaitingTrace> = expired;
+        for trace in expired {
             self.tables.disarm_trace(trace.id, &mut self.ops);
         }
     }

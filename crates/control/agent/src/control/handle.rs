@@ -82,7 +82,7 @@ impl<B: Backend> BridgeHandle<B> {
         result.await.map_err(|_| TaskError::Removed)
     }
 
-    /// Runs `task` on the control thread and blocks for its result. Must not be called from an async task.
+    /// Runs `task` on the control thread and blocks until its result arrives. Must not be called from an async task.
     ///
     /// # Errors
     /// [`TaskError::Removed`].
@@ -92,7 +92,7 @@ impl<B: Backend> BridgeHandle<B> {
     ) -> Result<R, TaskError> {
         let (sender, result) = mpsc::sync_channel(1);
         let task: Task<B> = Box::new(move |bridge| {
-            // The receiver waits below.
+            // Sending cannot fail, because the receiver waits below.
             let _sent = sender.send(task(bridge));
         });
         self.tasks.send(task).map_err(|_| TaskError::Removed)?;

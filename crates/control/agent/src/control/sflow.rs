@@ -1,5 +1,5 @@
-//! sFlow of a bridge: gives the workers the sampling plan of the configuration, and their samples to the
-//! agent.
+//! sFlow of a bridge: gives the sampling plan of the configuration to the workers, and the samples of the
+//! workers to the agent.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ impl<B: Backend> BridgeControl<B> {
         self.sflow.plan = plan;
     }
 
-    /// Hands queued samples to the agent. Returns true if the limit of one round was reached.
+    /// Hands queued samples and dropped packets to the agent. Returns true if the limit of one round was reached.
     fn take_samples(&mut self) -> bool {
         let Some(agent) = &mut self.sflow.agent else {
             return false;
@@ -110,8 +110,8 @@ impl<B: Backend> BridgeControl<B> {
         len.max(discards) == SAMPLES_BATCH
     }
 
-    /// Hands queued samples and the counters that are due to the agent, and sends datagrams. Returns true if
-    /// more samples may be queued.
+    /// Hands queued samples, dropped packets and due counters to the agent, and sends datagrams. Returns true if
+    /// more may be queued.
     pub(super) fn run_sflow(&mut self) -> bool {
         let is_busy = self.take_samples();
         let now = self.datapath.now();
@@ -137,7 +137,7 @@ impl<B: Backend> BridgeControl<B> {
         let status = self.ports.get(&number)?;
         let counted = self.counted(number);
         let device = self.datapath.device_stats(number).unwrap_or_default();
-        // Counters of a datagram have 32 bits, and wrap.
+        // In sFlow, all counters but those of octets have 32 bits, and wrap.
         let counters = InterfaceCounters {
             interface: super::sflow_records::interface(number),
             speed: status

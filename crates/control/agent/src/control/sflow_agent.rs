@@ -23,7 +23,7 @@ const DATAGRAM_HEADER_SIZE: usize = 40;
 #[derive(Default)]
 pub(super) struct Sflow {
     pub(super) agent: Option<SflowAgent>,
-    /// The plan that workers have.
+    /// The sampling plan of the workers.
     pub(super) plan: Option<SamplingPlan>,
 }
 
@@ -119,9 +119,9 @@ impl SflowAgent {
     }
 
     /// Changes the configuration. Collectors that stay keep their sockets and counters, unless the source
-    /// address changes. For collectors, a new agent address or sub-agent number is a new agent, so its
-    /// datagrams and notifications are numbered from one. The sequence numbers of samples and all other
-    /// counters continue.
+    /// address changes. For collectors, a new agent address or sub-agent number is a new agent. The sequence
+    /// numbers of its datagrams and notifications therefore start at one. Those of samples, and all counters,
+    /// continue.
     pub(super) fn configure(&mut self, config: model::Sflow, now: Time) {
         self.flush(now);
         if (config.agent, config.sub_agent) != (self.config.agent, self.config.sub_agent) {
@@ -167,8 +167,7 @@ impl SflowAgent {
         })
     }
 
-    /// Replaces the sampled ports and their rates. Ports that stay keep their sequence numbers and counters. Counter
-    /// samples of new ports are spread over the polling interval.
+    /// Replaces the sampled ports and their rates. Ports that stay keep their sequence numbers and counters.
     pub(super) fn set_ports(&mut self, rates: &BTreeMap<PortNo, u32>) {
         self.sources.retain(|port, _| rates.contains_key(port));
         for (port, rate) in rates {
@@ -229,7 +228,7 @@ impl SflowAgent {
         due
     }
 
-    /// Adds the counters of a port. This method sets their sequence number and source.
+    /// Adds the counter sample of a port, after setting its sequence number and its source.
     pub(super) fn take_counters(&mut self, port: PortNo, mut sample: CounterSample, now: Time) {
         let Some(source) = self.sources.get_mut(&port) else {
             return;
@@ -325,8 +324,8 @@ impl Source {
     }
 }
 
-/// Returns a socket for datagrams to a collector. It is not connected, so that a collector that is down for a while causes no
-/// error at the next datagram.
+/// Returns a socket for datagrams to a collector. The socket is not connected, so that a collector that is down for a while
+/// causes no error at the next datagram.
 fn open(address: SocketAddr, source: Option<IpAddr>) -> Result<UdpSocket, String> {
     let any = match address {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

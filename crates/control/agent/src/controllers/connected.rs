@@ -102,10 +102,10 @@ impl ControllerSession {
         !self.auxiliaries.is_empty()
     }
 
-    /// Returns the connection that carries packet-ins of flows with this hash.
+    /// Returns the outbox and the counters of the connection that carries packet-ins of flows with this hash.
     pub(crate) fn packet_in_connection(&self, hash: u64) -> (&Outbox, &ChannelCounters) {
         let len = self.auxiliaries.len() as u128;
-        // The product's high word maps the hash onto 0..len by its high bits, which are mixed best.
+        // The high word of the product maps the hash onto 0..len by the high bits of the hash, which are mixed best.
         let index = ((u128::from(hash) * len) >> 64) as usize;
         match self.auxiliaries.get(index) {
             Some(auxiliary) => (&auxiliary.outbox, &auxiliary.tally),

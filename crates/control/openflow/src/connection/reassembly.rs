@@ -81,8 +81,8 @@ pub(super) enum AddOutcome {
     Complete(MultipartRequest),
     /// More messages follow.
     Waiting,
-    /// The request with this first message is too long, has a type that does not allow several messages, or is not
-    /// complete when another begins. It is answered with an error.
+    /// The request is too long, has a type that does not allow several messages, or is not complete when another
+    /// begins. The message with this prefix is answered with an error.
     Refused(RequestPrefix),
 }
 

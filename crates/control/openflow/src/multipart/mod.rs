@@ -81,7 +81,7 @@ impl<P: ReplyPart> ReplyPart for &P {
     }
 }
 
-/// Reads items that fill the rest of a body.
+/// Reads the items that fill the rest of a body.
 pub(crate) fn decode_list<T>(
     reader: &mut Reader<'_>,
     one: impl Fn(&mut Reader<'_>) -> Result<T, DecodeError>,
@@ -93,7 +93,7 @@ pub(crate) fn decode_list<T>(
     Ok(items)
 }
 
-/// Takes one item from the reader. The item begins with its length.
+/// Returns a reader of one item, after its length field, which counts the whole item.
 pub(crate) fn sized<'a>(reader: &mut Reader<'a>) -> Result<Reader<'a>, DecodeError> {
     let length = usize::from(reader.u16()?);
     let rest = length.checked_sub(2).ok_or(DecodeError::Length)?;

@@ -142,7 +142,8 @@ impl Property {
     }
 }
 
-/// Reads a list of types of four bytes each. Skips experimenter types, which are longer.
+/// Reads a list of instruction or action headers (type and length, four bytes). Skips those of experimenters, which are
+/// longer.
 fn decode_ids<T>(body: &mut Reader<'_>, from_raw: impl Fn(u16) -> Option<T>) -> Result<Vec<T>, DecodeError> {
     let bad_length = |_| DecodeError::TableFeatureLength;
     let mut types = Vec::new();

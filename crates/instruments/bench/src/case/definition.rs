@@ -17,7 +17,7 @@ pub enum Baseline {
     Own(&'static str),
 }
 
-/// A ratio that Millrace has to reach.
+/// A ratio of rates that Millrace must reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
     /// The denominator of the ratio.
@@ -42,7 +42,7 @@ impl std::fmt::Display for Target {
 /// The source of the packets for the system under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketSource {
-    /// The driver `net_pcap` of DPDK replays them within the system.
+    /// The driver `net_pcap` of DPDK replays the packets within the system.
     Replay,
     /// A generator sends the packets over memif and counts those that return. Used if the packets do not fit
     /// into the pool of a system.

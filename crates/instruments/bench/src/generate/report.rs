@@ -1,5 +1,5 @@
 //! The reports of `millrace-generator`, as far as the bench uses them. The generator is linked with DPDK and the bench
-//! is not, so each has its own definition; a test of each parses the same file.
+//! is not, so each has its own definition. Tests of both use the same file.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub enum Report {
 pub struct Counters {
     /// Packets that the device accepted.
     pub sent: u64,
-    /// Packets that the device did not accept, as the queue of the switch was full.
+    /// Packets that the device did not accept because the queue of the switch was full.
     pub refused: u64,
     /// Packets that were due while the generator did not run.
     pub missed: u64,
@@ -42,7 +42,7 @@ pub struct Counters {
     pub reordered: u64,
     /// Packets with a wrong payload or header checksum.
     pub corrupted: u64,
-    /// The part of the stamped packets that returned by each sink.
+    /// The number of stamped packets that returned by each device, in the order of the command line.
     pub received_by: [u64; 8],
     /// The number of gaps in which the generator did not run.
     pub absences: u64,

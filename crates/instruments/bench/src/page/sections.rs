@@ -33,7 +33,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
     found.chain(origins).collect()
 }
 
-/// Returns the position of a run on the page; unknown experiments come before the last ones.
+/// Returns the position of a run on the page. Experiments that are in neither list come between the two.
 fn position(source: &Source) -> usize {
     const FIRST: [&str; 13] = [
         "forward", "hostile", "rules", "tables", "workers", "million", "install", "grow", "updates", "rate",

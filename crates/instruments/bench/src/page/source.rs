@@ -15,12 +15,12 @@ const PROBLEMS_MAX: usize = 5;
 /// The records of one run of one experiment. A file may hold several runs; each begins with a `run` record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Source {
-    /// The identifier of the run, unique on the page, of small letters, digits and hyphens: `forward`, `forward-2`.
+    /// The identifier of the run, unique on the page, of lower-case letters, digits and hyphens: `forward`, `forward-2`.
     pub(crate) id: String,
     pub(crate) records: Vec<Record>,
     /// The records of all runs: a case may be compared with a case of another run.
     pub(crate) all: Arc<[Record]>,
-    /// The lines that could not be read, a sentence each.
+    /// One sentence for each line that could not be read, and for each older run that is left out.
     pub(crate) problems: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn read_folder(dir: &Path) -> Result<Vec<Source>, ReportError> {
     Ok(sources)
 }
 
-/// Returns the runs in the text of a file. There is at least one run, which holds the unreadable lines.
+/// Returns the runs in the text of a file, at least one. The first run holds the problems of all unreadable lines.
 pub(crate) fn parse(name: &str, text: &str) -> Vec<Source> {
     let mut sources: Vec<Source> = Vec::new();
     let mut problems = Vec::new();
@@ -120,8 +120,8 @@ fn link_records(sources: &mut [Source]) {
     }
 }
 
-/// Keeps the newest run of each experiment, as figures of different runs must not be mixed, and names the runs that
-/// are left out.
+/// Returns the newest run of each experiment, because figures of different runs must not be mixed. The older runs are
+/// named in its problems.
 fn newest(sources: Vec<Source>) -> Vec<Source> {
     let mut kept: Vec<Source> = Vec::new();
     for mut source in sources {
@@ -164,7 +164,7 @@ fn identifier(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Names each run after its experiment, with a number if there are several runs of one.
+/// Names each run after its experiment. The second run of an experiment and later ones also get a number.
 fn assign_ids(sources: &mut [Source]) {
     let mut known: Vec<String> = Vec::new();
     for source in sources {
@@ -182,7 +182,7 @@ fn assign_ids(sources: &mut [Source]) {
     }
 }
 
-/// Describes the problem of a line.
+/// Returns the reason why a line is not a record.
 fn describe(line: &str, error: &serde_json::Error) -> String {
     let kind = serde_json::from_str::<serde_json::Value>(line)
         .ok()

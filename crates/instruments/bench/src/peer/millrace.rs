@@ -46,8 +46,8 @@ pub(crate) struct Forwarder {
     installation: Installation,
 }
 
-/// Returns the memory of the daemon in MiB. Half of it becomes packet buffers, a power of two (`bin/millraced`), of
-/// which the replaying driver keeps one for each packet.
+/// Returns the memory of the daemon in MiB. Half of the memory becomes packet buffers, whose number is a power of two
+/// (`bin/millraced`). The replaying driver keeps one buffer for each packet.
 fn memory_mib(load: &Load) -> u64 {
     let buffers = (load.packets_len as u64 + IN_TRANSIT_MAX).next_power_of_two();
     (buffers * BUFFER_SIZE * 2).div_ceil(1 << 20).max(512)
@@ -109,7 +109,7 @@ impl Millrace {
              [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\", \"punix:{}\"]\n\
              flow_cache = \"{}\"\n",
             resources.cores,
-            // Without ingress ports the idle mode is the default one.
+            // Without ingress ports, the daemon has the default idle mode.
             if load.ingress.is_empty() {
                 "adaptive"
             } else {
@@ -160,7 +160,7 @@ impl Millrace {
             Ok((ready && TcpStream::connect(("127.0.0.1", openflow)).is_ok()).then_some(()))
         })?;
         let (before, start) = (resident_memory(daemon.pid()), Instant::now());
-        // `ovs-ofctl` uses a Unix socket, as for Open vSwitch.
+        // `ovs-ofctl` connects by a Unix socket, as it does to Open vSwitch.
         let target = format!("unix:{}", socket(resources).display());
         commands.push(ofctl::add_flows(&target, &load.flows, resources.nice)?);
         let installation = Installation {

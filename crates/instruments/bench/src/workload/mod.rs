@@ -229,7 +229,7 @@ impl Workload {
         of: usize,
     ) -> io::Result<usize> {
         let mut random = Random::new(seed);
-        // Every part has packets, even if there are fewer flows than parts, as all parts are offered at full rate.
+        // Every part has packets, even if there are fewer flows than parts, because all parts are offered at full rate.
         let first = part % self.headers.len().max(1);
         let headers: Vec<&Header> = self.headers.iter().skip(first).step_by(of.max(1)).collect();
         let repeat = self.packets_min.div_ceil(headers.len().max(1));

@@ -1,4 +1,4 @@
-//! A pipeline of eight tables, as an edge router has it, and flows that pass all of them:
+//! A pipeline of eight tables, like that of an edge router, and flows that pass all of them:
 //!
 //! | table | matches | actions |
 //! | --- | --- | --- |
@@ -98,7 +98,7 @@ fn routes(random: &mut Random) -> Vec<Prefix> {
     routes
 }
 
-/// Returns the rules of the access list: they deny services of some of the networks behind the router.
+/// Returns the rules of the access list, which deny services of some of the networks behind the router.
 fn acl(routes: &[Prefix], random: &mut Random) -> Vec<Rule> {
     (0..ACL_LEN)
         .map(|index| {

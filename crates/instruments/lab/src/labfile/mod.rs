@@ -26,7 +26,7 @@
 //! [[link]]
 //! ends = ["h3", "br0:7"]     # any two nodes, the port number where it matters
 //! rate = "100Mbps"
-//! mtu = 9000
+//! mtu = 1400                 # at most 1500 at a switch of kind "millrace"
 //! wan = { delay = "50ms", loss = "0.5%", rate = "100Mbps", a_to_b = { loss = "2%" } }   # see docs/wan.md
 //! ```
 
@@ -103,7 +103,7 @@ pub(crate) type LocatedProblem = (Range<usize>, Problem);
 
 fn resolve(file: &str, raw: &RawLab) -> Result<Topology, LocatedProblem> {
     let name = lab_name(file, raw.name.as_ref())?;
-    // Guests are the last hosts.
+    // Guests come after all other hosts.
     let all_hosts: Vec<&host::RawHost> = raw.host.iter().chain(&raw.guest).collect();
     if all_hosts.is_empty() {
         return Err((0..0, Problem::NoHost));

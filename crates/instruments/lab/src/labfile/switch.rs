@@ -67,12 +67,12 @@ pub(super) fn kind(switch: &RawSwitch) -> Result<SwitchKind, LocatedProblem> {
     }
 }
 
-/// Rejects the keys that a switch of this kind does not have.
+/// Rejects the keys that only the kind `millrace` has; with `refuse_openflow`, also those of OpenFlow.
 fn refuse(
     switch: &RawSwitch,
     kind: &'static str,
     belongs: &'static str,
-    control: bool,
+    refuse_openflow: bool,
 ) -> Result<(), LocatedProblem> {
     let daemon = [
         ("device", switch.device.as_ref().map(Spanned::span)),
@@ -83,7 +83,9 @@ fn refuse(
         ("controllers", switch.controllers.as_ref().map(Spanned::span)),
         ("listen", switch.listen.as_ref().map(Spanned::span)),
     ];
-    let refused = daemon.into_iter().chain(openflow.into_iter().filter(|_| control));
+    let refused = daemon
+        .into_iter()
+        .chain(openflow.into_iter().filter(|_| refuse_openflow));
     for (key, span) in refused {
         if let Some(span) = span {
             return Err((span, Problem::KeyOfOtherKind { key, kind, belongs }));
@@ -147,7 +149,8 @@ fn control(switch: &RawSwitch) -> Result<Control, LocatedProblem> {
 }
 
 /// Returns the connection targets of one scheme. The text after the scheme is passed to the switch, which knows all
-/// forms; only characters that could end the string in the generated configuration are rejected here.
+/// forms. Here it may only contain characters of host names, addresses and ports, which cannot end the string in the
+/// generated configuration.
 fn targets(
     list: &[Spanned<String>],
     scheme: &str,
@@ -169,7 +172,7 @@ fn targets(
     list.iter().map(one).collect()
 }
 
-/// Rejects a link with frames that the switch cannot carry.
+/// Rejects a link whose MTU is too large for the switch.
 pub(super) fn check_mtus(switch: &Switch) -> Result<(), Problem> {
     let too_big = switch.ports.iter().find(|port| port.mtu > MILLRACE_MTU);
     match (&switch.kind, too_big) {

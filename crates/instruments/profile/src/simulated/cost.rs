@@ -40,7 +40,8 @@ const D1_MISSES: [&str; 2] = ["D1mr", "D1mw"];
 /// The memory devices of the simulation: rings of packets in place of a NIC.
 const DEVICES: (&str, [&str; 2]) = ("memory devices", ["crossbeam_queue::", "datapath::io::memory::"]);
 
-/// Returns the stage of a function. The devices of the simulation are not a stage of the switch.
+/// Returns the stage of a function, and the name of the devices of the simulation, which are no stage of the switch; empty for
+/// other functions.
 fn stage_of(function: &str, object: &str) -> (Stage, &'static str) {
     let (devices, parts) = DEVICES;
     if parts.iter().any(|part| function.contains(part)) {

@@ -5,7 +5,7 @@ use super::Paint;
 /// The style of a curve.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Stroke {
-    /// A line, with marks if there is a legend.
+    /// A solid line, with marks if there is a legend.
     #[default]
     Line,
     /// A dashed line without marks, for values that were not measured.

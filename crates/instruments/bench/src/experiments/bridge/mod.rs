@@ -228,7 +228,7 @@ impl Bridge<'_, '_, '_> {
         Ok(found.rate)
     }
 
-    /// Measures the share of too short and too long frames to a known address that is forwarded.
+    /// Measures the share that the bridge forwards of right, too short and too long frames to a known address.
     fn errored(&mut self) -> Result<(), RoundError> {
         self.test_bed
             .send(Some(MODERATE_RATE), None, frames::NEIGHBOUR_SPEAKS)?;

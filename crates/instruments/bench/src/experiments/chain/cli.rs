@@ -20,8 +20,8 @@ use crate::record::Record;
 
 /// The largest number of guests that forward: an emulated guest needs a processor.
 const GUESTS_MAX: u16 = 4;
-/// The size of the frames of guests in bytes, and the TCP payload in it: without 20 bytes of IPv4, 20 of TCP and 12 of
-/// time stamps.
+/// The size of the frames of guests in bytes, and the TCP payload of one: 1,500 bytes less 20 of IPv4, 20 of TCP and 12
+/// of time stamps.
 const GUEST_FRAME: u16 = 1518;
 const GUEST_DATA: f64 = 1448.0;
 
@@ -146,7 +146,7 @@ impl ChainArgs {
         Ok(())
     }
 
-    /// Measures chains at the first of two sites.
+    /// Measures one TCP stream through each chain at the first of two sites.
     fn over_path(&self, wan: &WanLink, millraced: &Path) -> Result<(), ChainBenchError> {
         let mut results = Results::begin("chain-wan", &self.out, self.quick, self.json)?;
         let path = results.log.path().to_owned();
@@ -185,7 +185,7 @@ impl ChainArgs {
     /// others continue.
     ///
     /// # Errors
-    /// [`ChainBenchError`]: SIGINT was received, or a kind failed. The rounds before are recorded.
+    /// [`ChainBenchError`]: SIGINT was received, or a kind failed. Earlier measurements are recorded.
     pub fn run(&self, beside: &Path) -> Result<(), ChainBenchError> {
         millrace_process::interrupt::install_handler();
         let millraced = self.millraced.as_deref().unwrap_or(beside);

@@ -13,7 +13,7 @@
 //! carry, or a rate that the policer of the switch enforces.
 //!
 //! Guests ([`crate::experiments::guests`]) are measured by one TCP stream through virtual machines that forward; the
-//! rate is the number of 1,518-byte frames that its data need. They are measured only on request, as they boot slowly.
+//! rate is the number of 1,518-byte frames that its data need. They are measured only on request, because they boot slowly.
 //!
 //! Functions are hops of a chain ([`test_bed`]), or processes behind virtual NICs; flow entries steer packets
 //! between the NICs ([`steered`]). The processes are also measured with Open vSwitch with DPDK and its

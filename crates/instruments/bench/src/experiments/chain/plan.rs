@@ -7,7 +7,7 @@ use millrace_types::BitRate;
 
 use crate::experiments::guests::System;
 
-/// Port numbers: the source, the sink, and the two ends of the chain.
+/// The port numbers of the source, the sink, and the two ends of the chain.
 pub(super) const SOURCE: u32 = 1;
 pub(super) const SINK: u32 = 2;
 pub(super) const NEAR: u32 = 100;
@@ -18,7 +18,7 @@ pub(super) const START: Duration = Duration::from_secs(30);
 pub(super) const WARM_UP: Duration = Duration::from_millis(500);
 /// The size of the frame check sequence in bytes.
 pub(super) const FCS_SIZE: u16 = 4;
-/// The size of preamble and inter-packet gap in bytes, which a frame occupies on a wire.
+/// The size of preamble and inter-packet gap in bytes, which a frame occupies on a wire besides its own size.
 pub(super) const GAP_SIZE: u16 = 20;
 
 /// The location of the functions, and the interface over which packets reach them.
@@ -81,7 +81,7 @@ impl Kind {
 pub(super) struct OfferedLoad {
     /// The size of a frame with its check sequence in bytes.
     pub(super) frame: u16,
-    /// The limit of the rate on a wire; `None` for as many as possible.
+    /// The limit of the rate on a wire; `None` for as many packets as possible.
     pub(super) rate: Option<BitRate>,
 }
 

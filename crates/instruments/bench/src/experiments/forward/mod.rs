@@ -30,7 +30,7 @@ const SHARE_TOLERANCE: f64 = 0.02;
 const QUICK_WARM_UP: Duration = Duration::from_secs(5);
 /// The longest warm-up of systems that take part in every round.
 const SOON: Duration = Duration::from_secs(3);
-/// The number of packets above which a system is started in three rounds only, as installation and loading take long.
+/// The number of packets above which a system is started in three rounds only, because installation and loading take long.
 const MANY: usize = 500_000;
 /// The expected duration of the warm-up beyond its minimum.
 const SETTLING: Duration = Duration::from_millis(1500);
@@ -244,7 +244,8 @@ impl Round<'_> {
     }
 }
 
-/// Returns the measurement, out of a few, in which the forwarding threads got the largest share of their cores.
+/// Returns a measurement in which the forwarding thread got at least [`CORE_SHARE_MIN`] of its core; after [`RETRIES`], the best
+/// one. With several workers, the first measurement counts.
 pub(crate) fn undisturbed(
     running: &mut dyn Forwarding,
     window: Duration,

@@ -23,7 +23,7 @@ pub struct Rate {
     pub system: String,
     /// The number of the round, from 0.
     pub round: usize,
-    /// The size of frames with data in bytes, with check sequence.
+    /// The size of frames with data, in bytes, with their frame check sequence.
     pub frame: u16,
     /// Packets per second.
     pub packets_per_second: f64,

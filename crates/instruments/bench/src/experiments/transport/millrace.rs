@@ -84,7 +84,7 @@ impl Receiver {
 pub(super) struct Delivered {
     /// Seconds from the receiver's consent to its receipt.
     pub(super) seconds: f64,
-    /// Payload in bytes that it got, without repairs and without what it had before.
+    /// Payload in bytes that the receiver got, without repairs and without bytes that it had before.
     pub(super) bytes: f64,
     /// Payload in bit/s after the ramp, to be compared with tools that report intervals.
     pub(super) steady_bps: f64,
@@ -122,7 +122,7 @@ impl Outcome {
     }
 }
 
-/// Returns the events of a log, which has other lines, too.
+/// Returns the events of a log, and skips its other lines.
 fn events(log: &str) -> impl Iterator<Item = Value> + '_ {
     log.lines()
         .filter(|line| line.starts_with('{'))
@@ -150,7 +150,8 @@ fn text(path: &Path) -> Result<&str, TransportBenchError> {
         .ok_or_else(|| output("millrace", "a path is not UTF-8"))
 }
 
-/// Runs every 20 ms with the seconds since the start and the receivers; the transfer ends when it returns true.
+/// A function that is called every 20 ms with the seconds since the start and the receivers. The transfer ends when the
+/// function returns true.
 pub(super) type Watch<'a> = &'a mut dyn FnMut(f64, &[Receiver]) -> Result<bool, TransportBenchError>;
 
 /// The settings of a transfer.

@@ -56,14 +56,15 @@ fn transfers(source: &Source) -> Vec<&Transferred> {
         .collect()
 }
 
-/// Returns round-trip time and loss of a row of T1 in virtual time: `T1 goodput / Ideal, RTT 100 ms, loss 2 %`.
+/// Returns the round-trip time in ms and the path of a row of T1 in virtual time, such as
+/// `T1 goodput / Ideal, RTT 100 ms, loss 2 %`.
 fn cell_of(case: &str) -> Option<(f64, &str)> {
     let rest = case.strip_prefix("T1 goodput / Ideal, RTT ")?;
     let (rtt, name) = rest.split_once(" ms, ")?;
     Some((rtt.parse().ok()?, name))
 }
 
-/// Returns the plot of T1: a curve for each column of the grid.
+/// Returns the plot of T1, with one curve for each path, and its table.
 fn goodput(source: &Source, rows: &[Row]) -> Option<(Plot, String)> {
     let cells: Vec<(f64, &str, f64)> = rows
         .iter()

@@ -265,7 +265,7 @@ impl Drop for Hosts {
 }
 
 /// Returns a shell command that runs testpmd between these interfaces, on one core, for some seconds. Its standard
-/// input stays open, as testpmd ends otherwise.
+/// input stays open, because testpmd ends otherwise.
 fn testpmd(driver: Driver, seconds: u64, core: usize, interfaces: &[&str], mode: &str) -> String {
     let devices: Vec<String> = interfaces
         .iter()

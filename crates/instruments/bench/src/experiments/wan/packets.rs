@@ -27,7 +27,7 @@ use crate::file_error::file;
 /// The destination, the source and the EtherType of frames. No host of a lab has these addresses. The
 /// EtherType is Local Experimental EtherType 1 (IEEE Std 802).
 const HEADER: [u8; 14] = *b"\x02wan\x00\x02\x02wan\x00\x01\x88\xb5";
-/// The offsets of the number of the run and of the frame.
+/// The offsets of the run number and of the frame number.
 const RUN: usize = 14;
 const NUMBER: usize = 18;
 /// The number of bytes of a frame that a capture reads.
@@ -37,7 +37,7 @@ const BATCH: usize = 64;
 /// The receive buffer of a capture, and the send buffer of a sender, in bytes.
 const BUFFER: usize = 64 << 20;
 /// The time for which a capture sleeps after it has read all frames.
-const READ_EVERY: Duration = Duration::from_millis(1);
+const READ_INTERVAL: Duration = Duration::from_millis(1);
 /// The approximate time between two system calls of a sender at high rates. One call sends the frames of this
 /// time.
 const QUANTUM: Duration = Duration::from_micros(100);
@@ -127,17 +127,17 @@ impl NamespacedInterface {
 /// A capture of all frames that arrive at an interface.
 pub(super) struct Capture {
     socket: OwnedFd,
-    place: NamespacedInterface,
+    interface: NamespacedInterface,
 }
 
 impl Capture {
-    pub(super) fn open(place: &NamespacedInterface) -> Result<Capture, WanBenchError> {
-        let socket = place.open()?;
-        setsockopt(&socket, RcvBufForce, &BUFFER).map_err(place.failed("SO_RCVBUFFORCE"))?;
-        setsockopt(&socket, ReceiveTimestampns, &true).map_err(place.failed("SO_TIMESTAMPNS"))?;
+    pub(super) fn open(interface: &NamespacedInterface) -> Result<Capture, WanBenchError> {
+        let socket = interface.open()?;
+        setsockopt(&socket, RcvBufForce, &BUFFER).map_err(interface.failed("SO_RCVBUFFORCE"))?;
+        setsockopt(&socket, ReceiveTimestampns, &true).map_err(interface.failed("SO_TIMESTAMPNS"))?;
         Ok(Capture {
             socket,
-            place: place.clone(),
+            interface: interface.clone(),
         })
     }
 
@@ -145,17 +145,17 @@ impl Capture {
     pub(super) fn read(&self, run: u32, stop: &AtomicBool) -> Result<Vec<Stamp>, WanBenchError> {
         let mut stamps = Vec::new();
         loop {
-            // Read once more after `stop` was seen: frames that arrived before it count.
+            // After `stop` is set, one more read takes the frames that arrived before.
             let last = stop.load(Ordering::Acquire);
             while self.read_batch(run, &mut stamps)? == BATCH {}
             if last {
                 return Ok(stamps);
             }
-            thread::sleep(READ_EVERY);
+            thread::sleep(READ_INTERVAL);
         }
     }
 
-    /// Appends the frames of run `run` that one system call reads. Returns the number of all frames read.
+    /// Appends the frames of run `run` that one system call reads. Returns the number of frames read, of all runs.
     fn read_batch(&self, run: u32, stamps: &mut Vec<Stamp>) -> Result<usize, WanBenchError> {
         let mut bytes = [[0_u8; READ]; BATCH];
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
@@ -171,7 +171,7 @@ impl Capture {
         let messages = match received {
             Ok(messages) => messages,
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(0),
-            Err(errno) => return Err(self.place.failed("recvmmsg")(errno)),
+            Err(errno) => return Err(self.interface.failed("recvmmsg")(errno)),
         };
         let mut count = 0;
         for message in messages {
@@ -203,16 +203,16 @@ fn number(bytes: &[u8], run: u32) -> Option<u64> {
 /// A sender of numbered frames.
 pub(super) struct Sender {
     socket: OwnedFd,
-    place: NamespacedInterface,
+    interface: NamespacedInterface,
 }
 
 impl Sender {
-    pub(super) fn open(place: &NamespacedInterface) -> Result<Sender, WanBenchError> {
-        let socket = place.open()?;
-        setsockopt(&socket, SndBufForce, &BUFFER).map_err(place.failed("SO_SNDBUFFORCE"))?;
+    pub(super) fn open(interface: &NamespacedInterface) -> Result<Sender, WanBenchError> {
+        let socket = interface.open()?;
+        setsockopt(&socket, SndBufForce, &BUFFER).map_err(interface.failed("SO_SNDBUFFORCE"))?;
         Ok(Sender {
             socket,
-            place: place.clone(),
+            interface: interface.clone(),
         })
     }
 
@@ -259,7 +259,7 @@ impl Sender {
                     thread::yield_now();
                     0
                 }
-                Err(errno) => return Err(self.place.failed("sendmmsg")(errno)),
+                Err(errno) => return Err(self.interface.failed("sendmmsg")(errno)),
             };
             rest = rest.get(sent..).unwrap_or_default();
         }

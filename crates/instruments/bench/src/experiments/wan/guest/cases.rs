@@ -21,8 +21,8 @@ const CORRELATION: f64 = 0.5;
 /// of two such delays is 0.5^20.
 const INDEPENDENT: usize = 20;
 const LOSS: f64 = 0.05;
-/// The transition probabilities of the Gilbert-Elliott model: the begin and the end of a burst. All frames in
-/// a burst are lost.
+/// The transition probabilities of the Gilbert-Elliott model, at the start and at the end of a burst. All frames in a
+/// burst are lost.
 const BURST_BEGIN: f64 = 0.01;
 const BURST_END: f64 = 0.1;
 
@@ -59,7 +59,7 @@ pub(super) enum Figure {
     Correlation,
     /// The deviation of that correlation from what was asked.
     CorrelationError,
-    /// Frames that arrive after a later one.
+    /// The frames that arrive after a later one.
     Reordered,
     /// The frames that did not arrive. The three variants are for a path without loss, with 5 % of loss, and
     /// with a Gilbert-Elliott model.
