@@ -321,7 +321,7 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
         .unwrap_or(ProtocolDetection::Unknown)
 }
 
-/// Compares the bytes with a message of DNS behind its size (RFC 1035, section 4.2.2).
+/// Compares the bytes with a message of DNS after its size (RFC 1035, section 4.2.2).
 fn dns_over_tcp(data: &[u8]) -> ProtocolDetection {
     /// Size of a header and the longest question.
     const QUESTION: usize = 12 + 255 + 4;
