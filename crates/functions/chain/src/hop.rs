@@ -16,7 +16,7 @@ use crate::counters::InstanceCounters;
 use crate::plan::OnFailure;
 use crate::shunned::ShunnedFlows;
 
-/// Sampling interval of latency measurements, in bursts.
+/// Sampling interval of time measurements, in bursts.
 const SAMPLE: u32 = 64;
 
 /// Maximum number of a lane's packets in all processes together. Each process has room for all of them, so packets from one

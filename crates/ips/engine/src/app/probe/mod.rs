@@ -211,7 +211,7 @@ pub fn detect_protocol(
         }
     }
     if transport == Transport::Tcp {
-        // The first bytes of DNS and Modbus are numbers that the sender chooses, so on their ports the header precedes.
+        // The first bytes of DNS and Modbus are numbers that the sender chooses, so on their ports the header is tested first.
         if matches!(ports.1, 53 | 502) {
             match by_port(data, direction, transport, ports) {
                 ProtocolDetection::Unknown => {}
@@ -257,8 +257,8 @@ fn is_space(byte: &&u8) -> bool {
     matches!(byte, b'\r' | b'\n' | b' ' | b'\t')
 }
 
-/// Removes white space before a request, as servers ignore any number of such bytes, and returns true if detection has room for
-/// more bytes then. One byte stays: the client has sent, and the parser raises the anomaly of a space.
+/// Removes white space before a request, as servers ignore any number of such bytes. Returns true if detection has room for more
+/// bytes. One byte stays, so that the parser raises the anomaly of a space.
 pub(super) fn remove_space(bytes: &mut Vec<u8>) -> bool {
     let size = bytes.iter().take_while(is_space).count();
     bytes.drain(..size.saturating_sub(1));

@@ -23,10 +23,10 @@ pub(super) use request_line::{is_http_11, trimmed};
 
 const SIDE: Direction = Direction::ToServer;
 
-/// White space that may follow the line of an HTTP/0.9 request.
+/// Maximum number of white-space bytes after the line of an HTTP/0.9 request.
 const HTTP_09_TRAILING_SPACES_MAX: usize = 16;
 
-/// Bytes that wait for the answer to CONNECT.
+/// Maximum number of bytes that wait for the answer to CONNECT.
 const TUNNEL_WAIT: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

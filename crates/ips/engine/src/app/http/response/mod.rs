@@ -31,7 +31,7 @@ enum State {
     Line,
     Headers,
     Trailer,
-    /// After the headers of a response that has no body in spite of them.
+    /// After the headers of a response without a body, although they announce one.
     Bodiless,
     Sized(u64),
     UntilClose,
