@@ -68,11 +68,11 @@ mod count {
     pub(super) const CONNECTIONS: usize = 6;
 }
 
-/// Sets of the table that one tick scans: a table of a million entries is scanned in about ten seconds.
+/// Sets of the table that one tick scans. A table for a million connections is scanned in 26 s.
 const SWEEP: usize = 1024;
 /// Idle time-out of protocols other than TCP.
 const DATAGRAM_IDLE: Duration = Duration::from_secs(60);
-/// Idle time-out of a TCP connection before both ends have acknowledged the SYN of the other: a flood must not fill the table.
+/// Idle time-out of a TCP connection during its handshake. It is short, so that a SYN flood does not fill the table.
 const OPENING_IDLE: Duration = Duration::from_secs(30);
 /// Idle time-out of a TCP connection that is closing.
 const CLOSING_IDLE: Duration = Duration::from_secs(10);
@@ -90,11 +90,11 @@ const CLOSING_IDLE: Duration = Duration::from_secs(10);
 enum State {
     /// The protocol has no connections; this state never changes.
     Datagrams,
-    /// TCP that one end has opened by SYN: that of the canonical direction (false) or the other.
+    /// One end has sent SYN: the source of the canonical direction (false) or its destination (true).
     Opening(bool),
-    /// TCP whose other end has answered the SYN, and whose opening end has not continued.
+    /// The other end has answered with SYN and ACK. The opening end has not acknowledged the answer.
     Answered(bool),
-    /// TCP without FIN or RST.
+    /// The handshake is complete. No end has sent FIN or RST.
     Open,
     /// One end has sent FIN: the source of the canonical direction (false) or its destination (true).
     HalfClosed(bool),

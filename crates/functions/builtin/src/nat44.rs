@@ -54,8 +54,8 @@ mod count {
 
 /// Sets of the table that one tick scans.
 const SWEEP: usize = 1024;
-/// Ports that one burst searches for expired mappings, if no port is free. Each costs a random access to the table, so a flood
-/// must not have them for each packet.
+/// Ports that one burst searches for expired mappings, if no port is free. Each costs a random access to the table, so the limit
+/// is per burst and not per packet.
 const TRIES: usize = 64;
 
 /// An inside endpoint: protocol, address, port.
@@ -126,7 +126,7 @@ impl Nat {
         })
     }
 
-    /// Returns the outside port of an inside endpoint that sends a packet, and allocates one if it has none.
+    /// Returns the outside port of an inside endpoint that sends a packet. Allocates a port if the endpoint has none.
     fn port_of(&mut self, inside: Inside, plane: usize, segment: Segment, now: Time) -> Option<u16> {
         if let Some(mapping) = self.mappings.get(&inside, now) {
             mapping.state = mapping.state.next(segment);
@@ -146,7 +146,7 @@ impl Nat {
         Some(port)
     }
 
-    /// Returns a port without an owner. If there is none, the mapping of a port may have expired since the table was scanned.
+    /// Returns a port without an owner. If there is none, searches for a mapping that has expired since the last scan.
     fn free_port(&mut self, plane: usize, now: Time) -> Option<u16> {
         if let Some(port) = self.free[plane].pop_front() {
             return Some(port);
@@ -166,7 +166,7 @@ impl Nat {
         None
     }
 
-    /// Returns the mapping of an inside endpoint, if it has not expired. This is no use of the mapping.
+    /// Returns the mapping of an inside endpoint, if it has not expired. Does not refresh the mapping.
     fn mapping(&self, inside: &Inside, now: Time) -> Option<&Mapping> {
         let (mapping, used) = self.mappings.peek(inside)?;
         (!self.idle.is_over(mapping, used, now)).then_some(mapping)
@@ -231,8 +231,8 @@ impl Nat {
         count::TRANSLATED
     }
 
-    /// Translates an ICMP error. The error quotes a packet of the other direction, in its translated form. It
-    /// does not refresh its mapping (RFC 5508, REQ-6).
+    /// Translates an ICMP error. The error quotes a packet of the other direction, in its translated form. An
+    /// error does not refresh the mapping (RFC 5508, REQ-6).
     fn translate_error(
         &mut self,
         packet: &mut dyn Buffer,

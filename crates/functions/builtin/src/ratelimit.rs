@@ -95,8 +95,8 @@ impl RateLimit {
         let theoretical_arrival_time = match (source, &mut self.sources) {
             (Some(source), Some(table)) => {
                 if table.get(&source, now).is_none() {
-                    // An entry whose arrival time has passed can be evicted. If the set has no such entry,
-                    // `shared` polices this source.
+                    // A full set evicts its least recently used entry if the arrival time of that entry has passed.
+                    // Otherwise `shared` polices this source.
                     let _full = table.insert(source, Time::ZERO, now, |arrival, _| *arrival <= now);
                 }
                 table.get(&source, now).unwrap_or(shared)

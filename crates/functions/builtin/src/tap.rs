@@ -1,7 +1,7 @@
 //! `tap`: copies packets in pcapng format to a file or a pipe.
 //!
-//! Blocks are written to messages of the outbox, which the exporter concatenates. Copies without a free message are counted
-//! and skipped; the packets pass.
+//! Blocks are written to messages of the outbox, which the exporter concatenates. If no message is free,
+//! packets are counted and not copied; they pass.
 
 use millrace_nf::{
     Access, Buffer, Context, Counters, Direction, Function, Kind, Outbox, SettingError, Setup, Verdict,

@@ -73,7 +73,7 @@ pub(crate) struct InstanceCounters {
     state: AtomicU8,
     reason: Reason,
     pub(crate) packets: Count,
-    /// Bytes of those packets, in all segments.
+    /// Bytes of the processed packets, in all segments.
     pub(crate) bytes: Count,
     pub(crate) next: Count,
     pub(crate) skipped: Count,
@@ -153,7 +153,7 @@ impl InstanceCounters {
     }
 }
 
-/// Sums of samples: nanoseconds, and their number.
+/// Sums of samples: nanoseconds, and the number of samples.
 #[derive(Debug, Default)]
 pub(crate) struct Sampled {
     work: (u64, u64),
@@ -185,7 +185,7 @@ pub struct HopStats {
     pub shared: Option<SharedStatus>,
     /// Packets that the hop's functions processed.
     pub packets: u64,
-    /// Bytes of those packets.
+    /// Bytes of the processed packets.
     pub bytes: u64,
     /// Packets with the verdict *next*.
     pub next: u64,

@@ -23,7 +23,7 @@ use sink::Sink;
 const PERIOD: Duration = Duration::from_millis(20);
 /// The interval of the formatters' reports, and of the check for files that were moved.
 const SECOND: Duration = Duration::from_secs(1);
-/// The time for which a reader gets the rest of the last message before its pipe is closed.
+/// Time limit for the reader of a pipe to take the rest of the last message before the pipe is closed.
 const LAST_FLUSH: Duration = Duration::from_millis(100);
 /// Bytes that are written at a time.
 const WRITE_SIZE: usize = 256 << 10;
@@ -31,7 +31,7 @@ const WRITE_SIZE: usize = 256 << 10;
 /// The number of calls of [`reopen_exports`].
 static REOPENED: AtomicU64 = AtomicU64::new(0);
 
-/// Opens the files of all exporters again, as after their rotation. The daemon calls it on SIGHUP.
+/// Opens the files of all exporters again, after log rotation. The daemon calls this on SIGHUP.
 pub fn reopen_exports() {
     REOPENED.fetch_add(1, Ordering::Release);
 }
@@ -55,7 +55,7 @@ struct OpenRoute {
     text: Vec<u8>,
 }
 
-/// The exporter of one chain. Its thread runs only if a function exports, and ends when this is dropped.
+/// The exporter of one chain. Its thread starts when a function exports, and ends when the exporter is dropped.
 pub struct Exporter {
     chain: String,
     routes: Option<mpsc::Sender<Vec<Route>>>,
@@ -134,7 +134,7 @@ fn run(chain: &str, routes: &mpsc::Receiver<Vec<Route>>) {
     }
 }
 
-/// Writes the last messages of routes to their targets, which are closed then.
+/// Writes the last messages of routes, whose targets are closed next.
 fn finish(chain: &str, routes: &mut [OpenRoute]) {
     let deadline = Instant::now() + LAST_FLUSH;
     routes
@@ -155,7 +155,7 @@ impl OpenRoute {
         }
     }
 
-    /// Sends all messages that wait.
+    /// Sends all messages in the outboxes.
     fn empty(&mut self, chain: &str) {
         let OpenRoute { route, sink, text } = self;
         let datagrams = sink.is_datagrams();

@@ -16,11 +16,11 @@ use crate::counters::InstanceCounters;
 use crate::plan::OnFailure;
 use crate::shunned::ShunnedFlows;
 
-/// One of this many bursts is measured.
+/// Sampling interval of time measurements, in bursts.
 const SAMPLE: u32 = 64;
 
-/// The limit of a lane's packets that processes have. Each process has room for all of them, so packets from one process
-/// always find room in the next, in either direction. No packet is lost between hops, and no deadlock is possible.
+/// Maximum number of a lane's packets in all processes together. Each process has room for all of them, so packets from one
+/// process always find room in the next, in either direction. No packet is lost between hops, and no deadlock is possible.
 pub(crate) const IN_FLIGHT_MAX: usize = 1024;
 
 /// A function in another process. It holds the packets that it was given until they are taken back.
@@ -40,14 +40,14 @@ pub(crate) trait Remote<P>: Send {
     fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<BurstKind>;
     /// Fills the empty `burst` with the oldest packets of one kind that a dead process will not answer.
     fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<BurstKind>;
-    /// Keeps packets behind those of a dead process, so that they are reclaimed in order. Empties `burst`.
+    /// Keeps packets after those of a dead process, so that they are reclaimed in order. Empties `burst`.
     fn hold(&mut self, kind: BurstKind, burst: &mut Burst<P>);
     /// Returns whether the process has written effects or messages.
     fn has_effects(&self) -> bool;
     /// Fills `effects` with the effects on the last `packets` packets that were taken back, and forwards
     /// messages to the control side. If `packets` is 0, it only forwards messages.
     fn collect(&mut self, packets: usize, effects: &mut Effects);
-    /// Reports a flow that is shunned no longer to the function.
+    /// Reports to the function that a flow is no longer shunned.
     fn shun_ended(&mut self, flow: &ShunnedFlow);
     /// Shows the packets that have a bit in `which` to the process, in order. The packets must stay in memory until
     /// [`forget`](Remote::forget). Returns the bits of those that were shown.
@@ -64,7 +64,7 @@ pub(crate) trait Remote<P>: Send {
     fn is_gone(&self) -> bool;
     /// Returns the number of packets that were given and not taken, or shown and not forgotten.
     fn in_flight(&self) -> usize;
-    /// Returns whether the process works, as far as is known at this time.
+    /// Returns whether the process works: it has not ended, violated the protocol, or missed its heartbeats.
     fn is_alive(&mut self, now: Time) -> bool;
     /// Returns whether the process has sent a heartbeat since it was started.
     fn has_begun(&self) -> bool;
@@ -85,7 +85,7 @@ pub(crate) enum Runner<P> {
 pub(crate) struct Instance<P> {
     pub(crate) runner: Runner<P>,
     pub(crate) counters: Arc<InstanceCounters>,
-    /// The lane's copy of the state in `counters`.
+    /// The function is down. The lane's copy of the state in `counters`.
     pub(crate) down: bool,
     /// The function runs in a process that has not sent a heartbeat yet.
     is_starting: bool,
@@ -163,7 +163,7 @@ impl<P> Instance<P> {
         }
     }
 
-    /// Returns whether the function shuns flows now.
+    /// Returns whether the function shuns any flow now.
     #[inline]
     pub(crate) fn shuns_now(&self) -> bool {
         self.shunned.as_ref().is_some_and(|shunned| shunned.len() != 0)
@@ -242,7 +242,8 @@ impl<P> Instance<P> {
         self.saw(0);
     }
 
-    /// Measures the latency. The process has answered `packets` packets that are not taken back yet.
+    /// Ends the latency measurement if the awaited packet has been answered. The process has answered `packets` packets that are
+    /// not taken back yet.
     #[inline]
     pub(crate) fn saw(&mut self, packets: usize) {
         if let Some((number, since)) = self.awaited
@@ -291,7 +292,7 @@ impl<P> Instance<P> {
         }
     }
 
-    /// Gives an inline function another shared value. Returns the value that it had.
+    /// Gives an inline function another shared value. Returns its old value.
     #[cold]
     pub(crate) fn share(&mut self, value: SharedValue) -> Option<SharedValue> {
         let Runner::Inline(function) = &mut self.runner else {
@@ -369,7 +370,7 @@ impl<P> Instance<P> {
     }
 }
 
-/// The settings of a hop that change without new functions.
+/// The settings of a hop that can change while its functions keep running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HopPolicy {
     pub(crate) on_failure: OnFailure,

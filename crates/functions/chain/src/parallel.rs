@@ -3,7 +3,7 @@
 //! A packet that visits several processes in sequence crosses between cores for each of them. Functions that
 //! declare `writes 0` get the packet at the same time instead, and the packet continues when the last of them
 //! has answered. The result is the same as in sequence: the first hop with a verdict other than *next*
-//! decides, and hops behind it do not count the packet. The only difference is that the functions of these
+//! decides, and hops after it do not count the packet. The only difference is that the functions of these
 //! hops have seen the packet.
 //!
 //! The group holds the packets, in one queue for each instance. All hops have the same number of instances, so a flow has
@@ -27,7 +27,7 @@ use crate::hop::{Hop, IN_FLIGHT_MAX, Runner};
 use crate::plan::OnFailure;
 use crate::traversal::{Outcome, Outcomes, Traversal, count_failed, index, outcome_of, pick};
 
-/// Limit of the hops of a group, which has a bit for each hop. More hops become several groups.
+/// Maximum number of hops in a group, which has a bit for each hop. A longer sequence is split into several groups.
 pub(crate) const MEMBERS_MAX: usize = 8;
 
 /// A bit for each hop of a group, in the order of the chain.
@@ -36,13 +36,13 @@ type Members = u8;
 type Packets = u64;
 const _: () = assert!(BURST <= Packets::BITS as usize && MEMBERS_MAX <= Members::BITS as usize);
 
-/// The state of the hops of a group for a packet.
+/// The state of a group's hops when a packet arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     kind: BurstKind,
-    /// The position of the first hop.
+    /// The position of the first hop that processes the packet.
     position: usize,
-    /// The hops that were shown the packet.
+    /// The hops to which the packet was shown.
     asked: Members,
     /// The hops that were down.
     failed: Members,

@@ -180,8 +180,8 @@ pub fn end_processes() {
     }
 }
 
-/// Moves a new process, which waits for the end of its standard input, into its group, and closes that input. The input has
-/// the key of its hash tables: every user can read the arguments of a process (proc(5)).
+/// Moves a new process, which waits for the end of its standard input, into its group, and closes that input. The
+/// key of the hash tables is passed by this input, because every user can read the arguments of a process (proc(5)).
 fn release(child: &mut Child, group: &Group, limits: &mut [Limit], seed: Option<u64>) {
     group.join(child.id(), limits);
     if let (Some(mut input), Some(seed)) = (child.stdin.take(), seed) {

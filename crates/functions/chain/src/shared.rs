@@ -15,7 +15,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use millrace_nf::{Compiled, InputFile, Settings, SharedKind, SharedValue, Source, SourceFile, SourceHead};
 use millrace_types::{Duration, Time};
 
-/// The time limit for exporters to take a value. After this time functions get the value in any case.
+/// Time limit for an exporter to take a value. Functions get the value after this time in any case.
 const EXPORTERS: Duration = Duration::from_secs(1);
 /// The interval at which the files are checked for changes after a compilation has failed.
 const RETRY: Duration = Duration::from_secs(5);
@@ -60,23 +60,23 @@ pub(crate) struct HopValue {
     /// The settings from which the value is compiled, without other settings of the hop.
     settings: Settings,
     value: Option<SharedValue>,
-    /// The value in use before functions have it; `None` afterwards.
+    /// The value, until functions get it; `None` afterwards.
     unshared: Option<SharedValue>,
-    /// Set by the exporter when its formatter has the value in use, so that it knows the rules that a message names.
+    /// Set by the exporter when its formatter has the value, and so knows the rules that a message names.
     with_exporter: Arc<AtomicBool>,
     /// The time at which functions get the value even if the exporter does not have it.
     share_by: Time,
     /// The file from which the hop's processes read the source; `None` for functions in the worker.
     source: Option<Arc<SourceFile>>,
-    /// The head of the source of the value in use before processes see it; `None` afterwards.
+    /// The head of the value's source, until processes see it; `None` afterwards.
     staged: Option<SourceHead>,
     /// The number of the source that processes see.
     generation: u64,
     files: Vec<InputFile>,
-    /// The files could not be read the last time.
+    /// The last attempt to read the files failed.
     is_unread: bool,
     compiling: Option<Receiver<Outcome>>,
-    /// A compilation was asked for while another one ran.
+    /// Another compilation was requested while one ran.
     is_outdated: bool,
     next_look: Time,
     status: SharedStatus,
@@ -189,7 +189,7 @@ impl HopValue {
         Arc::clone(&self.with_exporter)
     }
 
-    /// Returns the value that functions do not have yet, once, and shows its source to processes. If the hop `exports`, the
+    /// Returns, once, the value that functions do not have yet, and shows its source to processes. If the hop `exports`, the
     /// exporter gets it first.
     pub(crate) fn take_unshared(&mut self, now: Time, exports: bool) -> Option<SharedValue> {
         if exports && !self.with_exporter.load(Ordering::Acquire) && now < self.share_by {
@@ -204,7 +204,8 @@ impl HopValue {
         self.unshared.take()
     }
 
-    /// Returns whether a new value was compiled.
+    /// Takes the result of a finished compilation. Returns whether there is a new value. After a failure, checks the files
+    /// for changes every [`RETRY`].
     pub(crate) fn poll(&mut self, now: Time) -> bool {
         let Some(receiver) = &self.compiling else {
             if !self.status.failure.is_empty() && now >= self.next_look {

@@ -19,7 +19,7 @@ const SETS_PER_TICK: usize = 256;
 const TAGS: usize = 14;
 /// The bits of the VLAN identifier in a tag control information (IEEE 802.1Q-2018, section 9.6).
 const VLAN_ID: u16 = 0xfff;
-/// A bit that distinguishes the identifier 0 from no tag.
+/// A bit that distinguishes a tag with identifier 0 from no tag.
 const TAGGED: u16 = 0x1000;
 
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl Entry {
     }
 }
 
-/// The key of a flow: both directions have one. A flow with other VLAN tags is another flow.
+/// The key of a flow, which is the same for both directions. The VLAN tags are part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
     flow: FlowId,
@@ -54,7 +54,7 @@ struct Key {
 }
 
 impl Hash for Key {
-    /// Hashes the flow and the two identifiers of VLANs, of 12 bits each.
+    /// Hashes the flow and the two VLAN identifiers, 12 bits each.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [outer, inner] = self.tags.map(|tag| u32::from(tag & VLAN_ID));
@@ -140,7 +140,6 @@ impl Key {
         }
         for (at, tag) in tags.iter_mut().enumerate().take(len) {
             let tci = packet.head().get(TAGS + 4 * at..)?.first_chunk()?;
-            // An identifier of 0 differs from no tag.
             *tag = u16::from_be_bytes(*tci) & VLAN_ID | TAGGED;
         }
         let is_opening = found.is_tcp() && found.tcp_flags & (flag::SYN | flag::ACK) == flag::SYN;
@@ -174,7 +173,7 @@ impl ShunnedFlows {
     }
 
     /// Returns the treatment of a packet of a shunned flow, and counts the packet; `None` for packets that
-    /// the function gets. The returned number counts the packets that a process must have returned before
+    /// the function gets. The returned number is that of packets that a process must have returned before
     /// this packet passes the process. A TCP packet that opens a connection ends the old flow, which `ended`
     /// receives.
     #[inline]

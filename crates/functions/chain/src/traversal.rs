@@ -1,6 +1,6 @@
 //! The traversal of a lane's hops by a burst.
 //!
-//! While all packets are forwarded, each hop is one call with the whole burst. When verdicts differ, each packet gets an
+//! While all packets are forwarded, each hop is called once with the whole burst. When verdicts differ, each packet gets an
 //! outcome. Packets stay in the burst until the end, and a hop is called with those that have reached it.
 
 use arrayvec::ArrayVec;
@@ -153,7 +153,7 @@ impl<P: Packet> Traversal<'_, P> {
         for instance in 0..instances {
             self.call_one(at, instance, position, burst, outcomes, Some(&picks));
         }
-        // Packets of a hop that steers leave at its port; those that are forwarded have skipped it.
+        // If the hop steers, packets that go to the next hop have skipped this one, and keep their outcomes.
         let next = Outcome::At(position + 1);
         if self.hops[at].policy.steer.is_none()
             && outcomes
@@ -419,7 +419,8 @@ impl<P: Packet> Traversal<'_, P> {
             instance.gave(len - burst.len());
         }
         if !burst.is_empty() {
-            // There was room when the packets entered the lane, so the process has violated the protocol since.
+            // There was room when the packets entered the lane. The process has violated the protocol since, or a packet is
+            // too long or in memory that the process has not mapped.
             instance.counters.lost.add(burst.len() as u64);
             self.outlet.discard(DropReason::HopDown, burst);
         }

@@ -28,14 +28,14 @@ impl TimeValue {
     }
 }
 
-/// Return codes of functions.
+/// Return codes of libdaq (`DAQ_SUCCESS` and others).
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const ERROR: c_int = -1;
 pub(crate) const ERROR_NODEV: c_int = -3;
 pub(crate) const ERROR_NOTSUP: c_int = -4;
 pub(crate) const ERROR_INVAL: c_int = -7;
 
-/// Index of an interface that is not known.
+/// Index of an unknown interface.
 pub(crate) const UNKNOWN: i32 = -1;
 /// The link type Ethernet (`DLT_EN10MB`).
 pub(crate) const ETHERNET: c_int = 1;
@@ -50,7 +50,7 @@ pub(crate) fn ingress(direction: Direction) -> i32 {
     direction.to_raw().cast_signed()
 }
 
-/// Returns the direction of packets that came in on an interface, or the other one if `is_reverse`.
+/// Returns the direction of packets that came in on an interface, or the opposite direction if `is_reverse`.
 pub(crate) fn direction(ingress: i32, is_reverse: bool) -> Direction {
     match (ingress == 1) != is_reverse {
         false => Direction::Forward,
@@ -58,10 +58,10 @@ pub(crate) fn direction(ingress: i32, is_reverse: bool) -> Direction {
     }
 }
 
-/// Returns a text of the caller, or an empty one for a null pointer or other bytes than UTF-8.
+/// Returns a C string of the caller, or an empty one if the pointer is null or the bytes are not UTF-8.
 ///
 /// # Safety
-/// The pointer is null or leads to a string that ends with a zero and lives as long as the text is used.
+/// The pointer is null, or points to a NUL-terminated string that outlives the returned text.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> &'a str {
     if pointer.is_null() {
         return "";
@@ -71,10 +71,10 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> &'a str {
     text.to_str().unwrap_or_default()
 }
 
-/// Writes a text with its final zero into a buffer of the caller, cut to fit.
+/// Writes a text and a NUL into a buffer of the caller. A text that is too long is truncated.
 ///
 /// # Safety
-/// The pointer is null or leads to `size` bytes that nothing else uses meanwhile.
+/// The pointer is null, or points to `size` bytes that nothing else accesses during the call.
 pub(crate) unsafe fn write_text(buffer: *mut c_char, size: usize, text: &str) {
     if buffer.is_null() || size == 0 {
         return;
@@ -92,7 +92,7 @@ pub(crate) unsafe fn write_text(buffer: *mut c_char, size: usize, text: &str) {
 /// Returns the value that a handle refers to, or `None` for a null pointer.
 ///
 /// # Safety
-/// The handle is null, or was made by `Box::into_raw` of a `T` that lives.
+/// The handle is null, or is from `Box::into_raw` of a `T` that has not been freed.
 pub(crate) unsafe fn handle<'a, T>(handle: *mut c_void) -> Option<&'a T> {
     // SAFETY: by the contract of this function. All changes of the value go through its cells.
     unsafe { handle.cast::<T>().as_ref() }

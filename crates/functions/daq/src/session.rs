@@ -75,7 +75,7 @@ struct Window {
 /// The connection of one thread of Snort to its instance of a hop.
 pub struct Session {
     options: Options,
-    /// The key by which changes behind the first segment are noticed, random so that nobody can choose bytes with equal hashes;
+    /// The key by which changes after the first segment are noticed, random so that nobody can choose bytes with equal hashes;
     /// `None` if Snort changes no packets.
     rest_key: Option<KeyedHash>,
     counters: Counters,
@@ -183,7 +183,7 @@ impl Session {
     }
 
     /// Answers a packet with a verdict. The switch sees it after [`flush`](Session::flush). Snort replaces bytes in place, so
-    /// the length of a packet cannot change. A packet with changes behind its first segment, which the switch does not copy
+    /// the length of a packet cannot change. A packet with changes after its first segment, which the switch does not copy
     /// back, is dropped instead.
     pub fn finish(&mut self, packet: &Packet, verdict: SnortVerdict) {
         self.counters.add(FIRST_VERDICT + verdict as usize, 1);

@@ -24,7 +24,7 @@ use crate::session::{Packet, Session};
 pub const API_VERSION: u32 = 0x0001_0002;
 /// The delay before a packet is offered again (`DAQ_VERDICT_RETRY`).
 const RETRY_AFTER: Duration = Duration::from_millis(10);
-/// Packets after which answers are made visible at the latest.
+/// Maximum number of packets before answers are made visible to the switch.
 const FLUSH: usize = 16;
 
 /// `DAQ_MODE_INLINE`.
@@ -153,7 +153,7 @@ pub struct Module {
         unsafe extern "C" fn(*mut c_void, *const PacketHeader, *mut c_void, *const u8, *mut c_void) -> c_int,
 }
 
-// SAFETY: the value is constant; its pointers lead to constants and functions.
+// SAFETY: the value is constant; its pointers point to constants and functions.
 unsafe impl Sync for Module {}
 
 const NAME: &CStr = c"millrace";
@@ -204,7 +204,7 @@ struct State {
     retries: VecDeque<(Instant, Packet)>,
     /// The packet that the callback has.
     current: Option<Packet>,
-    /// The statistics when they were reset last.
+    /// The statistics at the last reset.
     reset: Stats,
 }
 
@@ -308,7 +308,7 @@ unsafe extern "C" fn initialize(
         snaplen: config.snaplen,
         timeout: (config.timeout != 0).then(|| Duration::from_millis(config.timeout.into())),
     });
-    // SAFETY: libdaq passes a place for the handle.
+    // SAFETY: libdaq passes memory for the handle.
     unsafe { context.write(Box::into_raw(made).cast()) };
     SUCCESS
 }
@@ -511,7 +511,7 @@ unsafe extern "C" fn get_stats(pointer: *mut c_void, stats: *mut Stats) -> c_int
     if stats.is_null() {
         return ERROR_INVAL;
     }
-    // SAFETY: libdaq passes a place for the statistics.
+    // SAFETY: libdaq passes memory for the statistics.
     unsafe { stats.write(found) };
     SUCCESS
 }

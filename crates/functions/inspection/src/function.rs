@@ -49,7 +49,7 @@ pub(crate) struct Inspector {
     now: Time,
 }
 
-/// Returns true if the switch can shun the flow of a packet: it knows flows by at most two VLAN tags, and none behind
+/// Returns true if the switch can shun the flow of a packet: it knows flows by at most two VLAN tags, and none after
 /// other headers between Ethernet and IP.
 #[cold]
 fn can_be_shunned(packet: &dyn Buffer) -> bool {

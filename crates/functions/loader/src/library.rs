@@ -115,7 +115,7 @@ pub(crate) fn load(path: &Path) -> Result<&'static Kind, String> {
     })
 }
 
-/// Returns the kind of function that a file of any owner holds: for processes that have nothing to lose.
+/// Returns the kind of function that a file of any owner holds, for the function's own process.
 pub(crate) fn load_any(path: &Path) -> Result<&'static Kind, String> {
     ANY.find(path, open_any, |_, _| from_file(path, None))
 }

@@ -34,9 +34,9 @@ use crate::function::Function;
 use crate::kind::Setup;
 use crate::shm::{FunctionEnd, PacketMemory};
 
-/// Limit of the bytes of a message.
+/// Maximum size of a message, in bytes.
 pub const MESSAGE_SIZE_MAX: usize = 4096;
-/// Limit of the counters of an attached function.
+/// Maximum number of counters of an attached function.
 pub const ATTACHED_COUNTERS_MAX: usize = 64;
 /// The first bytes of each message: the protocol and its version.
 const MAGIC: [u8; 8] = *b"mratt\0\0\x01";
@@ -63,7 +63,7 @@ pub enum AttachMessage {
     Memory {
         /// The address at which the process maps the memory.
         address: u64,
-        /// Bytes.
+        /// The size, in bytes.
         size: u64,
         /// The offset in the file.
         offset: u64,
@@ -238,7 +238,7 @@ pub enum AttachError {
     /// The switch refuses.
     #[error("the switch refuses: {0}")]
     Refused(String),
-    /// The switch sent something else than the protocol says, or nothing in time.
+    /// The switch violated the protocol, or sent nothing in time.
     #[error("{what}")]
     Protocol {
         /// The violation in words.

@@ -8,7 +8,7 @@ use crate::shared::SharedValue;
 
 /// A packet in a buffer of any type.
 pub trait Buffer {
-    /// Returns the bytes of all segments.
+    /// Returns the number of bytes in all segments.
     fn len(&self) -> usize;
 
     /// Returns whether the packet has no bytes.
@@ -185,7 +185,7 @@ pub trait Function: Send {
         self.process(context, burst, verdicts);
     }
 
-    /// Receives the counters of a flow that is shunned no longer.
+    /// Receives the counters of a flow that is no longer shunned.
     fn shun_ended(&mut self, flow: &ShunnedFlow) {
         let _ = flow;
     }

@@ -14,7 +14,7 @@
 //! | `millrace_nf_process(packets: i32, now: i64, direction: i32)` | processes the burst in the burst buffer; direction 0 is forward |
 //! | `millrace_nf_tick(now: i64)` | reports the time in nanoseconds; optional |
 //!
-//! The burst buffer holds a descriptor of 24 bytes for each packet, and behind them a slot for each packet, in the same
+//! The burst buffer holds a descriptor of 24 bytes for each packet, and after them a slot for each packet, in the same
 //! order:
 //!
 //! ```text

@@ -160,10 +160,11 @@ pub struct Kind {
     pub counters: &'static [&'static str],
     /// The parts of packets that the function reads.
     pub reads: Access,
-    /// The parts of packets that it writes. A function that writes none may get packets in parallel with adjacent hops that
-    /// write none either. If it writes after all, its changes are discarded, unless it is trusted with packet memory.
+    /// The parts of packets that the function writes. A function that writes none may get packets in parallel with adjacent hops
+    /// that write none either. If it writes nevertheless, its changes are discarded, unless it is trusted with
+    /// packet memory.
     pub writes: Access,
-    /// Both directions of a flow must reach the same instance.
+    /// True if both directions of a flow must reach the same instance.
     pub keeps_flows: bool,
     /// The number of flows that a function shuns at a time ([`Effects::shun`](crate::Effects::shun)); zero if it shuns none.
     pub shuns: usize,

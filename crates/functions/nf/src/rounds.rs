@@ -14,7 +14,7 @@ use millrace_types::Time;
 /// The interval between two calls of [`Function::tick`](crate::Function::tick).
 const TICK: Duration = Duration::from_millis(100);
 
-/// Empty polls in a row after which sleeps grow.
+/// Empty polls in a row after which the process sleeps instead of yielding, each time longer.
 const EMPTY_POLLS: u32 = 64;
 /// The shortest sleep. Setting a timer takes a virtual machine about 20 µs, and a sleep that has expired by then does not
 /// give the core away.

@@ -68,7 +68,7 @@ impl InputFile {
         &self.path
     }
 
-    /// Returns true if the file has changed since.
+    /// Returns true if the file has changed since [`InputFile::before_open`].
     pub fn has_changed(&self) -> bool {
         InputFile::state(&self.path) != self.state
     }

@@ -162,7 +162,7 @@ pub struct TransactionEvent {
 pub enum FlowEnd {
     /// The flow was idle, or its endpoints began another connection.
     Timeout,
-    /// The flow table had no room for the flow.
+    /// The flow was evicted, because the flow table had no room for another one.
     Evicted,
     /// The engine was shut down.
     Shutdown,

@@ -46,9 +46,9 @@ pub struct Settings {
     pub to_server_chunk: usize,
     /// Bytes of raw stream data to the client that are inspected at a time.
     pub to_client_chunk: usize,
-    /// True if the engine follows TCP connections without a handshake that it saw.
+    /// True if the engine follows TCP connections whose handshake it did not see.
     pub accepts_midstream: bool,
-    /// True if the engine follows TCP connections of which it sees one direction only.
+    /// True if the engine follows TCP connections of which it sees only one direction.
     pub accepts_async: bool,
     /// Overlap policy for IPv4 fragments and segments in mode `ids`.
     pub overlap_v4: OverlapPolicy,
@@ -71,7 +71,7 @@ pub struct Settings {
     pub drops_tcp_fragments: bool,
     /// True if packets with a source route are dropped in mode `ips`.
     pub drops_source_routes: bool,
-    /// The UDP tunnels that are decoded.
+    /// The tunnels that are decoded.
     pub tunnels: Tunnels,
     /// Largest number of encapsulations that are decoded.
     pub tunnel_depth: u8,

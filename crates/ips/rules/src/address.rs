@@ -31,7 +31,7 @@ pub type PortSpec = Spec<u16>;
 pub trait Value: Copy + Ord + fmt::Display {
     /// The name of the value in messages.
     const WORD: &'static str;
-    /// Reads an element of a list: a value or a range.
+    /// Parses an element of a list, a value or a range. Returns its first and last value.
     ///
     /// # Errors
     /// Returns the expected form.
@@ -83,7 +83,7 @@ impl Value for IpAddr {
         let wrong = || Reason::invalid(format!("{} is not an address", quote(text)), ADDRESS);
         let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| wrong());
         if let Some((network, len)) = text.split_once('/') {
-            // A dotted network mask becomes the prefix length that its leading ones give.
+            // A dotted network mask is converted to a prefix length.
             let len = match len.parse::<std::net::Ipv4Addr>() {
                 Ok(mask) if mask.to_bits().leading_ones() + mask.to_bits().trailing_zeros() >= 32 => {
                     mask.to_bits().leading_ones()
@@ -157,7 +157,7 @@ impl Value for u16 {
 }
 
 impl<T: Value> Spec<T> {
-    /// Reads a set.
+    /// Parses a set.
     ///
     /// # Errors
     /// Returns the text that is not an element, or the limit on lists that is exceeded.

@@ -149,7 +149,7 @@ fn split(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Reads a header.
+/// Parses a header.
 ///
 /// # Errors
 /// Returns the offset and the name of the wrong part, and the reason.

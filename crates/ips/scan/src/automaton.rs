@@ -1,7 +1,7 @@
 //! The automaton of Aho and Corasick, from the crate `aho-corasick`.
 //!
 //! The automaton contains the lower-case form of every pattern. Patterns with the same lower-case form share
-//! a state; case-sensitive patterns are then compared again.
+//! a state. A hit of a case-sensitive pattern is compared again with the original bytes.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::{BuildError, Pattern, Scanner, is_equal};
 
-/// Largest sum of all pattern sizes for which the automaton is a table with a row for each state.
+/// Largest sum of all pattern sizes, in bytes, for which the automaton is a DFA, a table with a row for each state.
 const DENSE_SIZE: usize = 4096;
 
 /// The automaton, and the patterns of each lower-case form.

@@ -23,9 +23,8 @@
 //! and too irregularly for branch prediction. Text in one language has few pairs, so the used part of `T`
 //! stays in the L1 cache.
 //!
-//! A window begins at most [`TAIL`] bytes before the end of its pattern. A scan of new bytes therefore looks
-//! for windows from [`TAIL`] bytes before the new bytes on. It compares patterns with still earlier bytes,
-//! too.
+//! A window begins at most [`TAIL`] bytes before the end of its pattern. A scan of new bytes therefore starts
+//! [`TAIL`] bytes before them. The comparison of a pattern may read still earlier bytes.
 //!
 //! The scheme follows "DFC: Accelerating String Pattern Matching for Network Applications" (Choi et al., NSDI 2016),
 //! with a window chosen by rarity in place of the first bytes.
@@ -35,7 +34,7 @@ use crate::{Pattern, Scanner, is_equal};
 /// Size of a window in bytes.
 const WINDOW: usize = 4;
 
-/// Number of bits of a hash that select a bit of `heads`.
+/// Number of high bits of a hash, which select a bit of `heads`.
 const HEAD_BITS: u32 = 17;
 /// Words of the bitmap `heads`.
 const HEAD_WORDS: usize = 1 << (HEAD_BITS - 6);
@@ -167,13 +166,13 @@ fn hash(value: u32) -> u32 {
     (value ^ value >> 15).wrapping_mul(0x9e37_79b1)
 }
 
-/// Returns the number of the bit of a window in the bitmap of heads.
+/// Returns the index of a window's bit in the bitmap `heads`.
 #[inline(always)]
 fn head(window: u32) -> u32 {
     hash(window) >> (u32::BITS - HEAD_BITS)
 }
 
-/// Returns an estimate of how often a folded byte occurs in network traffic, from 0.
+/// Returns the estimated frequency of a folded byte in network traffic, relative to other bytes.
 fn frequency(byte: u8) -> u32 {
     match byte {
         0 => 40,
@@ -254,17 +253,17 @@ impl Windows {
                     });
                 }
                 _ => {
-                    let rarity = |at: &usize| -> u32 {
+                    let window_frequency = |at: &usize| -> u32 {
                         let bytes = &pattern.bytes[*at..*at + WINDOW];
-                        // The first two bytes have more weight: they decide whether the bitmap lets a
-                        // position pass.
+                        // The first two bytes have more weight, because they also select the bucket of the
+                        // window.
                         let weight = |(i, byte): (usize, &u8)| frequency(fold(*byte)) * (4 - i as u32 / 2);
-                        let diversity = u32::from(bytes[0] == bytes[1]) + u32::from(bytes[2] == bytes[3]);
-                        bytes.iter().enumerate().map(weight).sum::<u32>() + 16 * diversity
+                        let repeats = u32::from(bytes[0] == bytes[1]) + u32::from(bytes[2] == bytes[3]);
+                        bytes.iter().enumerate().map(weight).sum::<u32>() + 16 * repeats
                     };
                     let last = pattern.bytes.len() - WINDOW;
                     let first = pattern.bytes.len().saturating_sub(TAIL);
-                    let offset = (first..=last).min_by_key(rarity).unwrap_or(first);
+                    let offset = (first..=last).min_by_key(window_frequency).unwrap_or(first);
                     let window = folded(&pattern.bytes[offset..offset + WINDOW]);
                     let head = head(window);
                     scanner.heads[(head >> 6) as usize] |= 1 << (head & 63);

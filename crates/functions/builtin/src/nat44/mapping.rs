@@ -24,9 +24,10 @@ pub(super) struct Segment {
 ///                          SYN
 /// ```
 ///
-/// Only packets from outside lead to the long time-out: otherwise one inside host could hold all ports, without an answer. Data
-/// behind FIN or RST belongs to a connection that goes on (RFC 6146, section 3.5.2.2, state TRANS), because any outside host may
-/// send a FIN or RST to the mapping. An ACK without data may be the last packet of a connection.
+/// FIN or RST also leads from Opening to Closing. Only packets from outside lead to the long time-out: otherwise one inside host
+/// could hold all ports, without an answer. Data after FIN or RST shows that a connection goes on (RFC 6146, section 3.5.2.2,
+/// state TRANS), because any outside host may send a FIN or RST to the mapping. An ACK without data may be the last packet of a
+/// connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// The protocol has no connections; this state never changes.
@@ -76,7 +77,7 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Returns whether a mapping that was used last at a time is over.
+    /// Returns whether a mapping has expired. `used` is the time of its last use.
     pub(super) fn is_over(&self, mapping: &Mapping, used: Time, now: Time) -> bool {
         let idle = match mapping.state {
             State::Open => self.open,

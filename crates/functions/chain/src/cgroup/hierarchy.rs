@@ -46,7 +46,7 @@ pub(crate) struct ParentGroup {
 #[derive(Clone, Debug)]
 pub(crate) struct ParentGroups([Result<ParentGroup, String>; 3]);
 
-/// The group that this process moves to so that its former group can contain groups.
+/// Name of the group to which this process moves, so that its former group can contain groups.
 const OWN: &str = "millraced";
 
 impl ParentGroups {
@@ -89,7 +89,8 @@ fn own_path(own: &str, is_it: impl Fn(&str, &str) -> bool) -> Option<&str> {
     })
 }
 
-/// Returns the directory of a group in a mounted hierarchy of a type, with a mount option if one is given.
+/// Returns the directory of the group `path` in a mounted hierarchy of type `fstype`, which has the mount option `option` if
+/// one is given.
 fn dir(mounts: &str, fstype: &str, option: Option<&str>, path: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
@@ -99,7 +100,7 @@ fn dir(mounts: &str, fstype: &str, option: Option<&str>, path: &str) -> Option<P
         let has = |option| {
             right
                 .get(2)
-                .is_some_and(|options| options.split(',').any(|had| had == option))
+                .is_some_and(|options| options.split(',').any(|listed| listed == option))
         };
         if right.first() != Some(&fstype) || !option.is_none_or(has) {
             return None;
@@ -120,7 +121,7 @@ fn dir(mounts: &str, fstype: &str, option: Option<&str>, path: &str) -> Option<P
 fn find(controller: Controller, mounts: &str, own: &str) -> Result<ParentGroup, String> {
     let name = controller.as_str();
     let one = own_path(own, |_, controllers| {
-        controllers.split(',').any(|had| had == name)
+        controllers.split(',').any(|listed| listed == name)
     });
     if let Some(dir) = one.and_then(|path| dir(mounts, "cgroup", Some(name), path)) {
         return Ok(ParentGroup {
@@ -130,8 +131,8 @@ fn find(controller: Controller, mounts: &str, own: &str) -> Result<ParentGroup, 
     }
     let two = own_path(own, |number, controllers| number == "0" && controllers.is_empty());
     if let Some(dir) = two.and_then(|path| dir(mounts, "cgroup2", None, path)) {
-        let there = fs::read_to_string(dir.join("cgroup.controllers")).unwrap_or_default();
-        if there.split_whitespace().any(|had| had == name) {
+        let available = fs::read_to_string(dir.join("cgroup.controllers")).unwrap_or_default();
+        if available.split_whitespace().any(|listed| listed == name) {
             return Ok(ParentGroup {
                 dir,
                 version: Version::Two,
@@ -152,10 +153,12 @@ fn find(controller: Controller, mounts: &str, own: &str) -> Result<ParentGroup, 
 /// The kernel's error, or the processes that prevent it and the next step.
 pub(crate) fn delegate(dir: &Path, controllers: &[Controller]) -> io::Result<()> {
     let control = dir.join("cgroup.subtree_control");
-    let on = fs::read_to_string(&control)?;
-    let missing = controllers
-        .iter()
-        .filter(|controller| !on.split_whitespace().any(|had| had == controller.as_str()));
+    let enabled = fs::read_to_string(&control)?;
+    let missing = controllers.iter().filter(|controller| {
+        !enabled
+            .split_whitespace()
+            .any(|listed| listed == controller.as_str())
+    });
     let text: Vec<String> = missing
         .map(|controller| format!("+{}", controller.as_str()))
         .collect();

@@ -48,7 +48,7 @@ impl Limit {
 
     /// Returns a limit that a group enforces. If `bound` is an error, the limit falls back to another
     /// mechanism.
-    fn held(name: &'static str, value: u64, bound: Result<PathBuf, String>) -> Limit {
+    fn by_group(name: &'static str, value: u64, bound: Result<PathBuf, String>) -> Limit {
         let mut limit = Limit::new(name, value, "cgroup");
         if let Err(problem) = bound {
             limit.fall_back(problem);
@@ -67,7 +67,7 @@ impl Limit {
     }
 }
 
-/// Limit of processes in a group: a function must not start any.
+/// Maximum number of processes in a group: a function must not start any.
 const PROCESSES: u64 = 1;
 /// Period of CPU quotas, in microseconds. It is short because packets wait for the rest of a period.
 const PERIOD_MICROS: u64 = 10_000;
@@ -75,7 +75,7 @@ const PERIOD_MICROS: u64 = 10_000;
 const QUOTA_MIN_MICROS: u64 = 1_000;
 /// The weight of an ordinary process in version 1.
 const SHARES: u64 = 1024;
-/// Limit of the attempts to remove a group: the kernel removes an ended process from its group a little later.
+/// Maximum number of attempts to remove a group: the kernel removes an ended process from its group a little later.
 const REMOVALS: u32 = 100;
 /// Pause between two attempts.
 const REMOVAL_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
@@ -94,7 +94,7 @@ pub(crate) struct Group {
     dirs: Vec<PathBuf>,
     /// The directory of the memory controller.
     memory: Option<PathBuf>,
-    /// The weight of the group applies to CPU time.
+    /// True if the kernel divides CPU time by the weight of the group.
     has_time: bool,
 }
 
@@ -130,7 +130,7 @@ fn remove_stale(dir: &Path, proc: &Path) {
         let owner = name
             .to_str()
             .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        // This process has no groups yet, so a group with its process id is of an earlier process.
+        // This process has no groups yet, so a group with its process id belongs to an earlier process.
         if let Some(owner) = owner
             && (!proc.join(owner).exists() || owner == std::process::id().to_string())
         {
@@ -140,13 +140,13 @@ fn remove_stale(dir: &Path, proc: &Path) {
     }
 }
 
-/// Creates the group of a function's process. Returns it with the mechanism of each limit.
+/// Creates the group of a function's process. Returns the group, and the mechanism of each limit.
 /// `compiles` is true if a second thread of the process compiles the shared value.
 pub(crate) fn for_function(plan: &HopPlan, compiles: bool) -> (Group, Vec<Limit>) {
     let is_module = plan.function.starts_with("wasm:");
     let wanted = Wanted {
         threads: PROCESSES + u64::from(compiles),
-        // The engine limits the memory of a module. Its compilation takes more.
+        // The engine limits the memory of a module. Compiling the module takes more.
         memory: plan.limits.memory.filter(|_| !is_module),
         cpu_percent: plan.cpu_percent,
         weight: plan.weight,
@@ -200,13 +200,13 @@ fn make(parents: &ParentGroups, wanted: Wanted, name: &str) -> (Group, Vec<Limit
     let bound = group.bound(parents, Controller::Pids, name, |dir, _| {
         write(dir, "pids.max", &wanted.threads)
     });
-    limits.push(Limit::held("processes", wanted.threads, bound));
+    limits.push(Limit::by_group("processes", wanted.threads, bound));
     if let Some(bytes) = wanted.memory {
         let bound = group.bound(parents, Controller::Memory, name, |dir, version| {
             bound_memory(dir, version, bytes)
         });
         group.memory = bound.as_ref().ok().cloned();
-        limits.push(Limit::held("memory_mib", bytes >> 20, bound));
+        limits.push(Limit::by_group("memory_mib", bytes >> 20, bound));
     }
     let mut time = Ok(PathBuf::new());
     if wanted.cpu_percent.is_some() || !wanted.is_nice {
@@ -218,13 +218,13 @@ fn make(parents: &ParentGroups, wanted: Wanted, name: &str) -> (Group, Vec<Limit
         });
         group.has_time = time.is_ok();
     }
-    let two = group.dirs.iter().find(|dir| dir.join("cpu.weight").exists());
-    if let Some(dir) = two.cloned() {
+    let unified = group.dirs.iter().find(|dir| dir.join("cpu.weight").exists());
+    if let Some(dir) = unified.cloned() {
         // The CPU controller is already enabled here, so the weights of all groups apply.
         group.has_time |= weigh(&dir, Version::Two, wanted.weight).is_ok();
     }
     if let Some(percent) = wanted.cpu_percent {
-        limits.push(Limit::held("cpu_percent", percent.into(), time.clone()));
+        limits.push(Limit::by_group("cpu_percent", percent.into(), time.clone()));
     }
     if wanted.weight != HopPlan::WEIGHT {
         let mut limit = Limit::new("weight", wanted.weight.into(), "cgroup");
@@ -351,7 +351,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Removes the group. This may block, until the kernel notices that the process has ended.
+    /// Removes the group. Blocks up to a second for each directory, until the kernel has removed the ended process.
     fn drop(&mut self) {
         for dir in self.dirs.drain(..) {
             lock(&WEIGHTS).remove(&dir);

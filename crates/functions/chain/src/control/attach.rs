@@ -55,7 +55,7 @@ pub(super) fn attach<P: Packet + 'static>(
     now: Time,
 ) -> Option<(Runner<P>, Arc<Process>)> {
     let number = u32::try_from(number).ok()?;
-    // A process that attaches again and again, because it violates the protocol, must not keep this thread busy.
+    // The pause limits the work for a process that violates the protocol and attaches again and again.
     if !point.has_process_for(number) || !instance.restart.is_due(now, true) {
         return None;
     }

@@ -112,7 +112,7 @@ impl<P: Packet + 'static> Chain<P> {
     }
 }
 
-/// Returns the settings of a hop that change without new functions.
+/// Returns the settings of a hop that can change while its functions keep running.
 pub(super) fn policy(plan: &HopPlan, spread: Spread) -> HopPolicy {
     HopPolicy {
         on_failure: plan.on_failure,
@@ -121,7 +121,7 @@ pub(super) fn policy(plan: &HopPlan, spread: Spread) -> HopPolicy {
     }
 }
 
-/// Creates a function in the worker or in a process. Returns it with its process, if it has one.
+/// Creates a function in the worker or in a process. Returns the function, and its process if it has one.
 pub(super) fn make_runner<P: Packet + 'static>(
     program: &Path,
     kind: &'static Kind,

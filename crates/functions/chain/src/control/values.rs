@@ -115,7 +115,7 @@ impl<P: Packet + 'static> Chain<P> {
         has_compiled
     }
 
-    /// Returns the hops whose functions export messages.
+    /// Returns a route for each hop whose functions export messages.
     pub(crate) fn routes(&self) -> Vec<Route> {
         let route = |record: &HopControl| {
             let instances = || record.instances.iter().flatten();

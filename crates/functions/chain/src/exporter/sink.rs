@@ -58,7 +58,7 @@ impl Sink {
             Some(Open::Stream(stream)) => stream.write_all(bytes),
         };
         match written {
-            // A pipe with a slow reader accepts some messages and refuses others, which is one problem.
+            // A pipe with a slow reader accepts some messages and refuses others. This is logged once.
             Ok(()) if self.is_behind() => {}
             Ok(()) => self.failed = 0,
             Err(error) => {
@@ -66,7 +66,7 @@ impl Sink {
                     tracing::warn!(chain, to = %self.to, %error, "messages not exported");
                 }
                 self.failed += 1;
-                // The bytes that a pipe without room has not taken are whole messages.
+                // A pipe without room refuses only whole messages, so it can stay open.
                 let has_room_later = error.kind() == io::ErrorKind::WouldBlock;
                 if match self.open {
                     Some(Open::Stream(_)) => true,
@@ -79,7 +79,7 @@ impl Sink {
         }
     }
 
-    /// Returns whether the target has not got all accepted bytes yet.
+    /// Returns whether accepted bytes wait for room in a pipe.
     fn is_behind(&self) -> bool {
         matches!(&self.open, Some(Open::Pipe(pipe)) if pipe.is_behind())
     }
@@ -125,7 +125,7 @@ impl Sink {
         }
     }
 
-    /// Returns whether the path no longer names the open file. A device or a pipe stays as it is.
+    /// Returns whether the path no longer names the open file.
     fn was_moved(&self, file: &File) -> bool {
         let Some(path) = self.to.strip_prefix("file:") else {
             return false;
@@ -143,7 +143,8 @@ fn connect(to: &str) -> io::Result<Open> {
             .and_then(|socket| connect_to(socket, address))
             .map(Open::Datagrams),
         Some(("file", path)) => {
-            // A pipe without a reader is not opened (ENXIO, fifo(7)), instead of keeping the messages of other hops.
+            // With O_NONBLOCK, a pipe without a reader is not opened (ENXIO, fifo(7)). Otherwise the call would block, and
+            // delay the messages of other hops.
             let mut options = File::options();
             options
                 .create(true)

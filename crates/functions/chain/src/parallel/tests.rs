@@ -30,9 +30,10 @@ struct Fake {
 
 #[derive(Default)]
 struct Control {
-    /// The number of answers that it may still give, whether it is alive, and whether it still has access to packets.
+    /// The number of answers that the process may still give.
     answers: AtomicU64,
     is_dead: AtomicBool,
+    /// The process still has access to packets.
     holds_on: AtomicBool,
 }
 
@@ -83,11 +84,11 @@ impl Remote<Frame> for Fake {
     fn shun_ended(&mut self, _: &ShunnedFlow) {}
     fn show(&mut self, _: BurstKind, _: u8, packets: &[Frame], which: u64) -> u64 {
         // Packet 666 is outside of the memory that the process maps.
-        let told = |place: usize| which & 1 << place != 0 && number(&packets[place]) != 666;
-        let told: Vec<usize> = (0..packets.len()).filter(|place| told(*place)).collect();
+        let fits = |index: usize| which & 1 << index != 0 && number(&packets[index]) != 666;
+        let fitting: Vec<usize> = (0..packets.len()).filter(|index| fits(*index)).collect();
         self.shown
-            .extend(told.iter().map(|place| number(&packets[*place])));
-        told.iter().fold(0, |bits, place| bits | 1 << place)
+            .extend(fitting.iter().map(|index| number(&packets[*index])));
+        fitting.iter().fold(0, |bits, index| bits | 1 << index)
     }
     fn answered(&mut self) -> usize {
         self.may().min(self.shown.len())

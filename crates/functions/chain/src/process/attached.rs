@@ -36,11 +36,11 @@ use crate::plan::Class;
 
 /// The flows that an attached function can shun at a time.
 const SHUNS: usize = 65_536;
-/// Limit of the connections that wait.
+/// Maximum number of connections that wait for an instance.
 const WAITING_MAX: usize = 64;
 /// Time within which a process must send its hello.
 const HELLO_TIME: Duration = Duration::from_secs(2);
-/// Limit of the lists of counter names that are kept.
+/// Maximum number of stored lists of counter names.
 const LISTS_MAX: usize = 256;
 
 /// The kind of all attached functions. A process names its counters when it attaches.
@@ -78,7 +78,7 @@ pub(crate) struct AttachPoint {
     _file: SocketFile,
 }
 
-/// The sockets of all hops. A hop that is made again uses the socket of its predecessor.
+/// The sockets of all hops. A hop that replaces another one uses the socket of the old hop.
 static POINTS: Mutex<BTreeMap<PathBuf, Weak<AttachPoint>>> = Mutex::new(BTreeMap::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -188,7 +188,7 @@ impl AttachPoint {
             .map(|(name, _)| *name)
             .ne(names.iter().map(String::as_str))
         {
-            setup.counters = millrace_nf::Counters::new(kept(&names));
+            setup.counters = millrace_nf::Counters::new(interned(&names));
         }
         let attached = give_window(waiting.socket, waiting.pid, instance, class, setup);
         if attached.is_ok() {
@@ -251,9 +251,9 @@ fn listener(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Returns names that live as long as the program. There are few different lists: one for each program that
+/// Interns a list of names, which is never freed. There are few different lists: one for each program that
 /// attaches.
-fn kept(names: &[String]) -> &'static [&'static str] {
+fn interned(names: &[String]) -> &'static [&'static str] {
     static LISTS: Mutex<Vec<&'static [&'static str]>> = Mutex::new(Vec::new());
     let mut lists = lock(&LISTS);
     let same = |list: &&&'static [&'static str]| list.iter().eq(names.iter());

@@ -20,14 +20,14 @@ use crate::plan::HopPlan;
 const DESCRIBE: Duration = Duration::from_secs(5);
 /// Interval at which the end of the process is polled.
 const DESCRIBE_POLL: Duration = Duration::from_millis(5);
-/// Bytes of the output that are read.
+/// Maximum size of the output, in bytes; the rest is not read.
 const DESCRIBE_MAX: u64 = 64 << 10;
 
 /// Kinds by their descriptions. A kind stays in memory until the program ends.
 static DESCRIBED: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::new());
 
 /// Returns the kind of a function that only its own process loads. A process creates the function with its
-/// settings, and prints its description. It has the same rights as the process that will run the function.
+/// settings, and prints its description. The process has the same rights as the one that will run the function.
 ///
 /// # Errors
 /// The reason that the process gives.

@@ -71,8 +71,8 @@ impl Drop for UserId {
     }
 }
 
-/// Takes a user id out of the range. Returns `None` if this process may not change users; functions then share its
-/// own.
+/// Takes a user id out of the range. Returns `None` if this process may not change users; functions then run as the
+/// user of this process.
 ///
 /// # Errors
 /// A message, if all ids of the range are in use or the user namespace lacks them.

@@ -58,7 +58,7 @@ struct Looked {
 }
 
 impl Process {
-    /// Opens the process of `child`. Nobody has waited for it yet, so no other process can have its number.
+    /// Opens the process of `child`. The child has not been waited for, so no other process can have its number.
     ///
     /// # Errors
     /// The kernel's error: no file descriptor is free, or the kernel is older than Linux 5.3.
@@ -74,7 +74,7 @@ impl Process {
     /// packet memory (class `ring`).
     ///
     /// # Errors
-    /// The process maps packet memory, and its end cannot be waited for, so that packets could never be taken back from it.
+    /// The process maps packet memory, but the switch cannot wait for its end, and so could never take packets back from it.
     pub(super) fn attached(pid: u32, connection: OwnedFd, maps_packets: bool) -> io::Result<Process> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pidfd = raw.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -189,7 +189,7 @@ fn run_time(pid: u32) -> Option<(bool, u64)> {
     let fields: Vec<&str> = after_command(&stat)?.split(' ').collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
-    // The file of the process has the state of its first thread, but another thread may handle packets.
+    // `/proc/PID/stat` has the state of the main thread, but another thread may handle packets.
     let is_runnable = fields[0] == "R" || has_runnable_thread(pid);
     Some((is_runnable, ticks * 1000 / u64::try_from(per_second).ok()?.max(1)))
 }

@@ -18,7 +18,7 @@ use super::watch::{POLL_INTERVAL, Process, millis};
 use crate::hop::Remote;
 use crate::in_flight::InFlight;
 
-/// A process without a heartbeat for this time hangs.
+/// A process that sends no heartbeat for this time counts as hung.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time limit of the first heartbeat. It is longer, because many processes may start at once.
 const BEGINNING: Duration = Duration::from_secs(10);
@@ -113,7 +113,7 @@ impl<P: Packet> Isolated<P> {
     }
 
     /// Gives the packets of a burst that can be described; the others stay in `burst`. The first `described` packets are
-    /// described already, and the packet behind them cannot be.
+    /// described already, and the packet after them cannot be.
     #[cold]
     fn give_some(&mut self, kind: BurstKind, described: usize, burst: &mut Burst<P>) {
         let (mut given, mut refused) = (Burst::new(), Burst::new());
@@ -295,7 +295,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
                     effects.send_with(direction, record.size, |to| end.copy_record(&record, to));
                 }
                 RecordKind::Shun(action, idle) => {
-                    // A request for a packet that is no longer here is too late.
+                    // A request is ignored if its packet has already left.
                     let behind = (taken - record.after) as usize;
                     if let Some(packet) = packets.checked_sub(behind + 1) {
                         effects.shun(packet, action, idle);

@@ -267,7 +267,7 @@ fn flows_stay_with_their_instances_when_another_hop_needs_packets_spread_by_addr
     testbed.edit(&plan);
     testbed.settle();
     assert_eq!(instances(), before);
-    // An instance that is made anew obeys the chain; all packets of the test have the same addresses.
+    // A restarted instance uses the spread of the chain. All packets of the test have the same addresses.
     assert!(testbed.chain.restart("h0", testbed.bridge.now()).unwrap());
     testbed.settle();
     let after = instances();

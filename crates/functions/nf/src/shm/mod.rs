@@ -35,7 +35,7 @@
 //! * Most functions forward most packets unchanged. That answer takes one byte, the *note*, which is not written again if
 //!   the slot already holds it. Only other answers need 16 more bytes.
 //! * Each side reads the other's counter only when it has used up the last value, and prefetches the lines that follow.
-//! * Stores become visible in order, and a store to a line of the other core delays those behind it. The processor fetches
+//! * Stores become visible in order, and a store to a line of the other core delays those after it. The processor fetches
 //!   the lines of pending stores (about 64) in parallel. The switch therefore describes a burst with one store for each
 //!   packet and nothing in between, which takes a third of the time. `prefetchw` helps less, and only shortly before the
 //!   store. Non-temporal stores cost the same between any two cores; between near cores ordinary stores cost less.

@@ -28,7 +28,7 @@ pub struct ReceivedPacket {
     /// The direction, and whether a function sent the packet.
     pub kind: BurstKind,
     start: usize,
-    /// The hash of the bytes behind the first segment; 0 without a key.
+    /// The hash of the bytes after the first segment; 0 without a key.
     rest_hash: u64,
 }
 
@@ -45,7 +45,7 @@ pub struct Unordered {
 
 impl Unordered {
     /// Returns the unordered end of a window from which no packet was received yet. By the secret key,
-    /// [`has_changed_rest`](Self::has_changed_rest) hashes the bytes behind the first segment of each packet; a caller that changes
+    /// [`has_changed_rest`](Self::has_changed_rest) hashes the bytes after the first segment of each packet; a caller that changes
     /// no packets passes `None`.
     pub fn new(end: FunctionEnd, rest_key: Option<KeyedHash>) -> Unordered {
         Unordered {
@@ -121,7 +121,7 @@ impl Unordered {
         })
     }
 
-    /// Returns the hash of a packet's bytes behind its first segment, which begin at an offset in its slot.
+    /// Returns the hash of a packet's bytes after its first segment, which begin at an offset in its slot.
     #[inline]
     fn rest_hash(&self, number: u64, begin: usize, size: usize) -> u64 {
         match (self.rest_key, size) {
@@ -133,7 +133,7 @@ impl Unordered {
         }
     }
 
-    /// Returns true if bytes behind the first segment of a packet that is not answered have changed. The switch does not copy
+    /// Returns true if bytes after the first segment of a packet that is not answered have changed. The switch does not copy
     /// them back. Returns false without a key.
     pub fn has_changed_rest(&self, packet: &ReceivedPacket) -> bool {
         let size = packet.size.saturating_sub(packet.head_size);

@@ -157,7 +157,7 @@ impl Dnp3 {
         transaction.record = Record::Dnp3(Box::new(Dnp3Record {
             function: *function,
             indications,
-            // A read has no objects behind its headers.
+            // A read has no objects after its headers.
             objects: objects(data, *function != 1),
         }));
         transaction.advance(direction, Progress::Complete);

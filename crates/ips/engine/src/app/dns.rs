@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_message_of_names_that_all_lead_through_many_pointers_is_malformed() {
-        // 200 pointers in a row, each to the one before it, and behind them 9,000 questions that point at the last.
+        // 200 pointers in a row, each to the one before it, and after them 9,000 questions that point at the last.
         let mut data = vec![0, 0, 1, 0, 0x23, 0x28, 0, 0, 0, 0, 0, 0];
         data.push(0);
         data.extend([0, 1, 0, 1]);

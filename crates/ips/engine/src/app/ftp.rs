@@ -45,7 +45,7 @@ impl Heap for Step {
 /// A command that waits for its reply.
 #[derive(Debug)]
 struct Command {
-    /// Number of its transaction.
+    /// Number of the command's transaction.
     id: u64,
     step: Step,
 }
@@ -66,7 +66,7 @@ pub(super) struct Ftp {
     key: FlowKey,
     pending: [Vec<u8>; 2],
     has_failed: [bool; 2],
-    /// True by direction in the rest of a line that is too long.
+    /// By direction: true while the rest of an overlong line is skipped.
     skips_line: [bool; 2],
     waiting: VecDeque<Command>,
     /// The next data connection.
@@ -74,7 +74,7 @@ pub(super) struct Ftp {
     expected: Vec<Expectation>,
     /// True once the server has greeted, or answered a command without greeting.
     has_greeting: bool,
-    /// Code of the reply of several lines in progress.
+    /// Code of the multi-line reply in progress.
     in_reply: Option<[u8; 3]>,
     starts_tls: bool,
 }
@@ -258,7 +258,7 @@ impl Ftp {
                 self.open_passive(port);
             }
         }
-        // A reply counts also if the transaction of its command is not kept any more.
+        // The reply completes its command even if the transaction is no longer stored.
         if is_last && !is_preliminary {
             self.waiting.pop_front();
         }

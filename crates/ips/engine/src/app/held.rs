@@ -22,7 +22,7 @@ pub(super) struct Held {
     /// Offset in the stream of the first byte of `bytes`.
     offset: u64,
     bytes: Vec<u8>,
-    /// Number of bytes that were parsed meanwhile.
+    /// Number of these bytes that were parsed since.
     parsed: usize,
     gap_before: u64,
     is_end: bool,
@@ -88,7 +88,7 @@ impl AppState {
             return false;
         }
         let mut held = self.held.remove(0);
-        // Bytes that are held meanwhile precede the later ones.
+        // Bytes that are held during this call precede the later ones.
         let mut later = core::mem::take(&mut self.held);
         loop {
             let rest = &held.bytes[held.parsed..];

@@ -270,7 +270,7 @@ impl AppState {
         }
     }
 
-    /// Ends the direction of a chunk, behind the bytes that are held.
+    /// Ends the direction of a chunk, after the bytes that are held.
     fn end_stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         if !self.is_paused() {
             self.begin_by_client(key, chunk.direction);

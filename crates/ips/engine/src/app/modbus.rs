@@ -124,7 +124,7 @@ impl Parser for Modbus {
 mod tests {
     use super::*;
 
-    // The example of Modbus Application Protocol V1.1b3, section 6.3, behind a header, and an exception to function 6.
+    // The example of Modbus Application Protocol V1.1b3, section 6.3, after a header, and an exception to function 6.
     const REQUEST: &[u8] = b"\x00\x07\x00\x00\x00\x06\x01\x03\x00\x6b\x00\x03";
     const RESPONSE: &[u8] = b"\x00\x07\x00\x00\x00\x09\x01\x03\x06\x02\x2b\x00\x00\x00\x64";
     const EXCEPTION: &[u8] = b"\x00\x08\x00\x00\x00\x03\x01\x86\x02";

@@ -7,7 +7,7 @@ const SECTIONS: usize = 256;
 
 /// The parameters of a header value, in order: names with values.
 struct Parameters<'a> {
-    /// The text behind the parameters that were read, from a semicolon on.
+    /// The text after the parameters that were read, from a semicolon on.
     rest: &'a [u8],
 }
 

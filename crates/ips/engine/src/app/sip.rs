@@ -79,7 +79,7 @@ fn first_line(line: &[u8]) -> Option<FirstLine<'_>> {
     })
 }
 
-/// Returns the size of the first line and the headers with the empty line behind them, and the size of the line.
+/// Returns the size of the first line and the headers with the empty line after them, and the size of the line.
 fn head(data: &[u8]) -> Option<(usize, usize)> {
     let line = data.iter().position(|&byte| byte == b'\n')?;
     let mut start = line + 1;

@@ -28,7 +28,7 @@ enum State {
     Packets,
     /// In the rest of a packet.
     Skip(usize),
-    /// Behind the change of keys.
+    /// After the change of keys.
     Encrypted,
     Failed,
 }

@@ -43,7 +43,7 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
-    /// Returns the offset behind the last byte.
+    /// Returns the offset after the last byte.
     pub(super) fn end(self) -> usize {
         self.end as usize
     }
@@ -94,7 +94,7 @@ impl Piece {
         }
     }
 
-    /// Returns the offset behind the last byte in the text; 0 for a piece with separate memory.
+    /// Returns the offset after the last byte in the text; 0 for a piece with separate memory.
     pub(super) fn end(&self) -> usize {
         match self {
             Piece::In(span) => span.end(),

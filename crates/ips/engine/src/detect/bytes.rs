@@ -29,7 +29,7 @@ pub(super) fn unsigned(operand: Operand, variables: &Variables) -> u64 {
     }
 }
 
-/// Returns a number and the offset behind it, or `None` if the number is not inside the bytes.
+/// Returns a number and the offset after it, or `None` if the number is not inside the bytes.
 pub(super) fn read(
     source: &NumberSource,
     subject: &Subject<'_>,
@@ -78,7 +78,7 @@ pub(super) fn read(
     Some((number, start + used))
 }
 
-/// Returns the number of bytes of which the most significant one is first.
+/// Returns the value of big-endian bytes.
 fn big<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
     bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

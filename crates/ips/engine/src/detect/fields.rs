@@ -326,8 +326,8 @@ pub(super) fn has_number(
     }
 }
 
-/// Returns true if the size of a file satisfies a comparison, whatever bytes follow. The size of a file of which bytes are
-/// missing is only known to be larger than a number.
+/// Returns true if the size of a file satisfies a comparison, whatever bytes follow. The known size of an incomplete file is only
+/// a lower bound.
 fn has_size(file: &File, comparison: Comparison) -> bool {
     let is_bound = matches!(comparison, Comparison::Greater(_) | Comparison::GreaterOrEqual(_));
     (is_bound || file.state == FileState::Closed) && compare(comparison, file.size)

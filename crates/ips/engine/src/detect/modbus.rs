@@ -7,7 +7,7 @@
 pub(super) struct Message<'a> {
     pub(super) unit: u8,
     pub(super) function: u8,
-    /// The bytes behind the function.
+    /// The bytes after the function code.
     pub(super) data: &'a [u8],
 }
 

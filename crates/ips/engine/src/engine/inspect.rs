@@ -81,8 +81,8 @@ impl Engine {
         }
     }
 
-    /// Adds flow and transaction to the events from index `first` on, before another inspection: the transactions may not be
-    /// kept behind it.
+    /// Adds flow and transaction to the events from index `first` on, before another inspection, which may remove the
+    /// transactions.
     fn complete_alerts(&self, first: usize, flow: &Flow, direction: Direction, out: &mut Events) {
         if self.keeps_records() {
             history::complete_alerts(&mut out.list[first..], flow, direction);

@@ -101,7 +101,7 @@ const NONE: u8 = u8::MAX;
 const SPARE: usize = 8192;
 
 impl Age {
-    /// The age of a slot without a flow, and of a slot while the engine works on its flow.
+    /// The age of a slot without a flow.
     const ABSENT: Age = Age {
         last: Time::ZERO,
         parser: 0,
@@ -161,7 +161,7 @@ pub(crate) struct FlowTable {
     seed: Seed,
     timeouts: Timeouts,
     next_id: u64,
-    /// Slot at which the next search continues.
+    /// Cursor: the slot from which the next search continues.
     sweep: usize,
     pub(crate) counters: FlowCounters,
 }
@@ -336,7 +336,8 @@ impl FlowTable {
     }
 
     /// Returns the flow with the most parser memory among the next [`LARGEST_SCAN`] slots, and this memory in
-    /// bytes, rounded up to [`PARSER_UNIT`]. The search ends at the first parser that holds [`MUCH`].
+    /// bytes, rounded up to [`PARSER_UNIT`]. The search ends at the first parser of
+    /// [`LARGE_PARSER_SIZE`] or more.
     pub(crate) fn largest(&mut self) -> Option<(FlowIndex, usize)> {
         let len = self.ages.len();
         let mut found: Option<(FlowIndex, u16)> = None;

@@ -92,7 +92,7 @@ pub(crate) fn find_ip_header(link: LinkType, frame: &[u8]) -> Result<IpHeaderLoc
             vlans: Vlans::default(),
         });
     }
-    find_ip_header_behind_headers(link, frame)
+    find_ip_header_after_headers(link, frame)
 }
 
 /// Returns the IP version of an EtherType; `None` for other protocols.
@@ -106,7 +106,7 @@ fn version_of(ether_type: EtherType) -> Option<IpVersion> {
 }
 
 /// Finds the IP header of a frame of any link type, after any preceding headers.
-fn find_ip_header_behind_headers(link: LinkType, frame: &[u8]) -> Result<IpHeaderLocation, Undecoded> {
+fn find_ip_header_after_headers(link: LinkType, frame: &[u8]) -> Result<IpHeaderLocation, Undecoded> {
     // https://www.tcpdump.org/linktypes.html numbers the link types and describes their headers.
     let (next, at) = match link.0 {
         LinkType::NULL | LinkType::LOOP => {

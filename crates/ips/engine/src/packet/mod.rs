@@ -22,7 +22,7 @@ use crate::flow::{Direction, FlowKey};
 
 pub(crate) use link::{IpHeaderLocation, find_ip_header};
 
-/// Largest number of encapsulations that [`payload`] follows.
+/// Largest number of nested packets that [`payload`] decodes.
 const DEPTH: u8 = 16;
 
 /// The link layer of a frame, by its number in pcap files (`LINKTYPE_…`).
@@ -261,7 +261,7 @@ impl<'a> Packet<'a> {
         tunnel_depth: 0,
     };
 
-    /// Returns the packet whose IP header `network` found in `frame`.
+    /// Returns the packet whose IP header is at `network` in `frame`.
     pub(crate) fn decode(
         frame: &'a [u8],
         network: IpHeaderLocation,
@@ -272,8 +272,8 @@ impl<'a> Packet<'a> {
         Ok(packet)
     }
 
-    /// Decodes the packet whose IP header `network` found in `frame` into `self`, which is empty. A packet is
-    /// too large to be moved.
+    /// Decodes the packet whose IP header is at `network` in `frame` into `self`, which is empty. This saves the
+    /// copy of a large value.
     pub(crate) fn read(
         &mut self,
         frame: &'a [u8],

@@ -82,7 +82,7 @@ pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &Tunnels) -> Op
 
 /// Corrects the checksum of the UDP or GRE header around a packet that was changed, if the header has one (RFC 768; RFC 2784,
 /// section 2.3). `outer` is the position of the IP header before that header. Edits that keep the size of a segment leave the sum
-/// as it was, because the TCP checksum changes with them. Data removed from a SYN stay in the frame behind it, so the sum changes.
+/// as it was, because the TCP checksum changes with them. Data removed from a SYN stay in the frame after it, so the sum changes.
 #[cold]
 pub(crate) fn correct_checksum(frame: &mut [u8], outer: IpHeaderLocation, context: Context) {
     const UDP_CHECKSUM: usize = 6;

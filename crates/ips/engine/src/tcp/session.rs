@@ -223,7 +223,7 @@ impl Session {
         let accepts_async = settings.accepts_async;
         let (sender, receiver) = self.ends(direction);
         if tcp.has(flags::SYN) {
-            // Beside the path, many other SYNs of which no one arrives do not hide the one that is answered.
+            // An IDS is not in the path, and sees SYNs that never arrive. They do not hide the one that is answered.
             let is_acked = !tcp.has(flags::ACK)
                 || receiver.acknowledge_syn(tcp.ack, 1 << 16)
                 || settings.mode == Mode::Ids && receiver.acknowledge_lost_syn(tcp.ack);

@@ -241,7 +241,7 @@ fn numbers_of_64_bits_are_compared_and_computed_with_as_a_whole() {
     let high = 1 << 63 | 5;
     assert_eq!(found(high, high), [1]);
     assert_eq!(found(high, high + 9), [2]);
-    // The last byte, 10, is the difference.
+    // The two numbers differ only in the last byte, which is 10.
     assert_eq!(found(1 << 63, (1 << 63) + 10), [2, 3]);
 }
 
@@ -366,7 +366,7 @@ fn rules_over_modbus_and_sip_match_the_fields_of_their_parsers() {
 
 #[test]
 fn a_number_of_no_digits_is_all_digits_that_are_there() {
-    // The documentation of http.content_len compares it so; 102 rules of ET Open do.
+    // The documentation of http.content_len compares lengths this way, and so do 102 rules of ET Open.
     let text = "alert http any any -> any any (http.content_len; byte_test:0,<=,100,0,string,dec; sid:1;)\n\
         alert http any any -> any any (http.content_len; byte_test:0,>,100,0,string,dec; sid:2;)\n\
         alert http any any -> any any (http.content_len; content:\"1\"; byte_test:0,=,7,0,string,dec,relative; sid:3;)\n\
@@ -385,7 +385,7 @@ fn a_number_of_no_digits_is_all_digits_that_are_there() {
 #[test]
 fn buffers_with_too_many_different_transforms_are_refused_and_the_others_are_right() {
     let limit = millrace_ips_rules::limits::HOOKS as u32;
-    // Each rule has another sequence of transforms: the bits of its number.
+    // Each rule has its own sequence of transforms, from the bits of its number.
     let transforms = |number: u32| -> String {
         let one = |bit: u32| ["to_lowercase; ", "to_uppercase; "][(number >> bit & 1) as usize];
         (0..13).map(one).collect()

@@ -245,7 +245,7 @@ fn names_and_numbers_that_no_message_has_are_refused_with_the_form() {
 
 #[test]
 fn an_event_of_the_flow_matches_once_in_the_flow() {
-    // A length that no message has, behind a message.
+    // A length that no message has, after a message.
     let bytes = b"\0\x07\0\0\0\x06\x01\x05\0\xac\xff\0\0\x08\0\0\0\0".to_vec();
     let answer = (true, b"\0\x07\0\0\0\x06\x01\x05\0\xac\xff\0".to_vec());
     let frames = tcp(502, &[(false, bytes), answer], 1000);
@@ -287,7 +287,7 @@ fn the_size_of_a_file_is_compared_when_it_is_known() {
         for parts in [vec![whole.clone()], vec![first.to_vec(), second.to_vec()]] {
             assert_eq!(found(&parts, mode), [5, 6, 7, 8], "{mode:?}");
         }
-        // The connection ends behind five bytes of twenty.
+        // The connection ends after five bytes of twenty.
         assert_eq!(found(&[first.to_vec()], mode), [7], "{mode:?}");
     }
 }

@@ -23,7 +23,7 @@ fn packet(next_header: IpProto, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn the_payload_of_listener_discovery_begins_behind_the_checksum() {
     let rule = r#"alert ip any any -> any any (msg:"m"; content:"|00 64 00 00|"; startswith; sid:1;)"#;
-    // Query and reports of versions 1 and 2, and an echo request, whose payload begins behind its number.
+    // Query and reports of versions 1 and 2, and an echo request, whose payload begins after its number.
     for (kind, is_found) in [(130, true), (131, true), (143, true), (128, false)] {
         let message = [&[kind, 0, 0, 0, 0, 100, 0, 0][..], &[0xff; 16]].concat();
         let mut bed = TestBed::new(Mode::Ids, rule);

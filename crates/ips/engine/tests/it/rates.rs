@@ -102,7 +102,7 @@ fn with_rows(rules: &str, rows: &str) -> (TestBed, Vec<String>) {
     (TestBed::of(Settings::default(), rules), refusals)
 }
 
-/// Returns the numbers of the datagrams that raise alerts, of ten.
+/// Sends ten datagrams. Returns the positions, from 1, of those that raise alerts.
 fn alerted(rate: &str, rows: &str) -> Vec<usize> {
     let rule = format!("alert udp any any -> any any (content:\"word\"; {rate} sid:1;)");
     let (mut bed, refusals) = with_rows(&rule, rows);

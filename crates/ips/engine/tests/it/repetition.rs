@@ -226,7 +226,7 @@ fn erspan_of_type_three_is_decoded_if_the_settings_ask_for_it() {
     let ethernet = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     let inner = [&[0u8; 12][..], &ethernet, &datagram(b"attack")].concat();
     let mut packet = gre(&inner);
-    // The protocol type of GRE, behind 20 bytes of IPv4 and its flags.
+    // The protocol type of GRE, after 20 bytes of IPv4 and its flags.
     packet[22..24].copy_from_slice(&[0x22, 0xeb]);
     for erspan_iii in [false, true] {
         let mut settings = Settings::default();

@@ -1,6 +1,6 @@
 //! Changes of packets inside tunnels: the checksum of the header around the packet is corrected.
 //!
-//! Changes of a segment with a right checksum leave the sum of its bytes as it was. Data that are removed stay in the frame behind
+//! Changes of a segment with a right checksum leave the sum of its bytes as it was. Data that are removed stay in the frame after
 //! the segment, so that the sum changes.
 
 use millrace_ips_engine::Verdict;

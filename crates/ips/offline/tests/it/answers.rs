@@ -111,7 +111,7 @@ struct Found {
     lines: BTreeSet<String>,
     /// Alert lines of a run without that limit.
     unlimited: BTreeSet<String>,
-    /// Flows (mode, protocol, endpoints) of which a packet has more alerts than the limit.
+    /// Flows (mode, protocol, endpoints) with a packet that has more alerts than the limit.
     crowded: BTreeSet<String>,
     /// Captures by flow.
     captures: BTreeMap<String, BTreeSet<PathBuf>>,
@@ -160,7 +160,7 @@ impl Found {
         }
     }
 
-    /// Adds the alerts of a frame, of which each packet may have `alerts`.
+    /// Adds the alerts of a frame, at most `alerts` of each packet.
     fn add(&mut self, mode: Mode, alerts: usize, events: &Events, path: &Path) {
         let limit = DetectSettings::default().alerts;
         let alerts_of = events.list.iter().filter_map(|event| match event {
@@ -182,7 +182,7 @@ impl Found {
         }
     }
 
-    /// Returns the reason of a difference. `flows` are those of the answers, `streams` the rules over streams.
+    /// Returns the reason for a difference. `flows` are the flows of the answers, `streams` the rules over streams.
     fn reason(&self, line: &str, flows: &BTreeSet<&str>, streams: &BTreeSet<u32>) -> Reason {
         let flow = flow(line);
         let is_extra = self.lines.contains(line);

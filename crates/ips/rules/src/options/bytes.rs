@@ -24,7 +24,7 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByteOption {
     pub kind: ByteKind,
-    /// The number of bytes to read.
+    /// The number of bytes to read; 0 for all digits of a string.
     pub size: Operand,
     /// The operator of a test (`<`, `&`, `!=`…) or of a computation (`+`, `<<`…).
     pub operator: Option<String>,
@@ -76,7 +76,7 @@ fn variable(text: &str) -> Result<String, Reason> {
 }
 
 impl ByteOption {
-    /// Reads the value.
+    /// Parses the value of an option.
     pub(crate) fn parse(kind: ByteKind, value: Option<&str>) -> Result<ByteOption, Reason> {
         let form = match kind {
             ByteKind::Test => "BYTES, [!]OPERATOR, VALUE, OFFSET and arguments",
@@ -221,7 +221,7 @@ impl fmt::Display for ByteOption {
 pub struct IsDataAt {
     /// True if there must be no data.
     pub is_negated: bool,
-    /// The offset of the tested byte; if it is relative, the number of bytes that must follow.
+    /// The offset of the tested byte; with `relative`, the number of bytes that must follow the previous match.
     pub position: Operand,
     /// True if the position counts from the end of the previous match.
     pub relative: bool,
@@ -230,7 +230,7 @@ pub struct IsDataAt {
 }
 
 impl IsDataAt {
-    /// Reads the value.
+    /// Parses the value of an `isdataat` option.
     pub(crate) fn parse(value: Option<&str>) -> Result<IsDataAt, Reason> {
         const FORM: &str = "[!]POSITION and relative or rawbytes";
         let (is_negated, value) = negation(required(value, FORM)?);
@@ -283,7 +283,7 @@ pub struct Base64Decode {
 }
 
 impl Base64Decode {
-    /// Reads the value.
+    /// Parses the value of a `base64_decode` option.
     pub(crate) fn parse(value: Option<&str>) -> Result<Base64Decode, Reason> {
         const FORM: &str = "bytes N, offset N, relative, or nothing";
         let mut decode = Base64Decode::default();

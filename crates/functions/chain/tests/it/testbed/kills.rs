@@ -192,7 +192,7 @@ impl<B: Backend> Bystander<B> {
 }
 
 /// A kill after which the function does not work again yet.
-struct Wound {
+struct Outage {
     at: Instant,
     restarts: u64,
     /// The packets that the restarted function had forwarded when it was seen first.
@@ -233,7 +233,7 @@ pub(crate) fn kill_at_random<B: Backend>(
         translated: 0,
         next: [0; FLOWS as usize],
     };
-    let mut wounds: [Option<Wound>; TAIL] = [const { None }; TAIL];
+    let mut outages: [Option<Outage>; TAIL] = [const { None }; TAIL];
     let mut times_back = Vec::new();
     let (mut kills, mut due) = (0, Instant::now());
     let began = Instant::now();
@@ -247,14 +247,14 @@ pub(crate) fn kill_at_random<B: Backend>(
         testbed.chain.tick(testbed.bridge.now());
         beside.chain.tick(testbed.bridge.now());
         let stats = testbed.chain.stats().hops;
-        for (at, wound) in wounds.iter_mut().enumerate() {
-            let Some(held) = wound else { continue };
+        for (at, outage) in outages.iter_mut().enumerate() {
+            let Some(held) = outage else { continue };
             let hop = &stats[at];
             if hop.restarts > held.restarts && hop.state != HopState::Down {
                 // The time ends when the restarted function has forwarded packets.
                 if hop.next > *held.next.get_or_insert(hop.next) {
                     times_back.push(held.at.elapsed());
-                    *wound = None;
+                    *outage = None;
                     continue;
                 }
             }
@@ -262,9 +262,9 @@ pub(crate) fn kill_at_random<B: Backend>(
         }
         // The function that is selected next may still be down; then the kill is skipped.
         let victim = dice.roll(TAIL as u64) as usize;
-        if kills < times && Instant::now() >= due && wounds[victim].is_none() {
+        if kills < times && Instant::now() >= due && outages[victim].is_none() {
             let pid = testbed.chain.processes().nth(victim).unwrap();
-            wounds[victim] = Some(Wound {
+            outages[victim] = Some(Outage {
                 at: Instant::now(),
                 restarts: stats[victim].restarts,
                 next: None,
@@ -294,7 +294,7 @@ pub(crate) fn kill_at_random<B: Backend>(
         [0, 0],
         "open, and bypass: {stats:?}"
     );
-    // With few kills, no packet may have reached a hop that was down.
+    // With few kills, it can happen that no packet reached a hop that was down.
     let met = [stats[FIREWALL].lost, stats[SWAP].passed, stats[NAT].passed];
     assert!(times < 100 || !met.contains(&0), "{stats:?}");
     assert_eq!(

@@ -232,7 +232,7 @@ pub(crate) fn flow(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[34], frame[35]]) - 1000
 }
 
-/// The offset at which functions leave marks, behind the sequence number.
+/// The offset at which functions leave marks, after the sequence number.
 pub(crate) const MARKS: usize = 46;
 
 /// Returns the numbers of the functions that a frame traversed, in order.
@@ -324,7 +324,7 @@ impl Function for Guard {
     }
 }
 
-/// Times after which an idle flow is shunned no longer.
+/// Idle times after which a flow is no longer shunned.
 const LONG: millrace_types::Duration = millrace_types::Duration::from_secs(3600);
 const SHORT: millrace_types::Duration = millrace_types::Duration::from_millis(50);
 

@@ -19,7 +19,7 @@ pub(crate) fn packets(otherwise: u32) -> u32 {
     std::env::var("MILLRACE_PACKETS").map_or(otherwise, |packets| packets.parse().unwrap())
 }
 
-/// A flow and its next sequence number.
+/// The next sequence numbers of a flow: to be sent, and to arrive.
 #[derive(Clone, Copy)]
 struct Flow {
     sent: u32,

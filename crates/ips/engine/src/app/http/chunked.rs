@@ -17,7 +17,7 @@ pub(super) enum Chunked {
     Size,
     /// In the data of a chunk, with the number of bytes that are still to come.
     Data(u64),
-    /// Behind the data of a chunk.
+    /// After the data of a chunk.
     DataEnd,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Part<'a> {
 }
 
 impl Chunked {
-    /// Returns the next part of the bytes, and moves behind it.
+    /// Returns the next part of the bytes, and moves after it.
     pub(super) fn step<'a>(&mut self, data: &'a [u8], side: Direction) -> Part<'a> {
         let framing = |size| Part::Framing {
             size,
@@ -107,7 +107,7 @@ fn chunk_size(text: &[u8]) -> Option<(u64, bool)> {
 mod tests {
     use super::*;
 
-    /// Returns the body and the bytes behind its last chunk, if it has one; the input comes in pieces of `size` bytes.
+    /// Returns the body and the bytes after its last chunk, if it has one; the input comes in pieces of `size` bytes.
     fn decode(text: &[u8], size: usize) -> (Vec<u8>, Option<usize>) {
         let (mut chunked, mut body, mut pending, mut taken) = (Chunked::default(), Vec::new(), Vec::new(), 0);
         for piece in text.chunks(size) {

@@ -52,7 +52,7 @@ enum State {
     Data,
     /// In the trailer of a gzip member, with the number of its bytes that are still to come.
     Trailer(usize),
-    /// Behind the data.
+    /// After the data.
     Ended,
     /// The data do not have the format of the coding and pass unchanged.
     Verbatim,
@@ -108,7 +108,7 @@ impl Layer {
                 State::Gzip(header) => match header.read(&mut input) {
                     HeaderEnd::Incomplete => return Ok(()),
                     HeaderEnd::Complete => self.begin(false, limits)?,
-                    // Recipients ignore bytes behind the last member.
+                    // Recipients ignore bytes after the last member.
                     HeaderEnd::Invalid if self.inflate.is_some() => self.end(),
                     HeaderEnd::Invalid => {
                         let size = header.size;
@@ -165,7 +165,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Inflates bytes, and returns those behind the end of the compressed data.
+    /// Inflates bytes, and returns those after the end of the compressed data.
     fn inflate<'a>(
         &mut self,
         input: &'a [u8],

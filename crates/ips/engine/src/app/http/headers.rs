@@ -266,7 +266,7 @@ impl Headers {
         }
     }
 
-    /// Appends the names of the headers, each after a line end, and two line ends behind the last.
+    /// Appends the names of the headers, each after a line end, and two line ends after the last.
     pub(super) fn write_names(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n");
         for (name, _) in self.pairs() {

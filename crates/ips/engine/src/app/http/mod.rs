@@ -67,9 +67,9 @@ struct Pairing {
     waiting: VecDeque<Waiting>,
     /// The answer to CONNECT, once it is known: true if the tunnel is open.
     connect: Option<bool>,
-    /// True if the client has sent more behind a CONNECT that waits for its answer.
+    /// True if the client has sent more after a CONNECT that waits for its answer.
     has_held_requests: bool,
-    /// True while the server's bytes behind a refused CONNECT wait for these requests, to which they respond.
+    /// True while the server's bytes after a refused CONNECT wait for these requests, to which they respond.
     pauses_responses: bool,
     /// True if the tunnel of CONNECT carries HTTP.
     resumes_http: bool,

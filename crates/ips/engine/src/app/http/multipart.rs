@@ -29,7 +29,7 @@ enum State {
     Headers,
     /// In the bytes of a file: index of its buffer and of the file.
     File((usize, usize)),
-    /// Behind the last boundary.
+    /// After the last boundary.
     Ended,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Multipart {
     /// Line feed, two hyphens, boundary.
     delimiter: Vec<u8>,
     pending: Vec<u8>,
-    /// Offset in `pending` before which no line ends with an empty line behind it.
+    /// Offset in `pending` before which no line ends with an empty line after it.
     searched: usize,
     /// Number of bytes that were searched for the ends of headers.
     #[cfg(test)]
@@ -253,8 +253,8 @@ fn close(transaction: &mut Transaction, file: (usize, usize)) {
     }
 }
 
-/// Returns the size of header lines and the offset of the line feed of the empty line behind them, or `None` if more bytes are
-/// needed; and the offset to search from with more bytes. No line that ends before `from` has an empty line behind it.
+/// Returns the size of header lines and the offset of the line feed of the empty line after them, or `None` if more bytes are
+/// needed; and the offset to search from with more bytes. No line that ends before `from` has an empty line after it.
 fn headers_end(text: &[u8], from: usize) -> (Option<(usize, usize)>, usize) {
     let empty_line = |at: usize| match text[at..] {
         [b'\n', ..] => Some((at, at)),

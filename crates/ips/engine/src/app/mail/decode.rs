@@ -107,7 +107,7 @@ impl Decoder {
             match digit(byte) {
                 Some(value) => {
                     if core::mem::take(&mut self.is_padded) {
-                        // Data behind padding begin a new group, as mail programs take them.
+                        // Data after padding begin a new group, as mail programs take them.
                         (self.bits, self.count) = (0, 0);
                         problem = Some("smtp.mime_invalid_base64");
                     }

@@ -38,7 +38,7 @@ struct Command {
 
 heap!(Command { tag });
 
-/// A mail of which the server has sent the first piece.
+/// A mail whose first piece the server has sent.
 #[derive(Debug)]
 struct Piece {
     /// The number of the mail in its box.
@@ -105,20 +105,20 @@ fn literal(text: &[u8]) -> Option<u64> {
     (size <= LITERAL_SIZE).then_some(size)
 }
 
-/// Returns the item to which the literal behind a line belongs.
+/// Returns the item to which the literal after a line belongs.
 fn item(text: &[u8]) -> &[u8] {
     text.rsplit(|&byte| byte == b'(' || byte == b' ')
         .find(|item| !item.is_empty() && !item.starts_with(b"{"))
         .unwrap_or_default()
 }
 
-/// Returns true if the literal behind a line is a mail, a piece or the text of one.
+/// Returns true if the literal after a line is a mail, a piece or the text of one.
 fn is_mail(text: &[u8]) -> bool {
     let item = item(text).to_ascii_uppercase();
     item.starts_with(b"BODY[]") || item.starts_with(b"RFC822") && !item.ends_with(b".HEADER")
 }
 
-/// Returns the offset in the mail of the literal behind a line, if it is a piece (RFC 9051, section 7.5.2).
+/// Returns the offset in the mail of the literal after a line, if it is a piece (RFC 9051, section 7.5.2).
 fn origin(text: &[u8]) -> Option<u64> {
     let (_, origin) = core::str::from_utf8(item(text)).ok()?.split_once("[]<")?;
     origin.strip_suffix('>')?.parse().ok()

@@ -90,7 +90,7 @@ impl Part {
         }
     }
 
-    /// Ends the file in a transaction, which has only a part of it.
+    /// Ends the file in a transaction that has only a part of the file.
     fn suspend(&mut self, transaction: &mut Transaction, settings: &AppSettings) {
         let bytes = transaction.bytes(self.buffer);
         // The end of a longer piece is not in the buffer.

@@ -36,7 +36,7 @@ enum Command {
     Lines,
     /// The reply continues with a mail.
     Mail,
-    /// The reply is one line, behind which TLS begins.
+    /// The reply is one line, after which TLS begins.
     StartTls,
     /// The client sends lines until the server has decided (RFC 5034).
     Authenticate,
@@ -69,7 +69,7 @@ impl Heap for Reply {
 pub(in crate::app) struct Pop3 {
     settings: AppSettings,
     pending: [Vec<u8>; 2],
-    /// Commands without a reply; those behind the first [`COMMANDS`] get their transactions with the reply.
+    /// Commands without a reply; those after the first [`COMMANDS`] get their transactions with the reply.
     waiting: VecDeque<(Command, Option<u64>)>,
     reply: Reply,
     /// The transaction of the reply in progress.

@@ -211,7 +211,7 @@ pub fn detect_protocol(
         }
     }
     if transport == Transport::Tcp {
-        // The first bytes of DNS and Modbus are numbers that the sender chooses, so on their ports the header precedes.
+        // The first bytes of DNS and Modbus are numbers that the sender chooses, so on their ports the header is tested first.
         if matches!(ports.1, 53 | 502) {
             match by_port(data, direction, transport, ports) {
                 ProtocolDetection::Unknown => {}
@@ -257,8 +257,8 @@ fn is_space(byte: &&u8) -> bool {
     matches!(byte, b'\r' | b'\n' | b' ' | b'\t')
 }
 
-/// Removes white space before a request, as servers ignore any number of such bytes, and returns true if detection has room for
-/// more bytes then. One byte stays: the client has sent, and the parser raises the anomaly of a space.
+/// Removes white space before a request, as servers ignore any number of such bytes. Returns true if detection has room for more
+/// bytes. One byte stays, so that the parser raises the anomaly of a space.
 pub(super) fn remove_space(bytes: &mut Vec<u8>) -> bool {
     let size = bytes.iter().take_while(is_space).count();
     bytes.drain(..size.saturating_sub(1));
@@ -321,7 +321,7 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
         .unwrap_or(ProtocolDetection::Unknown)
 }
 
-/// Compares the bytes with a message of DNS behind its size (RFC 1035, section 4.2.2).
+/// Compares the bytes with a message of DNS after its size (RFC 1035, section 4.2.2).
 fn dns_over_tcp(data: &[u8]) -> ProtocolDetection {
     /// Size of a header and the longest question.
     const QUESTION: usize = 12 + 255 + 4;

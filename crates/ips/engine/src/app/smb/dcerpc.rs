@@ -40,7 +40,7 @@ struct Pdu<'a> {
     flags: u8,
     is_little: bool,
     call: u32,
-    /// The bytes behind the header that all PDUs have.
+    /// The bytes after the header that all PDUs have.
     body: &'a [u8],
     stub: &'a [u8],
     size: usize,

@@ -569,7 +569,7 @@ mod tests {
         data.extend_from_slice(b"\\\\HOST\\C$\0?????\0");
         let mut out = Transactions::default();
         Smb::default().message(&data, Direction::ToServer, &mut out);
-        // The same behind a session setup in one message.
+        // The same after a session setup in one message.
         let connect = data.split_off(HEADER_1);
         data[4] = 0x73;
         data.extend_from_slice(&[13, 0x75, 0, HEADER_1 as u8 + 29, 0]);

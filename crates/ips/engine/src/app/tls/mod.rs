@@ -398,7 +398,7 @@ impl Tls {
             };
             transaction.publish(Buffer::TlsCerts, direction, der);
             if core::mem::take(&mut is_first) {
-                // As observed, raw stream data are inspected behind the certificates, as behind the hello.
+                // As observed, raw stream data are inspected after the certificates, as after the hello.
                 transaction.advance(direction, Progress::Body);
                 publish_certificate(transaction, der, direction);
             }

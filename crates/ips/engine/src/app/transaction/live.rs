@@ -39,7 +39,7 @@ pub struct Transactions {
     next: u64,
     /// Number of transactions that were removed before they were complete, because a limit was reached.
     pub evicted: u64,
-    /// True once a transaction was removed of which bytes were not inspected.
+    /// True once a transaction with uninspected bytes was removed.
     pub(in crate::app) has_lost: bool,
     /// The [`Direction::index`] of the bytes that are parsed.
     pub(in crate::app) side: usize,

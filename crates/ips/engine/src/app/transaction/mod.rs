@@ -352,7 +352,7 @@ impl Transaction {
         stored.changed = self.version;
     }
 
-    /// Removes all buffers of a direction except those in `kept`; an interim response precedes the final one.
+    /// Removes all buffers of a direction except those in `kept`, after an interim response.
     /// The indices of the remaining buffers, to which bytes may still be appended, stay valid.
     pub(super) fn remove_direction(&mut self, direction: Direction, kept: &[Buffer]) {
         for stored in self

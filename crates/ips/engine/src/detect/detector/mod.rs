@@ -35,8 +35,8 @@ use crate::verdict::Action;
 const ALERTS: usize = 15;
 
 /// Size in bytes of the part of a stream, including the new bytes, that mode `ips` inspects with each packet.
-/// Suricata documents 2,560, of which up to a tenth is random. The value here agrees with the recorded
-/// answers.
+/// Suricata documents 2,560, of which up to a tenth is random. The value here agrees with its recorded
+/// alerts.
 const WINDOW: usize = LOOK_BACK;
 
 /// A set of rules. Emptying it takes constant time: the marks of an earlier epoch do not count.

@@ -82,7 +82,7 @@ pub enum NumberForm {
 /// A number in the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NumberSource {
-    /// Number of bytes.
+    /// Number of bytes; 0 for all digits.
     pub size: Operand,
     /// The offset of the first byte.
     pub offset: Operand,
@@ -189,7 +189,7 @@ pub enum Operation {
     },
     /// Test that there are data at a position.
     IsDataAt {
-        /// The offset of the tested byte; if it is relative, the number of bytes that must follow.
+        /// The offset of the tested byte; if `is_relative`, the number of bytes that must follow the last match.
         position: Operand,
         /// True if the position counts from the end of the last match.
         is_relative: bool,
@@ -198,7 +198,7 @@ pub enum Operation {
     },
     /// Compare the number of bytes.
     Size(Comparison),
-    /// Compare the number of bytes behind the cursor.
+    /// Compare the number of bytes after the cursor.
     RemainingSize(Comparison),
     /// Decode Base64, and apply operations to the result.
     Base64 {
@@ -230,7 +230,7 @@ impl Operation {
     }
 }
 
-/// Operations over a buffer of a transaction. They match if they match one of its instances.
+/// Operations over a buffer of a transaction. One instance of the buffer must satisfy all of them.
 #[derive(Debug)]
 pub struct BufferTest {
     pub buffer: Buffer,

@@ -239,7 +239,7 @@ fn acknowledgments_of_a_closing_connection_visit_each_piece_once() {
     bed.send(ToClient, FIN | ACK, SERVER + 1, CLIENT + 1, b"")
         .unwrap();
     bed.send(ToClient, ACK, SERVER + 2, CLIENT + 1, b"").unwrap();
-    // The next search for the missing byte begins behind the pieces.
+    // The next search for the missing byte begins after the pieces.
     let stream = bed.session.stream(ToServer).unwrap();
     assert_eq!(
         (stream.next(), stream.known, bed.session.is_closing()),

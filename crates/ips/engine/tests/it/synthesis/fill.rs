@@ -28,7 +28,7 @@ pub(crate) fn holds(operations: &[Operation], bytes: &[u8]) -> bool {
 
 /// Returns bytes that all of the lists match. Bytes that no operation asks for are those of `base`, then a letter.
 ///
-/// Contents without a fixed place lie behind the first N bytes of the base; N is chosen from `starts`.
+/// Contents without a fixed place lie after the first N bytes of the base; N is chosen from `starts`.
 pub(crate) fn fill(
     lists: &[&[Operation]],
     base: &[u8],

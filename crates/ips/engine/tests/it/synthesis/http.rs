@@ -1,4 +1,4 @@
-//! Requests and responses of HTTP/1.1 that have given parts.
+//! HTTP/1.1 requests and responses that contain given parts.
 
 use millrace_ips_rules::buffers::Buffer;
 
@@ -21,10 +21,10 @@ const NAMED: [(Buffer, &str); 12] = [
     (Buffer::HttpServer, "Server"),
 ];
 
-/// The name of a header, and what stands behind its colon.
+/// The name of a header, and the bytes after the colon.
 type Header = (Vec<u8>, Vec<u8>);
 
-/// Returns what stands behind the colon of a header. Blanks at the ends of a value are no part of it.
+/// Returns the bytes after the colon of a header. Parsers strip leading blanks, so a value that begins with one gets an `x`.
 fn value(bytes: &[u8]) -> Vec<u8> {
     let mut value = bytes.to_vec();
     if value.first() == Some(&b' ') {
@@ -74,7 +74,7 @@ fn headers(parts: &Parts, is_request: bool, body: usize, random: &mut Random) ->
         }
     }
     for (_, value) in own.iter_mut().chain(&mut lines) {
-        // The line end has any number of carriage returns.
+        // Parsers take all trailing carriage returns as part of the line end.
         while value.last() == Some(&b'\r') {
             value.pop();
         }
@@ -255,7 +255,7 @@ fn beginning(payload: &[u8]) -> (Option<Vec<u8>>, Option<&[u8]>, &[u8]) {
     }
 }
 
-/// Returns a request line that has a text.
+/// Returns a request line that contains a text.
 fn line(text: &[u8], method: &[u8], uri: &[u8], random: &mut Random) -> Vec<u8> {
     let is_method = |word: &[u8]| !word.is_empty() && word.iter().all(u8::is_ascii_uppercase);
     let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();

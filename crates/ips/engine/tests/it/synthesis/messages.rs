@@ -133,7 +133,7 @@ impl Draft<'_> {
                 ])
             }
             Some(AppProtocol::Tls) => {
-                // Bytes behind the beginning of a record with a certificate are part of the certificate.
+                // Bytes after the beginning of a record with a certificate are part of the certificate.
                 let (payload, has_record) = match payload.strip_prefix(RECORD) {
                     Some(rest) => (rest, true),
                     None => (payload, false),
@@ -226,10 +226,10 @@ impl Draft<'_> {
         }
     }
 
-    /// Returns the places in the base behind which contents without a place lie.
+    /// Returns the places in the base after which contents without a place lie.
     pub(crate) fn starts(&self) -> &'static [usize] {
         match self.app {
-            // Behind the header, the labels of the name, and the name.
+            // After the header, the labels of the name, and the name.
             Some(AppProtocol::Dns) => &[0, 12, 25, 26, 30],
             Some(AppProtocol::Smb) => &[0, 36, 60],
             Some(AppProtocol::Tls) if self.is_reply => &[0, 9, 9],

@@ -82,7 +82,7 @@ impl Parts {
             }
             if buffer == Buffer::HttpHost {
                 bytes.make_ascii_lowercase();
-                // The dot behind the last label is no part of the normalised host.
+                // The dot after the last label is no part of the normalised host.
                 let longer = [&bytes[..], b"a"].concat();
                 if bytes.ends_with(b".") && lists.iter().all(|list| holds(list, &longer)) {
                     bytes = longer;

@@ -23,10 +23,10 @@ pub(super) use request_line::{is_http_11, trimmed};
 
 const SIDE: Direction = Direction::ToServer;
 
-/// White space that may follow the line of an HTTP/0.9 request.
+/// Maximum number of white-space bytes after the line of an HTTP/0.9 request.
 const HTTP_09_TRAILING_SPACES_MAX: usize = 16;
 
-/// Bytes that wait for the answer to CONNECT.
+/// Maximum number of bytes that wait for the answer to CONNECT.
 const TUNNEL_WAIT: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,19 +34,19 @@ enum State {
     /// Between requests, or in the first line of one.
     #[default]
     Line,
-    /// Behind a line without protocol; headers may still follow.
+    /// After a line without protocol; headers may still follow.
     Http09,
     Headers,
     Trailer,
     Sized(u64),
     Chunked(Chunked),
-    /// Behind the headers of CONNECT, until the response is known.
+    /// After the headers of CONNECT, until the response is known.
     Connect,
     /// As `Connect`, in mode `ids`. As observed, the headers count as complete at once if the response opens
     /// the tunnel, otherwise when the client sends more bytes or ends. In mode `ips` the headers count as
     /// complete before the request is forwarded, so that a rule can drop it.
     ConnectHeld,
-    /// Behind the headers of an accepted CONNECT: the first bytes of the tunnel.
+    /// After the headers of an accepted CONNECT: the first bytes of the tunnel.
     Tunnel,
     Failed,
 }
@@ -453,7 +453,7 @@ impl RequestSide {
         self.decide_body(pairing, out, settings);
     }
 
-    /// Decides from the first line behind CONNECT whether the tunnel carries HTTP.
+    /// Decides from the first line after CONNECT whether the tunnel carries HTTP.
     fn probe_tunnel(&mut self, data: &[u8], pairing: &mut Pairing) -> Step {
         if data.is_empty() {
             return Step::NeedMore;

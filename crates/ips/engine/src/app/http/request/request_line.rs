@@ -3,7 +3,7 @@
 use crate::app::heap::heap;
 use crate::app::text::Span;
 
-/// Methods that begin a request behind another one (RFC 9110, RFC 3253, RFC 4918).
+/// Methods that begin a request after another one (RFC 9110, RFC 3253, RFC 4918).
 pub(super) const METHODS: &[&[u8]] = &[
     b"GET",
     b"HEAD",

@@ -50,7 +50,7 @@ impl ResponseSide {
         }
     }
 
-    /// Decides behind a response that has no body, and headers of one, whether the next bytes are a response.
+    /// Decides whether the next bytes are a response, after a response without a body whose headers announce one.
     ///
     /// RFC 9112, section 6.3 ends such a response with its headers, and RFC 9110, section 8.6 allows a Content-Length in a
     /// response 304. Some recipients take other bytes as the body that the headers announce.
@@ -82,7 +82,7 @@ impl ResponseSide {
             .is_some_and(|status| (100..200).contains(&status) && status != 101)
     }
 
-    /// Ends a response without body; behind an interim one, the final response to the same request follows.
+    /// Ends a response without body. After an interim response, the final one to the same request follows.
     pub(super) fn end_bodiless(&mut self, out: &mut Transactions) {
         if !self.is_interim() {
             return self.finish(out, true);
@@ -212,7 +212,7 @@ fn has_no_body(method: Method, status: u16) -> bool {
     method == Method::Head || matches!(status, 100..=199 | 204 | 304)
 }
 
-/// Returns true if bytes begin a response, perhaps behind empty lines, `None` if more bytes decide.
+/// Returns true if bytes begin a response, perhaps after empty lines, `None` if more bytes decide.
 fn begins_response(data: &[u8]) -> Option<bool> {
     const LINE_ENDS_MAX: usize = 16;
     let blank = data.iter().take(LINE_ENDS_MAX);

@@ -31,14 +31,14 @@ enum State {
     Line,
     Headers,
     Trailer,
-    /// Behind the headers of a response that has no body in spite of them.
+    /// After the headers of a response without a body, although they announce one.
     Bodiless,
     Sized(u64),
     UntilClose,
     Chunked(Chunked),
-    /// In bytes behind the last response that belong to no response.
+    /// In bytes after the last response that belong to no response.
     TrailingBytes,
-    /// Behind the headers that open a tunnel or change the protocol.
+    /// After the headers that open a tunnel or change the protocol.
     Tunnel,
     Failed,
 }

@@ -8,7 +8,7 @@
 //!     ╰─ STARTTLS ─▶ WaitTls ─ 220 ─▶ TLS
 //! ```
 //!
-//! In inline mode, bytes behind DATA are parsed as a mail before the reply, and bytes behind STARTTLS as
+//! In inline mode, bytes after DATA are parsed as a mail before the reply, and bytes after STARTTLS as
 //! commands, because they are forwarded before the reply. The bytes are kept until the reply. If the reply
 //! contradicts this, they are parsed again.
 
@@ -29,7 +29,7 @@ use pipeline::{Command, Pipeline};
 const CLIENT: Direction = Direction::ToServer;
 const SERVER: Direction = Direction::ToClient;
 
-/// Largest number of bytes behind DATA or STARTTLS that wait for the reply.
+/// Largest number of bytes after DATA or STARTTLS that wait for the reply.
 const DATA_WAIT: usize = 64 << 10;
 /// Largest number of recipients that a record has.
 const RECIPIENTS: usize = 256;
@@ -37,9 +37,9 @@ const RECIPIENTS: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Command,
-    /// Behind DATA, until the server accepts or refuses it.
+    /// After DATA, until the server accepts or refuses it.
     WaitData,
-    /// Behind STARTTLS.
+    /// After STARTTLS.
     WaitTls,
     /// In a mail that ends with a line of one full stop.
     Data,
@@ -61,10 +61,10 @@ pub(in crate::app) struct Smtp {
     waiting: Pipeline,
     transaction: Option<u64>,
     mime: Option<Mime>,
-    /// The mail that begins with another DATA behind a full stop with a bare line feed. It is used if the
+    /// The mail that begins with another DATA after a full stop with a bare line feed. It is used if the
     /// server takes that full stop as the end of the first mail.
     smuggled: Option<Mime>,
-    /// True behind a full stop with a bare line feed.
+    /// True after a full stop with a bare line feed.
     may_have_ended: bool,
     /// True if the last line of the mail ended with CRLF.
     follows_crlf: bool,
@@ -332,7 +332,7 @@ impl Smtp {
         line.size
     }
 
-    /// Handles a full stop beside a bare line feed. Some servers end the mail there; RFC 5321, section
+    /// Handles a full stop next to a bare line feed. Some servers end the mail there; RFC 5321, section
     /// 4.1.1.4 does not. The mail continues until a reply shows that it has ended. Another DATA meanwhile
     /// begins a second mail, which is inspected, too.
     fn bare_stop(&mut self, end: &[u8], out: &mut Transactions) {
@@ -436,7 +436,7 @@ impl Smtp {
                     break;
                 }
             }
-            // A reply may decide how the bytes behind its command are parsed, and the commands in those bytes
+            // A reply may decide how the bytes after its command are parsed, and the commands in those bytes
             // decide about the next reply.
             let Some(line) = lines::next(&server[replied..]) else {
                 break;

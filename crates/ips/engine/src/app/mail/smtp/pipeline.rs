@@ -11,9 +11,9 @@ const RUNS: usize = 256;
 /// A command that waits for its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
-    /// DATA, with the offset in the stream of the bytes behind it if they are parsed as a mail before the reply.
+    /// DATA, with the offset in the stream of the bytes after it if they are parsed as a mail before the reply.
     Data(Option<u64>),
-    /// STARTTLS, with the offset of the bytes behind it if they are parsed as commands before the reply.
+    /// STARTTLS, with the offset of the bytes after it if they are parsed as commands before the reply.
     StartTls(Option<u64>),
     /// A chunk of a mail.
     Bdat,

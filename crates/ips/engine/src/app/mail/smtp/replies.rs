@@ -1,4 +1,4 @@
-//! Replies of SMTP. They decide how the bytes behind a command are parsed.
+//! Replies of SMTP. They decide how the bytes after a command are parsed.
 
 use super::pipeline::Command;
 use super::{Smtp, State, begins_tls};
@@ -62,7 +62,7 @@ impl Smtp {
             return;
         }
         match self.offset_of(at) {
-            // The bytes behind DATA are commands.
+            // The bytes after DATA are commands.
             Some(offset) => {
                 if offset < self.parsed {
                     self.finish(out, false);
@@ -109,7 +109,7 @@ impl Smtp {
         at.checked_sub(self.base).map(|offset| offset as usize)
     }
 
-    /// Ends the mail at the last full stop beside a bare line feed: the server has answered it.
+    /// Ends the mail at the last full stop next to a bare line feed: the server has answered it.
     fn end_at_bare_stop(&mut self, out: &mut Transactions) {
         self.may_have_ended = false;
         match self.smuggled.take() {

@@ -311,7 +311,7 @@ impl Builder<'_> {
 
     fn text(&mut self, field: TextField, text: &str) -> Result<(), Reason> {
         match field {
-            // Packets behind an alert are not recorded.
+            // Packets after an alert are not recorded.
             TextField::Target | TextField::Tag => {}
             TextField::TcpFlags => self.packet.push(words::tcp_flags(text)?),
             TextField::FragBits => self.packet.push(words::fragment_bits(text)?),
