@@ -237,7 +237,7 @@ impl Receiver {
             ) {
                 Ok(message) => return Some(message.bytes),
                 Err(Errno::AGAIN) => return None,
-                // The kernel reports a pending error (ENETDOWN) once, before the frame.
+                // The kernel reports a pending socket error (ENETDOWN) once, before it returns the frame.
                 Err(_) => {}
             }
         }

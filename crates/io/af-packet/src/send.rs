@@ -18,7 +18,8 @@ const PIECES_MAX: usize = 512;
 pub struct Sent {
     /// Number of packets that left the burst.
     pub packets: usize,
-    /// Number of packets among `packets` that the kernel refused: longer than the MTU, or no memory.
+    /// Number of packets among `packets` that were dropped: longer than the MTU, no memory in the kernel, or a GSO
+    /// packet that a `virtio_net_hdr` cannot describe.
     pub dropped: usize,
     /// True if the interface is down or gone, and accepts nothing.
     pub is_down: bool,
@@ -73,8 +74,8 @@ impl Sender {
         sent
     }
 
-    /// Passes the first packets to the kernel, limited by the number of headers and of buffers. Returns the number of
-    /// packets that it accepted, at least one.
+    /// Passes the first packets to the kernel, as many as have headers and fit into [`PIECES_MAX`] buffers. Returns the
+    /// number of packets that the kernel accepted, at least one.
     #[inline]
     fn transmit<P: Packet, const N: usize>(
         &self,

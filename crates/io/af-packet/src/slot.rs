@@ -42,10 +42,10 @@ pub enum SlotError {
     Outside {
         /// Offset of the frame in the slot.
         at: u16,
-        /// Number of its bytes in the slot.
+        /// Number of the frame's bytes in the slot.
         size: u32,
     },
-    /// More bytes are in the slot than the frame has, or fewer than two addresses.
+    /// The slot has more bytes than the frame, or the frame is shorter than two addresses.
     #[error("{size} bytes of a frame of {len} are in the slot")]
     Size {
         /// Number of bytes in the slot.

@@ -26,14 +26,14 @@ const ALL_PROTOCOLS: u16 = 3;
 const ETHERNET: u16 = 1;
 /// `ARPHRD_LOOPBACK`: frames have an Ethernet header, too.
 const LOOPBACK: u16 = 772;
-/// Size in bytes of the socket's buffers for received long frames and for frames on the way to the NIC. The
-/// kernel doubles the size, because it counts about two bytes for each byte of a frame.
+/// Size in bytes of a socket's receive buffer, for long frames, and of a send buffer. The kernel doubles the size to
+/// allow for its own overhead (socket(7), `SO_RCVBUF`).
 const BUFFER_SIZE: usize = 8 << 20;
-/// `PACKET_FANOUT_HASH`, a symmetric hash of addresses and ports, with `PACKET_FANOUT_FLAG_UNIQUEID`, which makes a new
-/// group.
+/// `PACKET_FANOUT_HASH`, a symmetric hash of addresses and ports, with `PACKET_FANOUT_FLAG_UNIQUEID`, which creates a
+/// group with an unused number.
 const FANOUT: i32 = 0x2000 << 16;
 
-/// Opens an interface with a number of queue pairs. All frames of a flow arrive in one queue.
+/// Opens an interface with 1 to [`QUEUES_MAX`] queue pairs. All frames of a flow arrive in one queue.
 ///
 /// # Errors
 /// [`OpenError`]
@@ -105,7 +105,7 @@ impl<'a> Opening<'a> {
     /// Returns the option value by which further sockets join the fanout group of this one.
     fn fanout(&self, socket: &OwnedFd) -> Result<i32, OpenError> {
         let group = sys::fanout(socket).map_err(|error| self.refused(sys::PACKET_FANOUT.name, error))?;
-        // The flag is for the first socket only.
+        // Only the first socket sets the flag `PACKET_FANOUT_FLAG_UNIQUEID`.
         Ok(group & !FANOUT)
     }
 

@@ -85,7 +85,7 @@ pub(crate) fn set<T>(socket: &OwnedFd, option: &PacketOption<T>, value: &T) -> R
 /// Returns the number and the type of a socket's fanout group.
 pub(crate) fn fanout(socket: &OwnedFd) -> Result<c_int, Errno> {
     let (mut value, mut size): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
-    let place = core::ptr::from_mut(&mut value).cast();
+    let pointer = core::ptr::from_mut(&mut value).cast();
     let level = libc::SOL_PACKET;
     // SAFETY: the kernel writes no more than `size` bytes, and the value has that size.
     checked(unsafe {
@@ -93,7 +93,7 @@ pub(crate) fn fanout(socket: &OwnedFd) -> Result<c_int, Errno> {
             socket.as_raw_fd(),
             level,
             libc::PACKET_FANOUT,
-            place,
+            pointer,
             &raw mut size,
         )
     })?;
@@ -104,7 +104,7 @@ pub(crate) fn fanout(socket: &OwnedFd) -> Result<c_int, Errno> {
 pub(crate) fn drops(socket: &OwnedFd) -> Result<u32, Errno> {
     // `struct tpacket_stats`: packets, and drops.
     let (mut value, mut size): ([u32; 2], _) = ([0; 2], size_of::<[u32; 2]>() as socklen_t);
-    let place = core::ptr::from_mut(&mut value).cast();
+    let pointer = core::ptr::from_mut(&mut value).cast();
     let level = libc::SOL_PACKET;
     // SAFETY: the kernel writes no more than `size` bytes, and the value has that size.
     checked(unsafe {
@@ -112,7 +112,7 @@ pub(crate) fn drops(socket: &OwnedFd) -> Result<u32, Errno> {
             socket.as_raw_fd(),
             level,
             libc::PACKET_STATISTICS,
-            place,
+            pointer,
             &raw mut size,
         )
     })?;
@@ -141,13 +141,13 @@ pub(crate) fn bind(socket: &OwnedFd, index: u32, protocol: u16) -> Result<(), Er
 pub(crate) fn hardware_type(socket: &OwnedFd) -> Result<u16, Errno> {
     let mut address = address(0, 0);
     let mut size = size_of::<sockaddr_ll>() as socklen_t;
-    let place = core::ptr::from_mut(&mut address).cast();
+    let pointer = core::ptr::from_mut(&mut address).cast();
     // SAFETY: the kernel writes no more than `size` bytes, and the address has that size.
-    checked(unsafe { libc::getsockname(socket.as_raw_fd(), place, &raw mut size) })?;
+    checked(unsafe { libc::getsockname(socket.as_raw_fd(), pointer, &raw mut size) })?;
     Ok(address.sll_hatype)
 }
 
-/// Returns a request for promiscuous mode.
+/// Returns the membership that puts an interface into promiscuous mode.
 pub(crate) fn promiscuous(index: u32) -> packet_mreq {
     packet_mreq {
         mr_ifindex: index as c_int,
@@ -203,8 +203,8 @@ impl Ring {
         self.status(index).store(0, Ordering::Release);
     }
 
-    /// Copies bytes out of a slot, from the byte `at` on. Returns false, and copies nothing, if the slot ends
-    /// before.
+    /// Fills `into` with the bytes of a slot from offset `at` on. Returns false, and copies nothing, if the slot has
+    /// fewer bytes.
     #[inline(always)]
     pub(crate) fn read(&self, index: usize, at: usize, into: &mut [u8]) -> bool {
         if at > SLOT_SIZE || into.len() > SLOT_SIZE - at {

@@ -331,7 +331,7 @@ typedef int (*bpf_print)(int level, const char *format, va_list arguments);
 
 static int bpf_write(int level, const char *format, va_list arguments)
 {
-	/* Their warnings concern features that a driver tries and can do without. */
+	/* Warnings of these libraries concern optional features that a driver tries, so they are logged as information. */
 	uint32_t as = level == 0 ? RTE_LOG_INFO : RTE_LOG_DEBUG;
 	char text[512];
 	int len;
@@ -371,7 +371,7 @@ int shim_is_af_xdp(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP;
 }
 
-/* A rule in DPDK's form, and the memory that it refers to. */
+/* A flow rule in DPDK's form, and the memory that the rule refers to. */
 struct flow_parts {
 	struct rte_flow_attr attr;
 	struct rte_flow_item items[SHIM_FLOW_LEN_MAX + 1];
@@ -439,34 +439,34 @@ static void flow_tell(const struct rte_flow_error *from, struct shim_flow_error 
 
 int shim_flow_validate(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error)
 {
-	struct rte_flow_error said = { .message = NULL };
+	struct rte_flow_error flow_error = { .message = NULL };
 	struct flow_parts parts;
 	int rc;
 
 	flow_build(rule, &parts);
-	rc = rte_flow_validate(port, &parts.attr, parts.items, parts.actions, &said);
-	flow_tell(&said, error);
+	rc = rte_flow_validate(port, &parts.attr, parts.items, parts.actions, &flow_error);
+	flow_tell(&flow_error, error);
 	return rc;
 }
 
 struct rte_flow *shim_flow_create(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error)
 {
-	struct rte_flow_error said = { .message = NULL };
+	struct rte_flow_error flow_error = { .message = NULL };
 	struct flow_parts parts;
 	struct rte_flow *flow;
 
 	flow_build(rule, &parts);
-	flow = rte_flow_create(port, &parts.attr, parts.items, parts.actions, &said);
-	flow_tell(&said, error);
+	flow = rte_flow_create(port, &parts.attr, parts.items, parts.actions, &flow_error);
+	flow_tell(&flow_error, error);
 	return flow;
 }
 
 int shim_flow_destroy(uint16_t port, struct rte_flow *flow, struct shim_flow_error *error)
 {
-	struct rte_flow_error said = { .message = NULL };
-	int rc = rte_flow_destroy(port, flow, &said);
+	struct rte_flow_error flow_error = { .message = NULL };
+	int rc = rte_flow_destroy(port, flow, &flow_error);
 
-	flow_tell(&said, error);
+	flow_tell(&flow_error, error);
 	return rc;
 }
 
@@ -476,10 +476,10 @@ int shim_flow_count(uint16_t port, struct rte_flow *flow, uint64_t *packets, uin
 	const struct rte_flow_action count[] = { { .type = RTE_FLOW_ACTION_TYPE_COUNT },
 						 { .type = RTE_FLOW_ACTION_TYPE_END } };
 	struct rte_flow_query_count answer = { .reset = 0 };
-	struct rte_flow_error said = { .message = NULL };
-	int rc = rte_flow_query(port, flow, count, &answer, &said);
+	struct rte_flow_error flow_error = { .message = NULL };
+	int rc = rte_flow_query(port, flow, count, &answer, &flow_error);
 
-	flow_tell(&said, error);
+	flow_tell(&flow_error, error);
 	*packets = answer.hits_set ? answer.hits : 0;
 	*bytes = answer.bytes_set ? answer.bytes : 0;
 	return rc;

@@ -4,6 +4,7 @@
  * 2. Burst functions: one call across the language boundary for each burst, never for each packet.
  * 3. Wrappers of functions that exist only as static inline.
  * 4. Flat views of structures whose fields differ between 22.11, 23.11 and 24.11.
+ * 5. to 8. Flow rules, sockets that a driver leaves open, the SIGBUS handler, and GSO packets.
  */
 #ifndef MILLRACE_DPDK_SHIM_H
 #define MILLRACE_DPDK_SHIM_H
@@ -109,7 +110,7 @@ uint32_t shim_mempool_size(const struct rte_mempool *pool);
 uint16_t shim_mempool_data_room(struct rte_mempool *pool);
 /* Returns the number of memory chunks that hold the objects. */
 uint32_t shim_mempool_chunks(const struct rte_mempool *pool);
-/* Writes the start and the end of each area of EAL's memory, of `max` areas at most. Returns the number of areas. */
+/* Writes the start and the end of each area of EAL's memory, for the first `max` areas. Returns the number of all areas. */
 uint32_t shim_memory_areas(uint64_t *bounds, uint32_t max);
 /* Creates a pool as rte_pktmbuf_pool_create does, with two differences.
  *
@@ -144,7 +145,7 @@ struct shim_port_info {
 	uint8_t rx_vlan_strip;
 };
 
-/* 0 or a negative errno. */
+/* Returns 0 or a negative errno. */
 int shim_port_info(uint16_t port, struct shim_port_info *info);
 
 struct shim_port_conf {
@@ -154,11 +155,11 @@ struct shim_port_conf {
 	uint16_t mtu;
 	/* 1 if received frames may occupy chained segments */
 	uint8_t scatter;
-	/* 1 if the driver must accept chained segments for transmission */
+	/* 1 to request chained segments for transmission */
 	uint8_t multi_segs;
 	/* 1 to spread flows over the receive queues by addresses, ports and the other fields that the device supports */
 	uint8_t rss;
-	/* The word that a symmetric Toeplitz key repeats, so that both directions of a flow have one hash. */
+	/* the word that a symmetric Toeplitz key repeats, so that both directions of a flow have one hash */
 	uint16_t rss_word;
 };
 
@@ -193,8 +194,8 @@ int shim_mac(uint16_t port, uint8_t mac[6]);
 /* Sends DPDK's log to `sink`, a line or a part of a line at a time. Returns 0 or a negative errno. */
 int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len));
 
-/* Sends the logs of libbpf and libxdp to the same sink. net_af_xdp loads them; they write to the standard error by default. It
- * must be called after EAL has started, and has no effect if they are not loaded. */
+/* Sends the logs of libbpf and libxdp, which net_af_xdp loads, to the same sink; the libraries log to the standard error by
+ * default. Call this after EAL has started; without the libraries the call has no effect. */
 void shim_log_bpf(void);
 
 /* 5. Rules that a device applies itself (rte_flow) */

@@ -1,12 +1,12 @@
 /* The SIGBUS handler for truncated shared memory.
  *
  * If a peer of a vhost-user or memif port truncates the file of the memory that it shares with the switch, the next access raises
- * SIGBUS, in whichever worker makes it. Instead of ending the switch, the handler replaces the rest of that mapping by private
- * memory of zeros. The peer is then disconnected from its rings until it connects again and shares new memory; the driver unmaps the
- * replacement as it would have unmapped the file.
+ * SIGBUS, in whichever worker makes it. Instead of ending the switch, the handler replaces that mapping, from the faulting page on, by
+ * private memory of zeros. The peer's port is then unusable until the peer connects again and shares new memory; the driver
+ * unmaps the replacement as it would have unmapped the file.
  *
- * Several workers may access the same mapping at once. The first replaces its rest; another finds private memory there and repeats
- * its access.
+ * Several workers may access the same mapping at once. The first worker replaces it; the others find private memory there and
+ * repeat their accesses.
  *
  * The handler replaces only shared writable mappings that are not DPDK's own memory; any other SIGBUS ends the process as before. It
  * uses only functions that are safe in a signal handler: system calls, and a lookup of DPDK that takes no lock.
@@ -71,7 +71,7 @@ static uintptr_t next_number(struct maps *maps, int *end)
 enum kind {
 	/* Shared and writable: the memory of a peer. */
 	SHARED,
-	/* Private, writable and without a file, as the memory that replaces a shared mapping. */
+	/* Private, writable and without a file: perhaps the replacement of a shared mapping. */
 	REPLACED,
 	OTHER,
 	/* There is no mapping, or it changed while the list was read. */
@@ -124,7 +124,7 @@ static enum kind find(uintptr_t address, uintptr_t *found)
 	return kind;
 }
 
-/* Returns 1 if an access to the address succeeds. It fails for private memory that cannot be read from swap. */
+/* Returns 0 if an access to the address would fault again, as for private memory that cannot be read from swap. */
 static int is_readable(const void *address)
 {
 	char byte;
@@ -154,8 +154,8 @@ static int replace(uintptr_t address, uintptr_t end)
 
 static void on_bus_error(int signal, siginfo_t *info, void *context)
 {
-	static const char said[] = "a peer truncated its shared memory; its port is unusable until it connects again\n";
-	const int kept = errno;
+	static const char message[] = "a peer truncated its shared memory; its port is unusable until it connects again\n";
+	const int saved_errno = errno;
 	const uintptr_t address = (uintptr_t)info->si_addr;
 	enum kind kind = OTHER;
 	uintptr_t end = 0;
@@ -164,20 +164,20 @@ static void on_bus_error(int signal, siginfo_t *info, void *context)
 	if (info->si_code == BUS_ADRERR && rte_mem_virt2memseg_list(info->si_addr) == NULL)
 		kind = find(address, &end);
 	if (kind == SHARED && replace(address, end)) {
-		ssize_t written = write(STDERR_FILENO, said, sizeof(said) - 1);
+		ssize_t written = write(STDERR_FILENO, message, sizeof(message) - 1);
 
 		(void)written;
-		errno = kept;
+		errno = saved_errno;
 		return;
 	}
-	/* Another thread has replaced the same memory: the access is repeated. */
+	/* Another thread has replaced the same memory: returning repeats the access. */
 	if ((kind == REPLACED || kind == NONE) && is_readable(info->si_addr)) {
-		errno = kept;
+		errno = saved_errno;
 		return;
 	}
-	/* The access is repeated, and the previous handler receives the signal. */
+	/* Returning repeats the access, and the previous handler then receives the signal. */
 	sigaction(signal, &before, NULL);
-	errno = kept;
+	errno = saved_errno;
 }
 
 int shim_handle_sigbus(void)

@@ -1,4 +1,4 @@
-//! DPDK's error numbers, which it returns in three ways.
+//! DPDK's error numbers, which functions return as negative values or leave in `rte_errno`.
 
 use std::ffi::CStr;
 use std::fmt;

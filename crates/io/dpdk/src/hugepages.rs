@@ -30,7 +30,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use record::Record;
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
-/// The page size in KiB that every x86-64 machine has, and that can be reserved at run time.
+/// The size in KiB of the huge pages that every x86-64 machine has and can reserve at run time.
 const PAGE_KIB: u64 = 2048;
 
 /// The huge pages of one size.
@@ -210,7 +210,8 @@ pub fn lock() -> ReservationLock {
 }
 
 impl ReservationLock {
-    /// Returns false if the lock was not free in time, or this process has it already.
+    /// Returns true if this value holds the lock; false if the lock was not free in time, or another value of this
+    /// process holds it.
     fn is_held(&self) -> bool {
         self.lock.is_some()
     }

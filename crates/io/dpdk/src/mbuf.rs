@@ -104,7 +104,7 @@ impl Mbuf {
         Segment(self.raw).bytes()
     }
 
-    /// Returns the bytes of the first segment.
+    /// Returns the bytes of the first segment, for writing.
     #[inline]
     #[must_use]
     pub fn head_mut(&mut self) -> &mut [u8] {
@@ -121,7 +121,7 @@ impl Mbuf {
         }
     }
 
-    /// Returns the bytes of each segment, in order.
+    /// Returns the bytes of each segment, in order, for writing.
     #[inline]
     #[must_use]
     pub fn segments_mut(&mut self) -> SegmentsMut<'_> {
@@ -198,8 +198,8 @@ impl Mbuf {
         true
     }
 
-    /// Moves all bytes into the first segment (`rte_pktmbuf_linearize`). Returns false, and changes nothing, if its
-    /// tailroom is too small.
+    /// Moves all bytes into the first segment (`rte_pktmbuf_linearize`). Returns false, and changes nothing, if that
+    /// segment's tailroom is too small.
     #[must_use]
     pub fn linearize(&mut self) -> bool {
         // SAFETY: the packet is ours and its segments are unshared, by the module's invariant.
@@ -222,7 +222,7 @@ impl Mbuf {
     }
 
     /// Returns an independent copy of the packet, its port and its flags in buffers of `pool`; `None` if the
-    /// pool has too few buffers.
+    /// pool has too few buffers, or the packet is empty.
     #[must_use]
     pub fn deep_copy(&self, pool: Mempool) -> Option<Self> {
         // SAFETY: the packet is ours to read, and the pool lives as long as the process.
@@ -245,7 +245,7 @@ impl Mbuf {
         done
     }
 
-    /// Returns the port that received the packet; meaningless for a packet allocated by this process.
+    /// Returns the port that received the packet. The value is meaningless for a packet that this process allocated.
     #[inline]
     #[must_use]
     pub fn port(&self) -> PortId {
@@ -299,8 +299,8 @@ impl Mbuf {
         let pool = self.pool();
         let mut piece = pool.alloc()?;
         let mut done = size.min(piece.tailroom().checked_sub(header.len())?);
-        let place = piece.append(header.len() + done)?;
-        let (front, data) = place.split_at_mut(header.len());
+        let appended = piece.append(header.len() + done)?;
+        let (front, data) = appended.split_at_mut(header.len());
         front.copy_from_slice(header);
         self.read_at(at, data);
         while done < size {

@@ -27,11 +27,11 @@ pub struct MempoolConfig {
     pub name: String,
     /// The number of buffers; one less than a power of two uses the memory best.
     pub buffers: u32,
-    /// The number of buffers in the cache of each lcore, which avoids access to the pool's ring: at most 512, and at
-    /// most two thirds of `buffers`. Zero for none.
+    /// The number of buffers in the cache of each lcore, which avoids access to the shared free buffers: at most 512,
+    /// and at most two thirds of `buffers`. Zero for no cache.
     pub cache: u16,
-    /// Size of each buffer in bytes, [`HEADROOM`] included: 128 to 65,535. [`DATA_ROOM`] is the usual size;
-    /// use more if one segment must hold more.
+    /// Size of the data room of each buffer in bytes, [`HEADROOM`] included: 128 to 65,535. The usual size is
+    /// [`DATA_ROOM`].
     pub data_room: u16,
     /// The NUMA node of the memory; `None` for the nearest.
     pub socket: Option<u16>,
@@ -50,11 +50,11 @@ impl MempoolConfig {
         }
     }
 
-    /// Returns an estimate of the pool's memory in bytes, with an error below 10 %.
+    /// Returns an estimate of the pool's memory in bytes. The lcore caches, about 1 MiB, are not included.
     #[must_use]
     pub fn memory_size(&self) -> u64 {
-        // An object header and the mbuf take 192 bytes. A pointer in the pool's ring takes 8 bytes, doubled
-        // because the ring's size is a power of two.
+        // An object header and the mbuf take 192 bytes. A pointer to a free buffer takes 8 bytes in a stack, and up
+        // to 16 in a ring, whose size is a power of two.
         u64::from(self.buffers) * (u64::from(self.data_room) + 192 + 16)
     }
 }
@@ -111,7 +111,8 @@ pub struct Mempool {
     raw: NonNull<sys::rte_mempool>,
 }
 
-// SAFETY: a mempool supports concurrent use by many threads (MPMC ring, caches by lcore), and is never freed.
+// SAFETY: a mempool supports concurrent use by many threads (a locked stack or an MPMC ring, and caches by lcore),
+// and is never freed.
 unsafe impl Send for Mempool {}
 // SAFETY: as above.
 unsafe impl Sync for Mempool {}
@@ -179,8 +180,8 @@ impl Mempool {
         unsafe { sys::shim_mempool_size(self.raw.as_ptr()) }
     }
 
-    /// Returns the number of buffers in the pool and in the cores' caches. Exact only while no thread uses the pool.
-    /// Reads a value of each lcore, so it is not for a worker's loop.
+    /// Returns the number of free buffers, in the pool and in the lcore caches. The number is exact only while no
+    /// thread uses the pool. The function reads a value of each lcore, so a worker's loop should not call it.
     #[must_use]
     pub fn available(&self) -> u32 {
         // SAFETY: the pool lives as long as the process.
@@ -202,7 +203,7 @@ impl Mempool {
         usize::from(room.saturating_sub(HEADROOM))
     }
 
-    /// Returns true if the memory is contiguous, as `net_af_xdp` requires.
+    /// Returns true if the pool's memory is contiguous, as `net_af_xdp` requires.
     pub(crate) fn is_contiguous(&self) -> bool {
         // SAFETY: the pool lives as long as the process.
         unsafe { sys::shim_mempool_chunks(self.raw.as_ptr()) == 1 }

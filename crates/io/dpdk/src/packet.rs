@@ -53,7 +53,7 @@ impl Packet for Mbuf {
         self.tailroom()
     }
 
-    /// Chains without copying.
+    /// Links the segments of `tail` without copying.
     fn chain(&mut self, tail: Self) -> Result<(), Self> {
         Mbuf::chain(self, tail)
     }
@@ -91,7 +91,7 @@ impl Packet for Mbuf {
         sum
     }
 
-    /// Uses as many segments of the same pool as needed.
+    /// Returns a packet with these bytes, in as many segments of the same pool as needed.
     fn alloc_like(&self, bytes: &[u8]) -> Option<Self> {
         self.pool().packet(bytes)
     }
@@ -133,7 +133,8 @@ impl Packet for Mbuf {
         Mbuf::prefetch_head(self);
     }
 
-    /// Returns the address of the packet in DPDK's memory, whose files other processes can map.
+    /// Returns the address of the packet in DPDK's memory, whose files other processes can map, and the size of the
+    /// headroom in bytes.
     #[inline]
     fn shared_address(&self) -> Option<(u64, usize)> {
         Some((Mbuf::head(self).as_ptr() as u64, self.headroom()))

@@ -15,7 +15,7 @@ use crate::{Eal, Errno, Mbuf, burst, free_burst};
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RingError {
-    /// The name is not 1 to 25 plain ASCII characters.
+    /// The name is not 1 to 24 plain ASCII characters.
     #[error("{0:?} cannot name a ring. To fix it: 1 to 25 ASCII letters, digits, '_', '-' or '.'")]
     Name(String),
     /// Another ring has this name.
@@ -165,7 +165,7 @@ impl Ring {
         self.shared.receive(burst)
     }
 
-    /// Returns the current number of packets.
+    /// Returns the number of packets in the ring at the moment.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.len()
@@ -177,7 +177,7 @@ impl Ring {
         self.len() == 0
     }
 
-    /// Returns the largest number of packets.
+    /// Returns the largest number of packets that the ring can hold.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shared.capacity()
@@ -236,7 +236,7 @@ impl Receiver {
         self.shared.receive(burst)
     }
 
-    /// Returns the current number of packets.
+    /// Returns the number of packets in the ring at the moment.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.len()

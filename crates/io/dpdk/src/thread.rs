@@ -77,7 +77,8 @@ pub fn allowed_cores() -> Vec<CoreId> {
 /// Pins the calling thread to these cores.
 ///
 /// # Errors
-/// [`ThreadError::Core`] if a core does not exist or is not allowed.
+/// [`ThreadError::Core`] if a number is above 1,023, or the process may use none of these cores. The kernel
+/// ignores cores that are not allowed (sched_setaffinity(2)).
 pub fn pin(cores: &[CoreId]) -> Result<(), ThreadError> {
     let mut set = CpuSet::new();
     let refused = |core, source| ThreadError::Core {
@@ -96,7 +97,7 @@ pub fn pin(cores: &[CoreId]) -> Result<(), ThreadError> {
 /// The registration of the calling thread as an lcore; dropping it ends the registration.
 #[derive(Debug)]
 pub struct Registration {
-    /// Makes the type neither Send nor Sync: it belongs to the thread that made it.
+    /// Makes the type neither Send nor Sync: a registration belongs to the thread that made it.
     here: PhantomData<*const ()>,
 }
 
@@ -149,7 +150,8 @@ impl<T> Worker<T> {
     }
 }
 
-/// Starts `work` on a new thread, pinned to `core` and registered as an lcore. Returns once the thread is both.
+/// Starts `work` on a new thread, pinned to `core` and registered as an lcore. Returns when the thread is
+/// pinned and registered.
 ///
 /// # Errors
 /// [`ThreadError`]; `work` was then not started.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!          HELLO             ACK            ACK of the last ring            CONNECTED
-//! Waiting -------> Offering -----> ... Offering ------------------> Asked -----------> Connected
+//! Waiting -------> Offering -----> ... Offering ------------------> ConnectSent -----> Connected
 //! ```
 //! `DISCONNECT` ends the session in every state; any other message is a [`MessageError`].
 
@@ -12,9 +12,10 @@ use crate::message::{AddRing, Message, Name};
 use crate::region::ring_size;
 use crate::{LOG2_RING_MAX, VERSION};
 
-/// Bytes of a page; the first buffer is aligned to it.
+/// Size of a page in bytes. The first buffer begins at a page.
 const PAGE: usize = 4096;
-/// Largest region of a client, in bytes: offsets fit into 32 bits, and servers accept it ([`crate::REGIONS_SIZE_MAX`]).
+/// Largest region of a client, in bytes: servers accept this size ([`crate::REGIONS_SIZE_MAX`]), and offsets fit into
+/// 32 bits.
 const SIZE_MAX: usize = 1 << 30;
 
 /// The rings and buffers that a client is configured with. The server's limits may reduce them.
@@ -47,8 +48,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout for a configuration. If it exceeds a GiB, rings are removed, down to one in each direction, and
-    /// then shortened.
+    /// Returns the layout for a configuration. If the region would exceed 1 GiB, the layout has fewer rings, down to
+    /// one in each direction, and then shorter ones.
     pub fn new(config: ClientConfig) -> Layout {
         let mut layout = Layout {
             to_server: config.to_server.max(1),
@@ -153,7 +154,7 @@ pub enum Step {
 enum State {
     /// The server has not sent HELLO.
     Waiting,
-    /// The client describes its region and rings; the number counts the messages that were acknowledged.
+    /// The client describes its region and rings. The number is that of the acknowledged messages, INIT included.
     Offering(Layout, usize),
     /// The client has sent CONNECT.
     ConnectSent,
@@ -182,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Returns whether packets may flow.
+    /// Returns true if packets may flow.
     pub fn is_connected(&self) -> bool {
         matches!(self.state, State::Connected)
     }
@@ -242,7 +243,7 @@ impl Session {
         }
     }
 
-    /// Returns the message that follows `done` acknowledged messages after INIT.
+    /// Handles an ACK after `done` earlier ones, and returns the next message: the region, a ring, or CONNECT.
     fn next(&mut self, layout: Layout, done: usize) -> Step {
         self.state = State::Offering(layout, done + 1);
         let Some(number) = done.checked_sub(1) else {

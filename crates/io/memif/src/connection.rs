@@ -16,10 +16,10 @@ use thiserror::Error;
 use crate::error::MessageError;
 use crate::message::{MESSAGE_SIZE, Message};
 
-/// Why the connection ended.
+/// The reason why the connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ConnectionError {
-    /// The peer closed the socket, or died.
+    /// The peer closed the socket, or its process ended.
     #[error("the peer closed the connection")]
     Closed,
     /// The peer does not read its messages, and the send buffer of the socket is full.

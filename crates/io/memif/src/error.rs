@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::direction::Direction;
 use crate::{CHAIN_MAX, LOG2_RING_MAX, REGIONS_MAX, REGIONS_SIZE_MAX};
 
-/// Why a message, a memory region or a ring of a peer is rejected. The text goes to the peer and to the log.
+/// The reason why a message, a memory region or a ring of a peer is rejected. The text goes to the peer and to the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum MessageError {

@@ -22,8 +22,9 @@
 //!
 //! # Rings
 //! A ring carries packets in one direction: S2M to the server, or M2S to the client. The client owns the buffers of both.
-//! It puts full buffers on S2M rings and empty ones on M2S rings and advances `head`; the server empties or fills them and
-//! advances `tail`. Each side thus writes one index and reads the other, which must not overtake or move back.
+//! The client puts full buffers on S2M rings and empty ones on M2S rings, and advances `head`; the server empties or
+//! fills them and advances `tail`. Each side thus writes one index and reads the other, which must not overtake or move
+//! back.
 
 #![deny(unsafe_code)]
 
@@ -43,13 +44,13 @@ pub use message::{AddRing, MESSAGE_SIZE, Message, Name};
 
 /// The protocol version of this implementation: 2.0, as `major << 8 | minor`.
 pub const VERSION: u16 = 0x0200;
-/// Regions that one client may share. Most clients share one; clients that share their own packet memory use
-/// a few more.
+/// Maximum number of regions that one client may share. Most clients share one; clients that share their own packet
+/// memory use a few more.
 pub const REGIONS_MAX: usize = 16;
-/// Bytes of all regions of one client. 16 pairs of the longest rings with buffers of 2 KiB reach this limit.
-/// The limit bounds the memory that a client can make the server map.
+/// Maximum size of all regions of one client, in bytes. 16 pairs of the longest rings with buffers of 2 KiB reach
+/// this limit. The limit bounds the memory that a client can make the server map.
 pub const REGIONS_SIZE_MAX: u64 = (1 << 30) + (64 << 20);
 /// Binary logarithm of the longest ring.
 pub const LOG2_RING_MAX: u8 = 14;
-/// Buffers of one frame.
+/// Maximum number of buffers of one frame.
 pub const CHAIN_MAX: usize = 64;

@@ -4,9 +4,9 @@
 //! Every access is within a mapping and aligned, whatever the peer has written, and no access faults.
 //!
 //! # Argument
-//! * **Bounds**: [`Regions::buffer`] creates every [`Buffer`] and [`Regions::ring`] every [`RingMemory`]. Both compare its end
-//!   with the size of the region in 64 bits, so the sum cannot wrap. The peer cannot change that size, which was set when
-//!   the mapping was made.
+//! * **Bounds**: [`Regions::buffer`] creates every [`Buffer`] and [`Regions::ring`] every [`RingMemory`]. Both
+//!   compare the end of the range with the size of the region, in 64 bits, so the sum cannot wrap. The peer cannot
+//!   change that size, which was set when the mapping was made.
 //! * **No fault**: this process seals the memfds that it creates. It maps a peer's file only if that is a regular file of
 //!   tmpfs or hugetlbfs which supports seals. A device or a file of another file system, where a page fault may block, is
 //!   rejected. The file must be sealed against shrinking, unless the process handles SIGBUS ([`UnsealedPolicy::Accept`]);
@@ -51,8 +51,8 @@ unsafe impl Send for Regions {}
 unsafe impl Sync for Regions {}
 
 impl Regions {
-    /// Creates a zeroed region 0 of `size` bytes. Returns it with the file descriptor that shares it; the file can neither
-    /// shrink nor grow.
+    /// Creates a zeroed region 0 of `size` bytes. Returns the region and the file descriptor that shares it. The file
+    /// can neither shrink nor grow.
     ///
     /// # Errors
     /// The kernel's error.
@@ -111,7 +111,7 @@ impl Regions {
         Ok(regions)
     }
 
-    /// Returns whether the peer can shrink a region. The caller then calls [`Self::check`] from time to time.
+    /// Returns true if the peer can shrink a region. The caller then calls [`Self::check`] from time to time.
     pub fn can_shrink(&self) -> bool {
         !self.unsealed.is_empty()
     }
@@ -137,7 +137,7 @@ impl Regions {
     /// Returns the buffer of `size` bytes at an offset of a region.
     ///
     /// # Errors
-    /// [`ProtocolViolation`] if there is no such region, or it ends before the buffer.
+    /// [`ProtocolViolation`] if there is no such region, or the buffer exceeds the region.
     #[inline]
     pub fn buffer(&self, region: u16, offset: u32, size: u32) -> Result<Buffer<'_>, ProtocolViolation> {
         let Some(found) = self.regions.get(usize::from(region)) else {
@@ -271,7 +271,7 @@ impl RingMemory {
         &self.memory
     }
 
-    /// Returns the number that identifies a ring.
+    /// Returns the cookie, the number that identifies a ring.
     pub fn cookie(&self) -> &AtomicU32 {
         // SAFETY: `Regions::ring` keeps the whole ring within the mapping, aligned to 16 bytes.
         let cookie = unsafe { self.start.add(COOKIE) }.cast::<AtomicU32>();

@@ -87,7 +87,7 @@ impl<F> Session<F> {
         }
     }
 
-    /// Returns whether the client has completed the handshake.
+    /// Returns true if the client has completed the handshake.
     pub fn is_connected(&self) -> bool {
         matches!(self.state, State::Connected)
     }

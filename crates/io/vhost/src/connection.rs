@@ -16,7 +16,7 @@ use thiserror::Error;
 use crate::error::MessageError;
 use crate::message::{HEADER_SIZE, Header, Message, PAYLOAD_MAX, Reply, TABLE_MAX};
 
-/// Why the connection ended.
+/// The reason why the connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ConnectionError {
     /// The front-end closed the socket, or died.

@@ -7,7 +7,7 @@ use crate::memory::REGIONS_MAX;
 use crate::message::{PAYLOAD_MAX, TABLE_MAX};
 use crate::ring::{CHAIN_MAX, RING_MAX};
 
-/// Why a message, a memory region or a ring of a driver is rejected. The text goes to the log.
+/// The reason why a message, a memory region or a ring of a driver is rejected. The text goes to the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum MessageError {

@@ -176,7 +176,7 @@ impl Session {
                 self.protocol = bits;
             }
             Message::GetQueues => return answer(self.rings.len() as u64 / 2),
-            // The port keeps its own MTU, so a smaller one of the driver changes nothing.
+            // The port keeps its configured MTU; the driver's MTU is ignored.
             Message::SetMtu(_) => {}
         }
         Ok(None)

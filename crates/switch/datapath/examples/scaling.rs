@@ -51,7 +51,7 @@ const WORKERS: [usize; 4] = [1, 2, 4, 8];
 /// Number of packet buffers for each queue: its replayed packets, and packets in flight.
 const BUFFERS: u32 = 1 << 15;
 
-/// How packets reach the workers.
+/// The way in which packets reach the workers.
 #[derive(Clone, Copy)]
 enum Source {
     /// One queue; flows are handed off as the balancer decides.

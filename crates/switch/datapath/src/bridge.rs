@@ -74,7 +74,7 @@ pub enum BridgeError {
     },
 }
 
-/// One bridge in the data plane. Dropping it removes it from the workers and closes its ports.
+/// One bridge in the data plane. Dropping this handle removes the bridge from the workers and closes its ports.
 pub struct Bridge<B: Backend> {
     number: u32,
     backend: Arc<B>,
@@ -133,7 +133,7 @@ impl<B: Backend> Bridge<B> {
                 },
             })
         };
-        // Workers get contexts only if there is one for each worker.
+        // Workers get their contexts only after all contexts were made.
         let contexts: Option<Vec<_>> = counters.into_iter().map(context).collect();
         let contexts = contexts.ok_or(BridgeError::TooManyWorkers {
             workers: workers.len(),

@@ -1,4 +1,4 @@
-//! Captures: selects the packets that workers copy for people.
+//! Captures: selects the packets that workers copy for operators.
 //!
 //! Workers evaluate the filters of all captures of a bridge before they copy a packet, so that packets that no capture
 //! selects cost no buffer and no slot in the queue to the control side. Filters allocate nothing and always terminate.
@@ -23,7 +23,7 @@ pub struct CaptureFilter {
     pub received: Option<bool>,
     /// Selects packets whose flow key the rule matches.
     pub rule: Option<Rule>,
-    /// Selects packets that the program accepts. It sees the first segment of a packet, which has all headers.
+    /// Selects packets that the program accepts. The program sees the first segment of a packet, which has all headers.
     pub program: Option<Program>,
 }
 

@@ -1,4 +1,4 @@
-//! Counters with one writer: a worker adds with a plain load and store, any thread reads.
+//! Counters with one writer: a worker adds with a relaxed load and store, and any thread reads.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -31,9 +31,9 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Excludes the workers' cores from the affinity of the calling thread, which the threads and processes that it
-    /// starts later inherit. Otherwise the kernel may run a network function on the core of a polling worker, which
-    /// halves the speed of both. Does nothing if workers have all cores.
+    /// Excludes the workers' cores from the affinity of the calling thread. Threads and processes that this thread
+    /// starts later inherit the affinity. Otherwise the kernel may run a network function on the core of a polling
+    /// worker, which halves the speed of both. Does nothing if workers have all cores.
     pub fn leave_cores(&self) {
         let this = nix::unistd::Pid::from_raw(0);
         let Ok(mut rest) = nix::sched::sched_getaffinity(this) else {
@@ -163,7 +163,7 @@ impl<B: Backend> Datapath<B> {
         })
     }
 
-    /// Returns a datapath of one worker that has no thread: the holder of the [`Stepper`] runs it.
+    /// Returns a datapath of one worker without a thread: the owner of the [`Stepper`] runs the worker.
     pub fn stepped(backend: Arc<B>) -> (Datapath<B>, Stepper<B::Packet>)
     where
         B: Backend<Registration = ()>,

@@ -2,7 +2,7 @@
 //! side.
 //!
 //! All senders share one queue, instead of one ring each. When a flow moves to a new worker, packets that the
-//! old worker queued before therefore leave before packets that the new worker queues (`spread::reta`). Such
+//! old worker queued therefore leave before those that the new worker queues (`spread::reta`). Such
 //! a queue costs each end tens of nanoseconds for each value, and more when both ends are active. A value is
 //! therefore not one packet, but up to eight packets of a burst.
 

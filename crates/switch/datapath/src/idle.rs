@@ -2,7 +2,7 @@
 //!
 //! A poll-mode worker that never sleeps uses its whole core, which other programs need on a small machine. A
 //! worker that finds no packets continues to poll for a while, and then sleeps for longer and longer times.
-//! The limit is too short for people to notice; it is the longest wait of the first packet after a pause.
+//! The longest sleep, [`SLEEP_MAX`], is also the longest wait of the first packet after a pause.
 
 use core::time::Duration;
 

@@ -56,7 +56,8 @@ impl<P: Packet> BridgePipeline<P> {
         self.process_all(in_port, burst, now, None);
     }
 
-    /// Processes a burst whose packet `index` is the first sampled one. The burst stays whole up to the next sampled packet.
+    /// Processes a burst whose packet `index` is the first sampled one. Splits the burst only at further sampled
+    /// packets.
     #[cold]
     #[inline(never)]
     fn process_sampled(&mut self, in_port: PortNo, burst: &mut Burst<P>, mut index: usize, now: Time) {

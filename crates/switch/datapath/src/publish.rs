@@ -23,7 +23,7 @@
 //! Ramalhete and Correia, "Left-Right: A Concurrency Control Technique with Wait-Free Population Oblivious Reads"
 //! (2015). Here readers are few and known, so each has its own cache line.
 //!
-//! Beside `spread/ring.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code.
+//! Besides `spread/ring.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code.
 
 #![allow(unsafe_code)]
 
@@ -48,7 +48,7 @@ pub trait Replica {
     /// Applies one of several changes. Must be deterministic: two copies that were equal are equal afterwards.
     fn apply(&mut self, change: &Self::Change);
 
-    /// Completes the changes, before readers see the copy.
+    /// Completes a batch of changes, before readers see the copy.
     fn settle(&mut self) {}
 }
 
@@ -98,7 +98,8 @@ pub struct Writer<T: Replica> {
 const CHANGES_KEPT: usize = 4096;
 
 impl<T: Replica> Writer<T> {
-    /// Returns a writer of two copies. The caller guarantees that they are equal; memory safety does not depend on it.
+    /// Returns a writer of two copies. The caller guarantees that the copies are equal; memory safety does not depend
+    /// on this.
     pub fn new(one: T, two: T) -> Writer<T> {
         let slot = || {
             CachePadded::new(Slot {
@@ -182,8 +183,8 @@ impl<T: Replica> Writer<T> {
 
     fn apply_to_idle(&mut self, changes: &[T::Change]) {
         let idle = self.shared.copies[self.idle].get();
-        // SAFETY: no reader is in the idle copy: at the start there was none; later `publish` waited for all of them
-        // to leave it before it set `self.idle`. There is one writer, borrowed mutably.
+        // SAFETY: no reader is in the idle copy: at the start there was none; later, `publish` waited until all readers
+        // had left the copy before it set `self.idle`. There is one writer, borrowed mutably.
         let idle = unsafe { &mut *idle };
         for change in changes {
             idle.apply(change);
@@ -252,7 +253,7 @@ impl<T> Drop for Reader<T> {
     }
 }
 
-/// A reader inside a copy; it leaves when this is dropped.
+/// A reader inside a copy. The reader leaves when the guard is dropped.
 pub struct Guard<'a, T> {
     value: &'a T,
     slot: &'a AtomicU64,

@@ -46,7 +46,7 @@ impl<P> SchedulerRole<P> {
 }
 
 impl<P: Packet> TxPorts<P> {
-    /// Moves packets that may leave now from schedulers to devices, as far as these take them.
+    /// Moves packets that may leave now from schedulers to devices, as many as the devices accept.
     #[inline(never)]
     pub(crate) fn dequeue(&mut self, now: Time, flushed: &mut Flushed) {
         let mut has_ended = false;
@@ -73,7 +73,7 @@ impl<P: Packet> TxPorts<P> {
             }
             if let TxPath::Scheduled(scheduled) = &port.path {
                 scheduled.scheduler.publish_len();
-                // No queued packet may leave while the device takes nothing.
+                // While the device accepts nothing, no queued packet can leave.
                 if port.buffer.is_empty() {
                     flushed.eligible_at = earlier(flushed.eligible_at, scheduled.scheduler.eligible_at());
                 }
@@ -145,7 +145,7 @@ impl<P: Packet> TxPorts<P> {
                 Some(queue) => TxPath::Queue(queue),
                 None => TxPath::Worker(inbox),
             },
-            // The settings of the port changed, and this worker goes on forwarding.
+            // The settings of the port changed, and this worker continues to forward.
             (SchedulerRole::Forward(_), TxPath::Worker(inbox)) => TxPath::Worker(inbox),
             (role, path) => {
                 // The owner of a port has a queue and never changes, and scheduling ends only after it began.

@@ -1,5 +1,5 @@
-//! Software segmentation of GSO packets (TCP packets longer than the MTU) in front of parts of the switch that do not
-//! take them.
+//! Software segmentation of GSO packets (TCP packets longer than the MTU) for parts of the switch that accept only
+//! packets of the MTU.
 //!
 //! Only devices that announce it ([`Device::delivers_gso`](crate::io::Device::delivers_gso)) deliver GSO
 //! packets. Before the first such device is opened, every worker puts a segmenting queue in front of all its
@@ -126,8 +126,8 @@ impl<P: Packet + 'static> SegmentingTx<P> {
     #[inline(never)]
     fn send(&mut self, burst: &mut Burst<P>) {
         let mut left = SEGMENTS_MAX;
-        // When another worker begins to schedule the port, it gets the unsent packets unsegmented, and the
-        // first packet here is a different one.
+        // When another worker begins to schedule the port, that worker gets the unsent packets unsegmented, and the
+        // first packet of this burst is another one.
         let is_other = |current: &Segmentation| burst.first().is_none_or(|first| !current.gso.is_of(first));
         if self.current.as_ref().is_some_and(is_other) {
             self.current = None;
@@ -226,7 +226,7 @@ impl<P: Packet + 'static> TxQueue<P> for SegmentingTx<P> {
     }
 
     fn refused(&self, left: usize) -> usize {
-        // Segments that were made are dropped with their packet: [`Self::tx_burst`] discards them.
+        // If the caller drops the packet, the next [`Self::tx_burst`] discards its segments.
         self.queue.refused(left)
     }
 

@@ -49,11 +49,11 @@ pub(crate) struct TxPort<P> {
     pub(crate) path: TxPath<P>,
     pub(crate) counters: Arc<PortCounters>,
     pub(crate) buffer: Box<Burst<P>>,
-    /// True if the device did not take all packets that it was given last.
+    /// True if the device did not accept all packets of the last call.
     pub(crate) is_behind: bool,
-    /// True if other workers have queues of the device, too, whose packets may overtake those in `buffer`.
+    /// True if other workers also have queues of the device, and their packets may overtake those in `buffer`.
     pub(crate) has_other_queues: bool,
-    /// The worker's own queue while it is unused, because another worker schedules the port's packets.
+    /// The worker's own queue while another worker schedules the port's packets, so that the queue is unused.
     pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
 }
 
@@ -97,7 +97,7 @@ impl<P: Packet> TxPort<P> {
         buffered - self.buffer.len()
     }
 
-    /// Returns true if packets that were sent here might be overtaken by packets that another worker sends.
+    /// Returns true if packets of another worker might overtake packets that were sent here.
     fn has_in_flight(&self) -> bool {
         match &self.path {
             TxPath::Queue(queue) => queue.has_in_flight(),
@@ -243,14 +243,15 @@ impl<P: Packet> TxPorts<P> {
         }
     }
 
-    /// Returns the last port, since the previous call, to whose device this worker sent a packet by a queue of its own.
+    /// Returns the port to whose device this worker last sent a packet by a queue of its own; `None` if it sent none
+    /// since the previous call.
     #[inline]
     pub(crate) fn take_last_output(&mut self) -> Option<PortNo> {
         self.last_output.take()
     }
 
-    /// Returns true if a port's device is behind. Sends packets that wait for the end of the round, because they may fill
-    /// the device. If the device is not behind, the buffer has room for a burst.
+    /// Returns true if a port's device is behind. First sends packets that wait for the end of the round, because they
+    /// may fill the device. If the device is not behind, the buffer has room for a burst.
     #[inline]
     pub(crate) fn is_behind(&mut self, port: PortNo) -> bool {
         let Some(port) = self.find(port) else {
@@ -262,7 +263,7 @@ impl<P: Packet> TxPorts<P> {
         port.is_behind
     }
 
-    /// Returns true if packets that were sent by this worker might be overtaken by packets that another worker sends.
+    /// Returns true if packets of another worker might overtake packets that this worker sent.
     pub(crate) fn has_in_flight(&self) -> bool {
         self.ports.iter().any(TxPort::has_in_flight)
     }
@@ -310,7 +311,7 @@ impl<P: Packet> Scheduled<P> {
 /// The result of one flush of a bridge's ports.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
-    /// True if a device did not take all packets that it was given.
+    /// True if a device did not accept all of its packets.
     pub(crate) is_behind: bool,
     /// True if packets of other workers may overtake packets that a device did not take.
     pub(crate) may_be_overtaken: bool,

@@ -21,9 +21,9 @@
 //!  56..58 vlan_pcp   48..53 ip_dscp    47 mpls_bos      44..46 mpls_tc   40..41 ip_ecn
 //!  32..39 nw_ttl     16..24 exthdr     12..13 ip_frag    0..11 tcp_flags
 //! ```
-//! Fields that rules often match together share words: an IPv4 5-tuple takes two words, a MAC address with its VLAN
-//! one. Fewer words cost less to hash and to compare, and make shorter table entries. The words that are zero in most
-//! packets are the last ones.
+//! Fields that rules often match together share words: an IPv4 5-tuple takes two words, and a MAC address with its
+//! VLAN takes one. Fewer words cost less to hash and to compare, and make shorter table entries. The words that are zero
+//! in most packets are the last ones.
 //!
 //! The key has one bit for each header that the packet contains in full (a [`Layer`]): a packet with IP protocol TCP
 //! that ends before the ports must not match `tcp_dst=0`. A rule that matches a field therefore also matches the bit
@@ -81,7 +81,7 @@ impl FlowKey {
         &self.words
     }
 
-    /// Returns the words, in the layout of the module's diagram.
+    /// Returns the words for writing, in the layout of the module's diagram.
     #[inline]
     pub const fn words_mut(&mut self) -> &mut [u64; FlowKey::WORDS] {
         &mut self.words
@@ -148,7 +148,7 @@ impl FlowKey {
         FlowKey { words }
     }
 
-    /// Returns true if this key, masked, equals `rule_key`, which has no bits outside of `mask`.
+    /// Returns true if this key equals `rule_key` in the bits of `mask`; `rule_key` has no other bits.
     #[inline]
     pub fn matches(&self, rule_key: &FlowKey, mask: &FlowMask) -> bool {
         let mut difference = 0;

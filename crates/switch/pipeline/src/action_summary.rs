@@ -1,4 +1,4 @@
-//! Summaries of action lists: what most packets need of their flow entry, in sixteen bytes.
+//! Summaries of action lists: the part of a flow entry that most packets need, in sixteen bytes.
 //!
 //! A flow entry is one allocation that points to two more. In a large table, an access to each of these is a
 //! cache miss. A packet that is only output, or gets new MAC addresses and is output, does not need the
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Vacant,
     /// The packet is dropped.
     Drop,
-    /// The packet gets the MAC addresses of the summary, if any, and is output to its port, which is an ordinary one.
+    /// The packet gets the MAC addresses of the summary, if any, and is output to the summary's port, an ordinary one.
     Output,
     /// The packet gets the rewrite of the summary and is output to the summary's port. A packet to which the
     /// rewrite does not apply is handled as for [`Kind::Change`].
@@ -35,11 +35,11 @@ pub(crate) enum Kind {
     Change,
     /// The packet goes to the table of the summary, and the entry does nothing else.
     Goto,
-    /// The instructions of the entry have to be executed.
+    /// The instructions of the entry must be executed.
     Run,
 }
 
-/// A set of kinds: those of the summaries of a burst.
+/// The set of the kinds of a burst's summaries.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Kinds(u32);
 
@@ -72,7 +72,7 @@ impl Kinds {
         self.0 & Kinds::of(kind) != 0
     }
 
-    /// Returns true if some entry has to be read.
+    /// Returns true if some entry must be read.
     #[inline(always)]
     pub(crate) fn need_entries(self) -> bool {
         self.has(Kind::Change) || self.has(Kind::Run)
@@ -231,7 +231,7 @@ impl ActionSummary {
         self.kind
     }
 
-    /// Returns true if the entry has to be read.
+    /// Returns true if the entry must be read.
     #[inline(always)]
     pub(crate) fn needs_entry(&self) -> bool {
         matches!(self.kind, Kind::Change | Kind::Run)

@@ -89,8 +89,7 @@ const IS_TABLE_MISS: u8 = 1 << 3;
 const REFERS: u8 = 1 << 4;
 
 impl FlowEntry {
-    /// Returns an entry of these parts. The entry keeps at most 65,535 apply_actions; no message can hold as
-    /// many.
+    /// Returns an entry with these parts. The entry keeps at most 65,535 apply_actions, more than a message can hold.
     pub fn new(parts: FlowEntryParts) -> FlowEntry {
         let Instructions {
             meter,
@@ -139,7 +138,7 @@ impl FlowEntry {
         }
     }
 
-    /// Sets the time of addition of an entry that was made before.
+    /// Sets the time at which this entry, which was made earlier, was added.
     pub(crate) fn begin(&mut self, created: Time) {
         self.created = created;
     }
@@ -296,7 +295,7 @@ impl FlowEntry {
         prefetch(&self.actions, self.actions.len().wrapping_sub(1));
     }
 
-    /// Returns every action of either list.
+    /// Returns the actions to apply, followed by the actions to write.
     pub fn actions(&self) -> &[Action] {
         &self.actions
     }

@@ -1,4 +1,4 @@
-//! Invalid virtio-net headers in front of frames, which come from other hosts through the kernel, or from the kernel.
+//! Invalid virtio-net headers in front of frames. Other hosts, through the kernel, or the kernel itself write them.
 
 use millrace_wire::virtio_net::{Header, SHORT};
 use millrace_wire::{Frame, Packet};

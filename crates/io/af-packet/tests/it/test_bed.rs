@@ -91,7 +91,7 @@ pub(crate) fn send(sender: &mut Sender, frames: impl IntoIterator<Item = Frame>)
     });
 }
 
-/// Returns an Ethernet frame of IPv4 with the tags, whose TCP segment or UDP datagram has this data.
+/// Returns an Ethernet frame with the tags and an IPv4 packet, whose TCP segment or UDP datagram has this data.
 pub(crate) fn frame(tags: &[[u8; 4]], protocol: u8, ports: u16, data: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     frame.extend(tags.iter().flatten());

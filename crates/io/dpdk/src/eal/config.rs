@@ -10,7 +10,7 @@ use crate::thread::CoreId;
 /// until one is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EalConfig {
-    /// The core on which EAL's control threads start; `None` for the first core without a worker.
+    /// The core of EAL's main lcore, a thread that ends with the start; `None` for the first core without a worker.
     pub main_core: Option<CoreId>,
     /// The cores that [`crate::thread::spawn`] will use; EAL's control threads avoid them.
     pub worker_cores: Vec<CoreId>,
@@ -57,7 +57,7 @@ pub enum Pci {
     OnDemand,
 }
 
-/// The least severe message of EAL and the drivers that is logged.
+/// The least severe level of the messages of EAL and the drivers that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LogLevel {
     Error,
@@ -132,7 +132,7 @@ impl EalConfig {
 
     pub(super) fn arguments(&self, main: CoreId, huge_pages: Option<&HugePageMemory>) -> Vec<CString> {
         let mut arguments = vec!["millrace".to_owned()];
-        // DPDK gets one lcore, on any core; workers register themselves.
+        // EAL starts one lcore, the main lcore; workers register themselves.
         arguments.push(format!("--lcores=0@({main})"));
         arguments.push(format!("-m{}", self.memory_mib));
         arguments.push(format!("--file-prefix={}", self.file_prefix));

@@ -64,7 +64,7 @@ pub enum EalError {
     /// The prefix is not valid as a file name.
     #[error("{0:?} cannot be a file prefix. To fix it: 1 to 32 ASCII letters, digits, '_' or '-'")]
     FilePrefix(String),
-    /// The memory is less than EAL's own need.
+    /// The configured memory is less than EAL itself needs.
     #[error("{memory_mib} MiB are too little for EAL. To fix it: give it 32 MiB or more, 512 for a switch")]
     TooLittleMemory {
         /// The requested memory in MiB.

@@ -1,4 +1,4 @@
-//! Forwards DPDK's log to `tracing`, and keeps messages of a call in progress for its error.
+//! Forwards DPDK's log to `tracing`, and keeps the messages of the current call for its error.
 
 use std::cell::RefCell;
 use std::ffi::c_char;
@@ -13,7 +13,7 @@ use crate::Errno;
 const QUOTED: usize = 4;
 
 thread_local! {
-    /// The messages at level warning or above of this thread; `None` while no [`capture`] is active.
+    /// The warnings and errors that DPDK logged on this thread; `None` while no [`capture`] is active.
     static WARNINGS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
@@ -63,7 +63,7 @@ fn pass_on(level: u32, line: &str) {
         _ => tracing::trace!(target: "dpdk", "{line}"),
     }
     if level <= sys::SHIM_LOG_WARNING {
-        // The thread is ending and its locals are destroyed.
+        // The access fails if the thread is ending and its locals are destroyed.
         let _ = WARNINGS.try_with(|warnings| {
             if let Ok(mut warnings) = warnings.try_borrow_mut()
                 && let Some(warnings) = warnings.as_mut().filter(|warnings| warnings.len() < QUOTED)

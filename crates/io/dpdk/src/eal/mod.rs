@@ -70,25 +70,25 @@ impl Eal {
         config.check()?;
         let cores = Cores::choose(config)?;
         let lock = hugepages::lock();
-        let mut held = take_huge_pages(&lock, config)?;
-        if held.is_none() {
+        let mut memory = take_huge_pages(&lock, config)?;
+        if memory.is_none() {
             check_memory(config.memory_mib, hugepages::total_mib().unwrap_or(u64::MAX))?;
         }
-        let arguments = config.arguments(cores.main, held.as_ref());
+        let arguments = config.arguments(cores.main, memory.as_ref());
         let (outcome, warnings) = start(&cores.housekeeping, &arguments)?;
         if config.in_memory {
             remove_runtime_dir(&config.file_prefix);
         }
-        let has_huge_pages = held.is_some();
+        let has_huge_pages = memory.is_some();
         // EAL has all of its memory now. The pages become surplus, and the kernel frees them when this
         // process ends, even if it is killed.
-        if let Some(held) = &mut held {
-            held.reservation = None;
+        if let Some(memory) = &mut memory {
+            memory.reservation = None;
         }
         drop(lock);
         match outcome {
             Ok(_) => {
-                *state = State::Up(held.unwrap_or_default());
+                *state = State::Up(memory.unwrap_or_default());
                 Ok(Self { _only_from_init: () })
             }
             Err(errno) => {
@@ -119,8 +119,8 @@ impl Eal {
     /// Unmounts the hugetlbfs if [`Self::init`] mounted one. Memory in use stays usable and is released when
     /// the process ends. The call is possible at any time, but should be the last one.
     pub fn unmount_hugetlbfs(self) {
-        if let State::Up(held) = &mut *state() {
-            *held = HugePageMemory::default();
+        if let State::Up(memory) = &mut *state() {
+            *memory = HugePageMemory::default();
         }
     }
 }
@@ -202,7 +202,7 @@ fn take_huge_pages(
         HugePages::Off => Ok(None),
         HugePages::Require => take().map(Some).map_err(EalError::HugePages),
         HugePages::Prefer => match take() {
-            Ok(held) => Ok(Some(held)),
+            Ok(memory) => Ok(Some(memory)),
             Err(error) => {
                 tracing::warn!(%error, "running without huge pages");
                 Ok(None)

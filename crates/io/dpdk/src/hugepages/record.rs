@@ -31,8 +31,8 @@ pub(super) struct AbandonedReservation {
 }
 
 impl Record {
-    /// Writes the record. If the write fails and the process is then killed, its pages stay reserved. A
-    /// second reservation of the process has no record.
+    /// Writes the record. Returns `None` for a second reservation of this process, and if the write fails: the
+    /// pages then stay reserved if the process is killed.
     pub(super) fn write(before: u64, pages: u64) -> Option<Record> {
         if IS_OURS.swap(true, Ordering::AcqRel) {
             return None;
@@ -89,7 +89,7 @@ impl AbandonedReservation {
         format!("{boot} {} {}\n", self.before, self.pages)
     }
 
-    /// Parses a record of this boot. Pages of an earlier boot do not exist any more.
+    /// Parses a record of this boot. Returns `None` for an earlier boot, whose pages do not exist any more.
     fn parse(text: &str, boot: &str) -> Option<AbandonedReservation> {
         let mut words = text.split_whitespace();
         if words.next()? != boot {

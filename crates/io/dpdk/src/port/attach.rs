@@ -36,9 +36,9 @@ pub(super) struct Device {
     devargs: DevArgs,
     started: bool,
     was_configured: bool,
-    /// False after `remove` was tried.
+    /// False after the first call of `remove`, even if the call failed.
     attached: bool,
-    /// The sockets that the driver does not close.
+    /// The sockets that the driver opened and may not close.
     resources: DriverResources,
     /// The number of packets that were dropped because the device cannot send them.
     dropped: AtomicU64,
@@ -57,7 +57,7 @@ impl Device {
         })
     }
 
-    /// Removes and attaches the device again, for drivers that can start only once.
+    /// Removes the device and attaches it again, for drivers that can start a device only once.
     pub(super) fn attach_again(&mut self) -> Result<(), StartError> {
         self.remove().map_err(StartError::Detach)?;
         self.id = probe(&self.devargs).map_err(StartError::Attach)?;
@@ -96,7 +96,7 @@ impl Device {
         self.started = started;
     }
 
-    /// Calls `work`, which sets up queues, and records the sockets that the driver opens meanwhile and does not close.
+    /// Calls `work`, which sets up queues, and records the AF_XDP sockets that are opened meanwhile.
     pub(super) fn note_sockets<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
         let before = DriverResources::now();
@@ -123,7 +123,7 @@ impl Device {
         self.dropped.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the outcome of a call about this device.
+    /// Converts the return value of a DPDK call about this device; `action` names the call in the error.
     pub(super) fn check(&self, action: &'static str, code: i32) -> Result<(), PortError> {
         let refused = |errno| PortError::Device {
             port: self.name().to_owned(),

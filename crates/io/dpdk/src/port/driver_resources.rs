@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use millrace_dpdk_sys as sys;
 
-/// Waiting time after a socket is closed: the kernel needs an RCU grace period and a work queue; 20 ms sufficed on
-/// 6.18.
+/// Waiting time after a socket is closed. The kernel frees the interface's queue in a work queue, after an RCU grace
+/// period; 20 ms sufficed on Linux 6.18.
 const SETTLING: Duration = Duration::from_millis(100);
 
 static LAST_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);
@@ -38,7 +38,7 @@ pub(super) struct DriverResources {
 }
 
 impl DriverResources {
-    /// Returns the open sockets.
+    /// Returns the AF_XDP sockets that are open now.
     pub(super) fn now() -> Self {
         let Ok(entries) = fs::read_dir("/proc/self/fd") else {
             return Self::default();
@@ -55,7 +55,7 @@ impl DriverResources {
         }
     }
 
-    /// Returns the open sockets that are not in `before`.
+    /// Returns the AF_XDP sockets that are open now and are not in `before`.
     pub(super) fn since(before: &Self) -> Self {
         let mut new = Self::now();
         new.sockets.retain(|socket| !before.sockets.contains(socket));

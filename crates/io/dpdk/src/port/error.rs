@@ -41,7 +41,7 @@ pub enum AttachError {
         /// The kernel driver, or "none".
         driver: String,
     },
-    /// The network interface under a virtual device does not exist.
+    /// The kernel interface that a virtual device would use does not exist.
     #[error(
         "device {name}: there is no network interface {interface:?}. To fix it: ip link lists what is there"
     )]
@@ -50,7 +50,7 @@ pub enum AttachError {
         name: String,
         interface: String,
     },
-    /// A file under a virtual device cannot be read.
+    /// A file that a virtual device would replay cannot be read.
     #[error("device {name}: cannot read {}: {source}. To fix it: check the path and its permissions", .path.display())]
     File {
         /// The device.
@@ -131,7 +131,7 @@ pub enum StartError {
     /// The port is already running.
     #[error("port {port} runs already. To fix it: drop its queues and stop it first")]
     Running { port: String },
-    /// The device has fewer queues, or zero were requested.
+    /// More queues were requested than the device has, or none.
     #[error("port {port} cannot have {asked} {direction} queues. To fix it: ask for 1 to {max}")]
     Queues {
         port: String,
@@ -159,10 +159,10 @@ pub enum StartError {
          as one. To fix it: make the pool early, or give EAL more memory"
     )]
     PoolInPieces { port: String },
-    /// A driver that starts only once could not be removed to be attached again.
+    /// The driver can start a device only once, and detaching the device before the second start failed.
     #[error(transparent)]
     Detach(PortError),
-    /// A driver that starts only once could not be attached again.
+    /// The driver can start a device only once, and attaching the device again before the second start failed.
     #[error(transparent)]
     Attach(AttachError),
     /// The driver failed.

@@ -14,7 +14,7 @@ use super::Port;
 use super::attach::Device;
 use crate::Errno;
 
-/// The largest number of headers in a pattern, and of actions in a rule.
+/// The largest number of headers in a pattern, and the largest number of actions in a rule.
 pub const FLOW_LEN_MAX: usize = sys::SHIM_FLOW_LEN_MAX as usize;
 /// Size of the longest header in bytes: IPv6.
 const HEADER_SIZE_MAX: usize = 40;
@@ -33,7 +33,8 @@ pub enum FlowHeader {
 }
 
 impl FlowHeader {
-    /// Returns DPDK's number for the header, and its size in bytes. A VLAN tag begins after its EtherType.
+    /// Returns DPDK's number for the header, and the size of the header in bytes. A VLAN header is the TCI and the
+    /// EtherType that follows it.
     fn number_and_size(self) -> (u32, usize) {
         match self {
             Self::Ethernet => (sys::SHIM_FLOW_ITEM_ETH, 14),
@@ -54,7 +55,7 @@ impl FlowHeader {
     }
 }
 
-/// A header that packets must have; each item is inside the previous one.
+/// A header that packets must have. In a pattern, each header follows the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowItem {
     header: FlowHeader,
@@ -127,7 +128,7 @@ pub struct FlowSpec {
     pub priority: u32,
     /// The headers, from the outermost.
     pub items: ArrayVec<FlowItem, FLOW_LEN_MAX>,
-    /// The actions, which are all applied.
+    /// The actions; the device applies all of them.
     pub actions: ArrayVec<FlowAction, FLOW_LEN_MAX>,
 }
 
@@ -202,7 +203,7 @@ fn outcome(
     device: &Device,
     action: &'static str,
     code: i32,
-    said: &sys::shim_flow_error,
+    flow_error: &sys::shim_flow_error,
 ) -> Result<(), FlowError> {
     use nix::errno::Errno as E;
     let Err(errno) = Errno::check(code) else {
@@ -212,7 +213,7 @@ fn outcome(
     if errno.is(E::ENOSYS) {
         return Err(FlowError::NotOffered { port, action });
     }
-    let text: Vec<u8> = said
+    let text: Vec<u8> = flow_error
         .message
         .iter()
         .map(|byte| byte.cast_unsigned())
@@ -232,7 +233,7 @@ fn outcome(
 
 /// A rule that the device applies. Dropping this value removes the rule.
 ///
-/// The port cannot stop while the rule exists; a queue has the same effect.
+/// As with a queue, the port cannot stop while the rule exists.
 pub struct FlowRule {
     /// `None` after the rule was destroyed.
     raw: Option<NonNull<sys::rte_flow>>,
@@ -251,7 +252,7 @@ impl FlowRule {
     /// [`FlowError`]
     pub fn count(&self) -> Result<(u64, u64), FlowError> {
         let (mut packets, mut bytes) = (0, 0);
-        let mut said = sys::shim_flow_error::default();
+        let mut flow_error = sys::shim_flow_error::default();
         let raw = self.raw.map_or(std::ptr::null_mut(), NonNull::as_ptr);
         // SAFETY: the rule belongs to the device, which is attached as long as self lives; the other pointers are
         // writable.
@@ -261,16 +262,16 @@ impl FlowRule {
                 raw,
                 &raw mut packets,
                 &raw mut bytes,
-                &raw mut said,
+                &raw mut flow_error,
             )
         };
-        outcome(&self.device, "count a rule", code, &said).map(|()| (packets, bytes))
+        outcome(&self.device, "count a rule", code, &flow_error).map(|()| (packets, bytes))
     }
 
-    /// Removes the rule. Dropping it does the same, and logs a failure.
+    /// Removes the rule, and returns a failure. Dropping the rule does the same, and logs a failure.
     ///
     /// # Errors
-    /// [`FlowError`]; the rule then stays as long as the device.
+    /// [`FlowError`]; the rule then stays until the device is detached.
     pub fn destroy(mut self) -> Result<(), FlowError> {
         self.remove()
     }
@@ -279,10 +280,10 @@ impl FlowRule {
         let Some(raw) = self.raw.take() else {
             return Ok(());
         };
-        let mut said = sys::shim_flow_error::default();
+        let mut flow_error = sys::shim_flow_error::default();
         // SAFETY: the rule belongs to the device and was not destroyed before; this handle is the only one.
-        let code = unsafe { sys::shim_flow_destroy(self.device.id().0, raw.as_ptr(), &raw mut said) };
-        outcome(&self.device, "take a rule away", code, &said)
+        let code = unsafe { sys::shim_flow_destroy(self.device.id().0, raw.as_ptr(), &raw mut flow_error) };
+        outcome(&self.device, "take a rule away", code, &flow_error)
     }
 }
 
@@ -324,17 +325,17 @@ impl FlowOffload {
 }
 
 impl Port {
-    /// Returns an error unless the device would accept a rule. The port should be running, because some
-    /// drivers cannot answer before.
+    /// Checks that the device would accept a rule. The port should be running, because some drivers cannot answer
+    /// before the start.
     ///
     /// # Errors
     /// [`FlowError`]
     pub fn validate_flow(&self, spec: &FlowSpec) -> Result<(), FlowError> {
         let raw = spec.raw();
-        let mut said = sys::shim_flow_error::default();
-        // SAFETY: the port is attached as long as `device` lives; the rule is readable and `said` is writable.
-        let code = unsafe { sys::shim_flow_validate(self.id().0, &raw const raw, &raw mut said) };
-        outcome(&self.device, "take the rule", code, &said)
+        let mut flow_error = sys::shim_flow_error::default();
+        // SAFETY: the port is attached as long as `device` lives; the rule is readable and `flow_error` is writable.
+        let code = unsafe { sys::shim_flow_validate(self.id().0, &raw const raw, &raw mut flow_error) };
+        outcome(&self.device, "take the rule", code, &flow_error)
     }
 
     /// Adds a rule to the device.
@@ -343,9 +344,9 @@ impl Port {
     /// [`FlowError`]
     pub fn create_flow(&self, spec: &FlowSpec) -> Result<FlowRule, FlowError> {
         let raw = spec.raw();
-        let mut said = sys::shim_flow_error::default();
+        let mut flow_error = sys::shim_flow_error::default();
         // SAFETY: as in `validate_flow`.
-        let flow = unsafe { sys::shim_flow_create(self.id().0, &raw const raw, &raw mut said) };
+        let flow = unsafe { sys::shim_flow_create(self.id().0, &raw const raw, &raw mut flow_error) };
         match NonNull::new(flow) {
             Some(raw) => Ok(FlowRule {
                 raw: Some(raw),
@@ -357,7 +358,7 @@ impl Port {
                     0 => -nix::libc::EIO,
                     number => -number,
                 };
-                Err(outcome(&self.device, "take the rule", code, &said)
+                Err(outcome(&self.device, "take the rule", code, &flow_error)
                     .err()
                     .unwrap_or_else(|| FlowError::NotOffered {
                         port: self.name().to_owned(),
@@ -367,7 +368,7 @@ impl Port {
         }
     }
 
-    /// Returns the rules that the device would accept now.
+    /// Returns the kinds of rules that the device would accept now.
     #[must_use]
     pub fn flow_offload(&self) -> FlowOffload {
         let five_tuple = || {

@@ -125,7 +125,7 @@ impl PortInfo {
     }
 }
 
-/// Difference between frame size and MTU in bytes, if the driver reports no other: Ethernet header and FCS.
+/// Difference between frame size and MTU in bytes, unless the driver reports another: Ethernet header and FCS.
 pub(super) const FRAME_OVERHEAD: u16 = 18;
 
 /// Returns the largest MTU, which drivers limit in two fields.
@@ -143,7 +143,7 @@ pub(super) fn max_mtu(raw: &sys::shim_port_info) -> u16 {
     }
 }
 
-/// Returns the name of the poll-mode driver; empty if it has none.
+/// Returns the name of the poll-mode driver; empty if the driver has none.
 pub(super) fn driver_name(raw: &sys::shim_port_info) -> String {
     if raw.driver_name.is_null() {
         return String::new();
@@ -157,7 +157,7 @@ pub(super) fn driver_name(raw: &sys::shim_port_info) -> String {
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// True if it is up.
+    /// True if the link is up.
     pub up: bool,
     /// The speed in Mbit/s, if the driver knows it.
     pub speed: Option<u32>,
@@ -183,8 +183,8 @@ impl Link {
     }
 }
 
-/// Returns true if a kernel interface is up and has a carrier, in this thread's network namespace. Drivers over such
-/// an interface report a link that is always up.
+/// Returns true if a kernel interface of this thread's network namespace is up and has a carrier, or if its state
+/// cannot be read. The drivers that use such an interface always report a link that is up.
 fn is_running(interface: &str) -> bool {
     let both = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
     let Ok(mut addresses) = getifaddrs() else {

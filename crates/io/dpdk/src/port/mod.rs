@@ -130,7 +130,7 @@ impl Port {
     /// `net_af_xdp` takes 2,048 buffers for each queue and does not return them when the port is detached.
     ///
     /// # Errors
-    /// [`StartError`]; the device is stopped then.
+    /// [`StartError`]; the device is stopped then, except after [`StartError::Running`].
     pub fn start(&mut self, config: &PortConfig, pool: Mempool) -> Result<Queues, StartError> {
         let running = StartError::Running {
             port: self.name().to_owned(),

@@ -73,7 +73,7 @@ impl RxQueue {
 
 /// The sizes of frames that a device can send, in bytes without FCS.
 ///
-/// A frame outside of these limits may stop the transmit queue of a NIC.
+/// A frame outside these limits may stop the transmit queue of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxLimits {
     /// The shortest frame. A shorter one that holds an Ethernet header is padded with zeros.
@@ -90,7 +90,8 @@ impl TxLimits {
         size >= usize::from(self.shortest) && size <= self.longest as usize && !has_empty_segment(packet)
     }
 
-    /// Pads or linearizes a packet that does not fit. Returns false if the device cannot send it at all.
+    /// Pads or linearizes a packet that the device cannot send as it is. Returns false if the device cannot send the
+    /// result either.
     fn adjust(self, packet: &mut Mbuf) -> bool {
         let size = packet.len();
         if size < millrace_wire::ethernet::SIZE || size > self.longest as usize {
@@ -193,7 +194,7 @@ impl TxQueue {
         self.device.name()
     }
 
-    /// Pads the packets that are too short for the device, and drops those that it cannot send.
+    /// Pads or linearizes packets for the device, and drops those that the device cannot send.
     #[cold]
     #[inline(never)]
     fn adjust<const N: usize>(&self, limits: TxLimits, burst: &mut ArrayVec<Mbuf, N>) {

@@ -13,7 +13,7 @@ use crate::{Errno, Mempool};
 /// `net_pcap` writes them to its file.
 const CHAINING_DRIVERS: [&str; 2] = ["net_null", "net_pcap"];
 
-/// Drivers that set up a queue only once. The device is attached again before it starts again.
+/// Drivers that set up a queue only once. Their devices are detached and attached again before a second start.
 const START_ONCE_DRIVERS: [&str; 1] = ["net_af_xdp"];
 
 /// Starts the device. Returns true if its transmit queues accept packets of several segments.

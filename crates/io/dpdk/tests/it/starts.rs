@@ -181,7 +181,7 @@ fn an_unprivileged_user_gets_a_slower_switch_and_plain_errors() {
     // A copy that every user may execute.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("starts");
-    // Another process copies, so that no test that starts a program meanwhile inherits the file open for writing.
+    // `cp` writes the copy: a program that another test starts meanwhile would inherit our open descriptor (ETXTBSY).
     let copied = std::process::Command::new("cp")
         .arg(std::env::current_exe().unwrap())
         .arg(&program)
@@ -201,7 +201,7 @@ fn an_unprivileged_user_gets_a_slower_switch_and_plain_errors() {
     };
 
     let slower = as_nobody("unprivileged");
-    // Any process may use free huge pages, so a start is no slower with them.
+    // Huge pages or not: any process may use reserved pages that are free.
     assert!(slower.contains("STARTED huge="), "{slower}");
     assert!(slower.contains("ATTACHED net_null5"), "{slower}");
     for device in ["net_af_packet0", "net_tap0"] {

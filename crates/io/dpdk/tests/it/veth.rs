@@ -295,8 +295,8 @@ fn af_packet_keeps_tags_but_not_the_type_of_a_service_tag() {
         let (sent, arrived) = carry_tags("net_af_packet", tags, pool);
         assert_eq!(arrived, sent);
     }
-    // The kernel strips the outer tag, and the driver restores it as 802.1Q: a limit of the driver that README.md
-    // states. If this fails, the driver was fixed.
+    // The kernel strips the outer tag, and the driver restores the tag as 802.1Q: a limit of the driver that README.md
+    // states. If this assertion fails, the driver was fixed.
     let (sent, arrived) = carry_tags("net_af_packet", &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 9], pool);
     assert_eq!(arrived[12..14], [0x81, 0]);
     assert_eq!(arrived[14..], sent[14..]);

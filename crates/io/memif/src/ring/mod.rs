@@ -5,8 +5,9 @@
 //!   buffers the peer may have filled, a [`Sender`] how many it may have emptied. An index that moves
 //!   further, or back, is a [`ProtocolViolation`].
 //! * A descriptor is read once, in two atomic loads of 64 bits. The server then checks region, offset and length. The
-//!   client uses only flags and length: it computes the offset of its buffer, and writes it anew with each offer.
-//! * A frame has at most [`CHAIN_MAX`] buffers, and a burst reads at most [`WORK_MAX`] descriptors.
+//!   client uses only flags and length: it computes the offset of its buffer, and writes the offset again with each
+//!   offer.
+//! * A frame has at most [`CHAIN_MAX`] buffers, and a burst begins no frame after [`WORK_MAX`] descriptors.
 //!
 //! # Cost
 //! A burst reads one index and writes the other. A frame in one buffer costs a descriptor, a comparison and a copy, while
@@ -42,7 +43,8 @@ use buffers::{Buffers, Cursor};
 const COOKIE: u32 = 0x03E3_1F20;
 /// Ring flag: the receiver polls, and needs no interrupt (libmemif, `MEMIF_RING_FLAG_MASK_INT`).
 const POLLED: u16 = 1;
-/// Descriptors that one burst reads at most, so that empty buffers and long chains do not delay other ports.
+/// The number of descriptors after which a burst begins no further frame, so that empty buffers and long chains do not
+/// delay other ports.
 pub const WORK_MAX: u16 = 256;
 
 /// The packet buffers that received frames are copied to.
@@ -170,7 +172,7 @@ impl Receiver {
         Ok(Some(len as u16))
     }
 
-    /// Returns to the peer the buffers from index `from` to this side's index.
+    /// Returns the buffers from index `from` to this side's index to the peer.
     #[inline]
     fn return_buffers(&mut self, from: u16) {
         let at = self.cursor.at;
@@ -183,7 +185,7 @@ impl Receiver {
         }
     }
 
-    /// Offers the received buffers from index `from` to this side's index to the peer again, empty.
+    /// Offers the emptied buffers, from index `from` to this side's index, to the peer again.
     fn offer(&mut self, from: u16) {
         let (at, len) = (self.cursor.at, self.cursor.len);
         let mut index = from;
@@ -212,8 +214,8 @@ impl Receiver {
         self.ring.flags().store(POLLED, Ordering::Relaxed);
     }
 
-    /// Offers all buffers. The client calls this when the server is connected, because servers set the indices to 0
-    /// before.
+    /// Offers all buffers. The client calls this after the server is connected, because servers set the indices to 0
+    /// while they connect.
     pub fn begin(&mut self) {
         if let Buffers::Own { .. } = self.buffers {
             for index in 0..self.cursor.len {
@@ -231,7 +233,7 @@ pub enum Sent {
     Yes,
     /// Too few buffers are empty; the caller may try again.
     Full,
-    /// The frame exceeds all buffers that a frame may have.
+    /// The frame does not fit into as many buffers as a frame may have.
     TooLong,
 }
 
@@ -341,7 +343,7 @@ impl Sender {
         Ok(Sent::Yes)
     }
 
-    /// Makes the frames visible to the peer. Returns whether the peer sleeps and needs an interrupt.
+    /// Makes the frames visible to the peer. Returns true if the peer sleeps and needs an interrupt.
     #[inline]
     pub fn publish(&mut self) -> bool {
         let at = self.cursor.at;

@@ -53,7 +53,7 @@ const SEND: u32 = 1;
 /// `VIRTQ_DESC_F_WRITE`: the device writes to the buffer.
 const WRITE: u16 = 2;
 
-/// Why the driver cannot run.
+/// The reason why the driver cannot run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DriverError {

@@ -178,7 +178,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns `len` atomics at the front-end address `user`, or `None` if they are not inside one region or not
+    /// Returns `len` atomics at the front-end address `user`, or `None` if the array is not inside one region or not
     /// aligned.
     #[must_use]
     pub fn array<T: Shared>(self: &Arc<Self>, user: u64, len: u16) -> Option<AtomicArray<T>> {
@@ -195,7 +195,8 @@ impl Memory {
     }
 }
 
-/// One ring's view of the memory. It caches the region of the last buffer, since the next is usually in the same one.
+/// One ring's view of the memory. The view caches the region of the last buffer, because the next buffer is usually in
+/// the same region.
 #[derive(Debug)]
 pub struct View {
     memory: Arc<Memory>,

@@ -58,7 +58,7 @@ pub(super) struct Chain {
 pub(super) struct ChainBuffers<'a> {
     use_of: BufferAccess,
     slices: ArrayVec<GuestSlice<'a>, CHAIN_MAX>,
-    /// The number of descriptors, including empty ones, which have no slice. It limits the cost of a packet.
+    /// The number of descriptors, including empty ones, which have no slice. A limit on it bounds the cost of a packet.
     descriptors: usize,
     /// The index of the first buffer that is not consumed.
     at: usize,
@@ -155,7 +155,7 @@ impl<'a> ChainBuffers<'a> {
         Err(ProtocolViolation::Chain)
     }
 
-    /// Copies bytes out until `into` is full or all buffers are consumed.
+    /// Copies bytes from the buffers until `into` is full or all buffers are consumed.
     pub(super) fn read(&mut self, into: &mut [u8]) {
         let mut rest = into;
         while let Some(slice) = self.next(rest.len()) {
@@ -165,7 +165,7 @@ impl<'a> ChainBuffers<'a> {
         }
     }
 
-    /// Copies bytes in until all are written or all buffers are full.
+    /// Copies `bytes` into the buffers until all are written or all buffers are full.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some(slice) = self.next(rest.len()) {

@@ -67,9 +67,9 @@ impl Split {
             done: 0,
             published: 0,
         };
-        // The used index in shared memory is what the driver has seen. It is more recent than the front-end's vring
-        // base if a previous device process was killed; and since chains are used in order, everything before it is
-        // complete.
+        // The used index in shared memory is the one that the driver has seen. The index is more recent than the
+        // front-end's vring base if a previous device process was killed; and since chains are used in order, all
+        // chains before the index are complete.
         let at = split.device.at(INDEX).load(Ordering::Acquire);
         split.device.at(FLAGS).store(POLLED, Ordering::Relaxed);
         Ok(Split {

@@ -147,10 +147,10 @@ impl<B: Backend> Bridge<B> {
     }
 
     /// Switches backpressure of a port on or off. With backpressure, the port's packets stay in its device
-    /// while the port that its last packets went to has no room. Without backpressure, which is the default,
-    /// packets without room are dropped. The port that the packets go to must have a transmit queue in the
-    /// worker that receives them, and no scheduler (ADR 6). Packets to other ports, and packets that a worker
-    /// hands off, are dropped as without backpressure. All packets of the port wait, whatever their destination.
+    /// while the output port of the last burst has no room. Without backpressure, which is the default,
+    /// packets without room are dropped. The output port must have a transmit queue in the worker that receives
+    /// the packets, and no scheduler (ADR 6). Packets to other ports, and packets that a worker hands off, are
+    /// dropped as without backpressure. All packets of the port wait, whatever their destination.
     /// Returns false if there is no such port.
     pub fn set_backpressure(&mut self, port: PortNo, enabled: bool) -> bool {
         for worker in &*self.workers {

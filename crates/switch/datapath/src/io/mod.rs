@@ -95,7 +95,7 @@ pub trait TxQueue<P>: Send {
 /// The properties of a device, as far as it reports them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
-    /// The name of its driver: `net_af_xdp`, `memory`.
+    /// The name of the driver: `net_af_xdp`, `memory`.
     pub driver: String,
     /// The MAC address of the device.
     pub mac: Mac,
@@ -103,7 +103,7 @@ pub struct DeviceInfo {
     pub speed_mbps: Option<u32>,
     /// True if the link is up.
     pub link_up: bool,
-    /// The link modes that it supports and uses.
+    /// The link modes that the device supports and uses.
     pub modes: PortModes,
     /// The MTU: the longest payload of a frame in bytes.
     pub mtu: u16,
@@ -114,7 +114,7 @@ pub struct DeviceInfo {
     /// The headers by which the device spreads flows over its receive queues (`ip,tcp,udp`); `None` without
     /// spreading.
     pub rss: Option<String>,
-    /// The types of rules that the device takes (`flows,marks`), if any: [`steer::Steers`].
+    /// The types of rules that the device accepts (`flows,marks`), if any: [`steer::Steers`].
     pub offload: Option<String>,
 }
 
@@ -159,7 +159,7 @@ pub struct Opened<P> {
     pub rx: Vec<Box<dyn RxQueue<P>>>,
     /// Transmit queues, at least one. Workers without a queue forward their packets to a worker with one.
     pub tx: Vec<Box<dyn TxQueue<P>>>,
-    /// The device, which closes when this is dropped. It is dropped after the queues.
+    /// The device, which closes when this handle is dropped, after the queues.
     pub device: Box<dyn Device>,
 }
 
@@ -227,7 +227,7 @@ impl fmt::Display for DeviceSpec {
 pub struct DeviceOptions {
     /// The wanted number of queue pairs, at least 1; a device may provide fewer.
     pub queues: u16,
-    /// True if one queue is enough unless the device spreads flows over several by itself.
+    /// True to open one queue only, unless the device itself spreads flows over several.
     pub only_if_spread: bool,
     /// The MTU: the longest payload of a frame in bytes.
     pub mtu: u16,
@@ -269,7 +269,7 @@ pub enum OpenError {
         reason: String,
         next_step: String,
     },
-    /// The driver cannot open it; its error has the reason and the next step.
+    /// The driver cannot open the device; the driver's error has the reason and the next step.
     #[error("{source}")]
     Driver {
         device: String,
@@ -312,6 +312,6 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the reason, for people, if the thread cannot become a worker.
     fn register_worker(&self) -> Result<Self::Registration, String>;
 
-    /// Returns the number of buffers in use, and in the pool; `None` without a pool.
+    /// Returns the number of buffers in use, and the number in the pool; `None` without a pool.
     fn buffers(&self) -> Option<(usize, usize)>;
 }

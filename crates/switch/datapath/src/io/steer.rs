@@ -85,13 +85,13 @@ pub enum SteerError {
 /// The types of rules that a device takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Steers {
-    /// True if it steers 5-tuples to queues.
+    /// True if the device steers 5-tuples to queues.
     pub flows: bool,
-    /// True if it sets marks.
+    /// True if the device sets marks.
     pub marks: bool,
-    /// True if it steers VLANs to queues.
+    /// True if the device steers VLANs to queues.
     pub vlans: bool,
-    /// True if it steers masked MPLS labels to queues.
+    /// True if the device steers masked MPLS labels to queues.
     pub labels: bool,
 }
 
@@ -125,7 +125,8 @@ pub trait Steering {
     fn remove(&mut self, rule: RuleId) -> bool;
 }
 
-/// Returns rules that spread MPLS over the largest power of two of at most `queues` queues.
+/// Returns rules that spread MPLS over a number of queues: the largest power of two that is at most `queues`. Returns
+/// none for a single queue.
 pub fn label_rules(queues: u16) -> Vec<SteerRule> {
     let used = 1_u32 << queues.max(1).ilog2();
     let rule = |queue: u32| {

@@ -30,7 +30,8 @@ use millrace_types::{Cookie, PortNo};
 /// The largest number of bytes of a packet that a sample contains.
 pub const SAMPLE_HEADER_MAX: usize = 256;
 
-/// Capacity of the queue of samples. The control side empties it at least every 50 ms, and is woken when it is half full.
+/// Capacity of the queue of samples. The control side empties the queue at least every 50 ms, and wakes when the
+/// queue is half full.
 const SAMPLES_LEN: usize = 4096;
 /// Capacity of the queue of dropped packets.
 const DISCARDS_LEN: usize = 1024;
@@ -38,7 +39,7 @@ const DISCARDS_LEN: usize = 1024;
 /// The sampling of a bridge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SamplingPlan {
-    /// The number of bytes of its packet that a sample contains, at most [`SAMPLE_HEADER_MAX`].
+    /// The number of bytes of a packet that its sample contains, at most [`SAMPLE_HEADER_MAX`].
     pub header_size: usize,
     /// The ports with samples, each with the mean number of packets for each sample, which is not zero.
     pub rates: Vec<(PortNo, u32)>,

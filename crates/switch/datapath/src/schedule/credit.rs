@@ -28,7 +28,7 @@ const LATE: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Delay {
     /// The time of the last poll. A worker never sleeps for as long as a burst lasts, so a longer gap means
-    /// that it was late.
+    /// that the worker was late.
     polled_at: Time,
     catch_up_until: Time,
 }
@@ -87,7 +87,7 @@ impl Credit {
         BitRate::from_bps(self.rate)
     }
 
-    /// Adds the credit of the time since the last call. Does nothing if `now` is before it.
+    /// Adds the credit of the time since the last call. Does nothing if `now` is before that call.
     #[inline]
     pub(super) fn advance(&mut self, now: Time) {
         let nanos = now.nanos().saturating_sub(self.at.nanos());

@@ -31,7 +31,7 @@ pub struct Scheduler<P> {
     /// Sorted by priority, the highest first; the index in this array is the bit number in all masks below.
     queues: Vec<Queue<P>>,
     levels: Vec<Level>,
-    /// Index in `queues`, by queue number.
+    /// Index in `queues`, by queue number below [`DIRECT`].
     direct: [u8; DIRECT],
     /// Index of the queue for packets whose queue does not exist.
     default: usize,
@@ -109,8 +109,8 @@ impl<P: Packet> Scheduler<P> {
         scheduler
     }
 
-    /// Takes over the packets and the credits of the scheduler that this one replaces. Packets that do not
-    /// fit are counted, and appended to `overflow`. Must be called before anything is enqueued.
+    /// Takes the packets and the credits of the scheduler that this one replaces. Packets that do not fit are
+    /// counted, and appended to `overflow`. Must be called before anything is enqueued.
     pub fn inherit(&mut self, mut old: Scheduler<P>, now: Time, overflow: &mut Vec<P>) {
         let same = |credit: &Option<Credit>, old: &Option<Credit>| match (credit, old) {
             (Some(credit), Some(old)) if credit.rate() == old.rate() => Some(*old),
@@ -365,7 +365,7 @@ const fn after(at: u32, bits: u64) -> u32 {
     }
 }
 
-/// Returns the bit `at` if there is a credit and it is used up now, or else 0.
+/// Returns the bit `at` if there is a credit that is used up now, or else 0.
 #[inline]
 fn exhausted(credit: &mut Option<Credit>, at: u32, now: Time) -> u64 {
     match credit {
@@ -377,7 +377,7 @@ fn exhausted(credit: &mut Option<Credit>, at: u32, now: Time) -> u64 {
     }
 }
 
-/// Subtracts `size` from a credit. Returns the bit `at` if that uses up the credit, or else 0.
+/// Subtracts `size` from a credit. Returns the bit `at` if the credit is then used up, or else 0.
 #[inline]
 fn spend(credit: &mut Option<Credit>, at: u32, size: u32) -> u64 {
     match credit {

@@ -1,4 +1,4 @@
-//! Decides on the control side, a few times a second, which worker owns which bucket. The input is the load
+//! Decides on the control side, ten times a second, which worker owns which bucket. The input is the load
 //! that the workers measure.
 //!
 //! While one worker has much more load than another, buckets move from the most loaded worker to the least
@@ -67,7 +67,7 @@ fn return_to_receiver(reta: &QueueLoad, excluded: &[bool]) -> Option<RetaRequest
     (!moves.is_empty()).then_some(RetaRequest::Move(moves, Urgency::Urgent))
 }
 
-/// Returns the request to each queue, if any. `excluded` says, by worker, which ones get no buckets.
+/// Returns the request to each queue, if any. `excluded` is true, by worker, for those that get no buckets.
 fn plan_moves(
     loads: &[Load],
     retas: &[QueueLoad],

@@ -1,15 +1,15 @@
 //! Workers that are kept from their cores, and therefore get no buckets.
 //!
 //! The load of a worker says little when another process uses its core: the worker seems to have time, or to need long
-//! for each packet, and meanwhile its rings overflow. Refusals by its rings therefore count more. A worker that
-//! refuses packets although it is not full, or that is much slower than the fastest one, is excluded for some seconds,
+//! for each packet, and meanwhile its rings overflow. Refusals by its rings are therefore the criterion. A worker
+//! whose rings refuse packets is excluded if it is not full, or is much slower than the fastest one: for some seconds,
 //! and for twice as long each time. A worker that is merely full is not excluded: the balancer moves its excess load.
 
 use super::load::Load;
 
-/// A worker is suspect if its rings refuse more than this share of the packets that were handed to it.
+/// The share of refused packets, 0 to 1, above which the rings of a worker count as overflowing.
 const REFUSED_SHARE: f64 = 0.01;
-/// A full worker is suspect if it needs this many times as long for a packet as the fastest one.
+/// A full worker is excluded only if a packet takes it this many times as long as the fastest worker.
 const SLOW_RATIO: f64 = 2.0;
 /// Number of samples for which a worker is excluded at first; doubled each time.
 const EXCLUSION_MIN: u32 = 50;

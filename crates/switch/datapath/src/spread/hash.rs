@@ -6,7 +6,7 @@
 //! * Both directions of a flow have one hash, since the two ends (addresses, ports) are combined symmetrically.
 //! * The innermost flow is hashed: VLAN tags of any number, PBB, MPLS, VXLAN, Geneve, GRE, GTP-U and IP in IP are
 //!   parsed. NICs hash the outer headers of a tunnel only, and nothing of MPLS and PBB.
-//! * An ICMP error has the hash of the flow of the packet that it quotes, so that it follows the connection it is about.
+//! * An ICMP error has the hash of the flow of the packet that it quotes, so that it follows that flow.
 //! * Fragments are hashed by addresses and protocol only, as later fragments have no ports. A flow of which only some
 //!   packets are fragments therefore has two hashes.
 //! * Without the key, nobody can construct flows whose hashes collide.
@@ -523,7 +523,7 @@ fn is_ipv4(bytes: &[u8]) -> bool {
 }
 
 /// Returns true if the bytes look like an IPv6 header. There is no checksum, and the length changes within a flow, so
-/// the next header has to be a common one.
+/// the next header must be a common one.
 fn is_ipv6(bytes: &[u8]) -> bool {
     let common = [
         0,

@@ -6,11 +6,11 @@
 //! 2. The receiving worker reads the number before its next burst. From then on it parks packets of these buckets. It
 //!    records how many packets it has handed off to each worker so far (the marks).
 //! 3. When every worker that loses a bucket has settled as many packets as its mark says, and no packet that the
-//!    receiving worker itself sent can be overtaken, the buckets get their new owners, and the parked packets go to these, in order.
+//!    receiving worker itself sent can be overtaken, the buckets get their new owners. These get the parked packets,
+//!    in order.
 //! 4. If that takes longer than the request allows ([`Urgency`]), or more packets arrive than can be parked, all
-//!    buckets keep their owners, and the parked packets go to these, in order. Packets that cannot be parked are
-//!    dropped only if the move takes buckets from a worker that is kept from its core, and whose ring is therefore full
-//!    anyway.
+//!    buckets keep their owners. These get the parked packets, in order. Packets that cannot be parked are
+//!    dropped only if the move is urgent: the old owner is kept from its core, so its ring would drop them, too.
 //!
 //! ```text
 //!              request                 every loser has settled its mark
@@ -22,14 +22,14 @@
 //! # Why no packet is overtaken
 //! A worker settles at the end of a round in which its transmit buffers to devices with several queues became empty
 //! and no packet waits in its queues into chains (`TxQueue::has_in_flight`): a lane of a chain could poll the new
-//! owner's queue first. Each packet that it took is then in a device's queue, in the buffer of a device's only queue,
-//! or in the inbox of the worker that sends for the port. In the first case, the device has the packet before the new
-//! owner sends later packets of the flow. In the second case, later packets come through the inbox of this worker, and
-//! go behind those in the buffer. In the third case, the new owner pushes later packets into the same inbox. The new
+//! owner's queue first. Each packet that the worker took is then in a device's queue, in the buffer of a device's only
+//! queue, or in the inbox of the worker that sends for the port. In the first case, the device has the packet before the
+//! new owner sends later packets of the flow. In the second case, later packets come through the inbox of this worker,
+//! and go behind those in the buffer. In the third case, the new owner pushes later packets into the same inbox. The new
 //! owner may also be the worker that reads that inbox. It reads the inbox after it takes a later packet from the ring
 //! and before it processes that packet (`worker`), and therefore sees everything that was put into the inbox before.
 //!
-//! A device with one queue that takes nothing, as of a virtual machine that hangs, therefore delays no move.
+//! A device with one queue that takes nothing, such as that of a hung virtual machine, therefore delays no move.
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -60,12 +60,12 @@ const MOVE_MAX_LONG: Duration = Duration::from_millis(500);
 /// The value in place of an owner while the bucket moves.
 const MOVING: u16 = u16::MAX;
 
-/// The condition for giving a request up, and what happens to packets that cannot be parked.
+/// The condition on which a request is given up, and the treatment of packets that cannot be parked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
     /// The request is given up before a packet is dropped.
     Normal,
-    /// Packets that cannot be parked are dropped: in the old owner's ring they would be dropped, too.
+    /// Packets that cannot be parked are dropped, because the old owner's ring would drop them, too.
     Urgent,
 }
 
@@ -100,7 +100,7 @@ struct Bucket {
     packets: Counter,
 }
 
-/// The owner of a bucket and the number of packets that it received.
+/// The owner of a bucket, and the number of packets that the bucket received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BucketState {
     pub(crate) owner: u16,
@@ -289,7 +289,7 @@ impl<P: Packet> Spreader<P> {
         }
     }
 
-    /// Returns true if packets have to go through [`Self::spread`].
+    /// Returns true if packets must go through [`Self::spread`].
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.reta.is_on() || self.foreign_buckets != 0 || !self.moving.is_empty()
@@ -305,8 +305,8 @@ impl<P: Packet> Spreader<P> {
         }
     }
 
-    /// Begins, completes or gives up a move. The worker calls it before each round; `flushed` is true if no packet
-    /// that it sent can be overtaken by packets of other workers.
+    /// Begins, completes or gives up a move. The worker calls this before each round; `flushed` is true if packets of
+    /// other workers can overtake no packet that this worker sent.
     #[inline]
     pub(crate) fn tick(&mut self, now: Time, flushed: bool, handoff: &mut HandoffContext<'_, P>) {
         if self.moving.is_empty() && self.reta.requested.load(Ordering::Relaxed) == self.seen {
@@ -356,8 +356,8 @@ impl<P: Packet> Spreader<P> {
         }
     }
 
-    /// Ends a move. Buckets get their new owners if `moved`, else they keep the old ones; parked packets go to the
-    /// owners.
+    /// Ends a move. Buckets get their new owners if `moved`, else they keep the old ones. Then hands the parked packets
+    /// to the owners.
     fn end(&mut self, moved: bool, handoff: &mut HandoffContext<'_, P>) {
         for Move { bucket, from, to } in self.moving.drain(..) {
             let (bucket, owner) = (usize::from(bucket), if moved { to } else { from });

@@ -5,8 +5,8 @@
 //! full ring returns the value, an empty one returns nothing. The other end sees pushed values after
 //! [`Sender::publish`], so that a burst costs one store that the other core has to fetch, not one for each packet.
 //!
-//! Beside the two usual positions there is a third: the position up to which the receiver has *settled* the values
-//! that it took, which means that all of them have left the receiver. [`Sender::is_settled`] makes it safe to move a
+//! Besides the two usual positions there is a third: the position up to which the receiver has *settled* the values
+//! that it took: these values have left the receiver. [`Sender::is_settled`] makes it safe to move a
 //! flow to another worker (see `reta`).
 //!
 //! ```text
@@ -24,7 +24,7 @@
 //! position with acquire, before its first access. Positions only grow (at a thousand million packets a
 //! second they wrap after 584 years), so neither end can mistake a new position for an old one.
 //!
-//! Beside `publish.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code. A queue for
+//! Besides `publish.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code. A queue for
 //! any number of threads (`crossbeam_queue::ArrayQueue`) needs no unsafe code, but takes tens of nanoseconds
 //! for each packet. This ring takes a few (docs/scaling.md).
 
@@ -144,7 +144,7 @@ pub fn ring<T>(len: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Puts a value in, which the other end sees after [`Self::publish`].
+    /// Puts a value in. The other end sees the value after [`Self::publish`].
     ///
     /// # Errors
     /// Returns the value if the ring is full.
@@ -158,7 +158,7 @@ impl<T> Sender<T> {
             }
         }
         self.shared.slot(self.filled).with_mut(|slot| {
-            // SAFETY: `taken` shows that the receiver has left this slot; it accesses the slot again only after
+            // SAFETY: `taken` shows that the receiver has left this slot; the receiver accesses it again only after
             // `publish`.
             let slot = unsafe { &mut *slot };
             slot.write(value);
@@ -209,7 +209,7 @@ impl<T> Receiver<T> {
             }
         }
         let value = self.shared.slot(self.taken).with_mut(|slot| {
-            // SAFETY: `filled` shows that the sender has left this slot; it accesses the slot again only after
+            // SAFETY: `filled` shows that the sender has left this slot; the sender accesses it again only after
             // `release`.
             let slot = unsafe { &*slot };
             // SAFETY: the sender has filled the slot before it stored `filled`.

@@ -32,7 +32,7 @@ pub(crate) struct RxPort<P> {
     pub(crate) spreader: Option<Box<Spreader<P>>>,
     /// Limits the rate of received packets, if configured.
     pub(crate) policing: Option<Policing>,
-    /// True if the queue is not polled while the port that its last burst went to is behind.
+    /// True if the queue is not polled while the output port of its last burst is behind.
     pub(crate) backpressure: bool,
     /// The output port of the last burst, if there is backpressure: the queue waits while that port is behind.
     pub(crate) waits_for: Option<PortNo>,
@@ -71,7 +71,7 @@ impl Policing {
 }
 
 impl<P: Packet> RxPort<P> {
-    /// Returns true while the port that the last burst went to is behind, so that this queue must not be polled.
+    /// Returns true while the output port of the last burst is behind, so that this queue must not be polled.
     #[inline]
     pub(super) fn is_held_back(&mut self, tx: &mut TxPorts<P>) -> bool {
         self.waits_for.is_some_and(|awaited| tx.is_behind(awaited))
@@ -111,7 +111,7 @@ impl<P: Packet> RxPort<P> {
         received
     }
 
-    /// Returns true if received packets have to go through [`Self::spread`].
+    /// Returns true if received packets must go through [`Self::spread`].
     #[inline]
     pub(super) fn is_spread(&self) -> bool {
         self.spreader.as_ref().is_some_and(|spreader| spreader.is_on())
@@ -136,8 +136,8 @@ impl<P: Packet> RxPort<P> {
         }
     }
 
-    /// Begins and ends moves of buckets of this queue. `is_flushed` is true if no packet that this worker sent can be
-    /// overtaken by packets of other workers.
+    /// Begins and ends moves of buckets of this queue. `is_flushed` is true if packets of other workers can
+    /// overtake no packet that this worker sent.
     #[inline]
     pub(super) fn move_buckets(
         &mut self,

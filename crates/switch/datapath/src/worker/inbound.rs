@@ -35,8 +35,8 @@ impl<P: Packet + 'static> Worker<P> {
             let Some((bridge, port)) = origin else { continue };
             round.found += burst.len();
             round.processed += burst.len();
-            // The inbox is read after the packets were taken from the ring and before they are processed, for the
-            // order of flows that have moved: see `spread::reta`.
+            // The inbox is read after the packets are taken from the ring and before they are processed, so that flows
+            // that have moved stay in order: see `spread::reta`.
             round.found += self.deliver_inbox(now);
             match self.bridges.iter_mut().find(|context| context.bridge() == bridge) {
                 Some(context) => context.pipeline.process(port, burst, now),

@@ -38,13 +38,13 @@
 //! ```
 //!
 //! # A round
-//! 1. Buckets move ([`Worker::move_buckets`]), as owners must change before packets are processed.
+//! 1. Buckets move ([`Worker::move_buckets`]), because owners must change before packets are processed.
 //! 2. One burst from each other worker is processed, after the inbox that was filled before it.
 //! 3. The inbox is sent.
 //! 4. For each bridge: its services are called, each receive queue is polled once, and transmit buffers and schedulers
 //!    are flushed.
-//! 5. If no packet that was sent can be overtaken, packets of other workers are acknowledged as settled, so that their
-//!    buckets may move.
+//! 5. If no sent packet can be overtaken, the worker acknowledges packets of other workers as settled, so that the
+//!    buckets of these packets may move.
 
 mod command;
 mod context;
@@ -101,7 +101,8 @@ struct Round {
     found: usize,
     /// Number of packets that went through the pipeline.
     processed: usize,
-    /// True if packets may come soon although none was found: a device takes packets that waited, or a service waits.
+    /// True if packets may come soon although none was found: a device accepted packets that waited, or a service
+    /// waits.
     is_waiting: bool,
     /// True if packets of other workers may overtake packets that wait for a device or a service.
     may_be_overtaken: bool,
@@ -113,7 +114,7 @@ impl Round {
     #[inline]
     fn add(&mut self, flushed: &Flushed) {
         self.found += flushed.sent;
-        // A device that takes nothing does not keep the worker from its sleep.
+        // A device that accepts nothing does not keep the worker from its sleep.
         self.is_waiting |= flushed.left != 0;
         self.may_be_overtaken |= flushed.may_be_overtaken;
         self.eligible_at = earlier(self.eligible_at, flushed.eligible_at);
@@ -138,7 +139,7 @@ impl<P: Packet + 'static> Worker<P> {
                 self.counters.packets.add(round.processed as u64);
                 self.counters.busy_nanos.add(after.nanos() - before.nanos());
             } else {
-                // The other hyper-thread of the core gets the execution units meanwhile.
+                // Leaves the execution units to the other hyper-thread of the core.
                 core::hint::spin_loop();
             }
             before = after;
@@ -162,7 +163,7 @@ impl<P: Packet + 'static> Worker<P> {
             return Some(sleep);
         };
         if !core::mem::replace(&mut self.wakes_precisely, true) {
-            // A kernel that refuses leaves the default slack of 50 us, which POLL_BEFORE_DUE covers.
+            // If the kernel refuses, the default slack of 50 us remains, which POLL_BEFORE_DUE covers.
             let _default = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
         }
         until_due(sleep, due.saturating_duration_since(Instant::now()))

@@ -2,9 +2,9 @@
 //!
 //! # Interface
 //! A classifier holds rules, each with the [`Slot`] of its flow entry. For each key it returns the slot of a matching
-//! rule of the highest priority, or `None` if no rule matches. If several matching rules have the highest priority, it
-//! may return any of them: OpenFlow 1.3.5 leaves that case undefined (section 5.3), and a lookup that ignores ties may
-//! end earlier.
+//! rule of the highest priority, or `None` if no rule matches. If several matching rules have the highest priority, the
+//! classifier may return any of them: OpenFlow 1.3.5 leaves that case undefined (section 5.3), and a lookup that
+//! ignores ties may end earlier.
 //!
 //! # Errors
 //! No wrong verdict is harmless: a classifier that misses a rule, or returns a rule of lower priority, forwards
@@ -96,8 +96,8 @@ impl Slot {
 /// Position of the priority in a rank.
 const PRIORITY_SHIFT: u32 = 48;
 
-/// Returns the rank of a rule: its priority and slot in one number, in which the greater of two ranks belongs to the
-/// rule that wins. Zero is not a rank.
+/// Returns the rank of a rule: its priority and slot in one number. Of two rules, the one with the greater rank wins.
+/// Zero is not a rank.
 ///
 /// ```text
 ///  63      48 47              32 31                0
@@ -130,7 +130,7 @@ pub trait Classifier {
     /// `select` has at most [`BURST`] items, each below `keys.len()`; `verdicts` is as long as `select`.
     fn lookup_burst(&self, keys: &[FlowKey], select: &[u8], verdicts: &mut [Option<Slot>]);
 
-    /// Looks up one key.
+    /// Returns the verdict for one key.
     fn lookup(&self, key: &FlowKey) -> Option<Slot> {
         let mut verdict = [None];
         self.lookup_burst(core::slice::from_ref(key), &[0], &mut verdict);

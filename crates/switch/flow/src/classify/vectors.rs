@@ -1,4 +1,4 @@
-//! Bit vectors: up to some hundred rules with any masks, compared all at once.
+//! Bit vectors: up to 1,024 rules with any masks, compared all at once.
 //!
 //! *Bit vectors* (Lakshman and Stiliadis, "High-speed policy-based packet forwarding using efficient multi-dimensional
 //! range matching", SIGCOMM 1998): the key is divided into pieces. Each value of each piece has a vector with one bit
@@ -23,7 +23,7 @@ pub(super) type Vectors512 = Vectors<8, 16>;
 /// Bit vectors for up to 1,024 rules.
 pub(super) type Vectors1024 = Vectors<16, 16>;
 
-/// One column of a rule: position in the burst, mask, key.
+/// One column of a rule: the position of the column in a burst, the mask, and the key.
 pub(super) type Compare = (u8, u64, u64);
 
 /// A set of rules, one bit for each.
@@ -107,16 +107,16 @@ impl<const WORDS: usize, const VALUES: usize> Piece<WORDS, VALUES> {
 struct Column<const WORDS: usize, const VALUES: usize> {
     /// The column's position in a burst.
     position: u8,
-    /// The bits that all rules compare, with the same key.
+    /// The bits that all rules compare with the same value, and that value.
     mask: u64,
     key: u64,
-    /// The pieces with bits that only some rules compare, or with different keys.
+    /// The pieces with bits that only some rules compare, or that rules compare with different values.
     pieces: Vec<Piece<WORDS, VALUES>>,
 }
 
 /// Returns mask and key of a rule for a column.
 fn mask_and_key(compares: &[Compare], position: u8) -> (u64, u64) {
-    let compare = compares.iter().find(|(held, ..)| *held == position);
+    let compare = compares.iter().find(|(column, ..)| *column == position);
     compare.map_or((0, 0), |(_, mask, key)| (*mask, *key))
 }
 
@@ -138,13 +138,13 @@ impl<const WORDS: usize, const VALUES: usize> Vectors<WORDS, VALUES> {
     /// The number of bits of a piece.
     const PIECE: u32 = VALUES.ilog2();
 
-    /// Returns the shifts of the pieces of a word that have bits of a mask.
+    /// Returns the shift of each piece of a word in which `mask` has a bit.
     fn shifts(mask: u64) -> impl Iterator<Item = u8> {
         let all = (0..u64::BITS as u8).step_by(Self::PIECE as usize);
         all.filter(move |shift| mask >> shift & (VALUES as u64 - 1) != 0)
     }
 
-    /// Returns the number of pieces of a key that have bits of a mask.
+    /// Returns the number of pieces of a key in which `mask` has a bit.
     pub(super) fn pieces(mask: &Columns) -> usize {
         mask.0.iter().map(|word| Self::shifts(*word).count()).sum()
     }

@@ -1,4 +1,4 @@
-//! The group table of the control side: the groups, and the buckets that forward to each.
+//! The group table of the control side: the groups, and the number of buckets that forward to each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,19 +37,19 @@ impl Groups {
 
     /// Returns the groups from `id` on, ordered by number.
     pub(super) fn from(&self, id: GroupId) -> impl Iterator<Item = &GroupRecord> {
-        self.groups.range(id..).map(|(_, held)| held)
+        self.groups.range(id..).map(|(_, record)| record)
     }
 
-    /// Sets or removes the group with this number. Returns the former one.
-    pub(super) fn set(&mut self, id: GroupId, held: Option<GroupRecord>) -> Option<GroupRecord> {
-        for target in held.iter().flat_map(|held| held.compiled.group().targets()) {
+    /// Adds, replaces or (`None`) removes the group with this number. Returns the previous group.
+    pub(super) fn set(&mut self, id: GroupId, record: Option<GroupRecord>) -> Option<GroupRecord> {
+        for target in record.iter().flat_map(|record| record.compiled.group().targets()) {
             *self.forwarders.entry(target).or_default() += 1;
         }
-        let before = match held {
-            Some(held) => self.groups.insert(id, held),
+        let before = match record {
+            Some(record) => self.groups.insert(id, record),
             None => self.groups.remove(&id),
         };
-        for target in before.iter().flat_map(|held| held.compiled.group().targets()) {
+        for target in before.iter().flat_map(|record| record.compiled.group().targets()) {
             if let Some(count) = self.forwarders.get_mut(&target) {
                 *count -= 1;
                 if *count == 0 {
@@ -65,7 +65,7 @@ impl Groups {
         self.forwarders.get(&id).copied().unwrap_or_default()
     }
 
-    /// Returns true if packets of `group` could return to it, given all other groups as they are.
+    /// Returns true if `group` would close a loop: packets of the group could return to it through the other groups.
     pub(super) fn makes_loop(&self, group: &Group) -> bool {
         let mut seen = BTreeSet::new();
         let mut waiting: Vec<GroupId> = group.targets().collect();
@@ -74,9 +74,9 @@ impl Groups {
                 return true;
             }
             if seen.insert(id)
-                && let Some(held) = self.groups.get(&id)
+                && let Some(record) = self.groups.get(&id)
             {
-                waiting.extend(held.compiled.group().targets());
+                waiting.extend(record.compiled.group().targets());
             }
         }
         false

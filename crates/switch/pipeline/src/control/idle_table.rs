@@ -18,7 +18,7 @@ pub(super) struct IdleTable {
 }
 
 impl IdleTable {
-    /// Returns true if the table, after this number of additions and removals, is to be optimized now.
+    /// Returns true if the table is due for optimization. `changes` is its number of additions and removals.
     pub(super) fn is_due(&mut self, changes: u64, now: Time) -> bool {
         if self.changes != changes {
             *self = IdleTable {

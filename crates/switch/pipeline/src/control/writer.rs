@@ -60,7 +60,7 @@ pub struct Control {
     /// The tables with a limit of their own.
     pub(super) limits: BTreeMap<TableId, TableLimit>,
     pub(super) evictions: Evictions,
-    /// Changes since the latest [`Control::take_changes`]; `None` while nobody watches.
+    /// Changes since the latest [`Control::take_changes`]; `None` while no flow monitor watches.
     pub(super) changes: Option<Vec<EntryChange>>,
     /// `Some` between [`Control::begin`] and [`Control::commit`].
     pub(super) journal: Option<Journal>,
@@ -100,7 +100,7 @@ impl Control {
     }
 
     /// Returns a copy of the current state for workers. The caller takes two copies before the first request,
-    /// and applies all later [`Op`]s to both. A later copy serves for a comparison.
+    /// and applies all later [`Op`]s to both. A later copy serves only for comparison.
     pub fn forwarding(&self) -> Forwarding {
         let mut forwarding = Forwarding::new(self.config.tables, self.config.seed);
         let mut apply = |op| forwarding.stage(&op);
@@ -171,8 +171,8 @@ impl Control {
         &self.config
     }
 
-    /// Returns counters for one more worker, for its [`Processor`](crate::Processor). When the worker drops them, the
-    /// next worker gets them; no count is lost.
+    /// Returns counters for one more worker, for its [`Processor`](crate::Processor). When the worker drops the
+    /// counters, the next worker gets them; no count is lost.
     pub fn counters(&mut self) -> Arc<Counters> {
         self.banks.lease(false)
     }

@@ -125,7 +125,7 @@ impl Assembler {
         }
     }
 
-    /// The maximum number of bytes of a frame that are used.
+    /// The number of bytes of a fragment's frame that the assembler reads at most.
     pub const FRAME_MAX: usize = HEADERS_MAX + CHUNKS_EACH * CHUNK_SIZE;
 
     /// Returns the buffer for the frame of a fragment, to be filled before [`Assembler::add`].
@@ -153,7 +153,7 @@ impl Assembler {
         ]
     }
 
-    /// Adds a fragment, which is in [`Assembler::frame`] and was received from `source`.
+    /// Adds the fragment in [`Assembler::frame`], which was received from `source`.
     pub fn add(&mut self, fragment: &FragmentView, source: Source, now: Time) -> Assembled<'_> {
         let at = self.index_of(fragment, source, now);
         let is_inconsistent = self.packets.get(at).is_some_and(|packet| packet.is_inconsistent);
@@ -202,7 +202,7 @@ impl Assembler {
         let mut at = 0;
         while let Some(tag) = self.tags.get(at) {
             if now.since(tag.since) > LIFE {
-                // The last packet has this index now.
+                // `discard` moves the last packet to this index.
                 self.expired += self.discard(at);
             } else {
                 at += 1;
@@ -295,18 +295,18 @@ impl Assembler {
         let chunks = fragment.offset / CHUNK_SIZE..(fragment.offset + fragment.size).div_ceil(CHUNK_SIZE);
         for chunk in chunks {
             loop {
-                let place = self
+                let entry = self
                     .packets
                     .get_mut(*at)
                     .and_then(|packet| packet.chunks.get_mut(chunk));
-                let Some(place) = place else {
+                let Some(entry) = entry else {
                     return false;
                 };
-                if *place != NONE {
+                if *entry != NONE {
                     break;
                 }
                 if let Some(free) = self.free.pop() {
-                    *place = free;
+                    *entry = free;
                 } else if !self.evict(*at) {
                     return false;
                 } else if let Some(moved) =
@@ -353,8 +353,8 @@ impl Assembler {
         }
     }
 
-    /// Discards the oldest packet except the packet at index `but`. Unless `but` is `usize::MAX`, only a
-    /// packet with data is discarded. Returns true if a packet was discarded.
+    /// Discards the oldest packet except the one at index `but`. Packets without data are discarded only if `but` is
+    /// `usize::MAX`. Returns true if a packet was discarded.
     fn evict(&mut self, but: usize) -> bool {
         let holds =
             |packet: &Incomplete| but == usize::MAX || packet.chunks.iter().any(|chunk| *chunk != NONE);

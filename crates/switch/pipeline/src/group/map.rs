@@ -17,7 +17,7 @@ pub(crate) struct GroupMap {
     groups: HashTable<GroupSlot>,
     /// The number of groups with a bucket that watches a group.
     watchers: usize,
-    /// True if the liveness of groups has to be computed anew.
+    /// True if the liveness of groups must be computed again.
     is_stale: bool,
 }
 
@@ -30,8 +30,8 @@ struct GroupSlot {
 }
 
 impl GroupMap {
-    /// Returns the hash of a group number. The hash is not keyed: controllers choose the numbers, and
-    /// collisions would slow down only their own groups.
+    /// Returns the hash of a group number. The hash has no key: controllers choose the numbers, and collisions
+    /// would slow down only their own groups.
     #[inline]
     fn hash(id: GroupId) -> u64 {
         let product = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);

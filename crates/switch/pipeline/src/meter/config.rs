@@ -7,7 +7,7 @@ use millrace_types::MeterId;
 pub struct MeterFlags(pub u16);
 
 impl MeterFlags {
-    /// Rates are in kbit/s and bursts in kbit. These units also apply without this flag.
+    /// Rates are in kbit/s and bursts in kbit. These units also apply if no flag names a unit.
     pub const KBPS: MeterFlags = MeterFlags(1 << 0);
     /// Rates are in packets a second, bursts in packets.
     pub const PKTPS: MeterFlags = MeterFlags(1 << 1);
@@ -32,7 +32,7 @@ pub enum BandKind {
     /// `OFPMBT_DSCP_REMARK`: raises the drop precedence of the assured forwarding classes (RFC 2597); other packets
     /// are unchanged.
     DscpRemark {
-        /// The number of levels, up to the highest of three.
+        /// The number of levels by which the drop precedence rises, to level 3 at most.
         prec_level: u8,
     },
 }

@@ -41,9 +41,9 @@ pub(crate) struct Gcra {
     /// [`FRACTION`] fraction bits.
     time_per_unit: u64,
     counts_packets: bool,
-    /// The burst tolerance.
+    /// The burst tolerance in units of [`UNITS_PER_NS`].
     tolerance: i64,
-    /// The theoretical arrival time. It may wrap.
+    /// The theoretical arrival time in units of [`UNITS_PER_NS`]; may wrap.
     theoretical_arrival_time: AtomicU64,
 }
 
@@ -124,12 +124,12 @@ impl Gcra {
         let until = self.theoretical_arrival_time.load(Ordering::Relaxed);
         let idle = now.wrapping_sub(until) as i64;
         // Only one of several concurrent callers gets the result.
-        let is_told = idle > 0
+        let is_claimed = idle > 0
             && self
                 .theoretical_arrival_time
                 .compare_exchange(until, now, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
-        if is_told { idle as u64 } else { 0 }
+        if is_claimed { idle as u64 } else { 0 }
     }
 
     /// Advances the theoretical arrival time by `duration`, unless it is ahead of the clock by more than

@@ -1,7 +1,7 @@
 //! Policing of the packets that a port receives: three colors by one or two rates (RFC 2697, RFC 2698, RFC 4115), and
 //! the treatment of each color: pass, pass with a mark, or drop.
 //!
-//! All workers that receive from the port share one [`Policer`], as they share meters: buckets are numbers
+//! All workers that receive from the port share one [`Policer`], as they share meters: buckets are atomics
 //! that workers change by compare and exchange. Another worker may change a second bucket before this worker
 //! reaches it; each packet still conforms to every bucket that its color requires. Unlike the bucket of a
 //! meter, a bucket of these RFCs never goes below zero: a packet larger than a burst size never gets the

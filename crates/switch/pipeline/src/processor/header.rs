@@ -52,9 +52,9 @@ pub(crate) enum Effect {
 pub(crate) struct Headers {
     /// The offsets of the headers, parsed to the deepest one; `None` if they are unknown or outdated.
     layers: Option<Layers>,
-    /// True if headers have changed since the key was read.
+    /// True if headers other than the TTL of IP have changed since the key was read.
     pub(crate) changed: bool,
-    /// True if the TTL of IP has changed since the key was read. Other fields: see `changed`.
+    /// True if the TTL of IP has changed since the key was read.
     ttl_changed: bool,
 }
 
@@ -297,8 +297,8 @@ fn set_in_packet(head: &mut [u8], layers: &Layers, field: Field, value: u128) {
     };
 }
 
-/// Sets the protocol. The protocol is part of the pseudo-header, so the checksum of the present transport
-/// header is updated, although the packet is afterwards read as another transport.
+/// Sets the IP protocol, and updates the checksum of the present transport header, whose pseudo-header contains the
+/// protocol, although the packet is afterwards read as another transport.
 fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
     let checksum_at = layers.l4_offset()
         + match layers.l4() {
@@ -311,14 +311,14 @@ fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
         return false;
     }
     let change = Change::of16(u16::from(layers.ip_proto().0), u16::from(proto.0));
-    let place: Option<&mut [u8; 2]> = head.get_mut(checksum_at..).and_then(<[u8]>::first_chunk_mut);
-    if let Some(place) = place {
-        let old = u16::from_be_bytes(*place);
+    let checksum: Option<&mut [u8; 2]> = head.get_mut(checksum_at..).and_then(<[u8]>::first_chunk_mut);
+    if let Some(checksum) = checksum {
+        let old = u16::from_be_bytes(*checksum);
         let new = match layers.l4() {
             L4::Udp => change.apply_udp(old),
             _ => change.apply(old),
         };
-        *place = new.to_be_bytes();
+        *checksum = new.to_be_bytes();
     }
     true
 }

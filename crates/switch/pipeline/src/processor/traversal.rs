@@ -139,13 +139,13 @@ impl<'a> Traversal<'a> {
         self.0[2] >> EPOCH_SHIFT
     }
 
-    /// Returns the index of its table sequence.
+    /// Returns the index of the table sequence of the traversal.
     #[inline(always)]
     pub(crate) fn table_sequence(self) -> u8 {
         (self.0[2] >> TABLES_SHIFT) as u8
     }
 
-    /// Returns true if the entries have to be executed one after the other.
+    /// Returns true if the entries must be executed one after the other.
     #[inline(always)]
     pub(crate) fn is_replayed(self) -> bool {
         self.flags() & REPLAY != 0

@@ -17,20 +17,20 @@ use crate::{Counters, FlowCachePolicy, Forwarding};
 const TABLE_SEQUENCES_MAX: usize = 64;
 /// The most traversals that are recorded in one burst.
 const NOTES: usize = 8;
-/// One in this many new traversals whose insertion would evict another is recorded. If there are more flows than
-/// the cache has room for, cached flows stay cached, and most other flows do not each cost a recording (bimodal
-/// insertion, Qureshi et al., ISCA 2007).
+/// Of the new traversals whose insertion would evict another, one in this many is recorded. With more flows than the
+/// cache can hold, cached flows therefore stay cached, and most other flows cost no recording (bimodal insertion,
+/// Qureshi et al., ISCA 2007).
 const DISPLACING: u32 = 8;
 
 /// The tables of a traversal.
 #[derive(Clone, Debug)]
 struct TableSequence {
     tables: ArrayVec<TableId, STEPS_MAX>,
-    /// The steps that meet a table-miss entry, one bit each.
+    /// One bit for each step: set if the step meets a table-miss entry.
     misses: u32,
     /// The generation of the last change of one of these tables.
     changed: u64,
-    /// The number of these changes modulo [`EPOCHS`]; traversals of another epoch are invalid.
+    /// Incremented modulo [`EPOCHS`] when `changed` advances; traversals of another epoch are invalid.
     epoch: u64,
     /// Packets of this burst that took a traversal of the sequence.
     packets: u64,
@@ -46,7 +46,7 @@ struct Note {
     /// True if the packet came with exactly one VLAN tag.
     has_one_tag: bool,
     slots: ArrayVec<Slot, STEPS_MAX>,
-    /// True if some table had no entry for it, or there were more tables than can be recorded.
+    /// True if a table had no entry for the packet, or the packet met more entries than can be recorded.
     is_lost: bool,
 }
 
@@ -55,13 +55,14 @@ struct Note {
 pub(crate) struct TraversalCache {
     cache: FlowCache,
     table_sequences: Vec<TableSequence>,
-    /// The generation of the forwarding, and the version of its cache form, that the sequences agree with.
+    /// The generation of the forwarding tables for which the sequences were last updated, and the version of the
+    /// cache form.
     generation: u64,
     form_version: u64,
     notes: Vec<Note>,
     /// The number of traversals so far whose insertion would have evicted another.
     crowded: u32,
-    /// Packets whose traversal is being recorded, one bit each.
+    /// One bit for each packet of the burst: set if its traversal is being recorded.
     pub(crate) noted: u64,
     governor: Governor,
     /// Lookups in each table in this window of the governor.
@@ -83,7 +84,7 @@ impl TraversalCache {
         }
     }
 
-    /// Begins a burst. Returns true if cached traversals are to be looked up; the cache is then up to date.
+    /// Begins a burst. Returns true if the cache is on; the cache is then up to date.
     #[inline]
     pub(crate) fn begin(&mut self, fwd: &Forwarding) -> bool {
         let is_on = match fwd.flow_cache() {
@@ -113,7 +114,7 @@ impl TraversalCache {
             if core::mem::replace(&mut sequence.changed, changed) != changed {
                 sequence.epoch = (sequence.epoch + 1) % EPOCHS;
                 if sequence.epoch == 0 {
-                    // Traversals of its first epoch must not become valid again.
+                    // Traversals of the sequence's first epoch must not become valid again.
                     self.cache.clear();
                 }
             }
@@ -128,8 +129,8 @@ impl TraversalCache {
 
     /// Looks up the traversals of packets by their keys.
     #[inline]
-    pub(crate) fn find(&self, form: &CacheForm, keys: &[FlowKey], places: &mut [CacheIndex; BURST]) {
-        self.cache.lookup_burst(form, keys, &mut places[..keys.len()]);
+    pub(crate) fn find(&self, form: &CacheForm, keys: &[FlowKey], indices: &mut [CacheIndex; BURST]) {
+        self.cache.lookup_burst(form, keys, &mut indices[..keys.len()]);
     }
 
     /// Looks up the traversals of packets by their header columns.
@@ -139,18 +140,18 @@ impl TraversalCache {
         form: &CacheForm,
         columns: &HeaderColumns,
         pipeline_fields: (&FlowKey, &[FlowKey]),
-        places: &mut [CacheIndex],
+        indices: &mut [CacheIndex],
     ) {
-        self.cache.lookup_headers(form, columns, pipeline_fields, places);
+        self.cache.lookup_headers(form, columns, pipeline_fields, indices);
     }
 
     /// Returns the traversal at a position of the cache, if it is valid.
     #[inline(always)]
-    pub(crate) fn traversal(&self, form: &CacheForm, place: CacheIndex) -> Option<Traversal<'_>> {
-        if !place.is_some() {
+    pub(crate) fn traversal(&self, form: &CacheForm, index: CacheIndex) -> Option<Traversal<'_>> {
+        if !index.is_some() {
             return None;
         }
-        let traversal = Traversal(self.cache.value(form, place));
+        let traversal = Traversal(self.cache.value(form, index));
         let sequence = self
             .table_sequences
             .get(usize::from(traversal.table_sequence()))?;
@@ -159,11 +160,12 @@ impl TraversalCache {
 
     /// Returns the traversal at a position where [`TraversalCache::traversal`] has found a valid one.
     #[inline(always)]
-    pub(crate) fn known(&self, form: &CacheForm, place: CacheIndex) -> Traversal<'_> {
-        Traversal(self.cache.value(form, place))
+    pub(crate) fn known(&self, form: &CacheForm, index: CacheIndex) -> Traversal<'_> {
+        Traversal(self.cache.value(form, index))
     }
 
-    /// Counts a packet that took a traversal of a table sequence; [`TraversalCache::count`] adds it to the tables.
+    /// Counts a packet that took a traversal of a table sequence. [`TraversalCache::count`] adds these packets to the
+    /// counters of the tables.
     #[inline(always)]
     pub(crate) fn took(&mut self, sequence: u8) {
         if let Some(sequence) = self.table_sequences.get_mut(usize::from(sequence)) {
@@ -176,7 +178,7 @@ impl TraversalCache {
         self.governor.hit(1, steps);
     }
 
-    /// Returns the table of a step of a table sequence, and whether the step meets a table-miss entry.
+    /// Returns the table of a step of a table sequence, and true if the step meets a table-miss entry.
     pub(crate) fn step(&self, sequence: u8, step: usize) -> (TableId, bool) {
         let sequence = self.table_sequences.get(usize::from(sequence));
         sequence.map_or((TableId(0), false), |sequence| {
@@ -267,7 +269,8 @@ impl TraversalCache {
         }
     }
 
-    /// Returns the index of the table sequence of a traversal of these entries, and its epoch.
+    /// Returns the index and the epoch of the table sequence of these entries, which is added if it is new. Returns
+    /// `None` if there are too many sequences.
     fn table_sequence(&mut self, fwd: &Forwarding, slots: &[Slot]) -> Option<(u8, u64)> {
         let mut sequence = TableSequence {
             tables: ArrayVec::new(),
@@ -282,9 +285,9 @@ impl TraversalCache {
             sequence.misses |= u32::from(!fwd.summary(*slot).is_match()) << step;
             sequence.changed = sequence.changed.max(fwd.changed(table));
         }
-        let same = |held: &TableSequence| held.misses == sequence.misses && held.tables == sequence.tables;
-        if let Some(held) = self.table_sequences.iter().position(same) {
-            return Some((held as u8, self.table_sequences[held].epoch));
+        let same = |known: &TableSequence| known.misses == sequence.misses && known.tables == sequence.tables;
+        if let Some(index) = self.table_sequences.iter().position(same) {
+            return Some((index as u8, self.table_sequences[index].epoch));
         }
         if self.table_sequences.len() == TABLE_SEQUENCES_MAX {
             return None;
@@ -326,7 +329,7 @@ impl TraversalCache {
         }
         let is_on = self.governor.judge(visits, cost);
         if is_on && fwd.flow_cache() == FlowCachePolicy::Auto {
-            // Traversals from before the pause are mostly invalid.
+            // The cache was just switched on: traversals from before the pause are mostly invalid.
             self.forget();
         }
     }

@@ -25,7 +25,7 @@ struct End {
 struct Underlay {
     port: PortNo,
     mac: Mac,
-    /// The local addresses on it.
+    /// The local addresses of tunnels over this port.
     locals: Vec<IpAddr>,
     /// The UDP destination ports of tunnels, zero for GRE, and their encapsulations.
     udp_ports: Vec<(u16, TunnelKind)>,
@@ -40,12 +40,12 @@ pub struct Tunnels {
     /// The ports in ascending order, each with its index in `compiled`.
     by_port: Vec<(PortNo, usize)>,
     ends: HashMap<End, usize>,
-    /// The indices in `compiled` of ports of service paths, by underlay and by the packets that they accept.
+    /// The indices in `compiled` of the ports of service paths, by underlay and accepted path.
     paths: HashMap<(PortNo, NshPath), usize>,
     underlays: Vec<Underlay>,
 }
 
-/// Compares only the given tunnels and their counters: all other fields follow from these.
+/// Compares only the tunnels and the identity of their counters: all other fields follow from these.
 impl PartialEq for Tunnels {
     fn eq(&self, other: &Tunnels) -> bool {
         let both = || self.compiled.iter().zip(&other.compiled);
@@ -132,7 +132,7 @@ impl Tunnels {
         });
     }
 
-    /// Returns the underlay, which is added if it is not there.
+    /// Returns the underlay with this number; adds it first if the table has none.
     fn underlay_mut(&mut self, port: PortNo, mac: Mac) -> &mut Underlay {
         let at = self.underlays.iter().position(|held| held.port == port);
         let at = at.unwrap_or_else(|| {
@@ -181,7 +181,8 @@ impl Tunnels {
             .is_some_and(|held| held.locals.contains(&address))
     }
 
-    /// Returns true if a frame with this destination is addressed to us at an underlay.
+    /// Returns true if a frame with this destination address is for the switch itself at an underlay: unicast to the
+    /// underlay's address, or multicast.
     pub(crate) fn is_ours(&self, underlay: PortNo, dst: Mac) -> bool {
         self.underlay(underlay)
             .is_some_and(|held| held.mac == dst || dst.is_multicast())

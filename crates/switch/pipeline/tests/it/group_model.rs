@@ -1,4 +1,4 @@
-//! Random groups, chained and watching each other, against an obvious model: a map that is walked.
+//! Random groups that forward to and watch each other, against an obvious model: a map of groups.
 //!
 //! The switch may choose any live bucket of a select group: the model reads its choices from `explain`, and checks
 //! that they were possible and what follows from them.
@@ -50,7 +50,7 @@ impl Model {
             .collect()
     }
 
-    /// Returns true if packets of group `from` can reach group `to`.
+    /// Returns true if packets of any group in `from` can reach group `to`.
     fn leads(&self, from: &[u32], to: u32) -> bool {
         from.iter().any(|id| {
             *id == to
@@ -162,7 +162,7 @@ impl Model {
         (port == PortNo::ANY && group == GroupId::ANY) || by_port || by_group
     }
 
-    /// Executes actions, with the buckets that the switch chose.
+    /// Executes actions. `taken` holds the buckets that the switch chose, in order.
     fn walk(
         &mut self,
         actions: &[Action],
@@ -403,8 +403,8 @@ proptest! {
 
 fn packet(bridge: &mut Bridge, model: &mut Model, port: u32, flow: u16) -> Result<(), TestCaseError> {
     let frame = frame(&format!("tcp,tp_src={flow}"));
-    let told = explain(&bridge.active, PortNo::from_raw(port), &frame, bridge.now);
-    let mut taken: Taken = told
+    let explanation = explain(&bridge.active, PortNo::from_raw(port), &frame, bridge.now);
+    let mut taken: Taken = explanation
         .steps
         .iter()
         .filter_map(|step| match step {

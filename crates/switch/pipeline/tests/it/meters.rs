@@ -31,8 +31,8 @@ fn remarking(rate: u32, prec_level: u8) -> Band {
     }
 }
 
-/// Returns the packets per second that pass a meter if packets arrive at `load` times its rate, on `workers` workers
-/// in turn.
+/// Returns the packets per second that pass a meter if packets arrive at `load` times its rate, in bursts to
+/// `workers` workers in turn.
 fn measured(flags: MeterFlags, rate: u32, size: usize, workers: usize, load: f64) -> f64 {
     const SECONDS: u64 = 5;
     let mut bridge = Bridge::new(2);
@@ -43,7 +43,7 @@ fn measured(flags: MeterFlags, rate: u32, size: usize, workers: usize, load: f64
         .collect();
     let packet = frame(&format!("udp,size={size}"));
     let packets_a_second = load * expected(flags, rate, size);
-    // Packets of ten milliseconds, but eight at most, wait for a worker and form a burst.
+    // A burst holds the packets of ten milliseconds: one to eight.
     let together = ((packets_a_second / 100.0) as u64).clamp(1, 8);
     let gap = Duration::from_secs_f64(together as f64 / packets_a_second);
     let (start, mut now) = (bridge.now, bridge.now);
@@ -137,7 +137,7 @@ fn of_several_bands_that_are_exceeded_the_one_with_the_highest_rate_applies() {
     ];
     bridge.add_meter(ONE, MeterFlags(PKTPS.0 | MeterFlags::BURST.0), bands);
     bridge.add(0, 1, "", through(ONE, &[out(2)]));
-    // AF11 is DSCP 10, and 40 as type of service.
+    // AF11 is DSCP 10, which is 40 in the type-of-service byte.
     for text in ["tcp,nw_tos=40", "tcp6,nw_tos=40"] {
         bridge.now = bridge.now + Duration::from_secs(9);
         let dscp = |bytes: &Vec<u8>| match bytes[14] >> 4 {

@@ -189,7 +189,7 @@ impl Model {
     }
 }
 
-/// Matches by number: ten shapes, each with a few values. Matches of one shape are equal or disjoint.
+/// Returns a match of one of ten shapes, with one of a few values. Matches of one shape are equal or disjoint.
 fn matching(shape: u8, value: u8) -> Match {
     let v = u128::from(value);
     let exact = |fields: &[(Field, u128)]| Match::exact(fields).unwrap();
@@ -228,7 +228,7 @@ fn matching(shape: u8, value: u8) -> Match {
     }
 }
 
-/// Returns an entry whose priority depends on its shape, so that no packet matches two entries of equal priority.
+/// Returns a priority that depends on the shape of the match, so that no packet matches two entries of equal priority.
 fn priority(shape: u8, high: bool) -> Priority {
     let shape = if shape == 3 { 2 } else { shape };
     Priority(u16::from(shape) * 2 + u16::from(high))
@@ -357,7 +357,7 @@ proptest! {
                 }
                 Step::Wait(seconds) => {
                     bridge.now = bridge.now + Duration::from_secs(seconds);
-                    // The time is a tenth of a second later, so that the tick of the timer has come.
+                    // The clock advances by a tenth of a second, so that the timer ticks.
                     let exact = bridge.now;
                     bridge.now = exact + Duration::from_millis(100);
                     bridge.expire();

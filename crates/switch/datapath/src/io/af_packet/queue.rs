@@ -53,7 +53,7 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
 pub(super) struct Tx {
     interface: Arc<Interface>,
     queue: u16,
-    /// True if the interface accepted nothing in the last burst.
+    /// True if the interface was down at the last burst.
     is_down: bool,
 }
 
@@ -84,7 +84,7 @@ impl<P: Packet> TxQueue<P> for Tx {
         }
     }
 
-    /// Refuses all packets while the interface is down, so that they do not wait for it.
+    /// Refuses all packets while the interface is down, so that they do not wait until it is up.
     fn refused(&self, left: usize) -> usize {
         if self.is_down { left } else { 0 }
     }

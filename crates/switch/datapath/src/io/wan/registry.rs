@@ -19,8 +19,8 @@ use super::scenario;
 /// The longest frame that enters a path, in bytes: 9,600 and a few tags.
 pub(super) const FRAME_MAX: usize = 9728;
 
-/// The smallest default memory of a direction in bytes. It has room for longer delays and higher rates that
-/// are set under traffic, and both directions together are no burden.
+/// The smallest default memory of a direction in bytes, with room for longer delays and higher rates that are set
+/// under traffic.
 const MEMORY_MIN: usize = 16 << 20;
 
 /// The memory of a direction.
@@ -239,7 +239,8 @@ fn rules(config: &DirectionConfig, direction: &'static str) -> Result<Box<[Rule]
     config.class.iter().map(rule).collect()
 }
 
-/// Returns the bytes of memory that programs may still take, if the kernel says so: proc(5), `MemAvailable`.
+/// Returns the memory that programs may still take, in bytes; `None` if the kernel does not report it (proc(5),
+/// `MemAvailable`).
 fn available_memory() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -295,7 +296,7 @@ pub struct Wans {
     /// The origin of the paths' clock.
     epoch: Instant,
     paths: Mutex<BTreeMap<String, WanPath>>,
-    /// The number of configurations so far, also of paths that are removed.
+    /// The number of configurations so far, those of removed paths included.
     versions: AtomicU64,
 }
 
@@ -313,7 +314,7 @@ impl Wans {
     /// Creates a path, or changes it for later frames. Frames in flight are not affected.
     ///
     /// # Errors
-    /// [`PathError`]; the path is then unchanged.
+    /// [`PathError`]; the path is then unchanged, except after [`PathError::Thread`].
     pub fn configure(self: &Arc<Wans>, name: &str, spec: &PathSpec) -> Result<(), PathError> {
         let mut paths = self.lock();
         let version = self.versions.fetch_add(1, Ordering::Relaxed);
