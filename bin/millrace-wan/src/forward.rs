@@ -6,9 +6,9 @@
 //!  '---- side a ----'                   '---- side b ----'
 //! ```
 //!
-//! A thread owns one side or both, because each transmit queue may have only one producer. Frames are stamped
-//! when their burst is taken from the interface, so a thread without work sleeps for a few microseconds only.
-//! It does not sleep at all within 150 us of the next due frame (docs/adr/0014-next-due.md).
+//! A thread owns one side or both, because each transmit queue may have only one producer. A frame's
+//! timestamp is taken when its burst is received, so a thread without work sleeps for a few microseconds only.
+//! A thread does not sleep at all within 150 us of the next due frame (docs/adr/0014-next-due.md).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,8 +22,8 @@ use millrace_wire::Packet;
 const POLLS: u32 = 256;
 /// The first sleep.
 const SLEEP_MIN: Duration = Duration::from_micros(5);
-/// The longest sleep while the last frame is at most [`ACTIVE`] old. It is the largest error of a frame's
-/// arrival time.
+/// The longest sleep while the last frame is at most [`ACTIVE`] old. This sleep bounds the
+/// error of a frame's arrival time.
 const SLEEP_ACTIVE: Duration = Duration::from_micros(10);
 /// The longest sleep of a thread that has seen no frame for a while.
 const SLEEP_IDLE: Duration = Duration::from_micros(100);

@@ -16,7 +16,7 @@ thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// The fields of `millrace_options` up to `flags`, the only ones of the library's first version.
+/// The fields of `millrace_options` up to `flags`: the whole structure in the library's first version.
 #[repr(C)]
 pub(crate) struct CallOptions {
     size: usize,
@@ -86,7 +86,7 @@ fn guard<T>(failed: T, call: impl FnOnce() -> Result<T, String>) -> T {
     let result = catch_unwind(AssertUnwindSafe(call));
     let result = result.unwrap_or_else(|_| Err("the library panicked; report this as a bug".into()));
     result.unwrap_or_else(|error| {
-        ERROR.with(|held| *held.borrow_mut() = c_text(&error));
+        ERROR.with(|cell| *cell.borrow_mut() = c_text(&error));
         failed
     })
 }
@@ -135,9 +135,9 @@ unsafe fn texts<'a>(pointer: *const *const c_char, name: &str) -> Result<Vec<&'a
     let mut found = Vec::new();
     loop {
         // SAFETY: the array extends to its NULL, as the caller promises, and no earlier element was NULL.
-        let place = unsafe { pointer.add(found.len()) };
+        let position = unsafe { pointer.add(found.len()) };
         // SAFETY: the pointer is within the array.
-        let element = unsafe { place.read() };
+        let element = unsafe { position.read() };
         // SAFETY: each element is NULL or a C string.
         match unsafe { optional(element) } {
             Some(text) => found.push(text),
@@ -203,7 +203,7 @@ fn boxed(transfer: Transfer) -> *mut Transfer {
 // SAFETY: no other symbol of the library has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn millrace_error() -> *const c_char {
-    ERROR.with(|held| held.borrow().as_ptr())
+    ERROR.with(|cell| cell.borrow().as_ptr())
 }
 
 /// Sends files; see `millrace.h`.
@@ -249,7 +249,7 @@ pub(crate) unsafe extern "C" fn millrace_receive(
     })
 }
 
-/// Fetches files of a daemon; see `millrace.h`.
+/// Fetches files from a daemon; see `millrace.h`.
 ///
 /// # Safety
 /// `from` and `directory` are texts; `given` is NULL or valid.
@@ -295,7 +295,7 @@ pub(crate) unsafe extern "C" fn millrace_next(
     })
 }
 
-/// Returns the descriptor of a transfer's events; see `millrace.h`.
+/// Returns the file descriptor that signals a transfer's events; see `millrace.h`.
 ///
 /// # Safety
 /// `pointer` is a transfer that is not freed.
@@ -335,7 +335,7 @@ pub(crate) unsafe extern "C" fn millrace_wait(
         }
         let status = transfer.join()?;
         if status != 0 {
-            ERROR.with(|held| *held.borrow_mut() = c_text(&transfer.reason()));
+            ERROR.with(|cell| *cell.borrow_mut() = c_text(&transfer.reason()));
         }
         Ok(status)
     })

@@ -61,7 +61,7 @@ pub struct DirectoryEntry {
     /// The name, without slashes.
     pub name: Vec<u8>,
     pub entry_type: EntryType,
-    /// Bytes of a file; 0 of others.
+    /// The size of a file in bytes; 0 for other types.
     pub size: u64,
     /// The time of the last modification, in seconds since 1970.
     pub modified: u64,
@@ -69,14 +69,14 @@ pub struct DirectoryEntry {
 
 /// Observes one transfer, from its admission to its end. Dropping the observer frees the transfer's slot.
 pub trait TransferObserver: Send {
-    /// Is called when the transfer begins. The receiver has `present` of its bytes already.
+    /// Records the start of the transfer; the receiver already has `present` bytes.
     fn on_accept(&mut self, present: u64);
 
-    /// Is called with the progress: `verified` of the transfer's `bytes` are verified, including those
+    /// Records the progress: `verified` of the transfer's `bytes` are verified, including those
     /// present at the start. The rate is in bit/s.
     fn on_progress(&mut self, verified: u64, bytes: u64, rate_bps: u64);
 
-    /// Is called at the end, with the outcome and the number of verified bytes.
+    /// Records the outcome and the number of verified bytes at the end.
     fn on_end(&mut self, outcome: &Outcome, verified: u64);
 }
 
@@ -84,7 +84,7 @@ pub trait TransferObserver: Send {
 pub struct WriteAccess {
     /// The store for the files.
     pub store: Arc<dyn Store>,
-    /// The rate limit that all transfers with this value share.
+    /// The rate limit, which all holders of this `Arc` share.
     pub rate: Arc<SharedRate>,
     /// The maximum number of received bytes that are not written yet.
     pub pool_max: u64,
@@ -96,7 +96,7 @@ pub struct WriteAccess {
 pub struct ReadAccess {
     /// The files.
     pub source: Box<dyn Source>,
-    /// The rate limit that all transfers with this value share.
+    /// The rate limit, which all holders of this `Arc` share.
     pub rate: Arc<SharedRate>,
     /// Observes the transfer.
     pub observer: Box<dyn TransferObserver>,
@@ -104,14 +104,14 @@ pub struct ReadAccess {
 
 /// Decides what peers may do. Paths are the bytes that the peer sent, which nothing has checked before.
 pub trait Access: Send + Sync {
-    /// Returns without an error if the key may do anything at all. It is called for each connection, and answers at once.
+    /// Returns `Ok` if the key has any permission. It is called for each connection and does not block.
     ///
     /// # Errors
     /// The refusal.
     fn admit(&self, key: PublicKey) -> Result<(), Refusal>;
 
-    /// Returns without an error if the key may write below a path. It is called before the manifest of a transfer comes, and
-    /// answers at once; [`Access::write`] begins the transfer.
+    /// Returns `Ok` if the key may write below a path. It is called before the manifest of a transfer arrives, and does
+    /// not block; [`Access::write`] begins the transfer.
     ///
     /// # Errors
     /// The refusal.

@@ -22,7 +22,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Returns the word of progress lines.
+    /// Returns the word that progress lines show.
     pub fn name(self) -> &'static str {
         match self {
             Limit::Network => "network",
@@ -47,7 +47,7 @@ pub enum Event {
         /// The address that is bound.
         address: String,
     },
-    /// Both sides agreed.
+    /// The receiver accepted the transfer.
     Accepted {
         peer: String,
         /// Bytes of the session.
@@ -98,9 +98,9 @@ pub enum Event {
         /// How it ended.
         #[serde(flatten)]
         outcome: Outcome,
-        /// Bytes that were sent for it.
+        /// Bytes that were sent to the peer or by it.
         bytes: u64,
-        /// Seconds since it was accepted.
+        /// Seconds since the transfer was accepted.
         seconds: f64,
     },
     /// The end of the transfer.
@@ -151,8 +151,8 @@ pub const EXIT_INTEGRITY: u8 = 5;
 /// The exit status if the same command can resume the transfer.
 pub const EXIT_RESUMABLE: u8 = 6;
 
-/// Returns the exit status for the outcomes of all peers: 0 if all have everything, else one of those above. Without any outcome
-/// nothing was transferred, and the same command can be run again.
+/// Returns the exit status for the outcomes of all peers: 0 if all have everything, else one of the `EXIT_` constants.
+/// Without any outcome, it is [`EXIT_RESUMABLE`].
 pub fn exit_status(outcomes: &[Outcome]) -> u8 {
     let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
     let delivered = count(|outcome| matches!(outcome, Outcome::Delivered));

@@ -1,4 +1,4 @@
-//! Files as the reading and the writing thread use them: an address space of extents.
+//! The traits by which the threads read and write files: one address space, divided into extents.
 //!
 //! The product implements both traits with `millrace-fileset`; tests use bytes in memory.
 
@@ -9,15 +9,15 @@ use millrace_transport::ranges::RangeSet;
 use millrace_types::Time;
 use thiserror::Error;
 
-/// The BLAKE3 value of an extent, of a group, or of everything.
+/// The BLAKE3 digest of an extent, of a group within an extent, or of all files (the root).
 pub type Value = [u8; 32];
 
-/// Files that cannot be read or written.
+/// The reason why files cannot be read or written.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct FilesError(pub String);
 
-/// Files of a sender that a store does not take.
+/// A store's refusal of a sender's files.
 #[derive(Debug, Error)]
 #[error("{error}")]
 pub struct OpenError {
@@ -43,7 +43,7 @@ pub trait Source: Send {
     /// Returns the address space.
     fn layout(&self) -> Layout;
 
-    /// Returns true if `value`, the receiver's value of an extent, is also the source's value.
+    /// Returns true if the source's digest of an extent equals `value`, the receiver's digest.
     ///
     /// # Errors
     /// If the extent cannot be read.
@@ -55,13 +55,13 @@ pub trait Source: Send {
     /// If the bytes cannot be read, or the file changed.
     fn read(&mut self, address: u64, len: usize) -> Result<&[u8], FilesError>;
 
-    /// Returns the next extent with a new value, and the value.
+    /// Returns the next extent whose digest has become known, and the digest.
     fn poll_value(&mut self) -> Option<(u64, Value)>;
 
-    /// Returns the value of an extent if it is known.
+    /// Returns the digest of an extent if it is known.
     fn value(&self, extent: u64) -> Option<Value>;
 
-    /// Returns the values of an extent's groups.
+    /// Returns the digests of an extent's groups.
     ///
     /// # Errors
     /// If the extent cannot be read.
@@ -70,10 +70,10 @@ pub trait Source: Send {
     /// Returns the next file that was withdrawn because it changed, and the reason.
     fn poll_withdrawn(&mut self) -> Option<(u64, String)>;
 
-    /// Returns the value of everything, once every extent was read.
+    /// Returns the root digest, once every extent has been read.
     fn root(&self) -> Option<Value>;
 
-    /// Returns the paths among the files that may not be read, with the reasons. They are not sent.
+    /// Returns the paths that may not be read and are not sent, each with the reason.
     fn unreadable(&self) -> &[String] {
         &[]
     }
@@ -84,9 +84,9 @@ pub trait Source: Send {
 pub enum SinkEvent {
     /// The digest of an extent is right.
     Verified(u64),
-    /// The digest of an extent is wrong. The values of its groups are needed to find the wrong groups.
+    /// The digest of an extent is wrong. The digests of its groups are needed to find the wrong groups.
     NeedGroupValues(u64),
-    /// Bytes of an extent are expected again.
+    /// Bytes of an extent must be sent again.
     Rejected(u64),
     /// An extent survives a loss of power.
     Durable(u64),
@@ -105,7 +105,7 @@ pub trait Sink: Send {
     /// Returns the address space.
     fn layout(&self) -> Layout;
 
-    /// Returns the next extent that may be present already, with its value.
+    /// Returns the next extent that may be present already, with its digest.
     ///
     /// # Errors
     /// If the files cannot be read.
@@ -126,25 +126,25 @@ pub trait Sink: Send {
     /// Returns the extents that are verified.
     fn verified(&self) -> RangeSet;
 
-    /// Takes new bytes. Returns the number of bytes that left memory in this call.
+    /// Accepts new bytes at an address. Returns the number of bytes that left memory in this call.
     ///
     /// # Errors
     /// If the files cannot be written.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<u64, FilesError>;
 
-    /// Takes the value of an extent.
+    /// Handles the sender's digest of an extent.
     ///
     /// # Errors
     /// If the files cannot be read or written.
     fn on_value(&mut self, extent: u64, value: &Value) -> Result<(), FilesError>;
 
-    /// Takes the values of an extent's groups.
+    /// Handles the sender's digests of an extent's groups.
     ///
     /// # Errors
     /// If the files cannot be read or written.
     fn on_group_values(&mut self, extent: u64, values: &[Value]) -> Result<(), FilesError>;
 
-    /// Handles the message that the sender withdrew a file.
+    /// Handles the sender's withdrawal of a file.
     ///
     /// # Errors
     /// If the files cannot be written.
@@ -168,11 +168,11 @@ pub trait Sink: Send {
     /// Returns the next event.
     fn poll_event(&mut self) -> Option<SinkEvent>;
 
-    /// Returns the value of everything, once every extent is verified.
+    /// Returns the root digest, once every extent is verified.
     fn root(&self) -> Option<Value>;
 
-    /// Returns the number of files, links and directories that could not be put into place, without those
-    /// that the sender withdrew.
+    /// Returns the number of files, links and directories that could not be put into place; files that the
+    /// sender withdrew are not counted.
     fn failed(&self) -> u64;
 
     /// Removes the state from which a transfer would resume, because the sender has the receipt now.
@@ -182,10 +182,10 @@ pub trait Sink: Send {
     fn close(self: Box<Self>) -> Result<(), FilesError>;
 }
 
-/// Requests of a sender's user to the receivers.
+/// The sending user's options that the receivers apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Requests {
-    /// Files that exist are read, and only extents that differ are sent.
+    /// The receiver reads the files that it has, and only extents that differ are sent.
     pub delta: bool,
     /// No file gets its name before all are verified.
     pub all_at_once: bool,
@@ -193,7 +193,7 @@ pub struct Requests {
 
 /// Creates the sink for a manifest. Several threads may call it at the same time.
 pub trait Store: Send + Sync {
-    /// Returns the sink of the files of a manifest that a sender sent. `requests`: what the sender's user asks for.
+    /// Returns the sink for the files of a sender's manifest.
     ///
     /// # Errors
     /// If the manifest is not valid or exceeds a limit, or the files cannot be written.

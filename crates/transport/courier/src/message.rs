@@ -39,7 +39,7 @@ pub(crate) const GREETING_MAX: usize = 16 << 10;
 /// Bytes of a manifest in one message.
 pub(crate) const MANIFEST_CHUNK: usize = 32 << 10;
 
-/// The stream of a message.
+/// The class of a message; each class has a stream of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// The key of the peer and its request. The stream is bidirectional. The receiver reads no other stream
@@ -53,7 +53,7 @@ pub(crate) enum Class {
 /// The number of classes.
 pub(crate) const CLASSES: usize = 4;
 
-/// The reason of a refusal.
+/// The reason for a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefuseCode {
     /// The ticket is unknown, has expired, or belongs to another sender; the key is not on the list.
@@ -98,7 +98,7 @@ impl RefuseCode {
 pub(crate) struct Offer {
     /// Bytes of a full packet's payload.
     pub(crate) payload: u16,
-    /// True: ChaCha20-Poly1305; false: AES-128-GCM.
+    /// The cipher: ChaCha20-Poly1305 if true, AES-128-GCM if false.
     pub(crate) chacha: bool,
     /// The secret of the content key.
     pub(crate) secret: [u8; 32],
@@ -163,7 +163,7 @@ pub(crate) enum Message {
     Fetch(Vec<u8>),
     /// The request for the entries of a directory.
     List(Vec<u8>),
-    /// The files are sent: the peer dials back.
+    /// The daemon accepts the FETCH, and connects to the reader as a sender.
     Fetching,
     Entry(DirectoryEntry),
     EntriesEnd,

@@ -18,7 +18,7 @@ const LAYER_2_MAX: usize = 14 + 8 * 4;
 pub const REPLY_MAX: usize = LAYER_2_MAX + 1280;
 /// The TTL and the hop limit of an answer.
 const TTL: u8 = 64;
-/// The precedence of an answer, "internetwork control": RFC 1812, section 4.3.2.5.
+/// The DSCP of an answer: precedence 6, "internetwork control" (RFC 1812, section 4.3.2.5).
 const INTERNETWORK_CONTROL: u8 = 48;
 /// The type of "packet too big": RFC 4443, section 3.2.
 const PACKET_TOO_BIG: u8 = 2;
@@ -27,14 +27,14 @@ const REDIRECT: u8 = 137;
 /// The code of "fragmentation needed and DF set": RFC 792, "Destination Unreachable Message".
 const FRAGMENTATION_NEEDED: u8 = 4;
 
-/// Writes the answer to the sender of `frame` into `reply`, and replaces the contents of `reply`. Returns
-/// false and leaves `reply` empty if the packet gets no answer.
+/// Replaces the contents of `reply` with the answer to the sender of `frame`, and returns true. Returns false
+/// and leaves `reply` empty if the packet gets no answer.
 ///
 /// The source address of the answer is the destination address of the packet: the path is not a router and
 /// has no address. These packets get no answer:
 /// * IPv4 packets without the flag DF, which a router would fragment (RFC 1191, section 3);
-/// * multicasts and broadcasts, later fragments, ICMP errors and redirects, and packets with a source address
-///   that is not of a single host (RFC 1122, section 3.2.2; RFC 4443, section 2.4 (e)).
+/// * multicasts and broadcasts, later fragments, ICMP errors and redirects, and packets whose source address
+///   does not name a single host (RFC 1122, section 3.2.2; RFC 4443, section 2.4 (e)).
 ///
 /// No memory is allocated if the capacity of `reply` is [`REPLY_MAX`].
 pub fn reply(frame: &[u8], mtu: u16, reply: &mut Vec<u8>) -> bool {

@@ -1,4 +1,4 @@
-//! Datagrams over frames: an endpoint of our own on a link that carries Ethernet frames, such as a memif or a DPDK device.
+//! Datagrams over frames: a user-space UDP endpoint on a link that carries Ethernet frames, such as a memif or a DPDK device.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Burst, DatagramIo};
 
-/// The time within which a link must be up when it is opened.
+/// The maximum time from the opening of a link until it is up.
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum number of datagrams in one call. The same number of frames may wait for a neighbour's MAC
 /// address.
@@ -86,8 +86,7 @@ impl<L: FrameLink> FrameIo<L> {
             sleep(link.descriptor(), link.next_timeout(), deadline)?;
         }
         let own: Vec<IpAddr> = config.addresses.iter().map(InterfaceAddress::ip).collect();
-        // If the addresses have both IP versions, the local address is one of IPv6, so that the caller uses
-        // both versions.
+        // With addresses of both IP versions, the local address is an IPv6 address, so that the caller uses both.
         let first = own.iter().find(|ip| ip.is_ipv6()).or(own.first()).copied();
         let start = Instant::now();
         let mut endpoint = Endpoint::new(config, Time::ZERO).map_err(io::Error::other)?;
@@ -179,11 +178,11 @@ impl<L: FrameLink> FrameIo<L> {
     }
 }
 
-/// Waits until a descriptor is readable or one of two times has come.
+/// Waits until a descriptor is readable or the earlier of two times has come.
 fn sleep(descriptor: BorrowedFd<'_>, first: Option<Instant>, second: Instant) -> io::Result<()> {
     let until = first.map_or(second, |first| first.min(second));
-    let left = until.saturating_duration_since(Instant::now());
-    let millis = u16::try_from(left.as_millis() + 1).unwrap_or(u16::MAX);
+    let remaining = until.saturating_duration_since(Instant::now());
+    let millis = u16::try_from(remaining.as_millis() + 1).unwrap_or(u16::MAX);
     let mut fds = [PollFd::new(descriptor, PollFlags::POLLIN)];
     match poll(&mut fds, PollTimeout::from(millis)) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),

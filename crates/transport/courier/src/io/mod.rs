@@ -1,5 +1,5 @@
-//! Datagrams in and out: the trait that the event loops use, and its implementations: UDP sockets, and an endpoint of our own
-//! on frames.
+//! Datagrams in and out: the trait that the event loops use, and its implementations: UDP sockets, and a
+//! user-space endpoint on Ethernet frames.
 //!
 //! ```text
 //!   loop:  receive() until None  ->  protocol  ->  send(), send_segments()  ->  flush()
@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-/// Datagrams of one size from one peer, as receive offloads deliver them. All but the last one have `segment` bytes.
+/// Datagrams from one peer that a receive offload (GRO) has joined. All but the last one have `segment` bytes.
 #[derive(Debug)]
 pub struct Burst<'a> {
     /// The peer.
@@ -104,7 +104,7 @@ pub trait DatagramIo: Send {
         Ok(())
     }
 
-    /// Returns a second backend at the same local port. It receives the datagrams of one peer from now on.
+    /// Returns a second backend at the same local port, which receives all later datagrams of `peer`.
     ///
     /// # Errors
     /// If the backend cannot be divided.
@@ -116,6 +116,6 @@ pub trait DatagramIo: Send {
         ))
     }
 
-    /// Returns the largest IP packet that may pass to a peer, in bytes: what the interface sends, or less if a router reported it.
+    /// Returns the path MTU to a peer in bytes: the interface's MTU, or less if a router reported less.
     fn path_mtu(&self, to: SocketAddr) -> u16;
 }

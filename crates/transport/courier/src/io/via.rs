@@ -1,15 +1,15 @@
 //! `--via`: the interface of a transfer as a text, such as `memif:/run/millrace/a.sock,address=192.0.2.1/24,gateway=192.0.2.254`.
 //!
 //! The first word names the device: `memif:PATH`, or the devargs of a DPDK device, which may contain options
-//! of the device. The options for all devices are:
+//! of the device. Millrace's own options are:
 //!
 //! | option | meaning |
 //! | --- | --- |
-//! | `address=IP/LEN` | own address with the length of its prefix; repeatable, needed |
+//! | `address=IP/LEN` | own address and prefix length; required, repeatable |
 //! | `gateway=IP` | next hop of all other addresses; one for each IP version |
-//! | `mtu=BYTES` | MTU of the link, 1,500 without it |
+//! | `mtu=BYTES` | MTU of the link; default 1,500 |
 //! | `vlan=ID` | VLAN of all frames |
-//! | `mac=MAC` | own MAC address; without it, one that follows from the first address (memif), or the device's (DPDK) |
+//! | `mac=MAC` | memif only: own MAC address, by default derived from the first address; DPDK devices have one |
 //! | `id=NUMBER`, `queues=NUMBER` | memif only: interface at the socket, and rings in each direction |
 
 use std::io;
@@ -25,9 +25,8 @@ use thiserror::Error;
 use super::{DatagramIo, FrameIo, MemifConfig, MemifLink};
 use crate::identity::random;
 
-/// The time between two probes of an own address; RFC 5227, section 1.1, has 1 to 2 s. The three probes take
-/// 0.3 s. If a host with the same address answers later, its answer counts as a conflict with an address in
-/// use.
+/// The time between two of the three probes of an own address; RFC 5227, section 1.1, has 1 to 2 s. An answer that
+/// arrives after the probes counts as a conflict with an address in use.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 const MTU: u16 = 1_500;
 const VLANS: &str = "1 to 4094";
@@ -57,7 +56,7 @@ pub struct Via {
     pub device: Device,
     /// Own addresses, at least one.
     pub addresses: Vec<InterfaceAddress>,
-    /// Next hops.
+    /// The next hops to addresses outside the own prefixes.
     pub gateways: Vec<IpAddr>,
     /// MTU in bytes.
     pub mtu: u16,
@@ -67,7 +66,7 @@ pub struct Via {
     pub mac: Option<Mac>,
 }
 
-/// A text that names no interface.
+/// The reason why a text is not a valid `--via`.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ViaError {
     /// The device is missing or unknown.
@@ -149,7 +148,7 @@ impl FromStr for Via {
                     let raw = value(key, text, VLANS)?;
                     via.vlan = Some(Vid::new(raw).map_err(|_| invalid(key, text, VLANS))?);
                 }
-                // DPDK devices have options of these names, too.
+                // DPDK devices may have options named mac, id or queues, so that all other options are theirs.
                 (_, Device::Dpdk(devargs)) => {
                     devargs.push(',');
                     devargs.push_str(word);
@@ -184,9 +183,9 @@ fn is_pci(text: &str) -> bool {
     })
 }
 
-/// Returns the MAC address that follows from an IP address, locally administered (IEEE 802-2014, section 8.4): `02:00` and the
-/// four bytes of an IPv4 address; `06:00` and the exclusive or of the four words of an IPv6 address. It stays the same from one
-/// transfer to the next, so that the neighbours' caches stay right.
+/// Returns a locally administered MAC address (IEEE 802-2014, section 8.4) derived from an IP address: `02:00` and the
+/// four bytes of an IPv4 address; `06:00` and the exclusive or of the four words of an IPv6 address. The address is the
+/// same in every transfer, so that the neighbours' ARP and ND caches stay valid.
 fn mac_of(ip: IpAddr) -> Mac {
     let (first, [a, b, c, d]) = match ip {
         IpAddr::V4(ip) => (2, ip.octets()),
