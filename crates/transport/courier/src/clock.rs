@@ -45,7 +45,7 @@ impl Clock {
 #[derive(Debug, Default)]
 pub struct Interrupts(Arc<Mutex<Interrupted>>);
 
-/// The reaction to a signal.
+/// The session and the child processes that a signal ends.
 #[derive(Debug, Default)]
 struct Interrupted {
     session: Option<SessionHandle>,
@@ -91,7 +91,7 @@ impl Interrupts {
         }
     }
 
-    /// Ends a session at each signal.
+    /// Registers the session that later signals cancel.
     pub fn cancel(self, session: SessionHandle) {
         self.interrupted().session = Some(session);
     }
@@ -107,7 +107,7 @@ pub(crate) fn precise_timers() {
     let _ = nix::sys::prctl::set_timerslack(1);
 }
 
-/// The descriptors that ended a wait.
+/// The descriptors that are readable after a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readable {
     /// The first descriptor is readable: the backend has a burst.

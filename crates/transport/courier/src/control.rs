@@ -34,14 +34,14 @@ const LINKS_MAX: usize = 64;
 pub(crate) const CODE_DONE: u32 = 0;
 /// The QUIC application error code of a link that is closed after an error.
 pub(crate) const CODE_ERROR: u32 = 1;
-/// The time that a peer that dials may take for its handshake.
+/// The time limit of the handshake of a peer that dials.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The time for which a new peer keeps its link while others dial, so that it can greet over a path of 400 ms. It
 /// also limits the handshakes in a second to [`LINKS_MAX`].
 const TIME_TO_GREET: Duration = Duration::from_secs(1);
 const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL millrace pairwise keys";
 
-/// A peer that cannot be reached.
+/// The reason why a control channel cannot be created or cannot dial a peer.
 #[derive(Debug, Error)]
 pub enum ControlError {
     /// The key cannot be used for TLS.
@@ -63,7 +63,7 @@ pub(crate) enum LinkEvent {
     Closed { reason: String, end: LinkEnd },
 }
 
-/// The kind of end of a link.
+/// The reason why a link ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LinkEnd {
     /// The peer closed the link because the session is complete.
@@ -74,7 +74,7 @@ pub(crate) enum LinkEnd {
     Lost,
 }
 
-/// Names a link.
+/// Identifies a link.
 pub(crate) type LinkId = ConnectionHandle;
 
 /// The links of one socket.
@@ -215,7 +215,7 @@ impl Control {
         self.close(now, id, CODE_ERROR, reason);
         if let Some(link) = self.links.get_mut(&id) {
             self.responses.extend(link.poll_transmit(now));
-            // The peer gets no second CONNECTION_CLOSE if this one is lost: a link that drains would keep its place.
+            // The peer gets no second CONNECTION_CLOSE if this one is lost: a draining link would count towards `LINKS_MAX`.
             let _ = self.endpoint.handle_event(id, EndpointEvent::drained());
             self.links.remove(&id);
             // The next link gets the same number.
@@ -295,7 +295,7 @@ impl Control {
         }
     }
 
-    /// Lets the peer of a link send manifests and values; until then they wait in the streams.
+    /// Lets the peer of a link send manifests and values, which stay in its streams until this call.
     pub(crate) fn admit(&mut self, now: Instant, id: LinkId) {
         if let Some(link) = self.links.get_mut(&id) {
             link.admitted = true;

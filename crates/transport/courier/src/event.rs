@@ -98,7 +98,7 @@ pub enum Event {
         /// How it ended.
         #[serde(flatten)]
         outcome: Outcome,
-        /// Bytes that were sent to the peer or by it.
+        /// The bytes that a sender sent to the peer, or that a receiver verified.
         bytes: u64,
         /// Seconds since the transfer was accepted.
         seconds: f64,

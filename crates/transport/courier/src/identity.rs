@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
 
-/// An identity that cannot be used.
+/// The reason why an identity cannot be used.
 #[derive(Debug, Error)]
 pub enum IdentityError {
     /// The file cannot be read or written.
@@ -35,7 +35,7 @@ pub enum IdentityError {
     Random,
 }
 
-/// A public key is not 52 characters of base32.
+/// A text that is not a public key: 52 characters of base32.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("`{text}` is no key; expected 52 characters of a-z and 2-7, as `millrace receive` prints them")]
 pub struct KeyTextError {
@@ -97,7 +97,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns a new identity, which is in no file.
+    /// Returns a new identity, without writing it to a file.
     ///
     /// # Errors
     /// If the system gives no random numbers.
@@ -204,7 +204,7 @@ impl Identity {
     }
 }
 
-/// Returns random bytes of the system.
+/// Returns random bytes from the operating system.
 ///
 /// # Errors
 /// If the system gives no random numbers.

@@ -33,7 +33,7 @@ pub enum Request {
 pub enum Reply {
     /// The state of the path, after a change if one was requested.
     Status(Box<PathStatus>),
-    /// The reason of a refusal. The path is unchanged.
+    /// The reason for a refusal. The path is unchanged.
     Error(String),
 }
 
@@ -76,8 +76,7 @@ pub fn default_socket(a: &str, b: &str) -> PathBuf {
     Path::new(SOCKET_DIRECTORY).join(format!("{}+{}.sock", name(a), name(b)))
 }
 
-/// Returns the sockets in [`SOCKET_DIRECTORY`], sorted. A killed process leaves its socket, at which no
-/// program answers.
+/// Returns the sockets in [`SOCKET_DIRECTORY`], sorted, including stale sockets that killed processes left.
 pub fn sockets() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(SOCKET_DIRECTORY).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

@@ -30,10 +30,10 @@ use super::FrameLink;
 const PROGRAM: &str = "millrace";
 /// Binary logarithm of the descriptors of a ring: 4,096 frames are 50 ms at 1 Gbit/s.
 const LOG2_RING: u8 = 12;
-/// Bytes of a buffer beside the MTU: Ethernet header and VLAN tags.
+/// Bytes of a buffer in addition to the MTU: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: u32 = 22;
 const BUFFER_SIZE_MIN: u32 = 2_048;
-/// Frames that are copied out of a ring at once.
+/// The maximum number of frames that are copied out of a ring at once.
 const BURST: usize = 64;
 /// The time between two attempts to connect, and between two checks of the connection.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -55,7 +55,7 @@ pub struct MemifConfig {
     pub mtu: u16,
 }
 
-/// The connection while the handshake lasts.
+/// A connection during its handshake.
 struct Handshake {
     connection: Connection,
     session: Session,
@@ -67,7 +67,7 @@ struct Handshake {
 struct Shared {
     rings: Rings,
     memory: OwnedFd,
-    /// One for each ring to the switch.
+    /// The eventfds that notify the switch, one for each ring to it.
     notifiers: Vec<EventFd>,
 }
 
@@ -95,10 +95,10 @@ pub struct MemifLink {
     epoll: Epoll,
     /// The switch writes here when a frame arrives and this side sleeps.
     interrupt: EventFd,
-    /// True if interrupts were asked for.
+    /// True if this side has requested interrupts.
     sleeps: bool,
     frames: FrameBuffer,
-    /// Frames that were lost because the ring to the switch was full, or because nobody was connected.
+    /// Frames that were lost because the ring to the switch was full, or because no switch was connected.
     lost: u64,
 }
 
@@ -147,7 +147,7 @@ impl MemifLink {
         })
     }
 
-    /// Returns the number of frames that had no room in the ring, or no peer.
+    /// Returns the number of frames that were lost because the ring was full or no switch was connected.
     pub fn lost(&self) -> u64 {
         self.lost
     }

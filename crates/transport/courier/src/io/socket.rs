@@ -1,4 +1,4 @@
-//! UDP sockets of the kernel: datagrams of one size in one call each way (UDP_SEGMENT, UDP_GRO).
+//! UDP sockets of the kernel; one call sends or receives several datagrams of one size (UDP_SEGMENT, UDP_GRO).
 
 use super::{Burst, DatagramIo};
 use millrace_transport::flow::USUAL_MTU;
@@ -14,16 +14,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// The maximum number of segments in one send (UDP_MAX_SEGMENTS of Linux is 128; 64 before version 6.9).
 const SEGMENTS_MAX: usize = 64;
-/// Bytes that the kernel is asked to queue in each direction.
+/// The requested size of the receive buffer, in bytes.
 const BUFFER_SIZE: usize = 16 << 20;
 /// Bytes of the largest message: datagrams that the kernel received as one (UDP_GRO).
 const MESSAGE_SIZE: usize = 65_536;
-/// The maximum number of messages that one call receives.
+/// The maximum number of messages that one `recvmmsg` call receives.
 const MESSAGES_MAX: usize = 16;
 /// Messages of more bytes than this are received one by one, so that each is in the processor's caches when
 /// it is handled.
 const LARGE_MESSAGE: usize = 8 << 10;
-/// Bytes of the headers of IPv4 and UDP.
+/// The size of the IPv4 and UDP headers, in bytes.
 const PACKET_HEADERS: usize = 28;
 
 /// A UDP socket with segmentation and receive offload if the kernel has them.
@@ -36,9 +36,9 @@ pub struct UdpIo {
     /// The messages of the last call; `next` is the index of the one that is returned next.
     received: Vec<Message>,
     next: usize,
-    /// The number of messages that the next call asks for.
+    /// The maximum number of messages of the next `recvmmsg` call.
     messages: usize,
-    /// The last call found no more messages than it returned.
+    /// True if the last `recvmmsg` call emptied the socket.
     drained: bool,
 }
 
@@ -72,7 +72,7 @@ impl UdpIo {
 
     fn with(socket: UdpSocket) -> io::Result<UdpIo> {
         socket.set_nonblocking(true)?;
-        // Without CAP_NET_ADMIN the kernel grants what net.core.rmem_max allows.
+        // Without CAP_NET_ADMIN, net.core.rmem_max limits the size.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_SIZE).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &BUFFER_SIZE);
         }
@@ -173,7 +173,7 @@ impl DatagramIo for UdpIo {
                 {
                     Ok(())
                 }
-                // The device or the kernel cannot segment: this code does.
+                // Neither the device nor the kernel can segment: from now on, each datagram is sent by a call of its own.
                 Err(Errno::EINVAL | Errno::EIO) if self.segments && size > usize::from(segment) => {
                     self.segments = false;
                     self.send_segments(to, parts, usize::from(segment))

@@ -14,7 +14,7 @@ use thiserror::Error;
 pub struct ReceiveOptions {
     /// The address to listen at.
     pub listen: SocketAddr,
-    /// Addresses for the ticket; empty: those of this machine.
+    /// Addresses for the ticket; if empty, those of this machine.
     pub addresses: Vec<IpAddr>,
     /// True if the receiver ends after the first sender.
     pub once: bool,
@@ -22,7 +22,7 @@ pub struct ReceiveOptions {
     pub allow: Vec<PublicKey>,
     /// The time for which the ticket is valid.
     pub expiry: Duration,
-    /// The file in which the ticket of a transfer that is not complete is kept, for a receiver that ends after the first sender.
+    /// The file that keeps the ticket of an incomplete transfer, for a receiver that ends after the first sender.
     pub kept_ticket: Option<KeptTicket>,
     /// Silence after which a sender counts as lost.
     pub silence: Duration,
@@ -59,7 +59,7 @@ impl Default for ReceiveOptions {
     }
 }
 
-/// A receiver that cannot go on.
+/// The reason why a receiver ended with an error.
 #[derive(Debug, Error)]
 pub enum ReceiveError {
     /// The address cannot be used.
