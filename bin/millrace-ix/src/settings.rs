@@ -44,10 +44,10 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sflow {
-    /// The UDP address that switches send to.
+    /// The UDP address to which switches send sFlow.
     #[serde(default = "Sflow::any")]
     pub(crate) listen: SocketAddr,
-    /// The addresses from which datagrams are taken: those of the switches.
+    /// The addresses of the switches. Datagrams from other addresses are dropped.
     pub(crate) switches: BTreeSet<IpAddr>,
 }
 
@@ -62,8 +62,7 @@ impl Sflow {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Api {
-    /// The address of the listener, on loopback. Without an address there is no listener. A TLS proxy makes
-    /// the page public.
+    /// The loopback address of the listener; `None` for no listener. A TLS proxy makes the page public.
     pub(crate) listen: Option<SocketAddr>,
     /// The name of the exchange, for the page.
     pub(crate) name: String,
@@ -92,7 +91,7 @@ pub(crate) struct Oidc {
     pub(crate) client_secret_file: Option<PathBuf>,
     /// The address of the page to which the provider returns: `https://ix.example/sign-in/callback`.
     pub(crate) redirect_uri: String,
-    /// The scopes that are asked for.
+    /// The scopes that the exchange requests.
     #[serde(default = "Oidc::usual_scopes")]
     pub(crate) scopes: Vec<String>,
 }

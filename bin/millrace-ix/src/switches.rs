@@ -44,7 +44,7 @@ pub(crate) struct Switches {
 
 impl Switches {
     /// Passes a request of the engine to the task of its switch. A request for an older connection is dropped: the engine
-    /// has been told that it ended.
+    /// knows that this connection has ended.
     pub(crate) fn request(&self, request: FabricRequest) {
         let (switch, session) = match &request {
             FabricRequest::Dump { switch, session }
@@ -153,10 +153,11 @@ impl Switches {
 }
 
 impl Switches {
-    /// Makes this engine the master of a switch. A switch that knows a later generation_id was led with a newer
-    /// database, as before the restore of a backup. The epoch of this engine then becomes later, if the engine
-    /// still has the database. It does not if the switch has accepted this engine before: a later generation_id
-    /// is then that of another engine, which leads now.
+    /// Makes this engine the master of a switch.
+    ///
+    /// If the switch knows a later generation_id, an engine with a newer database was its master, for example before a
+    /// backup was restored. This engine then raises its epoch above that generation_id, if it still owns the database. If
+    /// the switch has accepted this engine before, another engine is its master now, and the call fails.
     async fn become_master(&self, connection: &Connection, switch: SwitchId, handle: &Handle) -> Result<()> {
         let led = || self.led.lock().unwrap_or_else(PoisonError::into_inner);
         let epoch = self.epoch.load(Ordering::Relaxed);

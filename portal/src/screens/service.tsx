@@ -34,7 +34,7 @@ const STAGES: Record<string, MessageId> = {
   removed: "stage.removed",
 };
 
-/** The stages of a service in words, with the present one. */
+/** The stages of a service in words; the current stage is marked. */
 export function Timeline({ stages }: { stages: Stage[] }) {
   const t = useText();
   return (

@@ -19,7 +19,7 @@ import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
 import { COLUMNS, parseServicesSearch, type Column, type ServicesSearch } from "./services.search";
 import { kindWord, StateOf, stateWord, statusText } from "../ui/words";
 
-/** Returns the words by which a service is found. */
+/** Returns the text in which a search looks for a service. */
 function words(service: Service): string {
   const ends = service.ends.flatMap((end) => [end.id, end.vlan_text ?? "", end.account.name, end.site, end.connection?.name ?? "", ...end.macs.map((mac) => mac.address)]);
   return [service.id, service.name, service.kind, service.account.name, service.peer?.name ?? "", ...ends].join(" ");
@@ -54,7 +54,7 @@ function save(services: Service[], own: string): void {
 const ROW = 56;
 const HEAD = 36;
 
-/** All services, also many: only the rows in view exist. */
+/** The list of all services. Only the rows in view are rendered, so that the list may be long. */
 export function Services() {
   const t = useText();
   const me = useMe();

@@ -1,6 +1,6 @@
 // Tables as files for spreadsheets (RFC 4180).
 
-/** Returns a cell. A text that a spreadsheet would take for a formula begins with an apostrophe: names come from other members. */
+/** Returns a cell. An apostrophe precedes text that a spreadsheet would run as a formula, because names come from other members. */
 function cell(value: string | number | null): string {
   if (typeof value === "number") return String(value);
   const text = value ?? "";
@@ -13,7 +13,7 @@ export function csv(rows: readonly (readonly (string | number | null)[])[]): str
   return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
 }
 
-/** Saves a table as a file. The mark at its begin tells spreadsheets that it is UTF-8. */
+/** Saves a table as a file. The byte order mark at the start tells spreadsheets that the file is UTF-8. */
 export function saveCsv(name: string, rows: readonly (readonly (string | number | null)[])[]): void {
   const address = URL.createObjectURL(new Blob(["\ufeff", csv(rows)], { type: "text/csv;charset=utf-8" }));
   const link = document.createElement("a");

@@ -11,7 +11,7 @@ const KEPT = "millrace.dialect";
 export function RouterConfig({ end }: { end: RouterEnd }) {
   const t = useText();
   const [dialect, setDialect] = useState<Dialect>(() => DIALECTS.find((known) => known.id === localStorage.getItem(KEPT))?.id ?? "ios-xr");
-  /** True after a copy, false after one that the browser refused. */
+  /** True after a copy, false if the browser refused the copy. */
   const [copied, setCopied] = useState<boolean>();
   const text = routerConfig(dialect, end);
   const choose = (key: unknown) => {
@@ -23,7 +23,7 @@ export function RouterConfig({ end }: { end: RouterEnd }) {
   };
   const copy = async () => {
     try {
-      // Without TLS a page has no clipboard.
+      // Without TLS, a page cannot use the clipboard.
       await navigator.clipboard.writeText(text);
       setCopied(true);
     } catch {

@@ -17,7 +17,7 @@ export type RouterEnd = {
   about: string;
   /** The contracted rate, to which the router limits what it sends; null for the speed of the port. */
   rateMbps: number | null;
-  /** Addresses with the length of their network, of an end of a peering LAN. */
+  /** The addresses of an end of a peering LAN, each with its prefix length. */
   addresses: string[];
   /** True for a peering LAN, in which a router may send only IPv4, ARP and IPv6. */
   lan: boolean;
@@ -28,12 +28,12 @@ export function plain(text: string): string {
   return text.replace(/[^A-Za-z0-9 ._-]/g, "").replace(/\s+/g, " ").trim().slice(0, 60);
 }
 
-/** Returns the addresses with the length of the network that they lie in. An address without a network does not belong to the LAN. */
+/** Returns each address with the prefix length of its network. An address without a network does not belong to the LAN. */
 export function withLengths(ips: readonly RegisteredIp[]): string[] {
   return ips.flatMap(({ address, length }) => (length === null ? [] : [`${address}/${length}`]));
 }
 
-/** Returns true for an IPv6 address of the link alone (fe80::/10). */
+/** Returns true for a link-local IPv6 address (fe80::/10). */
 const isLinkLocal = (address: string) => /^fe[89ab]/i.test(address);
 
 const number = (vid: number | null | undefined) => (typeof vid === "number" ? String(vid) : "<vid>");
@@ -92,7 +92,7 @@ function linux(end: RouterEnd, port: string): string[] {
   ];
 }
 
-/** Returns the lines for a router. The interface is an example: the exchange does not know the member's. */
+/** Returns the configuration of a router. The interface name is an example: the exchange does not know the member's. */
 export function routerConfig(dialect: Dialect, end: RouterEnd): string {
   const port = DIALECTS.find((known) => known.id === dialect)?.port ?? "";
   const safe = { ...end, about: plain(end.about) };

@@ -9,7 +9,7 @@ use millrace_types::Time;
 use tokio::sync::Notify;
 
 /// The parts of the process that all tasks of routing share: the engine, the authority, the clock of sessions, and the signal
-/// that asks for a comparison.
+/// that starts a comparison.
 #[derive(Clone)]
 pub(super) struct Routing {
     pub(super) handle: Handle,

@@ -15,7 +15,7 @@ use super::{Bgp, Routing};
 const COLLECT: Duration = Duration::from_millis(10);
 /// The time between two checks of the timers of peers, and the wait after an order that failed.
 const TICK: Duration = Duration::from_secs(1);
-/// The time between two comparisons of everything.
+/// The time between two comparisons of all rules with all filters.
 const FULL: Duration = Duration::from_secs(60);
 /// The maximum number of operations in one order.
 const OPERATIONS_MAX: usize = 250;

@@ -94,7 +94,7 @@ async fn run(server: &RouteServer, control: &Path, statuses: &RouteServers, hand
     }
 }
 
-/// Reads a route server until the connection ends, and gives each report to `tell`.
+/// Reads a route server until the connection ends, and passes each report to `tell`.
 async fn converse(
     client: &mut Client,
     control: &Path,

@@ -1,7 +1,7 @@
 //! TCP connections of BGP peers.
 //!
-//! A peer has one session, which uses the newest connection that it did not refuse. An older connection must
-//! neither take bytes from the session nor give bytes to it, because it carried an earlier BGP session.
+//! A peer has one session, which uses the newest connection that the session did not refuse. No bytes pass
+//! between an older connection and the session, because the older connection carried an earlier BGP session.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

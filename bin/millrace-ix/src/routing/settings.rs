@@ -32,7 +32,7 @@ pub(crate) struct Bgp {
     pub(crate) blackhole_large_communities: Vec<String>,
     /// Next hops that request blackholing.
     pub(crate) blackhole_next_hops: BTreeSet<IpAddr>,
-    /// The seconds for which a filter stays after its owner lost the prefix.
+    /// The seconds for which a filter stays after its owner has lost the prefix.
     pub(crate) ownership_hold_secs: u64,
     /// The seconds for which routes are kept while a peer, or this process, restarts: 0 to 4095.
     pub(crate) restart_secs: u16,
@@ -112,7 +112,7 @@ pub(crate) struct Irr {
     /// The seconds between two queries for an account.
     #[serde(default = "hour")]
     pub(crate) refresh_secs: u64,
-    /// The seconds after which objects that were not read again permit no new filter.
+    /// The age in seconds above which the objects of an account permit no new filter.
     #[serde(default = "day")]
     pub(crate) expire_secs: u64,
 }

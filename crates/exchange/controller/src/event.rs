@@ -21,8 +21,8 @@ pub struct LostEvents {
 pub enum Event {
     /// A port was added, removed or modified.
     PortStatus(PortStatus),
-    /// All ports, from a listing. This event is ordered relative to [`Event::PortStatus`]. The result of the
-    /// listing comes later, and the ports in it may be outdated.
+    /// All ports, from a listing, in order with [`Event::PortStatus`]. The listing's own result arrives later, and its
+    /// ports may be outdated by then.
     PortsListed(Vec<Port>),
     /// A flow entry was removed.
     FlowRemoved(FlowRemoved),

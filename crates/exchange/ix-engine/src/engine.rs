@@ -19,8 +19,8 @@ pub struct Engine<E: Entries> {
     pub(crate) adopted: bool,
     pub(crate) swept: bool,
     pub(crate) revision: u64,
-    /// The revision of the database at the start, or a later one that an operator has resolved: a switch with a later
-    /// marker that this engine has not sent has content that the database does not know.
+    /// The revision of the database at the start, or a later one that an operator has resolved. If a switch has a later
+    /// marker, and this engine did not send it, the switch has content that the database does not know.
     pub(crate) known_revision: u64,
     pub(crate) switches: BTreeMap<SwitchId, Switch<E>>,
     pub(crate) changes: BTreeMap<ChangeId, Change<E>>,
@@ -224,13 +224,13 @@ impl<E: Entries> Engine<E> {
         self.switches.get(&switch).map(|switch| &switch.differs)
     }
 
-    /// Returns true if an operator chose [`Resolution::Adopt`](crate::Resolution::Adopt), and nobody
-    /// [`Resolution::Enforce`](crate::Resolution::Enforce) since.
+    /// Returns true if an operator chose [`Resolution::Adopt`](crate::Resolution::Adopt) and has
+    /// not chosen [`Resolution::Enforce`](crate::Resolution::Enforce) since.
     pub fn is_adopted(&self) -> bool {
         self.adopted
     }
 
-    /// Returns the entries of a switch that the exchange does not know and leaves, as of the last dump.
+    /// Returns the entries of a switch that are not intended but kept, as of the last dump.
     pub fn kept(&self, switch: SwitchId) -> Option<&Content<E>> {
         self.switches.get(&switch).map(|switch| &switch.kept)
     }
@@ -355,8 +355,8 @@ impl<E: Entries> Engine<E> {
         let waiting = change.needed().flat_map(BTreeMap::keys).copied().collect();
         change.waiting = waiting;
         if phase == Phase::Drained {
-            // All ingress switches use the new entries. A switch that does not answer delays the removal of the old ones
-            // only, and no later change.
+            // All ingress switches use the new entries. A switch that does not answer delays only the removal of the old
+            // entries, not later changes.
             for later in self.changes.values_mut() {
                 if later.predecessors.remove(&id) {
                     later.drained_predecessors.insert(id);
@@ -365,7 +365,7 @@ impl<E: Entries> Engine<E> {
         }
     }
 
-    /// Removes a change; those that waited for it wait for its own predecessors, if it had any left.
+    /// Removes a change. Changes that waited for it now wait for its remaining predecessors.
     pub(crate) fn forget(&mut self, id: ChangeId) {
         let Some(change) = self.changes.remove(&id) else {
             return;

@@ -62,7 +62,7 @@ pub enum Event<E: Entries> {
     Delay { switch: SwitchId, delay: Duration },
     /// A switch was added to the exchange.
     Added(SwitchId),
-    /// A switch was taken out of service because it does not return, or was put back.
+    /// A switch was taken out of service for good, or was put back into service.
     Retired { switch: SwitchId, is_retired: bool },
     /// An operator has decided what happens with content that is newer than the database.
     Resolved(Resolution),
@@ -101,7 +101,7 @@ pub enum Action<E: Entries> {
     /// Write the phase of a change to the journal. It must be durable before later actions run.
     Journal {
         change: ChangeId,
-        /// The phase that it enters.
+        /// The phase that the change enters.
         phase: Phase,
     },
     /// Undo changes, newest first: restore their objects and write `rolled_back`, in one transaction, before later actions run.
@@ -110,7 +110,7 @@ pub enum Action<E: Entries> {
         /// The reason in words.
         reason: String,
     },
-    /// Plan an accepted change again and order it again: an earlier change that touched the same entries was undone.
+    /// Plan and order an accepted change again, because an earlier change of the same entries was undone.
     Replan(ChangeId),
     /// Read all entries of a switch.
     Dump {
@@ -164,7 +164,7 @@ pub enum Notice<K> {
         change: ChangeId,
         switches: Vec<SwitchId>,
     },
-    /// A switch refuses a change that can only go forward, or a repair; it is tried again.
+    /// A switch refuses a repair, or a change that can no longer be rolled back. The engine tries again.
     Stuck {
         switch: SwitchId,
         /// The change; `None` for a repair.
@@ -188,9 +188,9 @@ pub struct ChangeStatus {
     /// The number.
     pub change: ChangeId,
     pub phase: Phase,
-    /// The switches that it waits for.
+    /// The switches that the change waits for.
     pub switches: Vec<SwitchId>,
-    /// The earlier changes that it waits for.
+    /// The earlier changes that the change waits for.
     pub changes: Vec<ChangeId>,
 }
 

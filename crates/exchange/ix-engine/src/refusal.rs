@@ -70,8 +70,8 @@ impl<E: Entries> Engine<E> {
         }
     }
 
-    /// Undoes a change that has not flipped, and the later changes that depend on its objects. Later changes
-    /// that only share entries with it are planned again.
+    /// Rolls back a planned change, and the later changes that depend on its objects. Later changes that only
+    /// wait for one of these are planned again.
     fn roll_back(
         &mut self,
         id: ChangeId,

@@ -15,8 +15,8 @@ pub enum ForeignPolicy {
 /// The settings of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The time in which changes of a switch are collected into one bundle. A switch without a recent commit gets the
-    /// first one at once.
+    /// The time in which changes of a switch are collected into one bundle. If the switch had no commit in that time, the
+    /// next change is sent at once.
     pub coalesce: Duration,
     /// The shortest wait between flip and removal of the old generation; twice the measured delay if that is longer.
     pub drain_min: Duration,
@@ -24,7 +24,7 @@ pub struct Settings {
     pub resync: Duration,
     /// The shortest time between two reconciliations that foreign changes cause.
     pub foreign_resync_min: Duration,
-    /// The time without an answer of a switch after which concerned changes are reported as waiting.
+    /// The time without an answer from a switch after which the changes that wait for it are reported.
     pub silence: Duration,
     /// The first delay before a refused repair is tried again; it doubles up to a minute.
     pub retry: Duration,

@@ -7,7 +7,7 @@ use millrace_types::{Duration, Time};
 use crate::change::ChangeId;
 use crate::content::{Content, Delta, Entries, Modification};
 
-/// The number of a connection of a switch; a new connection has a larger one.
+/// The number of a connection of a switch; a later connection has a larger number.
 pub type Session = u64;
 
 /// The engine's knowledge of a switch.
@@ -54,9 +54,9 @@ pub(crate) struct Switch<E: Entries> {
     pub(crate) intended: Content<E>,
     /// The value at the switch, for each key that is known to differ; `None` if the switch has no such entry.
     pub(crate) differs: BTreeMap<E::Key, Option<E::Value>>,
-    /// The entries that the exchange does not know and leaves, as of the last dump.
+    /// The entries that are not intended but kept, as of the last dump.
     pub(crate) kept: Content<E>,
-    /// The change that sets a key in its current phase, by key.
+    /// For each key, the change whose current phase sets its value.
     pub(crate) owners: BTreeMap<E::Key, ChangeId>,
     pub(crate) session: Option<Session>,
     /// True if the switch was taken out of service: it is not expected to return.
@@ -72,7 +72,7 @@ pub(crate) struct Switch<E: Entries> {
     pub(crate) next_commit: Time,
     /// The parts of a refused commit that are to be sent one by one.
     pub(crate) isolated: VecDeque<Option<ChangeId>>,
-    /// The parts that the switch refused alone, and the time at which each is tried again.
+    /// The parts that the switch refused alone, each with the time of the next attempt and the delay before that attempt.
     pub(crate) refused: BTreeMap<Option<ChangeId>, (Time, Duration)>,
     /// The number of foreign entries that the last dump had.
     pub(crate) foreign: usize,
@@ -176,7 +176,7 @@ impl<E: Entries> Switch<E> {
         self.known && delta.keys().all(|key| !self.differs.contains_key(key))
     }
 
-    /// Leaves only those of the kept entries that `keep` selects; the others differ from now on.
+    /// Reduces `kept` to the entries that `keep` selects; the others become differing entries.
     pub(crate) fn keep_only(&mut self, keep: impl Fn(&E::Key, &E::Value) -> bool) {
         for (key, value) in std::mem::take(&mut self.kept) {
             if keep(&key, &value) {
@@ -187,8 +187,8 @@ impl<E: Entries> Switch<E> {
         }
     }
 
-    /// Compares a complete dump with the intended content. Entries that `keep` selects stay, although the exchange does not
-    /// know them. Returns the entries that the exchange did not intend.
+    /// Compares a complete dump with the intended content. Of the entries that are not intended, those that `keep` selects
+    /// stay in the switch. Returns the keys of all entries that are not intended.
     pub(crate) fn compare(
         &mut self,
         have: &Content<E>,
@@ -218,7 +218,7 @@ impl<E: Entries> Switch<E> {
             if changed.contains(&key) {
                 continue;
             }
-            // An entry that a change under way removes is the exchange's own, whoever else's it may look like.
+            // An entry that a change in progress removes belongs to the exchange, even if `keep` would select it.
             if let (Some(has), None, false) = (&has, &wanted, self.owners.contains_key(&key)) {
                 unexpected.push(key.clone());
                 if keep(&key, has) {

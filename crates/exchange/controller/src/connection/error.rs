@@ -32,8 +32,7 @@ pub enum CloseReason {
         /// The number of the auxiliary connection.
         id: u8,
     },
-    /// The length in a header is smaller than the header, so the following bytes cannot be split into
-    /// messages.
+    /// The length in a header is smaller than the header, so the next message cannot be found.
     #[error("a message header has length {length}: expected at least 8, the size of the header")]
     Framing {
         /// The value in the message.
@@ -42,7 +41,7 @@ pub enum CloseReason {
     /// HELLO or FEATURES_REPLY did not arrive in time.
     #[error("the handshake was not complete before the timeout")]
     HandshakeTimeout,
-    /// No ECHO_REQUEST was answered.
+    /// The switch neither sent bytes nor read output after `echo_misses` consecutive ECHO_REQUESTs.
     #[error("the switch answered no echo request before the timeout")]
     EchoTimeout,
     /// An operation was not complete in time.

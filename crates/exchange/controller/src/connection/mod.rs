@@ -238,7 +238,7 @@ impl Connection {
         Ok(xid)
     }
 
-    /// Lets the running operation write requests. Starts the next operation when it is complete.
+    /// Lets the running operation write requests. When that operation is complete, starts the next one.
     fn pump(&mut self, now: Time) {
         while self.state == State::Ready {
             if self.running.is_none() {
@@ -421,7 +421,7 @@ impl Connection {
         self.is_own_xid(xid).then_some(MultipartReply { more, body })
     }
 
-    /// Handles a message that is no answer to an operation.
+    /// Handles a message that answers no operation.
     fn take_async(&mut self, xid: Xid, message: Message) {
         match message {
             Message::EchoRequest(data) => {

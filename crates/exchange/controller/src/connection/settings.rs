@@ -10,7 +10,7 @@ pub struct Settings {
     /// The time after which an ECHO_REQUEST is sent if the switch neither sends bytes nor reads waiting
     /// output. The switch has the same time to answer. `None` sends no ECHO_REQUEST.
     pub echo_interval: Option<Duration>,
-    /// The number of ECHO_REQUESTs that may stay unanswered.
+    /// The number of consecutive unanswered ECHO_REQUESTs after which the connection is closed.
     pub echo_misses: u32,
     /// The maximum time of an operation, from its first message.
     pub operation_timeout: Duration,

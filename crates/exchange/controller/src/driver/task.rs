@@ -269,8 +269,8 @@ fn not_submitted(error: SubmitError) -> CloseReason {
     }
 }
 
-/// Writes some of these bytes, and returns how many. Without bytes, flushes the stream and returns `None`.
-/// The call may be cancelled; it has then written nothing.
+/// Writes some of these bytes, and returns their number. Without bytes, flushes the stream and returns `None`.
+/// A cancelled call has written nothing.
 async fn write(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<Option<usize>> {
     if bytes.is_empty() {
         return writer.flush().await.map(|()| None);

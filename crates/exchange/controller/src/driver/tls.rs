@@ -1,5 +1,5 @@
-//! TLS with switches (OpenFlow 1.3.5, section 6.3.3). Each side presents a certificate; an authority that the
-//! other side trusts has signed it. The caller decides which certificate is valid for which datapath id.
+//! TLS with switches (OpenFlow 1.3.5, section 6.3.3). Each side presents a certificate that is signed by
+//! an authority that the other side trusts. The caller decides which certificate is valid for which datapath id.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -60,7 +60,7 @@ enum Phase {
     Barrier,
 }
 
-/// Messages that a switch applies all or none, in consecutive stages.
+/// A commit in progress. The switch applies all messages of a bundle stage, or none.
 #[derive(Debug)]
 pub(crate) struct Commit {
     messages: Vec<Message>,
@@ -71,8 +71,9 @@ pub(crate) struct Commit {
     phase: Phase,
     /// The xid of the first message of the stage; the other messages have the following xids.
     first: Xid,
-    /// The xid of the last OPEN, CLOSE, COMMIT or DISCARD, and the xid of the barrier.
+    /// The xid of the last OPEN, CLOSE, COMMIT or DISCARD.
     control: Option<Xid>,
+    /// The xid of the barrier that ends the stage.
     barrier: Option<Xid>,
     is_planned: bool,
     is_confirmed: bool,
@@ -111,7 +112,7 @@ impl Commit {
         let is_bundle = self.stages.get(self.stage).is_some_and(|stage| stage.is_bundle);
         match self.phase {
             _ if self.is_partly_applied => Applied::Partly,
-            // A switch discards the open bundles of a connection when it ends.
+            // When a connection ends, the switch discards its open bundles.
             Phase::Begin | Phase::Opening | Phase::Closing | Phase::Commit | Phase::Discard => {
                 Applied::Nothing
             }

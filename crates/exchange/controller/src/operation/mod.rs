@@ -47,8 +47,7 @@ pub enum Applied {
     Nothing,
     /// The switch may have applied some messages, because it refuses bundles, or meters in bundles.
     Partly,
-    /// The connection ended between the COMMIT and its reply, so the switch applied either all messages or
-    /// none.
+    /// The switch did not confirm the COMMIT. It applied either all messages or none.
     Unknown,
 }
 
@@ -218,7 +217,7 @@ impl Operation {
         }
     }
 
-    /// Returns the xid of the multipart request whose reply is incomplete.
+    /// Returns the xid of the multipart request whose reply is incomplete; `None` if there is none.
     pub(crate) fn open_multipart(&self) -> Option<Xid> {
         match self {
             Operation::Dump(dump) => dump.open_multipart(),

@@ -1,4 +1,4 @@
-//! Commits against a scripted switch: bundles, their refusal, and switches without them.
+//! Commits against a scripted switch: bundles, refused bundles, and switches without bundles.
 
 use millrace_controller::{Applied, CloseReason, CommitError, Outcome, Settings};
 use millrace_openflow::*;

@@ -36,9 +36,8 @@ struct OpenVswitch {
 }
 
 impl OpenVswitch {
-    /// Starts Open vSwitch with a bridge `br0` and ports `p1` and `p2`. All its files are in this folder. It
-    /// connects to the controller at the socket `br0.controller` there; Open vSwitch permits no other Unix
-    /// socket.
+    /// Starts Open vSwitch with a bridge `br0` and ports `p1` and `p2`. All its files are in `folder`. The bridge connects
+    /// to the controller at the socket `br0.controller` in `folder`; Open vSwitch permits no other Unix socket.
     fn start(folder: tempfile::TempDir) -> Option<OpenVswitch> {
         if !Path::new(SCHEMA).exists() || Command::new("ovs-vswitchd").arg("--version").output().is_err() {
             eprintln!("skipped: Open vSwitch is not installed (apt-get install openvswitch-switch)");
@@ -168,7 +167,7 @@ async fn commits_listings_errors_and_events_work_with_open_vswitch() {
     assert_eq!(dump.ports.len(), 3);
     assert_eq!(dump.into_entries().unwrap().len(), 2001);
 
-    // A wrong message: nothing of the bundle is carried out.
+    // The switch refuses one message, and applies nothing of the bundle.
     let delete = Message::FlowMod(FlowMod::delete(TableId::ALL, Match::any()));
     let wrong = Message::FlowMod(FlowMod {
         instructions: Instructions {

@@ -26,7 +26,7 @@ fn a_switch_that_dies_before_its_old_entries_are_removed_delays_no_later_change(
     assert_eq!(last(&world, away), Some(Phase::Drained));
     for _ in 0..2 {
         world.run(5 * SECOND);
-        // It stays open until the first one ends: a restart plans them one after the other.
+        // The later change stays open until the first one ends: a restart plans them one after the other.
         assert_eq!(last(&world, again), Some(Phase::Drained));
         assert!(world.switches[&4].content.contains_key(&(0, 3)));
         let waits: Vec<_> = world.engine.changes().map(|change| change.changes).collect();

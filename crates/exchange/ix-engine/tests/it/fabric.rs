@@ -46,11 +46,11 @@ pub(crate) struct ModelSwitch {
     /// The number of times that each entry was written. A correct entry is never written again.
     pub(crate) writes: BTreeMap<Key, u32>,
     pub(crate) session: Option<Session>,
-    /// No operation is answered while the switch is deaf.
+    /// True while the switch answers no operation.
     pub(crate) deaf: bool,
     /// The switch refuses commits that set one of these keys.
     pub(crate) refuses: Vec<Key>,
-    /// The next dumps break off.
+    /// The number of the next dumps that will fail.
     pub(crate) broken_dumps: u32,
     pub(crate) commits: u32,
     operations: Vec<(Time, Operation)>,
