@@ -68,10 +68,13 @@ pub enum RefuseCode {
     Quota,
     /// The receiver has reached its maximum number of transfers, or is about to end.
     Busy,
+    /// A reason that this version does not know; the text explains it.
+    Unknown = 255,
 }
 
 impl RefuseCode {
-    const ALL: [RefuseCode; 6] = [
+    /// The codes of docs/transport-protocol.md, by number.
+    const KNOWN: [RefuseCode; 6] = [
         RefuseCode::NotAdmitted,
         RefuseCode::Version,
         RefuseCode::Manifest,
@@ -89,6 +92,7 @@ impl RefuseCode {
             RefuseCode::Files => "files",
             RefuseCode::Quota => "quota",
             RefuseCode::Busy => "busy",
+            RefuseCode::Unknown => "unknown",
         }
     }
 }
@@ -349,11 +353,9 @@ impl Message {
             3 => Message::ManifestEnd,
             4 => {
                 let code = byte(&mut reader)?;
-                let code = *RefuseCode::ALL
-                    .get(usize::from(code))
-                    .ok_or(MessageError::Type(code))?;
+                let known = RefuseCode::KNOWN.get(usize::from(code));
                 Message::Refuse {
-                    code,
+                    code: known.copied().unwrap_or(RefuseCode::Unknown),
                     text: read_text(&mut reader)?,
                 }
             }

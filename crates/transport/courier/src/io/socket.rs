@@ -23,8 +23,6 @@ const MESSAGES_MAX: usize = 16;
 /// Messages of more bytes than this are received one by one, so that each is in the processor's caches when
 /// it is handled.
 const LARGE_MESSAGE: usize = 8 << 10;
-/// The size of the IPv4 and UDP headers, in bytes.
-const PACKET_HEADERS: usize = 28;
 
 /// A UDP socket with segmentation and receive offload if the kernel has them.
 #[derive(Debug)]
@@ -169,7 +167,7 @@ impl DatagramIo for UdpIo {
                 Ok(_) => Ok(()),
                 // The interface's MTU became smaller: the segments count as lost, as on any path.
                 Err(Errno::EINVAL)
-                    if usize::from(segment) + PACKET_HEADERS > usize::from(self.path_mtu(to)) =>
+                    if usize::from(segment) + headers_size(to) > usize::from(self.path_mtu(to)) =>
                 {
                     Ok(())
                 }
@@ -238,6 +236,14 @@ impl DatagramIo for UdpIo {
         let mtu =
             local.and_then(|local| route_mtu(local, SocketAddr::new(to.ip().to_canonical(), to.port())));
         mtu.unwrap_or(USUAL_MTU)
+    }
+}
+
+/// Returns the size of the IP and UDP headers of a packet to an address, in bytes.
+fn headers_size(to: SocketAddr) -> usize {
+    match to.ip().to_canonical() {
+        IpAddr::V4(_) => 28,
+        IpAddr::V6(_) => 48,
     }
 }
 
@@ -375,6 +381,14 @@ mod tests {
         assert_eq!(drain(&mut daemon), vec![b"other".to_vec(); 20]);
         connected.send(peer.local_address().unwrap(), b"back").unwrap();
         assert_eq!(peer.receive().unwrap().unwrap().from, address);
+    }
+
+    #[test]
+    fn ipv6_packets_have_larger_headers() {
+        let size = |address: &str| headers_size(address.parse().unwrap());
+        assert_eq!(size("192.0.2.1:7800"), 20 + 8);
+        assert_eq!(size("[::ffff:192.0.2.1]:7800"), 20 + 8);
+        assert_eq!(size("[2001:db8::1]:7800"), 40 + 8);
     }
 
     /// Sends a UDP datagram over a raw socket, with any source port; returns false if this user may not.

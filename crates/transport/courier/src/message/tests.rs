@@ -132,6 +132,25 @@ fn no_bytes_of_a_peer_are_too_odd() {
     assert_eq!(text, Message::Failed { text: "[2Jx".into() });
 }
 
+/// A later version may refuse for a reason that this one does not know.
+#[test]
+fn a_refusal_with_an_unknown_code_keeps_its_text() {
+    let refusal = Message::Refuse {
+        code: RefuseCode::Unknown,
+        text: "the licence has expired".into(),
+    };
+    let mut bytes = refusal.encode();
+    let code = bytes.iter().rposition(|byte| *byte == 255).unwrap();
+    for unknown in [6, 254, 255] {
+        bytes[code] = unknown;
+        assert_eq!(
+            Message::first(&bytes),
+            Ok(Some((refusal.clone(), bytes.len()))),
+            "{unknown}"
+        );
+    }
+}
+
 /// A lost packet holds up the rest of a stream: its repair releases millions of messages at once.
 #[test]
 fn the_time_to_read_many_short_messages_is_linear() {
