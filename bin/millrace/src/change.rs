@@ -11,7 +11,7 @@ use millrace_api::view::{Change, Committed, Reconciliation, Revision, Status, fo
 use millrace_model::Config;
 use serde::Serialize;
 
-use crate::cli::{Apply, CommentArg, Confirm, Diff, DiffFrom, Rollback, Wait};
+use crate::cli::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait};
 use crate::output::{Session, author, say};
 use crate::show::{origin, problems};
 
@@ -21,10 +21,10 @@ const NOT_RUNNING: u8 = 4;
 /// The interval of status requests while the command waits for a change to run.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-fn options(why: &CommentArg) -> ChangeOptions {
+fn options(comment: &str) -> ChangeOptions {
     ChangeOptions {
         author: author(),
-        comment: why.comment.clone(),
+        comment: comment.to_owned(),
         ..ChangeOptions::default()
     }
 }
@@ -91,7 +91,7 @@ pub(crate) fn apply(session: &Session, args: &Apply) -> Result<ExitCode> {
     let options = ChangeOptions {
         dry_run: args.dry_run,
         confirm_within: args.confirm_within,
-        ..options(&args.why)
+        ..options(&args.why.comment)
     };
     let expected = Some(args.expect.unwrap_or(revision));
     let committed = client.replace_config(&wanted.to_json(), expected, &options)?;
@@ -180,7 +180,7 @@ fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, Clie
 pub(crate) fn confirm(session: &Session, args: &Confirm) -> Result<()> {
     let client = session.client()?;
     if args.cancel {
-        let revision = client.cancel(args.revision, &options(&args.why))?;
+        let revision = client.cancel(args.revision, &options(&args.comment))?;
         return session.print(&revision, |revision| {
             format!("revision {}: {}\n", revision.number, origin(revision.origin))
         });
@@ -237,7 +237,7 @@ pub(crate) fn diff(session: &Session, args: &Diff) -> Result<()> {
 pub(crate) fn rollback(session: &Session, args: &Rollback) -> Result<ExitCode> {
     let options = ChangeOptions {
         dry_run: args.dry_run,
-        ..options(&args.why)
+        ..options(&args.why.comment)
     };
     let client = session.client()?;
     let before = newest(client)?;

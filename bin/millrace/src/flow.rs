@@ -150,20 +150,29 @@ fn request_len(lines: &[Line], len_max: usize) -> usize {
     fits.count().max(1)
 }
 
-/// Sends one request. If an entry is rejected, the error names its location, and the number of entries of earlier
-/// requests that took effect.
+/// Sends one request. The error names the rejected entry by its location, if there is one, and the number of entries of
+/// earlier requests, which took effect.
 fn send(client: &Client, bridge: &str, mods: &FlowMods, lines: &[Line], sent: usize) -> Result<FlowModsDone> {
-    let problem = match client.flow_mods(bridge, mods) {
+    let error = match client.flow_mods(bridge, mods) {
         Ok(done) => return Ok(done),
-        Err(ClientError::Problem(problem)) => problem,
-        Err(error) => return Err(error.into()),
+        Err(error) => error,
     };
-    let refused = problem.errors.first().and_then(|mistake| {
-        let index: usize = mistake.pointer.strip_prefix("/flows/")?.parse().ok()?;
-        Some((lines.get(index)?, mistake))
-    });
+    let refused = match &error {
+        ClientError::Problem(problem) => problem.errors.first().and_then(|mistake| {
+            let index: usize = mistake.pointer.strip_prefix("/flows/")?.parse().ok()?;
+            Some((lines.get(index)?, mistake))
+        }),
+        _ => None,
+    };
     let Some((line, mistake)) = refused else {
-        return Err(ClientError::Problem(problem).into());
+        let error = anyhow::Error::from(error);
+        return Err(match sent {
+            0 => error,
+            sent => error.context(format!(
+                "the {sent} entries of earlier requests took effect, the request with the next {} failed",
+                lines.len()
+            )),
+        });
     };
     let location = if line.location.is_empty() {
         format!("`{}`: ", line.text)
@@ -198,5 +207,40 @@ fn summary(done: FlowModsDone) -> String {
     match parts.is_empty() {
         true => "no entry is selected: nothing was changed\n".to_owned(),
         false => parts.join(", ") + "\n",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_without_a_rejected_entry_names_the_entries_that_took_effect() {
+        let dir = tempfile::tempdir().unwrap();
+        let client = Client::new(&format!("unix:{}/gone.sock", dir.path().display()), None, None).unwrap();
+        let lines = [Line {
+            location: "flows:5001: ".to_owned(),
+            text: "actions=drop".to_owned(),
+        }];
+        let mods = FlowMods {
+            command: FlowModCommand::Add,
+            strict: false,
+            flows: vec!["actions=drop".to_owned()],
+            author: String::new(),
+        };
+        let fail = |sent| send(&client, "br0", &mods, &lines, sent).unwrap_err();
+        let later = fail(5000);
+        let text = format!("{later:#}");
+        assert!(
+            text.starts_with("the 5000 entries of earlier requests took effect"),
+            "{text}"
+        );
+        assert!(text.contains("no response from"), "{text}");
+        // The exit status and the next step depend on the error of the request.
+        assert!(matches!(
+            later.downcast_ref::<ClientError>(),
+            Some(ClientError::Unreachable { .. })
+        ));
+        assert!(fail(0).to_string().starts_with("no response from"));
     }
 }

@@ -52,8 +52,15 @@ pub(crate) struct Confirm {
     /// Roll it back now
     #[arg(long)]
     pub(crate) cancel: bool,
-    #[command(flatten)]
-    pub(crate) why: CommentArg,
+    /// Comment, stored with the revision that --cancel makes
+    #[arg(
+        long,
+        short = 'm',
+        value_name = "TEXT",
+        default_value = "",
+        requires = "cancel"
+    )]
+    pub(crate) comment: String,
 }
 
 /// The older side of a comparison.

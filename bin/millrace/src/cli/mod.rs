@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(crate) use change::{Apply, CommentArg, Confirm, Diff, DiffFrom, Rollback, Wait};
+pub(crate) use change::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait};
 pub(crate) use flow::{Flow, FlowTexts, PortCommand};
 pub(crate) use functions::{ChainCommand, Nf, Plan, Rate, Run, RunClass};
 pub(crate) use ips::{Ips, ProfileArgs, RateArgs, ReadArgs, ReadMode, ReadRecords, RuleArgs, TraceArgs};

@@ -17,17 +17,18 @@ const KNOWN: [(u32, &str); 3] = [(23, "22.11"), (24, "23.11"), (25, "24.11")];
 
 const INSTALL: &str = "sudo apt-get install dpdk libdpdk-dev";
 
-/// The drivers that configurations name most, with their purposes.
-const DRIVERS: [(&str, &str); 6] = [
-    ("af_xdp", "interfaces of the kernel"),
+/// The drivers that configurations name most, each with the library that contains it and its purpose.
+const DRIVERS: [(&str, &str, &str); 6] = [
+    ("af_xdp", "af_xdp", "interfaces of the kernel"),
     (
+        "af_packet",
         "af_packet",
         "interfaces of the kernel, as kernel:INTERFACE does, without checksums",
     ),
-    ("tap", "interfaces for the host"),
-    ("virtio_user", "virtio-user ports"),
-    ("memif", "the generator, at the other end of a port"),
-    ("pcap", "capture files"),
+    ("tap", "tap", "interfaces for the host"),
+    ("virtio_user", "virtio", "virtio-user ports"),
+    ("memif", "memif", "the generator, at the other end of a port"),
+    ("pcap", "pcap", "capture files"),
 ];
 
 /// Returns the directory with the library, and the installed versions.
@@ -86,18 +87,18 @@ pub(super) fn drivers(machine: &Machine) -> Finding {
     {
         names.extend(machine.list(&format!("{directory}/dpdk/{plugins}")));
     }
-    let has = |driver: &str| {
+    let has = |library: &str| {
         names
             .iter()
-            .any(|name| name.starts_with(&format!("librte_net_{driver}.so")))
+            .any(|name| name.starts_with(&format!("librte_net_{library}.so")))
     };
     let missing: Vec<String> = DRIVERS
         .iter()
-        .filter(|(name, _)| !has(name))
-        .map(|(name, purpose)| format!("net_{name} ({purpose})"))
+        .filter(|(_, library, _)| !has(library))
+        .map(|(name, _, purpose)| format!("net_{name} ({purpose})"))
         .collect();
     if missing.is_empty() {
-        let found: Vec<&str> = DRIVERS.iter().map(|(name, _)| *name).collect();
+        let found: Vec<&str> = DRIVERS.iter().map(|(name, _, _)| *name).collect();
         Finding::good("DPDK drivers", found.join(", "))
     } else {
         Finding::note(
@@ -137,5 +138,19 @@ mod tests {
             finding.found.contains("net_virtio_user (virtio-user ports)")
                 && !finding.found.contains("af_packet")
         );
+    }
+    #[test]
+    fn the_libraries_of_debian_contain_all_drivers() {
+        let base = "usr/lib/x86_64-linux-gnu";
+        let eal = format!("{base}/librte_eal.so.23");
+        // virtio-user has no library of its own.
+        let plugins = ["af_packet", "af_xdp", "memif", "pcap", "tap", "virtio"]
+            .map(|name| format!("{base}/dpdk/pmds-23.0/librte_net_{name}.so.23"));
+        let mut files = vec![(eal.as_str(), "")];
+        files.extend(plugins.iter().map(|path| (path.as_str(), "")));
+        let (_dir, debian) = machine(&files);
+        let finding = drivers(&debian);
+        assert_eq!(finding.verdict, Verdict::Good, "{}", finding.found);
+        assert!(finding.found.contains("virtio_user"), "{}", finding.found);
     }
 }

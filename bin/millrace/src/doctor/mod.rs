@@ -1,7 +1,8 @@
 //! `millrace doctor`: checks of this machine, each with the command that corrects a problem.
 //!
-//! A check reads files below a root directory only, so that tests can give it any machine. A finding is `bad` if the
-//! switch cannot run, a `note` if it runs with restrictions, `good` otherwise.
+//! A check of the machine reads files below a root directory only, so that tests can give it any machine; the check of
+//! the ports (`offloads`) asks the daemon and the kernel. A finding is `bad` if the switch cannot run, a `note` if it runs
+//! with restrictions, `good` otherwise.
 
 mod cpu;
 mod daemon;
@@ -29,7 +30,7 @@ pub(crate) fn run(session: &Session) -> Result<ExitCode> {
     let machine = Machine::this();
     let version = session.client().and_then(|client| Ok(client.version()?)).ok();
     let mut findings = examine(&machine, version.as_ref());
-    findings.extend(offloads::of_ports(&machine, session));
+    findings.extend(offloads::of_ports(session));
     findings.push(daemon::answers(session));
     session.print(&findings, |findings| text(findings))?;
     let is_bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);

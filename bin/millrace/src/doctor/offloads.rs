@@ -7,14 +7,13 @@ use millrace_api::view::Port;
 use millrace_model::Device;
 
 use super::finding::Finding;
-use super::machine::Machine;
 use crate::output::Session;
 
 /// The drivers that forward partial checksums.
 const DRIVERS: [&str; 2] = ["net_af_packet", "net_af_xdp"];
 
 /// Returns the veth interface of a port whose driver forwards partial checksums.
-fn affected(machine: &Machine, port: &Port) -> Option<String> {
+fn affected(port: &Port, is_veth: impl Fn(&str) -> bool) -> Option<String> {
     let Ok(Device::Vdev(vdev)) = port.device.parse() else {
         return None;
     };
@@ -22,26 +21,19 @@ fn affected(machine: &Machine, port: &Port) -> Option<String> {
         .args
         .value("iface")
         .filter(|_| DRIVERS.contains(&vdev.driver()))?;
-    is_veth(machine, interface).then(|| interface.to_owned())
+    is_veth(interface).then(|| interface.to_owned())
 }
 
-/// Returns true for a veth interface: its peer is another interface, and it has no lower device.
-fn is_veth(machine: &Machine, interface: &str) -> bool {
-    let class = format!("sys/class/net/{interface}");
-    let number = |name: &str| machine.read(&format!("{class}/{name}"));
-    let (Some(own), Some(other)) = (number("ifindex"), number("iflink")) else {
-        return false;
-    };
-    let has_lower = || machine.list(&class).iter().any(|name| name.starts_with("lower_"));
-    own.trim() != other.trim() && !has_lower()
+/// Returns true for a veth interface of this machine; false also if the kernel does not answer.
+fn is_veth(interface: &str) -> bool {
+    millrace_lab::is_veth(interface).unwrap_or(false)
 }
 
 /// Returns a line of advice for each affected port, to print below a list of ports.
 pub(crate) fn advice(ports: &[Port]) -> Vec<String> {
-    let machine = Machine::this();
     let concerned = ports
         .iter()
-        .filter_map(|port| Some((port, affected(&machine, port)?)));
+        .filter_map(|port| Some((port, affected(port, is_veth)?)));
     concerned
         .map(|(port, interface)| advice_on(port, &interface))
         .collect()
@@ -56,12 +48,12 @@ fn advice_on(port: &Port, interface: &str) -> String {
 }
 
 /// Checks the ports of all bridges. Returns `None` if no port is affected, or no daemon responds.
-pub(super) fn of_ports(machine: &Machine, session: &Session) -> Option<Finding> {
+pub(super) fn of_ports(session: &Session) -> Option<Finding> {
     let client = session.client().ok()?;
     let mut lines = Vec::new();
     for bridge in client.bridges().ok()? {
         for port in client.ports(&bridge.name).ok()? {
-            if let Some(interface) = affected(machine, &port) {
+            if let Some(interface) = affected(&port, is_veth) {
                 lines.push(advice_on(&port, &interface));
             }
         }
@@ -78,7 +70,6 @@ fn finding(lines: &[String]) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::tests::machine;
     use super::*;
 
     fn port(device: &str) -> Port {
@@ -91,21 +82,13 @@ mod tests {
 
     #[test]
     fn dpdk_drivers_at_virtual_ethernet_are_warned_of_with_the_device_that_mends_it() {
-        let (_dir, machine) = machine(&[
-            ("sys/class/net/veth1/ifindex", "5\n"),
-            ("sys/class/net/veth1/iflink", "4\n"),
-            ("sys/class/net/eth0/ifindex", "2\n"),
-            ("sys/class/net/eth0/iflink", "2\n"),
-            ("sys/class/net/eth0.5/ifindex", "9\n"),
-            ("sys/class/net/eth0.5/iflink", "2\n"),
-            ("sys/class/net/eth0.5/lower_eth0/x", ""),
-        ]);
+        let is_veth = |interface: &str| interface == "veth1";
         for device in [
             "net_af_packet0,iface=veth1",
             "net_af_xdp3,iface=veth1,start_queue=0",
         ] {
             let port = port(device);
-            let interface = affected(&machine, &port).unwrap();
+            let interface = affected(&port, is_veth).unwrap();
             let finding = finding(&[advice_on(&port, &interface)]).unwrap();
             let next_step = finding.next_step.unwrap();
             assert!(
@@ -116,12 +99,10 @@ mod tests {
         for device in [
             "kernel:veth1",
             "net_af_packet0,iface=eth0",
-            "net_af_packet0,iface=eth0.5",
-            "net_af_packet0,iface=nowhere",
             "net_tap0,iface=veth1",
             "0000:01:00.0",
         ] {
-            assert_eq!(affected(&machine, &port(device)), None, "{device}");
+            assert_eq!(affected(&port(device), is_veth), None, "{device}");
         }
         assert_eq!(finding(&[]), None);
     }

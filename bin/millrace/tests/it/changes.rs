@@ -119,8 +119,10 @@ fn a_change_waits_to_be_confirmed_or_cancelled() {
     assert!(text.contains("unless confirmed: millrace confirm 2"), "{text}");
     assert!(stdout(&server, "show status").contains("revision 2 is rolled back at "));
     assert!(refused(&server, "rollback 1", 1).contains("to fix it: confirm it with `millrace confirm`"));
+    // A confirmation makes no revision that could have a comment.
+    assert!(refused(&server, "confirm 2 -m tested", 2).contains("--cancel"));
     assert_eq!(
-        stdout(&server, "confirm --cancel"),
+        stdout(&server, "confirm --cancel -m wrong"),
         "revision 3: cancelled, back to 1\n"
     );
     committed(&server, &format!("apply {} --confirm-within 600", file.display()));

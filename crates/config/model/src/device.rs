@@ -153,7 +153,26 @@ impl FromStr for Device {
 const EXPECTED: &str = "expected a PCI address (0000:01:00.0), kernel:INTERFACE (kernel:eth1), \
                         DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, wan:NAME,a, tap:NAME, a virtual NIC \
                         (vhost:PATH, virtio-user:PATH or memif:PATH), a tunnel \
-                        (vxlan:remote=IP,local=IP,underlay=PORT) or memory";
+                        (vxlan:remote=IP,local=IP,underlay=PORT), a port of service paths \
+                        (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX) or memory";
+
+/// The words with which devices begin, apart from the names of DPDK drivers.
+const WORDS: [&str; 14] = [
+    "memory",
+    "kernel:",
+    "pcap:",
+    "link:",
+    "wan:",
+    "tap:",
+    "vhost:",
+    "virtio-user:",
+    "memif:",
+    "vxlan:",
+    "gre:",
+    "gtpu:",
+    "mplsudp:",
+    "nsh:",
+];
 
 fn parse(text: &str) -> Result<Device, String> {
     if let Some(c) = text.chars().find(|c| c.is_control()) {
@@ -241,34 +260,18 @@ fn parse(text: &str) -> Result<Device, String> {
             _ => Err("the name of the device is too long; expected at most 63 characters".to_owned()),
         };
     }
-    let stem = name
-        .split(':')
-        .next()
-        .unwrap_or(name)
-        .trim_end_matches(|c: char| c.is_ascii_digit());
-    Err(
-        match nearest(
-            stem,
-            DRIVERS.into_iter().chain([
-                "memory",
-                "kernel:",
-                "pcap:",
-                "link:",
-                "wan:",
-                "tap:",
-                "vhost:",
-                "virtio-user:",
-                "memif:",
-                "vxlan:",
-                "gre:",
-                "gtpu:",
-                "mplsudp:",
-            ]),
-        ) {
-            Some(close) => format!("{EXPECTED}; did you mean `{close}`?"),
-            None => EXPECTED.to_owned(),
-        },
-    )
+    let (stem, is_prefix) = match name.split_once(':') {
+        Some((stem, _)) => (stem, true),
+        None => (name, false),
+    };
+    let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit());
+    let known = || DRIVERS.into_iter().chain(WORDS);
+    // The colon counts as a matching character: a short prefix has few others.
+    let prefix = is_prefix.then(|| nearest(&format!("{stem}:"), known())).flatten();
+    Err(match prefix.or_else(|| nearest(stem, known())) {
+        Some(close) => format!("{EXPECTED}; did you mean `{close}`?"),
+        None => EXPECTED.to_owned(),
+    })
 }
 
 fn parse_kernel(text: &str) -> Result<InterfaceName, String> {
@@ -394,7 +397,15 @@ mod tests {
         }
         let error = "af_packet0,iface=x".parse::<Device>().unwrap_err().to_string();
         assert!(error.ends_with("did you mean `net_af_packet`?"), "{error}");
-        let error = "memry".parse::<Device>().unwrap_err().to_string();
-        assert!(error.ends_with("did you mean `memory`?"), "{error}");
+        for (text, close) in [
+            ("memry", "memory"),
+            ("nhs:remote=02:00:00:00:00:01,underlay=p1", "nsh:"),
+            ("ger:remote=10.0.0.1", "gre:"),
+            ("af_packet:eth1", "net_af_packet"),
+        ] {
+            let error = text.parse::<Device>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("did you mean `{close}`?")), "{error}");
+            assert!(error.contains("nsh:remote=MAC"), "{error}");
+        }
     }
 }

@@ -28,6 +28,7 @@ pub struct Damping {
 impl Damping {
     /// Records the state of the link at `now`. Returns true if the link counts as up.
     pub fn update(&mut self, settings: &DampingSettings, is_up: bool, now: Time) -> bool {
+        self.expire(now);
         if self.was_up && !is_up {
             self.flaps.push_back(now);
         }
@@ -47,7 +48,6 @@ impl Damping {
         } else if self.until.is_some() && self.flaps.back() == Some(&now) && !is_up {
             self.until = Some(now + settings.hold_down);
         }
-        self.expire(now);
         is_up && self.until.is_none()
     }
 
@@ -106,6 +106,13 @@ mod tests {
         assert_eq!(damping.until(), Some(Time::from_secs(50)));
         assert!(damping.update(&SETTINGS, true, Time::from_secs(50)));
         assert_eq!(damping.damped(), 1);
+    }
+
+    #[test]
+    fn a_flap_after_the_hold_down_time_does_not_restart_it() {
+        let (damping, seen) = run(&[0, 1000, 1100, 2000, 2100, 3000, 3100, 40_000, 40_100]);
+        assert_eq!(seen.last(), Some(&true));
+        assert_eq!((damping.until(), damping.damped()), (None, 1));
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod wiring;
 pub use down::{DownError, DownReport, ForeignProcess};
 pub use guest::{Accelerator, ScriptGuest};
 pub use lab::{DaemonStatus, Lab, OpenError, RunError, Status};
+pub use netlink::is_veth;
 pub use problem::{LabFileError, Problem};
 pub use process::ProcessId;
 pub use program::find_program;

@@ -11,7 +11,9 @@ use std::path::Path;
 use futures::TryStreamExt;
 use millrace_types::{Mac, Vid};
 use rtnetlink::packet_route::address::AddressHeaderFlags;
-use rtnetlink::packet_route::link::{BridgeStpState, InfoData, InfoVeth};
+use rtnetlink::packet_route::link::{
+    BridgeStpState, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkInfo, LinkMessage,
+};
 use rtnetlink::{
     Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, LinkVlan, RouteMessageBuilder,
 };
@@ -192,6 +194,21 @@ impl Socket {
     }
 
     fn index(&self, interface: &str) -> Result<u32, SystemError> {
+        let link = self.link(interface)?;
+        Ok(link.map_or(0, |link| link.header.index))
+    }
+
+    /// Returns true for an end of a veth pair.
+    fn is_veth(&self, interface: &str) -> Result<bool, SystemError> {
+        let attributes = self.link(interface)?.map(|link| link.attributes);
+        let is_veth = |attribute: &LinkAttribute| match attribute {
+            LinkAttribute::LinkInfo(infos) => infos.contains(&LinkInfo::Kind(InfoKind::Veth)),
+            _ => false,
+        };
+        Ok(attributes.is_some_and(|attributes| attributes.iter().any(is_veth)))
+    }
+
+    fn link(&self, interface: &str) -> Result<Option<LinkMessage>, SystemError> {
         let mut found = self
             .handle
             .link()
@@ -199,7 +216,54 @@ impl Socket {
             .match_name(interface.to_owned())
             .execute();
         let doing = || format!("find the interface {interface}");
-        let link = self.ask(doing, "", found.try_next())?;
-        Ok(link.map_or(0, |link| link.header.index))
+        self.ask(doing, "", found.try_next())
+    }
+}
+
+/// Returns true if `interface`, in the namespace of the calling thread, is an end of a veth pair. Interface numbers
+/// do not tell: the ends of a pair in two namespaces may have the same one.
+///
+/// # Errors
+/// [`SystemError::Netlink`] if there is no such interface; [`SystemError::Thread`].
+pub fn is_veth(interface: &str) -> Result<bool, SystemError> {
+    Socket::open()?.is_veth(interface)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use nix::errno::Errno;
+    use nix::sched::{CloneFlags, setns, unshare};
+
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_veth_pair_across_namespaces_are_veth_and_loopback_is_not() {
+        let test = || {
+            if unshare(CloneFlags::CLONE_NEWNET) == Err(Errno::EPERM) {
+                eprintln!("skipped: no right to make a network namespace");
+                return;
+            }
+            let first = File::open("/proc/thread-self/ns/net").unwrap();
+            let path = format!("/proc/self/fd/{}", first.as_raw_fd());
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let near = VethEnd {
+                interface: "near",
+                mac: Mac([2, 0, 0, 0, 0, 1]),
+            };
+            let far = VethEnd {
+                interface: "far",
+                mac: Mac([2, 0, 0, 0, 0, 2]),
+            };
+            let socket = Socket::open().unwrap();
+            socket.add_veth(&near, &far, Path::new(&path), 1500).unwrap();
+            assert!(is_veth("near").unwrap());
+            assert!(!is_veth("lo").unwrap());
+            assert!(is_veth("far").is_err(), "it is in the other namespace");
+            setns(first, CloneFlags::CLONE_NEWNET).unwrap();
+            assert!(is_veth("far").unwrap());
+        };
+        thread::spawn(test).join().unwrap();
     }
 }

@@ -17,8 +17,8 @@ use super::sflow_agent::{SflowAgent, SflowStatus};
 const SAMPLES_BATCH: usize = 4096;
 
 impl<B: Backend> BridgeControl<B> {
-    /// Updates the agent and the workers' samplers for the configuration and the running ports. During the
-    /// change, every packet is counted once.
+    /// Updates the agent and the workers' samplers for the configuration and the running ports, and tries sockets
+    /// again that could not be opened. During the change, every packet is counted once.
     pub(super) fn configure_sflow(&mut self) {
         let now = self.datapath.now();
         let wanted = self.config.sflow.clone();
@@ -44,8 +44,9 @@ impl<B: Backend> BridgeControl<B> {
         });
         match (&mut self.sflow.agent, wanted) {
             (Some(agent), Some(wanted)) if *agent.config() != wanted => agent.configure(wanted, now),
+            (Some(agent), Some(_)) => agent.open_collectors(),
             (agent @ None, Some(wanted)) => *agent = Some(SflowAgent::new(wanted)),
-            (_, Some(_) | None) => {}
+            (_, None) => {}
         }
         let is_planned = match (&plan, &self.sflow.plan) {
             (Some(plan), Some(known)) => {

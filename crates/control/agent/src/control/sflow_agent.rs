@@ -136,8 +136,9 @@ impl SflowAgent {
         self.open_collectors();
     }
 
-    /// Opens the sockets that are missing, and closes those of former collectors.
-    fn open_collectors(&mut self) {
+    /// Opens the sockets that are missing, and closes those of former collectors. A socket that failed to open is
+    /// tried again: its source address may be there now.
+    pub(super) fn open_collectors(&mut self) {
         let mut known = core::mem::take(&mut self.collectors);
         for collector in &self.config.collectors {
             let address = collector.address();

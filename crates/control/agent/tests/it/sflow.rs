@@ -1,8 +1,10 @@
 //! sFlow of a whole switch: a collector on the loopback address gets samples, counters and notifications.
 
+use std::fs::File;
 use std::net::UdpSocket;
 
 use millrace_sflow::{CounterSample, Datagram, DiscardedPacket, DropCode, FlowSample, Output, Sample};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::harness::{PATIENCE, TestSwitch, packet, patch, wait_for};
 
@@ -229,4 +231,35 @@ fn a_source_address_that_the_machine_does_not_have_is_a_problem_with_a_next_step
         switch.apply(&collector.config("polling_interval_s = 1")).problems,
         []
     );
+}
+
+#[test]
+fn a_socket_to_a_collector_that_did_not_open_is_tried_again_with_the_same_configuration() {
+    // The limit of open files holds for the whole process.
+    millrace_testing::own_process!();
+    let mut collector = Collector::new();
+    let mut switch = TestSwitch::start(&crate::harness::config(2, ""));
+    // The connection stays open, so that its descriptor is not free for the socket of the agent.
+    let mut controller = switch.controller();
+    controller.add([patch(1, 2)]);
+    let config = collector.config("sampling_rate = 1, polling_interval_s = 0");
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 256, hard).unwrap();
+    let mut files = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        files.push(file);
+    }
+    let failed = switch.apply(&config).problems;
+    drop(files);
+    assert!(
+        failed
+            .iter()
+            .any(|problem| problem.object.contains("sflow, collector 127.0.0.1:")),
+        "{failed:?}"
+    );
+    assert_eq!(switch.apply(&config).problems, []);
+    pass(&switch, 1);
+    collector.wait_for("the sample", |collector| {
+        (!collector.flows().is_empty()).then_some(())
+    });
 }

@@ -46,14 +46,14 @@ pub(super) fn kind(switch: &RawSwitch) -> Result<SwitchKind, LocatedProblem> {
                 "ovs" => ("ovs", OvsPorts::System),
                 _ => ("ovs-dpdk", OvsPorts::Dpdk),
             };
-            refuse(switch, kind, "kind = \"millrace\"", false)?;
+            refuse(switch, kind, false)?;
             Ok(SwitchKind::Ovs {
                 control: control(switch)?,
                 ports,
             })
         }
         "linux-bridge" => {
-            refuse(switch, "linux-bridge", "a switch that speaks OpenFlow", true)?;
+            refuse(switch, "linux-bridge", true)?;
             Ok(SwitchKind::LinuxBridge)
         }
         _ => Err((
@@ -68,12 +68,7 @@ pub(super) fn kind(switch: &RawSwitch) -> Result<SwitchKind, LocatedProblem> {
 }
 
 /// Rejects the keys that only the kind `millrace` has; with `refuse_openflow`, also those of OpenFlow.
-fn refuse(
-    switch: &RawSwitch,
-    kind: &'static str,
-    belongs: &'static str,
-    refuse_openflow: bool,
-) -> Result<(), LocatedProblem> {
+fn refuse(switch: &RawSwitch, kind: &'static str, refuse_openflow: bool) -> Result<(), LocatedProblem> {
     let daemon = [
         ("device", switch.device.as_ref().map(Spanned::span)),
         ("workers", switch.workers.as_ref().map(Spanned::span)),
@@ -83,10 +78,12 @@ fn refuse(
         ("controllers", switch.controllers.as_ref().map(Spanned::span)),
         ("listen", switch.listen.as_ref().map(Spanned::span)),
     ];
+    let openflow = openflow.into_iter().filter(|_| refuse_openflow);
     let refused = daemon
+        .map(|key| (key, "kind = \"millrace\""))
         .into_iter()
-        .chain(openflow.into_iter().filter(|_| refuse_openflow));
-    for (key, span) in refused {
+        .chain(openflow.map(|key| (key, "kind = \"millrace\", \"ovs\" or \"ovs-dpdk\"")));
+    for ((key, span), belongs) in refused {
         if let Some(span) = span {
             return Err((span, Problem::KeyOfOtherKind { key, kind, belongs }));
         }

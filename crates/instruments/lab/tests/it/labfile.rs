@@ -271,12 +271,17 @@ fn every_fault_is_shown_where_it_stands_with_what_was_expected() {
         (
             &bridge,
             "device = \"auto\"",
-            "`device` is not for a switch of kind \"linux-bridge\"",
+            "`device` is not for a switch of kind \"linux-bridge\": expected it only with kind = \"millrace\"",
+        ),
+        (
+            &bridge,
+            "workers = 2",
+            "`workers` is not for a switch of kind \"linux-bridge\": expected it only with kind = \"millrace\"",
         ),
         (
             &bridge,
             "listen = []",
-            "`listen` is not for a switch of kind \"linux-bridge\"",
+            "expected it only with kind = \"millrace\", \"ovs\" or \"ovs-dpdk\"",
         ),
     ];
     for (base, fault, message) in faults {
