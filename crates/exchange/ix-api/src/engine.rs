@@ -459,8 +459,10 @@ impl ExchangeService for Engine {
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>> {
         Box::pin(async move {
             let end = match before {
-                Some(before) => before,
-                None => self.audit_head().await? + 1,
+                // Entries are never removed, so that the number that was seen last still exists.
+                Some(before) if before <= self.audit_seen.load(Ordering::Relaxed) => before,
+                // A number beyond the end of the chain is the same as none.
+                before => before.unwrap_or(u64::MAX).min(self.audit_head().await? + 1),
             };
             let length = u64::try_from(limit).unwrap_or(u64::MAX);
             let after = end.saturating_sub(1).saturating_sub(length);
