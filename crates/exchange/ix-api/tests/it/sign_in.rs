@@ -379,6 +379,27 @@ async fn requests_at_once_do_not_exceed_the_maximum_number_of_api_keys() {
 }
 
 #[tokio::test]
+async fn a_password_stays_and_a_sign_out_happens_if_the_audit_chain_takes_no_entry() {
+    let (api, store) = ActAfterRead::api();
+    let cookie = api.session("ann").await;
+    let headers = [("cookie", cookie.as_str())];
+    let credentials = UserCredentials::key(&api.user("ann").to_string());
+    let before = store.load(&credentials).unwrap();
+    api.service.set_audit_unavailable(true);
+    let change = json!({ "present": PASSWORD, "new": "another correct horse" });
+    let path = "/api/v1/session/password";
+    let changed = api.send(Method::PUT, path, "", &headers, Some(change)).await;
+    assert_eq!(changed.status, 503, "{}", changed.text());
+    assert_eq!(store.load(&credentials).unwrap(), before);
+    let signed_out = api
+        .send(Method::DELETE, "/api/v1/session", "", &headers, None)
+        .await;
+    assert_eq!(signed_out.status, 204, "{}", signed_out.text());
+    let read = api.send(Method::GET, "/api/v1/session", "", &headers, None).await;
+    assert_eq!(read.status, 401);
+}
+
+#[tokio::test]
 async fn every_answer_carries_the_policy_and_is_kept_by_no_shared_cache() {
     let api = Api::new();
     for path in ["/", "/api/v1/session", "/api/v1/nothing"] {
