@@ -91,7 +91,7 @@ impl Update {
         };
         let is_empty = withdrawn.is_empty() && announced.is_empty();
         if is_empty && attributes.is_empty() {
-            decoder.update.end_of_rib = Some(Family::Ipv4Unicast);
+            decoder.update.end_of_rib = decoder.if_negotiated(Family::Ipv4Unicast);
             return Ok(decoder.update);
         }
         decoder.withdraw(Family::Ipv4Unicast, withdrawn)?;
@@ -248,7 +248,11 @@ impl Decoder<'_> {
 
     /// Returns the family if it was negotiated; `None` otherwise. Routes of other families are ignored.
     fn negotiated(&self, afi: u16, safi: u8) -> Option<Family> {
-        Family::from_numbers(afi, safi).filter(|family| self.session.families.contains(*family))
+        Family::from_numbers(afi, safi).and_then(|family| self.if_negotiated(family))
+    }
+
+    fn if_negotiated(&self, family: Family) -> Option<Family> {
+        Some(family).filter(|family| self.session.families.contains(*family))
     }
 
     fn end_of_rib(&mut self, attributes: &[u8]) {
@@ -351,6 +355,26 @@ fn read_attribute<'a>(reader: &mut Reader<'a>) -> Option<(u8, u8, &'a [u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_of_rib_marker_of_a_family_that_was_not_negotiated_is_ignored() {
+        for family in Family::ALL {
+            let mut session = Negotiated {
+                families: FamilySet::ALL,
+                add_path: FamilySet::default(),
+                has_four_octets: true,
+                has_extended_messages: false,
+                is_internal: false,
+                first_as: None,
+            };
+            let body = Update::end_of_rib_body(family);
+            let update = Update::decode(&body, &session).unwrap();
+            assert_eq!(update.end_of_rib, Some(family));
+            session.families = FamilySet::ALL.without(family);
+            let update = Update::decode(&body, &session).unwrap();
+            assert_eq!(update.end_of_rib, None, "{family}");
+        }
+    }
 
     #[test]
     fn as4_path_is_ignored_if_the_aggregator_has_a_number_of_two_octets() {

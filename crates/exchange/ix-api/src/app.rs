@@ -162,23 +162,22 @@ impl App {
         Ok(())
     }
 
-    /// Replaces the password whose hash is `old` by `password`, and ends the user's sessions. The caller has
-    /// verified that the user knows the old password. Returns false if the stored hash is no longer `old`.
-    /// Takes some 30 ms: call it on a blocking thread.
+    /// Replaces the password whose hash is `old` by the one whose hash is `new`, and ends the user's sessions.
+    /// The caller has verified that the user knows the old password. Returns false if the stored hash is no
+    /// longer `old`.
     pub(crate) fn change_password(
         &self,
         user: UserId,
         old: Option<&str>,
-        password: &str,
-    ) -> Result<bool, SetCredentialError> {
-        let hash = hash_password(password)?;
+        new: String,
+    ) -> Result<bool, CredentialError> {
         let _changing = self.lock_credentials();
         let key = UserCredentials::key(&user.to_string());
         let stored: UserCredentials =
             crate::session::load_json(&*self.credentials, &key)?.unwrap_or_default();
         let is_same = stored.password.as_deref() == old;
         if is_same {
-            self.store_password(user, hash)?;
+            self.store_password(user, new)?;
         }
         Ok(is_same)
     }
@@ -268,7 +267,9 @@ impl App {
         Time::ZERO + self.started.elapsed()
     }
 
-    /// Adds an entry to the audit chain. If that fails, the caller must not perform the action in the entry.
+    /// Adds an entry to the audit chain. If that fails, the caller must not perform the action in the entry, so
+    /// call this first. A sign-out alone is performed before its entry, and also without it: a session that its
+    /// user has left must not stay open.
     pub(crate) async fn record(
         &self,
         actor: &str,

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use millrace_ix_engine::SyncState;
 use millrace_ix_filter::SessionKind;
 use millrace_ix_model::{
     AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
@@ -28,7 +27,7 @@ use crate::service::{
     ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
 use crate::session::{CredentialError, CredentialStore};
-use crate::translate::translate;
+use crate::translate::{switch_state, translate};
 
 /// The greatest number that SQLite compares as an integer.
 const NO_BOUND: u64 = i64::MAX as u64;
@@ -96,22 +95,13 @@ impl Engine {
     }
 
     fn health(&self, id: SwitchId, status: &millrace_ix_engine::SwitchStatus) -> SwitchHealth {
-        let (state, error) = match status.state {
-            SyncState::Disconnected => (SwitchState::Unreachable, None),
-            SyncState::Unknown => (SwitchState::Syncing, None),
-            SyncState::Known { differing: 0 } if status.foreign > 0 => (
-                SwitchState::Drifted,
-                Some(format!("{} foreign entries", status.foreign)),
-            ),
-            SyncState::Known { differing: 0 } => (SwitchState::InSync, None),
-            SyncState::Known { .. } => (SwitchState::Syncing, None),
-        };
+        let snapshot = self.handle.snapshot();
+        let (state, error) = switch_state(status, snapshot.mode);
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = since.entry(id).or_insert_with(|| (state, now()));
         if entry.0 != state {
             *entry = (state, now());
         }
-        let snapshot = self.handle.snapshot();
         let ports = snapshot.ports.iter();
         let ports_down = ports
             .filter(|(port, found)| port.switch == id && !found.is_up())
@@ -469,8 +459,10 @@ impl ExchangeService for Engine {
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>> {
         Box::pin(async move {
             let end = match before {
-                Some(before) => before,
-                None => self.audit_head().await? + 1,
+                // Entries are never removed, so that the number that was seen last still exists.
+                Some(before) if before <= self.audit_seen.load(Ordering::Relaxed) => before,
+                // A number beyond the end of the chain is the same as none.
+                before => before.unwrap_or(u64::MAX).min(self.audit_head().await? + 1),
             };
             let length = u64::try_from(limit).unwrap_or(u64::MAX);
             let after = end.saturating_sub(1).saturating_sub(length);

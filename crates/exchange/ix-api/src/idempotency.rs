@@ -45,7 +45,8 @@ use crate::session::fingerprint;
 const HEADER: &str = "idempotency-key";
 /// The purpose string for sealing answers.
 const PURPOSE: &str = "answer";
-/// The maximum size of an answer that is stored, in bytes.
+/// The maximum size of an answer that is stored, in bytes. A larger answer is sent, but a repetition of its request
+/// does not get it.
 const ANSWER_MAX: usize = 1024 * 1024;
 /// The paths of POSTs that start or renew a session or token. Their answers contain cookies and tokens, which
 /// are issued only once.
@@ -206,7 +207,16 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
     }
     let (parts, body) = response.into_parts();
     let failed = |error: axum::Error| Problem::new(ProblemKind::Internal, error.to_string());
-    let bytes = to_bytes(body, ANSWER_MAX).await.map_err(failed)?;
+    let bytes = to_bytes(body, usize::MAX).await.map_err(failed)?;
+    if bytes.len() > ANSWER_MAX {
+        // The work is done, so that the client gets its answer, as below.
+        let size = bytes.len();
+        tracing::warn!(
+            size,
+            "the answer to a repeatable request is too large to be stored"
+        );
+        return Ok(Response::from_parts(parts, Body::from(bytes)));
+    }
     let content_type = parts.headers.get(header::CONTENT_TYPE);
     let stored = Stored {
         request: hash,
@@ -270,7 +280,12 @@ impl IntoResponse for Stored {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use axum::routing::post;
+    use tower::ServiceExt as _;
+
     use super::*;
+    use crate::session::{ApiKeyRecord, KeyScope, MemoryCredentials, Sealer, save_json};
 
     #[test]
     fn spaces_and_order_of_a_body_make_no_other_request() {
@@ -280,6 +295,49 @@ mod tests {
         );
         assert_ne!(canonical(br#"{"a":[1,2]}"#), canonical(br#"{"a":[2,1]}"#));
         assert_eq!(canonical(b""), "");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_large_to_be_stored_is_sent() {
+        let exchange = crate::fake::demo().unwrap();
+        let (user, _) = exchange
+            .users
+            .iter()
+            .find(|(_, user)| user.name == "ann")
+            .unwrap();
+        let record = ApiKeyRecord {
+            user: *user,
+            name: "test".to_owned(),
+            scope: KeyScope::Write,
+            created: Timestamp::from_secs(0),
+            last_used: None,
+        };
+        let credentials = Arc::new(MemoryCredentials::default());
+        save_json(&*credentials, &format!("key/{}", fingerprint("ann")), &record).unwrap();
+        let settings = crate::Settings {
+            name: "Test IX".to_owned(),
+            page: crate::Page::default(),
+            route_servers: Vec::new(),
+            webhooks_to_private: true,
+            oidc: None,
+        };
+        let service = crate::fake::FakeExchange::new(exchange);
+        let app = App::new(service, credentials, Sealer::new(&[7; 32]).unwrap(), settings).unwrap();
+        let large = post(|| async { "x".repeat(ANSWER_MAX + 1) });
+        let router: Router = Router::new()
+            .route("/api/v1/large", large)
+            .layer(axum::middleware::from_fn_with_state(app, execute_once));
+        let request = axum::http::Request::builder()
+            .method(Method::POST)
+            .uri("/api/v1/large")
+            .header(header::AUTHORIZATION, "Bearer ann")
+            .header(HEADER, "a large answer")
+            .body(Body::empty())
+            .unwrap();
+        let response = router.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        assert_eq!(body.len(), ANSWER_MAX + 1);
     }
 
     #[tokio::test]

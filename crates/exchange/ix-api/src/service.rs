@@ -25,11 +25,12 @@ use crate::route_servers::{RouteServer, RouteServerStatus};
 /// The state of a switch relative to the plan, as the fabric page shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchState {
-    /// The switch has exactly the entries of the plan.
+    /// The switch has the entries of the plan. Foreign entries that the engine keeps do not count.
     InSync,
     /// Changes are being sent to the switch.
     Syncing,
-    /// The switch has the entries of the plan, and its last dump also had foreign entries.
+    /// The switch differs from the plan, and the engine may not repair it before an operator decides which side
+    /// is right.
     Drifted,
     /// The switch is not connected, or does not answer.
     Unreachable,
@@ -53,7 +54,7 @@ pub struct SwitchHealth {
     pub state: SwitchState,
     /// The time at which the switch entered this state, if known.
     pub since: Option<Timestamp>,
-    /// The last error of the switch, in words.
+    /// A note about the state in words, such as the number of foreign entries that the engine keeps.
     pub error: Option<String>,
     /// The number of flow entries that the plan has for it.
     pub entries: usize,

@@ -1,12 +1,13 @@
-//! Conversion of the engine's events to the events of this crate.
+//! Conversion of the engine's events and states to those of this crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use millrace_ix_engine::{Mode, SwitchStatus, SyncState};
 use millrace_ix_model::{Exchange, ObjectId, PortId, ServiceId, ServiceKind, SwitchId};
 use millrace_ix_service::{EventKind, ServiceEvent};
 
-use crate::service::Event;
+use crate::service::{Event, SwitchState};
 
 /// Converts an event of the engine to an event of this crate.
 pub(crate) fn translate(event: &ServiceEvent, exchange: &Exchange) -> Event {
@@ -27,6 +28,27 @@ pub(crate) fn translate(event: &ServiceEvent, exchange: &Exchange) -> Event {
         objects,
         change,
         before: Arc::clone(&event.before),
+    }
+}
+
+/// Returns the state of a switch, and a note about it in words. Foreign entries that the engine keeps are in the
+/// note, and the switch is in sync with them.
+pub(crate) fn switch_state(status: &SwitchStatus, mode: Mode) -> (SwitchState, Option<String>) {
+    match (status.state, mode) {
+        (SyncState::Disconnected, _) => (SwitchState::Unreachable, None),
+        (SyncState::Unknown, _) => (SwitchState::Syncing, None),
+        (SyncState::Known { differing: 0 }, _) => {
+            let kept =
+                (status.foreign > 0).then(|| format!("foreign entries, which are kept: {}", status.foreign));
+            (SwitchState::InSync, kept)
+        }
+        (SyncState::Known { .. }, Mode::Normal) => (SwitchState::Syncing, None),
+        (SyncState::Known { differing }, Mode::ReadOnly { .. }) => {
+            let note = format!(
+                "{differing} entries differ, and the engine sends nothing: run `millrace-ix adopt` or `millrace-ix enforce`"
+            );
+            (SwitchState::Drifted, Some(note))
+        }
     }
 }
 
@@ -95,6 +117,32 @@ fn services_between(exchange: &Exchange, [one, two]: [SwitchId; 2]) -> impl Iter
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_switch_with_kept_foreign_entries_is_in_sync_and_says_how_many_it_has() {
+        let read_only = Mode::ReadOnly {
+            switch: 1,
+            theirs: 2,
+            ours: 1,
+        };
+        let state = |differing, foreign, mode| {
+            let status = SwitchStatus {
+                state: SyncState::Known { differing },
+                entries: 10,
+                foreign,
+                last_dump: None,
+            };
+            switch_state(&status, mode)
+        };
+        let (kept, note) = state(0, 3, Mode::Normal);
+        assert_eq!(kept, SwitchState::InSync);
+        assert!(note.is_some_and(|note| note.contains('3')));
+        assert_eq!(state(0, 0, Mode::Normal), (SwitchState::InSync, None));
+        // Foreign entries that are being removed differ from the plan.
+        assert_eq!(state(3, 3, Mode::Normal), (SwitchState::Syncing, None));
+        assert_eq!(state(3, 3, read_only).0, SwitchState::Drifted);
+        assert_eq!(state(0, 0, read_only), (SwitchState::InSync, None));
+    }
 
     #[test]
     fn a_port_concerns_its_connection_with_the_circuits_over_it_and_its_trunk() {

@@ -207,7 +207,7 @@ impl<E: Entries> Engine<E> {
             let status = SwitchStatus {
                 state: switch.state(),
                 entries: switch.intended.len(),
-                foreign: switch.foreign,
+                foreign: switch.foreign.len(),
                 last_dump: switch.last_dump,
             };
             (*id, status)

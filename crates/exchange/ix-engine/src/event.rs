@@ -201,7 +201,8 @@ pub struct SwitchStatus {
     pub state: SyncState,
     /// The number of entries that the switch should have.
     pub entries: usize,
-    /// The number of foreign entries in the last dump.
+    /// The number of foreign entries that the switch has: those of the last dump, without those that commits have
+    /// removed since.
     pub foreign: usize,
     /// The time of the last complete dump.
     pub last_dump: Option<Time>,

@@ -58,7 +58,7 @@ impl<E: Entries> Engine<E> {
         let foreign: Vec<E::Key> = unexpected.iter().filter(is_foreign).cloned().collect();
         entry.last_dump = Some(now);
         entry.next_dump = next;
-        entry.foreign = foreign.len();
+        entry.foreign = foreign.iter().cloned().collect();
         let differing = entry.differs.len();
         if !foreign.is_empty() {
             let removed = !adopted && !leaves_foreign;

@@ -74,8 +74,8 @@ pub(crate) struct Switch<E: Entries> {
     pub(crate) isolated: VecDeque<Option<ChangeId>>,
     /// The parts that the switch refused alone, each with the time of the next attempt and the delay before that attempt.
     pub(crate) refused: BTreeMap<Option<ChangeId>, (Time, Duration)>,
-    /// The number of foreign entries that the last dump had.
-    pub(crate) foreign: usize,
+    /// The foreign entries that the last dump had, without those that commits have changed since.
+    pub(crate) foreign: BTreeSet<E::Key>,
     /// The revision of the newest marker that this engine has sent.
     pub(crate) marked: u64,
     /// The largest one-way delay to the other switches, as OAM measured it.
@@ -102,7 +102,7 @@ impl<E: Entries> Switch<E> {
             next_commit: Time::ZERO,
             isolated: VecDeque::new(),
             refused: BTreeMap::new(),
-            foreign: 0,
+            foreign: BTreeSet::new(),
             marked: 0,
             delay: Duration::ZERO,
             heard: Time::ZERO,
@@ -347,6 +347,7 @@ impl<E: Entries> Switch<E> {
             self.refused.remove(&part);
         }
         for (key, value) in to {
+            self.foreign.remove(&key);
             self.confirm(key, value);
         }
     }

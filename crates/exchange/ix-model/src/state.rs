@@ -118,6 +118,24 @@ pub enum Checklist {
     Passed,
 }
 
+impl Checklist {
+    /// Returns the worse of two results, such as those of two ends of a service. The order does not matter,
+    /// except that the first of two findings is returned.
+    #[must_use]
+    pub fn worse(self, other: Checklist) -> Checklist {
+        /// Returns a larger value for a worse result.
+        fn rank(list: &Checklist) -> (u8, u32) {
+            match list {
+                Checklist::NotNeeded => (0, 0),
+                Checklist::Passed => (1, 0),
+                Checklist::Running { remaining_secs } => (2, *remaining_secs),
+                Checklist::Failing(_) => (3, 0),
+            }
+        }
+        if rank(&other) > rank(&self) { other } else { self }
+    }
+}
+
 /// The severity of a status.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -327,6 +345,18 @@ fn shown_by_checklist(checklist: &Checklist, degraded: Option<&Reason>) -> Servi
 mod tests {
     use super::*;
     use CommercialState as C;
+
+    #[test]
+    fn the_worst_checklist_of_several_ends_wins_in_any_order() {
+        let finding = || Checklist::Failing(reason::frame_ethertype("0x88cc"));
+        let running = |remaining_secs| Checklist::Running { remaining_secs };
+        let worst = |lists: Vec<Checklist>| lists.into_iter().fold(Checklist::NotNeeded, Checklist::worse);
+        assert_eq!(worst(vec![finding(), running(60)]), finding());
+        assert_eq!(worst(vec![running(60), finding()]), finding());
+        assert_eq!(worst(vec![running(60), running(900), running(30)]), running(900));
+        assert_eq!(worst(vec![running(0), Checklist::Passed]), running(0));
+        assert_eq!(worst(vec![]), Checklist::NotNeeded);
+    }
 
     /// Returns every combination of the four inputs.
     fn product() -> Vec<(C, Realisation, ConsentState, Checklist)> {

@@ -326,8 +326,11 @@ impl Store for Sqlite {
     fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         let sql = "SELECT serial, body, hash FROM audit WHERE serial > ?1 ORDER BY serial LIMIT ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = statement.query_map(params![after.cast_signed(), limit], |row| {
+        let (after, limit) = (
+            i64::try_from(after).unwrap_or(i64::MAX),
+            i64::try_from(limit).unwrap_or(i64::MAX),
+        );
+        let rows = statement.query_map(params![after, limit], |row| {
             Ok((
                 unsigned(row, 0)?,
                 row.get::<_, String>(1)?,

@@ -56,6 +56,8 @@ struct State {
     /// The text in the last step of each change that was confirmed or reverted, by change.
     decisions: BTreeMap<u64, String>,
     unavailable: bool,
+    /// True if the audit chain takes no entry.
+    audit_unavailable: bool,
     /// The lag of the engine's clock behind the system's clock, as after a jump of the system's clock.
     behind: Duration,
     /// The operation that is executed before the next order of an IP address, as if another user were faster.
@@ -230,6 +232,11 @@ impl FakeExchange {
     /// Makes orders fail as they do without a database.
     pub fn set_unavailable(&self, unavailable: bool) {
         self.state().unavailable = unavailable;
+    }
+
+    /// Makes entries of the audit chain fail as they do if the database cannot be written.
+    pub fn set_audit_unavailable(&self, unavailable: bool) {
+        self.state().audit_unavailable = unavailable;
     }
 
     /// Sets an operation that is executed before the next order of an IP address, as if another user were faster.
@@ -522,7 +529,12 @@ impl ExchangeService for FakeExchange {
     }
 
     fn record(&self, note: AuditNote) -> Reply<'_, ()> {
-        FakeExchange::note(&mut self.state(), note);
+        let mut state = self.state();
+        if state.audit_unavailable {
+            let reason = "the database cannot be written".to_owned();
+            return reply(Err(ServiceError::Unavailable { reason }));
+        }
+        FakeExchange::note(&mut state, note);
         reply(Ok(()))
     }
 

@@ -371,27 +371,27 @@ impl<'a> ViewContext<'a> {
             Consent::Pending => ConsentState::Pending,
             Consent::Refused { .. } => ConsentState::Refused,
         };
+        let of_end = |(end, config): &(ConfigId, &Config)| {
+            let Quarantine::Running { clean_since } = config.quarantine else {
+                return Checklist::NotNeeded;
+            };
+            if let Some(finding) = self.newest_finding(*end) {
+                return Checklist::Failing(finding);
+            }
+            let policy = service
+                .policy
+                .and_then(|policy| self.snapshot.exchange.policies.get(&policy));
+            let all = policy.map_or(900, |policy| policy.quarantine_secs);
+            let passed = u32::try_from(self.now.since(clean_since).as_secs()).unwrap_or(u32::MAX);
+            Checklist::Running {
+                remaining_secs: all.saturating_sub(passed),
+            }
+        };
         let checklist = self
             .ends(id)
             .iter()
-            .fold(Checklist::NotNeeded, |list, (end, config)| {
-                match config.quarantine {
-                    Quarantine::Running { .. } if self.newest_finding(*end).is_some() => {
-                        Checklist::Failing(self.newest_finding(*end).unwrap_or_default())
-                    }
-                    Quarantine::Running { clean_since } => {
-                        let policy = service
-                            .policy
-                            .and_then(|policy| self.snapshot.exchange.policies.get(&policy));
-                        let all = policy.map_or(900, |policy| policy.quarantine_secs);
-                        let passed = u32::try_from(self.now.since(clean_since).as_secs()).unwrap_or(u32::MAX);
-                        Checklist::Running {
-                            remaining_secs: all.saturating_sub(passed),
-                        }
-                    }
-                    _ => list,
-                }
-            });
+            .map(of_end)
+            .fold(Checklist::NotNeeded, Checklist::worse);
         shown(service.state, &realisation, consent, &checklist)
     }
 

@@ -75,7 +75,11 @@ pub(crate) async fn delete(
     conditions: Conditions,
 ) -> Result<Response, Problem> {
     let target = access.id().into();
-    order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await
+    let ordered = order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await?;
+    if !conditions.dry_run {
+        crate::v2::features::forget(&app, access.id())?;
+    }
+    Ok(ordered)
 }
 
 /// A contracted rate.

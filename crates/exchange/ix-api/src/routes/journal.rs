@@ -1,6 +1,7 @@
 //! The journal of changes, and the audit chain.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -23,9 +24,16 @@ const CHUNK: usize = 500;
 /// ends.
 const LOOKED_AT_MAX: usize = 20_000;
 
-/// Returns the number in the identifier of a change: `ch-7` gives 7.
-fn number(text: &str) -> Option<u64> {
-    text.strip_prefix("ch-")?.parse().ok()
+/// The number in the identifier of a change: 7 in `ch-7`.
+struct ChangeNumber(u64);
+
+impl FromStr for ChangeNumber {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<ChangeNumber, ()> {
+        let number = text.strip_prefix("ch-").ok_or(())?;
+        number.parse().map(ChangeNumber).map_err(|_| ())
+    }
 }
 
 /// Returns the name of the user whose identifier is in the journal or the audit chain. For a user of another
@@ -157,7 +165,7 @@ pub(crate) async fn changes(
         None => true,
         Some(parts) => record.objects.iter().any(|object| parts.contains(object)),
     };
-    let mut before = page.after::<String>()?.as_deref().and_then(number);
+    let mut before = page.after::<ChangeNumber>()?.map(|ChangeNumber(number)| number);
     let (mut items, mut looked_at, mut more) = (Vec::new(), 0, !filter.open);
     if filter.open {
         let mut open = app.service.changes_open();
@@ -221,9 +229,9 @@ async fn find(
     principal: &Principal,
     id: &str,
 ) -> Result<(ChangeRecord, Vec<StepRecord>), Problem> {
-    let found = match number(id) {
-        Some(number) => app.service.change(number).await?,
-        None => None,
+    let found = match id.parse::<ChangeNumber>() {
+        Ok(ChangeNumber(number)) => app.service.change(number).await?,
+        Err(()) => None,
     };
     found
         .filter(|(record, _)| may_see(principal, record))

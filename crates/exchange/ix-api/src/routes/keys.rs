@@ -36,6 +36,17 @@ fn keys_of(app: &App, principal: &Principal) -> Result<Vec<(String, ApiKeyRecord
     Ok(keys)
 }
 
+/// Refuses a new key if the user has the maximum number of keys.
+fn check_room(app: &App, principal: &Principal) -> Result<(), Problem> {
+    if keys_of(app, principal)?.len() < KEYS_MAX {
+        return Ok(());
+    }
+    Err(Problem::because(
+        ProblemKind::Conflict,
+        reason::keys_full(KEYS_MAX),
+    ))
+}
+
 fn view(fingerprint: &str, record: &ApiKeyRecord) -> ApiKey {
     ApiKey {
         id: fingerprint.chars().take(ID_LEN).collect(),
@@ -108,12 +119,7 @@ pub(crate) async fn create(
         let problem = Problem::because(ProblemKind::Invalid, reason::key_name());
         return Err(problem.with_error("/name", "invalid"));
     }
-    if keys_of(&app, &principal)?.len() >= KEYS_MAX {
-        return Err(Problem::because(
-            ProblemKind::Conflict,
-            reason::keys_full(KEYS_MAX),
-        ));
-    }
+    check_room(&app, &principal)?;
     let bytes = random::<32>().map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     let secret = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
     let record = ApiKeyRecord {
@@ -139,6 +145,8 @@ pub(crate) async fn create(
     if session.is_none_or(|session| session.user != user) {
         return Err(Problem::new(ProblemKind::Unauthorized, "the session has ended"));
     }
+    // Another request of the user may have created a key meanwhile.
+    check_room(&app, &principal)?;
     save_json(&*app.credentials, &format!("key/{print}"), &record)?;
     Ok((StatusCode::CREATED, Json(CreatedKey { key, secret })))
 }

@@ -20,7 +20,7 @@ mod configs;
 mod connections;
 mod contacts;
 mod documents;
-mod features;
+pub(crate) mod features;
 mod ips;
 mod joining;
 mod orders;

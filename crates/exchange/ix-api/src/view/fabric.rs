@@ -34,7 +34,7 @@ pub struct Switch {
     /// The time at which the switch entered this state.
     #[schema(required)]
     pub since: Option<String>,
-    /// The last error that the switch reported.
+    /// A note about the state, such as the number of foreign entries that the engine keeps.
     #[schema(required)]
     pub error: Option<String>,
     /// The number of flow entries that the plan has for it.

@@ -282,6 +282,21 @@ fn requests_that_wait_for_the_database_do_not_stop_others() {
 }
 
 #[tokio::test]
+async fn a_page_of_the_audit_chain_before_a_number_beyond_its_end_is_the_newest_page() {
+    let world = World::new().await;
+    let newest = world.engine.audit(None, 2).await.unwrap();
+    assert_eq!(newest.len(), 2);
+    let head = newest[0].serial;
+    for before in [head + 1, head + 2, head + 1000, i64::MAX as u64, u64::MAX] {
+        let page = world.engine.audit(Some(before), 2).await.unwrap();
+        assert_eq!(page, newest, "before {before}");
+    }
+    let older = world.engine.audit(Some(head), 1).await.unwrap();
+    assert_eq!(older, newest[1..]);
+    world.handle.stop();
+}
+
+#[tokio::test]
 async fn a_replay_from_a_position_that_no_event_has_is_taken() {
     let world = World::new().await;
     let store = Arc::new(EngineCredentials::new(world.handle.clone()));

@@ -500,3 +500,25 @@ async fn a_jump_of_the_systems_clock_changes_no_validity_that_an_order_gives() {
     assert_eq!(extended.status, 200, "{}", extended.text());
     assert!((500..=600).contains(&left()), "{} s", left());
 }
+
+#[tokio::test]
+async fn a_malformed_cursor_of_changes_and_of_the_audit_chain_is_refused() {
+    let api = Api::new();
+    let ops = api.key("ops");
+    for cursor in ["7", "ch-", "ch-x", "ch--7", "ch-18446744073709551616"] {
+        let page = api.get(&ops, &format!("/api/v1/changes?after={cursor}")).await;
+        assert_eq!(page.status, 400, "{cursor}: {}", page.text());
+        let page = api
+            .get(&ops, &format!("/api/v1/changes?open=true&after={cursor}"))
+            .await;
+        assert_eq!(page.status, 400, "{cursor}: {}", page.text());
+    }
+    assert_eq!(api.get(&ops, "/api/v1/audit?after=ch-7").await.status, 400);
+    for path in [
+        "/api/v1/changes?after=ch-7",
+        "/api/v1/changes?after=",
+        "/api/v1/audit?after=7",
+    ] {
+        assert_eq!(api.get(&ops, path).await.status, 200, "{path}");
+    }
+}

@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::Method;
-use millrace_ix_api::App;
 use millrace_ix_api::fake::PASSWORD;
 use millrace_ix_api::session::{
-    CredentialError, CredentialStore, KeyScope, MemoryCredentials, TotpSecret, UserCredentials, code_at,
-    verify_password,
+    ApiKeyRecord, CredentialError, CredentialStore, KeyScope, MemoryCredentials, TotpSecret, UserCredentials,
+    code_at, verify_password,
 };
-use millrace_ix_model::UserId;
+use millrace_ix_model::Timestamp;
 use serde_json::json;
 
 use crate::support::{Answer, Api};
@@ -246,26 +245,48 @@ async fn a_password_reset_by_the_staff_deletes_api_keys_and_an_own_change_keeps_
     assert_eq!(api.get(&bob, "/api/v1/services").await.status, 200);
 }
 
-/// A store in which the staff resets the password of a user right after a value was read.
-struct ResetAfterRead {
+type Act = Box<dyn FnOnce() + Send>;
+
+/// A store in which something happens right after a value was read, such as a reset of a password by the staff.
+struct ActAfterRead {
     store: Arc<MemoryCredentials>,
-    /// The key or prefix whose next reading is followed by the reset.
-    armed: Mutex<Option<(App, UserId, String)>>,
+    /// The key or prefix whose next reading is followed by the act, and the act.
+    armed: Mutex<Option<(String, Act)>>,
 }
 
 /// The password that the staff sets.
 const RESET: &str = "set by the staff 1";
 
-impl ResetAfterRead {
+impl ActAfterRead {
+    /// Returns the API over such a store, and the store.
+    fn api() -> (Api, Arc<ActAfterRead>) {
+        let mut kept = None;
+        let api = Api::with_store(|store| {
+            let armed = Mutex::new(None);
+            let store = Arc::new(ActAfterRead { store, armed });
+            kept = Some(Arc::clone(&store));
+            store
+        });
+        (api, kept.unwrap())
+    }
+
+    fn arm(&self, key: impl Into<String>, act: impl FnOnce() + Send + 'static) {
+        *self.armed.lock().unwrap() = Some((key.into(), Box::new(act)));
+    }
+
+    fn is_armed(&self) -> bool {
+        self.armed.lock().unwrap().is_some()
+    }
+
     fn was_read(&self, key: &str) {
-        let armed = self.armed.lock().unwrap().take_if(|(_, _, of)| of == key);
-        if let Some((app, user, _)) = armed {
-            app.reset_password(user, RESET).unwrap();
+        let armed = self.armed.lock().unwrap().take_if(|(of, _)| of == key);
+        if let Some((_, act)) = armed {
+            act();
         }
     }
 }
 
-impl CredentialStore for ResetAfterRead {
+impl CredentialStore for ActAfterRead {
     fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
         let value = self.store.load(key);
         self.was_read(key);
@@ -285,18 +306,15 @@ impl CredentialStore for ResetAfterRead {
 
 #[tokio::test]
 async fn a_password_reset_by_the_staff_is_not_undone_by_requests_under_way() {
-    let mut kept = None;
-    let api = Api::with_store(|store| {
-        let reset = Arc::new(ResetAfterRead {
-            store,
-            armed: Mutex::new(None),
-        });
-        kept = Some(Arc::clone(&reset));
-        reset
-    });
-    let (store, ann) = (kept.unwrap(), api.user("ann"));
+    let (api, store) = ActAfterRead::api();
+    let ann = api.user("ann");
     let cookie = api.session("ann").await;
-    let arm = |key: String| *store.armed.lock().unwrap() = Some((api.app.clone(), ann, key));
+    let arm = |key: String| {
+        let app = api.app.clone();
+        store.arm(key, move || {
+            app.reset_password(ann, RESET).unwrap();
+        });
+    };
     let user = UserCredentials::key(&ann.to_string());
     arm(user.clone());
     let headers = [("cookie", cookie.as_str())];
@@ -311,7 +329,7 @@ async fn a_password_reset_by_the_staff_is_not_undone_by_requests_under_way() {
         )
         .await;
     assert_eq!(changed.status, 403, "{}", changed.text());
-    assert!(store.armed.lock().unwrap().is_none(), "the password was reset");
+    assert!(!store.is_armed(), "the password was reset");
     let stored = store.load(&user).unwrap().unwrap();
     let stored: UserCredentials = serde_json::from_slice(&stored).unwrap();
     assert!(verify_password(RESET, stored.password.as_deref()));
@@ -324,8 +342,61 @@ async fn a_password_reset_by_the_staff_is_not_undone_by_requests_under_way() {
         .send(Method::POST, "/api/v1/api-keys", "", &headers, Some(key))
         .await;
     assert_eq!(made.status, 401, "{}", made.text());
-    assert!(store.armed.lock().unwrap().is_none(), "the password was reset");
+    assert!(!store.is_armed(), "the password was reset");
     assert_eq!(store.list("key/").unwrap(), []);
+}
+
+#[tokio::test]
+async fn requests_at_once_do_not_exceed_the_maximum_number_of_api_keys() {
+    let (api, store) = ActAfterRead::api();
+    let (cookie, ann) = (api.session("ann").await, api.user("ann"));
+    let record = ApiKeyRecord {
+        user: ann,
+        name: "robot".to_owned(),
+        scope: KeyScope::Read,
+        created: Timestamp::from_secs(0),
+        last_used: None,
+    };
+    let record = serde_json::to_vec(&record).unwrap();
+    for number in 0..49 {
+        let key = format!("key/{number:064x}");
+        store.save(&key, Some(&record)).unwrap();
+    }
+    // Another request creates the last key after this one has counted.
+    let other = Arc::clone(&store.store);
+    store.arm("key/", move || {
+        let key = format!("key/{:064x}", 49);
+        other.save(&key, Some(&record)).unwrap();
+    });
+    let headers = [("cookie", cookie.as_str())];
+    let key = json!({ "name": "one more", "scope": "write" });
+    let made = api
+        .send(Method::POST, "/api/v1/api-keys", "", &headers, Some(key))
+        .await;
+    assert_eq!(made.status, 409, "{}", made.text());
+    assert!(!store.is_armed(), "the other key was created");
+    assert_eq!(store.list("key/").unwrap().len(), 50);
+}
+
+#[tokio::test]
+async fn a_password_stays_and_a_sign_out_happens_if_the_audit_chain_takes_no_entry() {
+    let (api, store) = ActAfterRead::api();
+    let cookie = api.session("ann").await;
+    let headers = [("cookie", cookie.as_str())];
+    let credentials = UserCredentials::key(&api.user("ann").to_string());
+    let before = store.load(&credentials).unwrap();
+    api.service.set_audit_unavailable(true);
+    let change = json!({ "present": PASSWORD, "new": "another correct horse" });
+    let path = "/api/v1/session/password";
+    let changed = api.send(Method::PUT, path, "", &headers, Some(change)).await;
+    assert_eq!(changed.status, 503, "{}", changed.text());
+    assert_eq!(store.load(&credentials).unwrap(), before);
+    let signed_out = api
+        .send(Method::DELETE, "/api/v1/session", "", &headers, None)
+        .await;
+    assert_eq!(signed_out.status, 204, "{}", signed_out.text());
+    let read = api.send(Method::GET, "/api/v1/session", "", &headers, None).await;
+    assert_eq!(read.status, 401);
 }
 
 #[tokio::test]

@@ -134,6 +134,11 @@ impl Api {
         key.to_owned()
     }
 
+    /// Returns the number of stored values whose key begins with `prefix`.
+    pub(crate) fn stored(&self, prefix: &str) -> usize {
+        self.credentials.list(prefix).unwrap().len()
+    }
+
     /// Signs a member in, and returns the cookie of the session.
     pub(crate) async fn session(&self, name: &str) -> String {
         self.app.set_password(self.user(name), PASSWORD).unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use millrace_ix_engine::{
-    Action, Engine, Event, ForeignPolicy, Mode, Notice, Order, Phase, Resolution, Resume, Settings,
+    Action, Engine, Event, ForeignPolicy, Mode, Notice, Order, Phase, Resolution, Resume, Settings, SyncState,
 };
 use millrace_types::{Duration, Time};
 
@@ -26,6 +26,13 @@ fn in_place() -> World {
 
 fn switch(world: &mut World, number: u32) -> &mut ModelSwitch {
     world.switches.get_mut(&number).unwrap()
+}
+
+/// Returns the state of switch 1 and the number of its foreign entries.
+fn state_and_foreign(world: &World) -> (SyncState, usize) {
+    let mut switches = world.engine.switches();
+    let (_, status) = switches.find(|(number, _)| *number == 1).unwrap();
+    (status.state, status.foreign)
 }
 
 #[test]
@@ -93,6 +100,11 @@ fn foreign_entries_are_reported_and_removed() {
         matches!(notice, Notice::Foreign { switch: 1, entries, removed: true } if entries.len() == 100)
     });
     assert!(reported);
+    assert_eq!(
+        state_and_foreign(&world),
+        (SyncState::Known { differing: 0 }, 0),
+        "removed entries are not counted until the next dump"
+    );
     for (key, count) in writes.into_iter().filter(|(key, _)| *key != MARKER) {
         assert_eq!(
             world.switches[&1].writes[&key], count,
@@ -121,6 +133,7 @@ fn foreign_entries_are_left_under_the_policy_leave() {
         !content.contains_key(&(1, 99)),
         "an entry of our own that the plan does not have"
     );
+    assert_eq!(state_and_foreign(&world), (SyncState::Known { differing: 0 }, 1));
 }
 
 #[test]

@@ -57,6 +57,20 @@ fn a_chain_as_written_is_valid() {
 }
 
 #[test]
+fn no_entry_is_after_a_number_beyond_the_end() {
+    let mut store = Sqlite::in_memory().unwrap();
+    let transaction = Transaction {
+        audit: vec![entry("test", json!({}))],
+        ..Transaction::default()
+    };
+    store.commit(&transaction, NOW).unwrap();
+    assert_eq!(store.audit(0, 10).unwrap().len(), 1);
+    for after in [1, i64::MAX.cast_unsigned(), 1 << 63, u64::MAX] {
+        assert_eq!(store.audit(after, 10).unwrap(), [], "{after}");
+    }
+}
+
+#[test]
 fn a_head_is_signed_once() {
     let key = SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap();
     let mut store = Sqlite::in_memory().unwrap();

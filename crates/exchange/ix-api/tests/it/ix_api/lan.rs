@@ -276,3 +276,41 @@ async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantin
         json!([])
     );
 }
+
+#[tokio::test]
+async fn the_deletion_of_an_end_by_the_native_api_deletes_its_route_server_sessions() {
+    let api = Api::over(with_lan());
+    let ann = api.key("ann");
+    let account = get(&api, &ann, "/account").await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let connection = get(&api, &ann, "/connections").await.json()[0]["id"].clone();
+    let lans = get(&api, &ann, "/network-services?type=exchange_lan")
+        .await
+        .json();
+    let mut lans = lans.as_array().unwrap().iter();
+    let lan = lans.find(|lan| lan["network_features"] != json!([])).unwrap();
+    let order = with(
+        owned(&account),
+        json!({ "type": "exchange_lan", "network_service": lan["id"], "connection": connection, "asns": [64500], "listed": true,
+            "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan["id"].as_str().unwrap()) }),
+    );
+    let config = id(&post(&api, &ann, "/network-service-configs", order).await);
+    let read = get(&api, &ann, &format!("/network-service-configs/{config}")).await;
+    let session = with(
+        owned(&account),
+        json!({ "type": "route_server", "network_feature": lan["network_features"][0], "network_service_config": config,
+            "asn": 64500, "as_set_v4": "AS-AOBA@RIPE", "session_mode": "public", "bgp_session_type": "passive",
+            "ip": read.json()["ips"][0] }),
+    );
+    id(&post(&api, &ann, "/network-feature-configs", session).await);
+    for (query, left) in [("?dry_run=true", 1), ("", 0)] {
+        let path = format!("/api/v1/configs/{config}{query}");
+        let deleted = api
+            .send(Method::DELETE, &path, &ann, &[("if-match", "*")], None)
+            .await;
+        assert_eq!(deleted.status, 200, "{}", deleted.text());
+        assert_eq!(api.stored("record/nfc-"), left, "{path}");
+    }
+}
