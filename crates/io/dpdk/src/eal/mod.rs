@@ -288,8 +288,19 @@ fn eal_init(arguments: &[CString]) -> Result<i32, Errno> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Starts EAL with little memory, in a test that has a process of its own.
+    pub(crate) fn small_eal() -> Eal {
+        Eal::init(&EalConfig {
+            memory_mib: 64,
+            huge_pages: HugePages::Off,
+            file_prefix: format!("millrace-test-{}", std::process::id()),
+            ..EalConfig::default()
+        })
+        .unwrap()
+    }
 
     #[test]
     fn another_release_of_dpdk_is_refused_with_the_package_that_mends_it() {

@@ -32,6 +32,7 @@ const USABLE_KERNEL_DRIVERS: [&str; 7] = [
 /// An attached device. Dropping it stops, closes and removes it.
 #[derive(Debug)]
 pub(super) struct Device {
+    /// [`PortId::DETACHED`] after a failure to attach the device again.
     id: PortId,
     devargs: DevArgs,
     started: bool,
@@ -57,9 +58,12 @@ impl Device {
         })
     }
 
-    /// Removes the device and attaches it again, for drivers that can start a device only once.
+    /// Removes the device, if it is attached, and attaches it again, for drivers that can start a device only once.
     pub(super) fn attach_again(&mut self) -> Result<(), StartError> {
-        self.remove().map_err(StartError::Detach)?;
+        let removed = self.remove();
+        // DPDK may assign the number to another device from now on.
+        self.id = PortId::DETACHED;
+        removed.map_err(StartError::Detach)?;
         self.id = probe(&self.devargs).map_err(StartError::Attach)?;
         self.attached = true;
         self.was_configured = false;
@@ -68,6 +72,11 @@ impl Device {
 
     pub(super) fn id(&self) -> PortId {
         self.id
+    }
+
+    /// Returns false after a failure to attach the device again.
+    pub(super) fn is_attached(&self) -> bool {
+        self.attached
     }
 
     pub(super) fn name(&self) -> &str {
@@ -107,7 +116,8 @@ impl Device {
 
     pub(super) fn info(&self) -> Result<sys::shim_port_info, Errno> {
         let mut info = sys::shim_port_info::default();
-        // SAFETY: the port is attached as long as self lives, and `info` is writable.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses;
+        // `info` is writable.
         Errno::check(unsafe { sys::shim_port_info(self.id.0, &raw mut info) }).map(|_| info)
     }
 
@@ -321,5 +331,35 @@ fn explain(devargs: &DevArgs, errno: Errno, warnings: &[String]) -> AttachError 
         }
     } else {
         AttachError::Other { name, errno, detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eal::tests::small_eal;
+
+    #[test]
+    fn a_device_that_cannot_be_attached_again_loses_its_number_until_it_can() {
+        // EAL starts once in a process.
+        millrace_testing::own_process!();
+        let eal = small_eal();
+        let attach = |devargs: &str| Device::attach(eal, &devargs.parse().unwrap()).unwrap();
+        let mut device = attach("net_null0");
+        // An interface that disappeared.
+        let missing = "net_af_packet0,iface=nosuch0".parse().unwrap();
+        let devargs = std::mem::replace(&mut device.devargs, missing);
+        let error = device.attach_again().unwrap_err();
+        assert!(
+            matches!(error, StartError::Attach(AttachError::NoInterface { .. })),
+            "{error}"
+        );
+        let other = attach("net_null1");
+        assert_ne!(device.id(), other.id());
+        assert!(!device.is_attached() && device.info().is_err());
+        device.devargs = devargs;
+        device.attach_again().unwrap();
+        assert!(device.is_attached() && device.info().is_ok());
+        assert_ne!(device.id(), other.id());
     }
 }

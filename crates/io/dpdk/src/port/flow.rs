@@ -333,7 +333,8 @@ impl Port {
     pub fn validate_flow(&self, spec: &FlowSpec) -> Result<(), FlowError> {
         let raw = spec.raw();
         let mut flow_error = sys::shim_flow_error::default();
-        // SAFETY: the port is attached as long as `device` lives; the rule is readable and `flow_error` is writable.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses; the
+        // rule is readable and `flow_error` is writable.
         let code = unsafe { sys::shim_flow_validate(self.id().0, &raw const raw, &raw mut flow_error) };
         outcome(&self.device, "take the rule", code, &flow_error)
     }

@@ -32,6 +32,9 @@ use attach::Device;
 pub struct PortId(pub(crate) u16);
 
 impl PortId {
+    /// A number that no port has, as `RTE_MBUF_PORT_INVALID`: DPDK refuses it with ENODEV.
+    pub(crate) const DETACHED: Self = Self(u16::MAX);
+
     /// Returns the number.
     #[must_use]
     pub fn number(self) -> u16 {
@@ -130,7 +133,8 @@ impl Port {
     /// `net_af_xdp` takes 2,048 buffers for each queue and does not return them when the port is detached.
     ///
     /// # Errors
-    /// [`StartError`]; the device is stopped then, except after [`StartError::Running`].
+    /// [`StartError`]; the device is stopped then, except after [`StartError::Running`]. After [`StartError::Detach`]
+    /// and [`StartError::Attach`] it is not attached: other calls fail, and the next start attaches it again.
     pub fn start(&mut self, config: &PortConfig, pool: Mempool) -> Result<Queues, StartError> {
         let running = StartError::Running {
             port: self.name().to_owned(),
@@ -205,7 +209,7 @@ impl Port {
     /// # Errors
     /// [`PortError::Device`]; not every driver can.
     pub fn reset_stats(&self) -> Result<(), PortError> {
-        // SAFETY: the port is attached as long as `device` lives.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses.
         self.device.check("reset the counters", unsafe {
             sys::rte_eth_stats_reset(self.id().0)
         })?;
@@ -219,10 +223,10 @@ impl Port {
     /// [`PortError::Device`]; not every driver can.
     pub fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
         let code = if on {
-            // SAFETY: the port is attached as long as `device` lives.
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
             unsafe { sys::rte_eth_promiscuous_enable(self.id().0) }
         } else {
-            // SAFETY: the port is attached as long as `device` lives.
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
             unsafe { sys::rte_eth_promiscuous_disable(self.id().0) }
         };
         self.device.check("change promiscuous mode", code)
@@ -234,10 +238,10 @@ impl Port {
     /// [`PortError::Device`]; not every driver can.
     pub fn set_link(&mut self, up: bool) -> Result<(), PortError> {
         let code = if up {
-            // SAFETY: the port is attached as long as `device` lives.
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
             unsafe { sys::rte_eth_dev_set_link_up(self.id().0) }
         } else {
-            // SAFETY: the port is attached as long as `device` lives.
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
             unsafe { sys::rte_eth_dev_set_link_down(self.id().0) }
         };
         self.device.check("change the link", code)
@@ -249,7 +253,8 @@ impl Port {
     /// [`PortError::Device`]
     pub fn mtu(&self) -> Result<u16, PortError> {
         let mut mtu = 0;
-        // SAFETY: the port is attached as long as `device` lives, and `mtu` is writable.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses;
+        // `mtu` is writable.
         self.device.check("read the MTU", unsafe {
             sys::rte_eth_dev_get_mtu(self.id().0, &raw mut mtu)
         })?;

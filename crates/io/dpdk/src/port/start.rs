@@ -29,6 +29,9 @@ pub(super) fn start(device: &mut Device, config: &PortConfig, pool: Mempool) -> 
             warnings.join("; ")
         },
     };
+    if !device.is_attached() {
+        device.attach_again()?;
+    }
     let info = device
         .info()
         .map_err(|errno| refused(("describe it", errno), &[]))?;
