@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use millrace_dpdk_sys as sys;
@@ -43,6 +43,8 @@ pub(super) struct Device {
     resources: DriverResources,
     /// The number of packets that were dropped because the device cannot send them.
     dropped: AtomicU64,
+    /// The number of [`FlowRule`](super::FlowRule)s, each of which owns the device, too.
+    flow_rules: AtomicUsize,
 }
 
 impl Device {
@@ -55,6 +57,7 @@ impl Device {
             attached: true,
             resources: DriverResources::default(),
             dropped: AtomicU64::new(0),
+            flow_rules: AtomicUsize::new(0),
         })
     }
 
@@ -131,6 +134,18 @@ impl Device {
 
     pub(super) fn reset_dropped(&self) {
         self.dropped.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn flow_rules(&self) -> usize {
+        self.flow_rules.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_flow_rule(&self) {
+        self.flow_rules.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_flow_rule(&self) {
+        self.flow_rules.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Converts the return value of a DPDK call about this device; `action` names the call in the error.
