@@ -20,10 +20,15 @@ pub const HEADROOM: u16 = sys::SHIM_MBUF_HEADROOM as u16;
 /// longer packets are chained. Most drivers expect this size.
 pub const DATA_ROOM: u16 = 2048 + HEADROOM;
 
+/// The longest name of a pool or ring, in bytes. A memory zone of a pool is named `MP_NAME_NUMBER`, which has at most
+/// 31 bytes (`RTE_MEMZONE_NAMESIZE`), so this leaves three digits for the number. DPDK itself accepts 25 bytes for a
+/// pool (`RTE_MEMPOOL_NAMESIZE`) and 28 for a ring (`RTE_RING_NAMESIZE`).
+pub const NAME_LEN_MAX: usize = 24;
+
 /// The parameters of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MempoolConfig {
-    /// Unique in the process; 1 to 24 bytes of ASCII letters, digits, `_`, `-` and `.`.
+    /// Unique in the process; 1 to [`NAME_LEN_MAX`] bytes of ASCII letters, digits, `_`, `-` and `.`.
     pub name: String,
     /// The number of buffers; one less than a power of two uses the memory best.
     pub buffers: u32,
@@ -63,8 +68,11 @@ impl MempoolConfig {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MempoolError {
-    /// The name is not 1 to 24 plain ASCII characters.
-    #[error("{0:?} cannot name a mempool. To fix it: 1 to 24 ASCII letters, digits, '_', '-' or '.'")]
+    /// The name is not 1 to [`NAME_LEN_MAX`] plain ASCII characters.
+    #[error(
+        "{0:?} cannot name a mempool. To fix it: 1 to {max} ASCII letters, digits, '_', '-' or '.'",
+        max = NAME_LEN_MAX
+    )]
     Name(String),
     /// Another pool has this name.
     #[error("a mempool named {0:?} exists. To fix it: give this one another name")]
@@ -270,9 +278,8 @@ impl fmt::Debug for Mempool {
     }
 }
 
-/// Returns true if DPDK accepts this as the name of a pool or ring. The limit is 32 bytes. DPDK adds a prefix
-/// of three characters, and a second prefix for the ring of a pool.
+/// Returns true if a pool or ring may have this name.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    (1..=24).contains(&name.len()) && name.bytes().all(plain)
+    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(plain)
 }
