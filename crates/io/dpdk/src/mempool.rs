@@ -34,7 +34,7 @@ pub struct MempoolConfig {
     pub buffers: u32,
     /// The number of buffers in the cache of each lcore, which avoids access to the shared free buffers: at most 512,
     /// and at most two thirds of `buffers`. Zero for no cache.
-    pub cache: u16,
+    pub cache_len: u16,
     /// Size of the data room of each buffer in bytes, [`HEADROOM`] included: 128 to 65,535. The usual size is
     /// [`DATA_ROOM`].
     pub data_room: u16,
@@ -49,7 +49,7 @@ impl MempoolConfig {
         Self {
             name: name.to_owned(),
             buffers,
-            cache: 256,
+            cache_len: 256,
             data_room: DATA_ROOM,
             socket: None,
         }
@@ -79,7 +79,7 @@ pub enum MempoolError {
     Exists(String),
     /// A parameter is out of range.
     #[error(
-        "mempool {name:?}: {buffers} buffers, caches of {cache}, {data_room} bytes of data room are not possible. \
+        "mempool {name:?}: {buffers} buffers, caches of {cache_len}, {data_room} bytes of data room are not possible. \
          To fix it: at least one buffer, caches of at most 512 and of two thirds of the buffers, data room of 128 or more"
     )]
     Sizes {
@@ -87,8 +87,8 @@ pub enum MempoolError {
         name: String,
         /// The requested number of buffers.
         buffers: u32,
-        /// The requested cache size.
-        cache: u16,
+        /// The requested number of buffers in each cache.
+        cache_len: u16,
         /// The requested data room in bytes.
         data_room: u16,
     },
@@ -145,20 +145,20 @@ impl Mempool {
             return Err(MempoolError::Name(named()));
         }
         let name = CString::new(config.name.as_str()).map_err(|_| MempoolError::Name(named()))?;
-        let cached = u32::from(config.cache);
+        let cached = u32::from(config.cache_len);
         let caches_fit =
             cached <= sys::SHIM_MEMPOOL_CACHE_MAX && u64::from(cached) * 3 <= u64::from(config.buffers) * 2;
         if config.buffers == 0 || !caches_fit || config.data_room < HEADROOM {
             let MempoolConfig {
                 buffers,
-                cache,
+                cache_len,
                 data_room,
                 ..
             } = *config;
             return Err(MempoolError::Sizes {
                 name: named(),
                 buffers,
-                cache,
+                cache_len,
                 data_room,
             });
         }
@@ -245,13 +245,13 @@ impl Mempool {
     /// Fills the rest of `burst` with empty packets, or adds none if the pool has too few. Returns the number added.
     #[inline]
     pub fn alloc_burst<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
-        self.alloc_some(N, burst)
+        self.alloc_up_to(N, burst)
     }
 
     /// Adds at most `len` empty packets to `burst`: as many as fit, or none if the pool has too few. Returns the
     /// number added.
     #[inline]
-    pub fn alloc_some<const N: usize>(&self, len: usize, burst: &mut ArrayVec<Mbuf, N>) -> usize {
+    pub fn alloc_up_to<const N: usize>(&self, len: usize, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         let alloc = |first, room: u16| {
             let len = len.min(usize::from(room));
             // SAFETY: the pool lives as long as the process, and there is room for that many pointers.

@@ -274,7 +274,7 @@ fn check_capture_file(devargs: &DevArgs, path: &str) -> Result<(), AttachError> 
         Err(source) => Err(AttachError::File { name, path, source }),
         // The driver would allocate buffers for the empty file and keep them.
         Ok(file) if file.len() <= CAPTURE_HEADER && devargs.option("infinite_rx") == Some("1") => {
-            Err(AttachError::NothingToRepeat { name, path })
+            Err(AttachError::EmptyCapture { name, path })
         }
         Ok(_) => Ok(()),
     }

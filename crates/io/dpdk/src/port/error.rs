@@ -64,7 +64,7 @@ pub enum AttachError {
         "device {name}: there is no packet in {} that infinite_rx could repeat. To fix it: name a capture that has \
          packets, or leave infinite_rx out", .path.display()
     )]
-    NothingToRepeat {
+    EmptyCapture {
         /// The device.
         name: String,
         path: PathBuf,
@@ -161,7 +161,7 @@ pub enum StartError {
         "port {port} cannot use this mempool: its memory is in several pieces, and net_af_xdp shares it with the kernel \
          as one. To fix it: make the pool early, or give EAL more memory"
     )]
-    PoolInPieces { port: String },
+    PoolNotContiguous { port: String },
     /// The driver can start a device only once, and detaching the device before the second start failed.
     #[error(transparent)]
     Detach(PortError),

@@ -232,7 +232,7 @@ mod tests {
         millrace_testing::own_process!();
         let eal = small_eal();
         let config = MempoolConfig {
-            cache: 0,
+            cache_len: 0,
             ..MempoolConfig::new("linear", 255)
         };
         let pool = Mempool::new(eal, &config).unwrap();

@@ -41,7 +41,7 @@ fn an_empty_pool_gives_nothing_and_recovers() {
     let pool = Mempool::new(
         eal(),
         &MempoolConfig {
-            cache: 0,
+            cache_len: 0,
             ..MempoolConfig::new("small", 40)
         },
     )
@@ -91,7 +91,7 @@ fn a_piece_of_a_packet_begins_with_the_given_headers_wherever_it_lies_in_the_seg
         eal(),
         &MempoolConfig {
             data_room: 300 + HEADROOM,
-            cache: 0,
+            cache_len: 0,
             ..MempoolConfig::new("pieces", 255)
         },
     )
@@ -139,7 +139,7 @@ fn a_packet_that_does_not_fit_gives_its_segments_back() {
     let pool = Mempool::new(
         eal(),
         &MempoolConfig {
-            cache: 0,
+            cache_len: 0,
             ..MempoolConfig::new("tight", 3)
         },
     )
@@ -171,14 +171,14 @@ fn impossible_pools_are_refused_with_a_next_step() {
             eal(),
             &MempoolConfig {
                 buffers: 0,
-                cache: 0,
+                cache_len: 0,
                 ..usual.clone()
             },
         ),
         Mempool::new(
             eal(),
             &MempoolConfig {
-                cache: 513,
+                cache_len: 513,
                 ..usual.clone()
             },
         ),
