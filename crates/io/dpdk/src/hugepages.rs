@@ -88,7 +88,7 @@ pub enum HugePagesError {
         "{wanted_mib} MiB of huge pages are needed and the kernel found {found_mib} MiB. To fix it: ask for less memory, \
          end other programs, or reserve them when the machine starts (hugepages= on the kernel's command line)"
     )]
-    TooFew {
+    NotEnough {
         /// The requested memory, in MiB.
         wanted_mib: u64,
         /// The available memory, in MiB.
@@ -259,7 +259,7 @@ pub fn reserve(lock: &ReservationLock, mib: u64) -> Result<Reservation, HugePage
     // If more than the available memory is requested, the kernel reclaims memory of all programs before it fails.
     let available_kib = available_kib().unwrap_or(u64::MAX);
     if missing * PAGE_KIB > available_kib / 10 * 9 {
-        return Err(HugePagesError::TooFew {
+        return Err(HugePagesError::NotEnough {
             wanted_mib: mib,
             found_mib: free_mib + available_kib / 1024,
         });
@@ -282,7 +282,7 @@ pub fn reserve(lock: &ReservationLock, mib: u64) -> Result<Reservation, HugePage
     if found < missing {
         let _ = set_persistent(before);
         let found_mib = free_mib + found * PAGE_KIB / 1024;
-        return Err(HugePagesError::TooFew {
+        return Err(HugePagesError::NotEnough {
             wanted_mib: mib,
             found_mib,
         });
@@ -442,7 +442,7 @@ mod tests {
                 free_mib: 0,
                 source: refused(),
             },
-            HugePagesError::TooFew {
+            HugePagesError::NotEnough {
                 wanted_mib: 512,
                 found_mib: 6,
             },

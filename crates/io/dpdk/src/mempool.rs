@@ -20,16 +20,21 @@ pub const HEADROOM: u16 = sys::SHIM_MBUF_HEADROOM as u16;
 /// longer packets are chained. Most drivers expect this size.
 pub const DATA_ROOM: u16 = 2048 + HEADROOM;
 
+/// The longest name of a pool or ring, in bytes. A memory zone of a pool is named `MP_NAME_NUMBER`, which has at most
+/// 31 bytes (`RTE_MEMZONE_NAMESIZE`), so this leaves three digits for the number. DPDK itself accepts 25 bytes for a
+/// pool (`RTE_MEMPOOL_NAMESIZE`) and 28 for a ring (`RTE_RING_NAMESIZE`).
+pub const NAME_LEN_MAX: usize = 24;
+
 /// The parameters of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MempoolConfig {
-    /// Unique in the process; 1 to 24 bytes of ASCII letters, digits, `_`, `-` and `.`.
+    /// Unique in the process; 1 to [`NAME_LEN_MAX`] bytes of ASCII letters, digits, `_`, `-` and `.`.
     pub name: String,
     /// The number of buffers; one less than a power of two uses the memory best.
     pub buffers: u32,
     /// The number of buffers in the cache of each lcore, which avoids access to the shared free buffers: at most 512,
     /// and at most two thirds of `buffers`. Zero for no cache.
-    pub cache: u16,
+    pub cache_len: u16,
     /// Size of the data room of each buffer in bytes, [`HEADROOM`] included: 128 to 65,535. The usual size is
     /// [`DATA_ROOM`].
     pub data_room: u16,
@@ -44,7 +49,7 @@ impl MempoolConfig {
         Self {
             name: name.to_owned(),
             buffers,
-            cache: 256,
+            cache_len: 256,
             data_room: DATA_ROOM,
             socket: None,
         }
@@ -63,15 +68,18 @@ impl MempoolConfig {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MempoolError {
-    /// The name is not 1 to 24 plain ASCII characters.
-    #[error("{0:?} cannot name a mempool. To fix it: 1 to 24 ASCII letters, digits, '_', '-' or '.'")]
+    /// The name is not 1 to [`NAME_LEN_MAX`] plain ASCII characters.
+    #[error(
+        "{0:?} cannot name a mempool. To fix it: 1 to {max} ASCII letters, digits, '_', '-' or '.'",
+        max = NAME_LEN_MAX
+    )]
     Name(String),
     /// Another pool has this name.
     #[error("a mempool named {0:?} exists. To fix it: give this one another name")]
     Exists(String),
     /// A parameter is out of range.
     #[error(
-        "mempool {name:?}: {buffers} buffers, caches of {cache}, {data_room} bytes of data room are not possible. \
+        "mempool {name:?}: {buffers} buffers, caches of {cache_len}, {data_room} bytes of data room are not possible. \
          To fix it: at least one buffer, caches of at most 512 and of two thirds of the buffers, data room of 128 or more"
     )]
     Sizes {
@@ -79,8 +87,8 @@ pub enum MempoolError {
         name: String,
         /// The requested number of buffers.
         buffers: u32,
-        /// The requested cache size.
-        cache: u16,
+        /// The requested number of buffers in each cache.
+        cache_len: u16,
         /// The requested data room in bytes.
         data_room: u16,
     },
@@ -137,20 +145,20 @@ impl Mempool {
             return Err(MempoolError::Name(named()));
         }
         let name = CString::new(config.name.as_str()).map_err(|_| MempoolError::Name(named()))?;
-        let cached = u32::from(config.cache);
+        let cached = u32::from(config.cache_len);
         let caches_fit =
             cached <= sys::SHIM_MEMPOOL_CACHE_MAX && u64::from(cached) * 3 <= u64::from(config.buffers) * 2;
         if config.buffers == 0 || !caches_fit || config.data_room < HEADROOM {
             let MempoolConfig {
                 buffers,
-                cache,
+                cache_len,
                 data_room,
                 ..
             } = *config;
             return Err(MempoolError::Sizes {
                 name: named(),
                 buffers,
-                cache,
+                cache_len,
                 data_room,
             });
         }
@@ -237,13 +245,13 @@ impl Mempool {
     /// Fills the rest of `burst` with empty packets, or adds none if the pool has too few. Returns the number added.
     #[inline]
     pub fn alloc_burst<const N: usize>(&self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
-        self.alloc_some(N, burst)
+        self.alloc_up_to(N, burst)
     }
 
     /// Adds at most `len` empty packets to `burst`: as many as fit, or none if the pool has too few. Returns the
     /// number added.
     #[inline]
-    pub fn alloc_some<const N: usize>(&self, len: usize, burst: &mut ArrayVec<Mbuf, N>) -> usize {
+    pub fn alloc_up_to<const N: usize>(&self, len: usize, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         let alloc = |first, room: u16| {
             let len = len.min(usize::from(room));
             // SAFETY: the pool lives as long as the process, and there is room for that many pointers.
@@ -270,9 +278,8 @@ impl fmt::Debug for Mempool {
     }
 }
 
-/// Returns true if DPDK accepts this as the name of a pool or ring. The limit is 32 bytes. DPDK adds a prefix
-/// of three characters, and a second prefix for the ring of a pool.
+/// Returns true if a pool or ring may have this name.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    (1..=24).contains(&name.len()) && name.bytes().all(plain)
+    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(plain)
 }

@@ -8,15 +8,18 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use millrace_dpdk_sys as sys;
 
-use crate::mempool::is_name;
+use crate::mempool::{NAME_LEN_MAX, is_name};
 use crate::{Eal, Errno, Mbuf, burst, free_burst};
 
 /// The reason why a ring cannot be created.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RingError {
-    /// The name is not 1 to 24 plain ASCII characters.
-    #[error("{0:?} cannot name a ring. To fix it: 1 to 25 ASCII letters, digits, '_', '-' or '.'")]
+    /// The name is not 1 to [`NAME_LEN_MAX`] plain ASCII characters.
+    #[error(
+        "{0:?} cannot name a ring. To fix it: 1 to {max} ASCII letters, digits, '_', '-' or '.'",
+        max = NAME_LEN_MAX
+    )]
     Name(String),
     /// Another ring has this name.
     #[error("a ring named {0:?} exists. To fix it: give this one another name")]

@@ -119,7 +119,7 @@ impl<B: Backend> Datapath<B> {
     /// Starts the workers; they have no bridge yet.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`]; no worker runs then.
     pub fn start(backend: Arc<B>, workers: &Workers) -> Result<Datapath<B>, StartError> {
         if workers.cores.is_empty() {
             return Err(StartError::NoWorkers);
@@ -130,29 +130,25 @@ impl<B: Backend> Datapath<B> {
         let mut links_of_workers = spreading
             .as_ref()
             .map(|_| links::mesh(workers.cores.len()).into_iter());
+        let mut started = Ok(());
         for (number, core) in workers.cores.iter().enumerate() {
             let links = links_of_workers.as_mut().and_then(Iterator::next);
             let (handle, worker) = new_worker(epoch, *core, workers.idle, links);
-            threads.push(start_worker(number, *core, Arc::clone(&backend), worker)?);
+            match start_worker(number, *core, Arc::clone(&backend), worker) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    started = Err(error);
+                    break;
+                }
+            }
             handles.push(handle);
         }
-        let workers_counters = || {
-            handles
-                .iter()
-                .map(|handle: &WorkerHandle<_>| Arc::clone(&handle.counters))
+        let balancer = started.and_then(|()| start_balancer(spreading.as_ref(), &handles, workers.spread));
+        let (balancer, error) = match balancer {
+            Ok(balancer) => (balancer, None),
+            Err(error) => (None, Some(error)),
         };
-        let balancer = spreading
-            .as_ref()
-            .map(|spreading| {
-                Balancer::start(
-                    Arc::clone(&spreading.retas),
-                    workers_counters().collect(),
-                    workers.spread,
-                )
-            })
-            .transpose()
-            .map_err(StartError::Balancer)?;
-        Ok(Datapath {
+        let datapath = Datapath {
             backend,
             workers: handles.into(),
             threads,
@@ -160,7 +156,15 @@ impl<B: Backend> Datapath<B> {
             bridges: AtomicU32::new(0),
             spreading,
             _balancer: balancer,
-        })
+        };
+        match error {
+            None => Ok(datapath),
+            Some(error) => {
+                // Stops the workers that run.
+                drop(datapath);
+                Err(error)
+            }
+        }
     }
 
     /// Returns a datapath of one worker without a thread: the owner of the [`Stepper`] runs the worker.
@@ -274,6 +278,21 @@ fn new_worker<P>(
     (handle, worker)
 }
 
+/// Starts the balancer if workers share flows.
+fn start_balancer<P>(
+    spreading: Option<&Spreading>,
+    workers: &[WorkerHandle<P>],
+    spread: Spread,
+) -> Result<Option<Balancer>, StartError> {
+    let Some(spreading) = spreading else {
+        return Ok(None);
+    };
+    let counters = workers.iter().map(|worker| Arc::clone(&worker.counters));
+    Balancer::start(Arc::clone(&spreading.retas), counters.collect(), spread)
+        .map(Some)
+        .map_err(StartError::Balancer)
+}
+
 /// Starts the thread of a worker. Returns when the thread has reported that it can be a worker.
 fn start_worker<B: Backend>(
     number: usize,
@@ -330,7 +349,68 @@ fn bind_to_core(core: usize) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use millrace_wire::Frame;
+
     use super::*;
+    use crate::io::wan::Wans;
+    use crate::io::{DeviceOptions, DeviceSpec, HeapBackend, OpenError, Opened};
+
+    /// A backend that registers only one worker.
+    struct OneWorker {
+        heap: HeapBackend,
+        /// Number of workers that asked to be registered.
+        asked: AtomicUsize,
+        /// Shared with each registration.
+        registered: Arc<()>,
+    }
+
+    impl Backend for OneWorker {
+        type Packet = Frame;
+        type Registration = Arc<()>;
+
+        fn packet(&self, bytes: &[u8]) -> Option<Frame> {
+            self.heap.packet(bytes)
+        }
+
+        fn wans(&self) -> &Arc<Wans> {
+            self.heap.wans()
+        }
+
+        fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Result<Opened<Frame>, OpenError> {
+            self.heap.open(spec, options)
+        }
+
+        fn register_worker(&self) -> Result<Arc<()>, String> {
+            match self.asked.fetch_add(1, Ordering::Relaxed) {
+                0 => Ok(Arc::clone(&self.registered)),
+                _ => Err("no lcore is free".to_owned()),
+            }
+        }
+
+        fn buffers(&self) -> Option<(usize, usize)> {
+            self.heap.buffers()
+        }
+    }
+
+    #[test]
+    fn no_worker_runs_after_a_failed_start() {
+        let backend = Arc::new(OneWorker {
+            heap: HeapBackend::new(),
+            asked: AtomicUsize::new(0),
+            registered: Arc::default(),
+        });
+        let workers = Workers {
+            cores: vec![None; 3],
+            idle: Idle::Busy,
+            spread: Spread::Auto,
+        };
+        let error = Datapath::start(Arc::clone(&backend), &workers).err().unwrap();
+        assert!(matches!(error, StartError::Refused { worker: 1, .. }), "{error}");
+        assert_eq!(backend.asked.load(Ordering::Relaxed), 2);
+        assert_eq!(Arc::strong_count(&backend.registered), 1);
+    }
 
     #[test]
     fn the_usable_cores_are_those_that_a_worker_can_be_bound_to() {

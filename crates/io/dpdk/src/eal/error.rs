@@ -76,6 +76,12 @@ pub enum EalError {
     /// A thread for EAL cannot be started.
     #[error(transparent)]
     Thread(#[from] ThreadError),
+    /// The thread that starts EAL panicked.
+    #[error(
+        "the thread dpdk-init, which starts EAL, panicked. To fix it: report the message of the panic (standard error) as a \
+         defect of Millrace, and start the program again"
+    )]
+    Panicked,
     /// The log cannot be redirected.
     #[error("cannot redirect DPDK's log: {0}. To fix it: free some memory, or raise the limit on open files")]
     Log(Errno),

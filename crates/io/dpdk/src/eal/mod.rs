@@ -75,7 +75,11 @@ impl Eal {
             check_memory(config.memory_mib, hugepages::total_mib().unwrap_or(u64::MAX))?;
         }
         let arguments = config.arguments(cores.main, memory.as_ref());
-        let (outcome, warnings) = start(&cores.housekeeping, &arguments)?;
+        let started = start(&cores.housekeeping, &arguments);
+        if matches!(started, Err(EalError::Panicked)) {
+            *state = State::Failed;
+        }
+        let (outcome, warnings) = started?;
         if config.in_memory {
             remove_runtime_dir(&config.file_prefix);
         }
@@ -224,12 +228,17 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
         handle_sigbus();
         Ok(started)
     };
+    on_temporary_thread(init)
+}
+
+/// Runs a function on a thread `dpdk-init`, and returns its result.
+fn on_temporary_thread<T: Send>(init: impl FnOnce() -> Result<T, EalError> + Send) -> Result<T, EalError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("dpdk-init".to_owned())
             .spawn_scoped(scope, init);
         let thread = thread.map_err(|error| EalError::Thread(thread::ThreadError::Spawn(error)))?;
-        thread.join().unwrap_or(Err(EalError::NoCore))
+        thread.join().unwrap_or(Err(EalError::Panicked))
     })
 }
 
@@ -288,8 +297,31 @@ fn eal_init(arguments: &[CString]) -> Result<i32, Errno> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Starts EAL with little memory, in a test that has a process of its own.
+    pub(crate) fn small_eal() -> Eal {
+        Eal::init(&EalConfig {
+            memory_mib: 64,
+            huge_pages: HugePages::Off,
+            file_prefix: format!("millrace-test-{}", std::process::id()),
+            ..EalConfig::default()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_panic_of_the_thread_that_starts_eal_is_reported_as_one() {
+        assert_eq!(on_temporary_thread(|| Ok(7)).unwrap(), 7);
+        let error = on_temporary_thread::<()>(|| panic!("a test of a panic")).unwrap_err();
+        assert!(matches!(error, EalError::Panicked), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("panicked") && text.contains("To fix it: "),
+            "{text}"
+        );
+    }
 
     #[test]
     fn another_release_of_dpdk_is_refused_with_the_package_that_mends_it() {

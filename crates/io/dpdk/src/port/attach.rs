@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use millrace_dpdk_sys as sys;
@@ -32,6 +32,7 @@ const USABLE_KERNEL_DRIVERS: [&str; 7] = [
 /// An attached device. Dropping it stops, closes and removes it.
 #[derive(Debug)]
 pub(super) struct Device {
+    /// [`PortId::DETACHED`] after a failure to attach the device again.
     id: PortId,
     devargs: DevArgs,
     started: bool,
@@ -42,6 +43,8 @@ pub(super) struct Device {
     resources: DriverResources,
     /// The number of packets that were dropped because the device cannot send them.
     dropped: AtomicU64,
+    /// The number of [`FlowRule`](super::FlowRule)s, each of which owns the device, too.
+    flow_rules: AtomicUsize,
 }
 
 impl Device {
@@ -54,12 +57,16 @@ impl Device {
             attached: true,
             resources: DriverResources::default(),
             dropped: AtomicU64::new(0),
+            flow_rules: AtomicUsize::new(0),
         })
     }
 
-    /// Removes the device and attaches it again, for drivers that can start a device only once.
+    /// Removes the device, if it is attached, and attaches it again, for drivers that can start a device only once.
     pub(super) fn attach_again(&mut self) -> Result<(), StartError> {
-        self.remove().map_err(StartError::Detach)?;
+        let removed = self.remove();
+        // DPDK may assign the number to another device from now on.
+        self.id = PortId::DETACHED;
+        removed.map_err(StartError::Detach)?;
         self.id = probe(&self.devargs).map_err(StartError::Attach)?;
         self.attached = true;
         self.was_configured = false;
@@ -68,6 +75,11 @@ impl Device {
 
     pub(super) fn id(&self) -> PortId {
         self.id
+    }
+
+    /// Returns false after a failure to attach the device again.
+    pub(super) fn is_attached(&self) -> bool {
+        self.attached
     }
 
     pub(super) fn name(&self) -> &str {
@@ -107,7 +119,8 @@ impl Device {
 
     pub(super) fn info(&self) -> Result<sys::shim_port_info, Errno> {
         let mut info = sys::shim_port_info::default();
-        // SAFETY: the port is attached as long as self lives, and `info` is writable.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses;
+        // `info` is writable.
         Errno::check(unsafe { sys::shim_port_info(self.id.0, &raw mut info) }).map(|_| info)
     }
 
@@ -121,6 +134,18 @@ impl Device {
 
     pub(super) fn reset_dropped(&self) {
         self.dropped.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn flow_rules(&self) -> usize {
+        self.flow_rules.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_flow_rule(&self) {
+        self.flow_rules.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_flow_rule(&self) {
+        self.flow_rules.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Converts the return value of a DPDK call about this device; `action` names the call in the error.
@@ -249,7 +274,7 @@ fn check_capture_file(devargs: &DevArgs, path: &str) -> Result<(), AttachError> 
         Err(source) => Err(AttachError::File { name, path, source }),
         // The driver would allocate buffers for the empty file and keep them.
         Ok(file) if file.len() <= CAPTURE_HEADER && devargs.option("infinite_rx") == Some("1") => {
-            Err(AttachError::NothingToRepeat { name, path })
+            Err(AttachError::EmptyCapture { name, path })
         }
         Ok(_) => Ok(()),
     }
@@ -321,5 +346,35 @@ fn explain(devargs: &DevArgs, errno: Errno, warnings: &[String]) -> AttachError 
         }
     } else {
         AttachError::Other { name, errno, detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eal::tests::small_eal;
+
+    #[test]
+    fn a_device_that_cannot_be_attached_again_loses_its_number_until_it_can() {
+        // EAL starts once in a process.
+        millrace_testing::own_process!();
+        let eal = small_eal();
+        let attach = |devargs: &str| Device::attach(eal, &devargs.parse().unwrap()).unwrap();
+        let mut device = attach("net_null0");
+        // An interface that disappeared.
+        let missing = "net_af_packet0,iface=nosuch0".parse().unwrap();
+        let devargs = std::mem::replace(&mut device.devargs, missing);
+        let error = device.attach_again().unwrap_err();
+        assert!(
+            matches!(error, StartError::Attach(AttachError::NoInterface { .. })),
+            "{error}"
+        );
+        let other = attach("net_null1");
+        assert_ne!(device.id(), other.id());
+        assert!(!device.is_attached() && device.info().is_err());
+        device.devargs = devargs;
+        device.attach_again().unwrap();
+        assert!(device.is_attached() && device.info().is_ok());
+        assert_ne!(device.id(), other.id());
     }
 }

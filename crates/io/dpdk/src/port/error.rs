@@ -64,7 +64,7 @@ pub enum AttachError {
         "device {name}: there is no packet in {} that infinite_rx could repeat. To fix it: name a capture that has \
          packets, or leave infinite_rx out", .path.display()
     )]
-    NothingToRepeat {
+    EmptyCapture {
         /// The device.
         name: String,
         path: PathBuf,
@@ -131,6 +131,9 @@ pub enum StartError {
     /// The port is already running.
     #[error("port {port} runs already. To fix it: drop its queues and stop it first")]
     Running { port: String },
+    /// A flow rule of an earlier start exists.
+    #[error("port {port} cannot start while it has flow rules. To fix it: destroy its flow rules first")]
+    FlowRules { port: String },
     /// More queues were requested than the device has, or none.
     #[error("port {port} cannot have {asked} {direction} queues. To fix it: ask for 1 to {max}")]
     Queues {
@@ -158,7 +161,7 @@ pub enum StartError {
         "port {port} cannot use this mempool: its memory is in several pieces, and net_af_xdp shares it with the kernel \
          as one. To fix it: make the pool early, or give EAL more memory"
     )]
-    PoolInPieces { port: String },
+    PoolNotContiguous { port: String },
     /// The driver can start a device only once, and detaching the device before the second start failed.
     #[error(transparent)]
     Detach(PortError),
@@ -202,6 +205,9 @@ pub enum PortError {
     /// A worker still holds a queue.
     #[error("port {port}: a worker still uses a queue of it. To fix it: take all its queues back first")]
     QueuesInUse { port: String },
+    /// A flow rule exists, and no queue.
+    #[error("port {port} has flow rules. To fix it: destroy its flow rules first")]
+    FlowRules { port: String },
     /// The driver failed, or does not support the operation.
     #[error(
         "port {port}: cannot {action}: {errno}. To fix it: not every driver can; otherwise see the lines of target \

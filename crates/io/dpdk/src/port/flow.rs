@@ -245,6 +245,14 @@ pub struct FlowRule {
 unsafe impl Send for FlowRule {}
 
 impl FlowRule {
+    fn new(raw: Option<NonNull<sys::rte_flow>>, device: &Arc<Device>) -> Self {
+        device.add_flow_rule();
+        Self {
+            raw,
+            device: Arc::clone(device),
+        }
+    }
+
     /// Returns the packets and bytes that matched a rule with [`FlowAction::Count`]; values that the device does not
     /// count are 0.
     ///
@@ -292,6 +300,7 @@ impl Drop for FlowRule {
         if let Err(error) = self.remove() {
             tracing::warn!(%error, "the rule stays");
         }
+        self.device.remove_flow_rule();
     }
 }
 
@@ -333,7 +342,8 @@ impl Port {
     pub fn validate_flow(&self, spec: &FlowSpec) -> Result<(), FlowError> {
         let raw = spec.raw();
         let mut flow_error = sys::shim_flow_error::default();
-        // SAFETY: the port is attached as long as `device` lives; the rule is readable and `flow_error` is writable.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses; the
+        // rule is readable and `flow_error` is writable.
         let code = unsafe { sys::shim_flow_validate(self.id().0, &raw const raw, &raw mut flow_error) };
         outcome(&self.device, "take the rule", code, &flow_error)
     }
@@ -348,10 +358,7 @@ impl Port {
         // SAFETY: as in `validate_flow`.
         let flow = unsafe { sys::shim_flow_create(self.id().0, &raw const raw, &raw mut flow_error) };
         match NonNull::new(flow) {
-            Some(raw) => Ok(FlowRule {
-                raw: Some(raw),
-                device: Arc::clone(&self.device),
-            }),
+            Some(raw) => Ok(FlowRule::new(Some(raw), &self.device)),
             None => {
                 let code = match Errno::last().number() {
                     // Some drivers do not set the error number.
@@ -410,5 +417,35 @@ impl Port {
             steer_vlan: takes(&vlan(), &[queue]),
             steer_mpls: takes(&mpls(), &[queue]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eal::tests::small_eal;
+    use crate::{Mempool, MempoolConfig, PortConfig, PortError, StartError};
+
+    #[test]
+    fn a_port_that_a_flow_rule_keeps_from_its_start_names_the_rule() {
+        // EAL starts once in a process.
+        millrace_testing::own_process!();
+        let eal = small_eal();
+        let pool = Mempool::new(eal, &MempoolConfig::new("rules", 1023)).unwrap();
+        let mut port = Port::attach(eal, &"net_null0".parse().unwrap()).unwrap();
+        let start = |port: &mut Port| port.start(&PortConfig::default(), pool);
+        // No software driver accepts rules on every kernel, so this one stands for a rule without a driver.
+        let rule = FlowRule::new(None, &port.device);
+        let error = start(&mut port).unwrap_err();
+        assert!(matches!(error, StartError::FlowRules { .. }), "{error}");
+        assert!(matches!(port.stop(), Err(PortError::FlowRules { .. })));
+        rule.destroy().unwrap();
+        let queues = start(&mut port).unwrap();
+        let rule = FlowRule::new(None, &port.device);
+        assert!(matches!(start(&mut port), Err(StartError::Running { .. })));
+        assert!(matches!(port.stop(), Err(PortError::QueuesInUse { .. })));
+        drop(queues);
+        assert!(matches!(port.detach(), Err(PortError::FlowRules { .. })));
+        drop(rule);
     }
 }

@@ -88,11 +88,12 @@ impl PortInfo {
         };
         let raw = device.info().map_err(refused)?;
         let mut mac = [0; 6];
-        // SAFETY: the port is attached as long as `device` lives, and six bytes are writable.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses;
+        // six bytes are writable.
         device.check("read its address", unsafe {
             sys::shim_mac(id.0, mac.as_mut_ptr())
         })?;
-        // SAFETY: the port is attached as long as `device` lives.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses.
         let socket = unsafe { sys::rte_eth_dev_socket_id(id.0) };
         let mut speeds: Vec<u32> = SPEEDS
             .iter()
@@ -170,7 +171,8 @@ pub struct Link {
 impl Link {
     pub(super) fn read(device: &Device) -> Result<Self, PortError> {
         let mut raw = sys::shim_link::default();
-        // SAFETY: the port is attached as long as `device` lives, and `raw` is writable.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses;
+        // `raw` is writable.
         device.check("read the link", unsafe {
             sys::shim_link(device.id().0, &raw mut raw)
         })?;
@@ -217,7 +219,8 @@ pub struct PortStats {
 impl PortStats {
     pub(super) fn read(device: &Device) -> Result<Self, PortError> {
         let mut raw = sys::shim_stats::default();
-        // SAFETY: the port is attached as long as `device` lives, and `raw` is writable.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses;
+        // `raw` is writable.
         device.check("read the counters", unsafe {
             sys::shim_stats(device.id().0, &raw mut raw)
         })?;

@@ -2,7 +2,7 @@
 //!
 //! A device is attached from [`Port::attach`] until the [`Port`] and all its queues are dropped. [`Port::start`] makes
 //! the queues; while one of them exists the device runs and cannot be stopped, so a worker never polls a stopped
-//! device.
+//! device. A [`FlowRule`] keeps the device as it is, too.
 
 mod attach;
 mod devargs;
@@ -32,6 +32,9 @@ use attach::Device;
 pub struct PortId(pub(crate) u16);
 
 impl PortId {
+    /// A number that no port has, as `RTE_MBUF_PORT_INVALID`: DPDK refuses it with ENODEV.
+    pub(crate) const DETACHED: Self = Self(u16::MAX);
+
     /// Returns the number.
     #[must_use]
     pub fn number(self) -> u16 {
@@ -116,13 +119,12 @@ impl Port {
     /// logs a failure.
     ///
     /// # Errors
-    /// [`PortError::QueuesInUse`]: the device is detached when the last of its queues is dropped.
+    /// [`PortError::QueuesInUse`], [`PortError::FlowRules`]: the device is detached when the last of its queues and flow
+    /// rules is dropped.
     /// [`PortError::Device`]: the driver failed.
     pub fn detach(self) -> Result<(), PortError> {
-        let name = self.name().to_owned();
-        Arc::into_inner(self.device)
-            .ok_or(PortError::QueuesInUse { port: name })?
-            .detach()
+        let in_use = self.in_use();
+        Arc::into_inner(self.device).ok_or(in_use)?.detach()
     }
 
     /// Starts the device with `pool` for received packets, and returns its queues.
@@ -130,14 +132,19 @@ impl Port {
     /// `net_af_xdp` takes 2,048 buffers for each queue and does not return them when the port is detached.
     ///
     /// # Errors
-    /// [`StartError`]; the device is stopped then, except after [`StartError::Running`].
+    /// [`StartError`]; the device is stopped then, except after [`StartError::Running`] and
+    /// [`StartError::FlowRules`]. After [`StartError::Detach`] and [`StartError::Attach`] it is not attached: other calls
+    /// fail, and the next start attaches it again.
     pub fn start(&mut self, config: &PortConfig, pool: Mempool) -> Result<Queues, StartError> {
-        let running = StartError::Running {
-            port: self.name().to_owned(),
+        let port = self.name().to_owned();
+        let in_use = if self.has_only_flow_rules() {
+            StartError::FlowRules { port }
+        } else {
+            StartError::Running { port }
         };
         let device = Arc::get_mut(&mut self.device)
             .filter(|device| !device.is_started())
-            .ok_or(running)?;
+            .ok_or(in_use)?;
         let chains = start::start(device, config, pool)?;
         let rx = (0..config.rx_queues).map(|queue| RxQueue::new(Arc::clone(&self.device), queue));
         let tx = (0..config.tx_queues)
@@ -148,15 +155,29 @@ impl Port {
         })
     }
 
-    /// Stops the device after all its queues have been dropped. It can be started again.
+    /// Stops the device after all its queues and flow rules have been dropped. It can be started again.
     ///
     /// # Errors
     /// [`PortError`]
     pub fn stop(&mut self) -> Result<(), PortError> {
+        let in_use = self.in_use();
+        Arc::get_mut(&mut self.device).ok_or(in_use)?.stop()
+    }
+
+    /// Returns true if the device has flow rules and no queues.
+    fn has_only_flow_rules(&self) -> bool {
+        let rules = self.device.flow_rules();
+        rules > 0 && Arc::strong_count(&self.device) == 1 + rules
+    }
+
+    /// Returns the error of an operation that is not possible while queues or flow rules exist.
+    fn in_use(&self) -> PortError {
         let port = self.name().to_owned();
-        Arc::get_mut(&mut self.device)
-            .ok_or(PortError::QueuesInUse { port })?
-            .stop()
+        if self.has_only_flow_rules() {
+            PortError::FlowRules { port }
+        } else {
+            PortError::QueuesInUse { port }
+        }
     }
 
     /// Returns the device's name: the PCI address, or the first word of the devargs.
@@ -205,7 +226,7 @@ impl Port {
     /// # Errors
     /// [`PortError::Device`]; not every driver can.
     pub fn reset_stats(&self) -> Result<(), PortError> {
-        // SAFETY: the port is attached as long as `device` lives.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses.
         self.device.check("reset the counters", unsafe {
             sys::rte_eth_stats_reset(self.id().0)
         })?;
@@ -219,10 +240,10 @@ impl Port {
     /// [`PortError::Device`]; not every driver can.
     pub fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
         let code = if on {
-            // SAFETY: the port is attached as long as `device` lives.
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
             unsafe { sys::rte_eth_promiscuous_enable(self.id().0) }
         } else {
-            // SAFETY: the port is attached as long as `device` lives.
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
             unsafe { sys::rte_eth_promiscuous_disable(self.id().0) }
         };
         self.device.check("change promiscuous mode", code)
@@ -234,10 +255,10 @@ impl Port {
     /// [`PortError::Device`]; not every driver can.
     pub fn set_link(&mut self, up: bool) -> Result<(), PortError> {
         let code = if up {
-            // SAFETY: the port is attached as long as `device` lives.
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
             unsafe { sys::rte_eth_dev_set_link_up(self.id().0) }
         } else {
-            // SAFETY: the port is attached as long as `device` lives.
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
             unsafe { sys::rte_eth_dev_set_link_down(self.id().0) }
         };
         self.device.check("change the link", code)
@@ -249,7 +270,8 @@ impl Port {
     /// [`PortError::Device`]
     pub fn mtu(&self) -> Result<u16, PortError> {
         let mut mtu = 0;
-        // SAFETY: the port is attached as long as `device` lives, and `mtu` is writable.
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses;
+        // `mtu` is writable.
         self.device.check("read the MTU", unsafe {
             sys::rte_eth_dev_get_mtu(self.id().0, &raw mut mtu)
         })?;

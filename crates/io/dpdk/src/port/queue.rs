@@ -223,22 +223,16 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
-    use crate::eal::HugePages;
-    use crate::{Eal, EalConfig, Mempool, MempoolConfig, Port, PortConfig};
+    use crate::eal::tests::small_eal;
+    use crate::{Mempool, MempoolConfig, Port, PortConfig};
 
     #[test]
     fn a_packet_that_cannot_be_linearized_is_counted_as_an_error() {
         // EAL starts once in a process.
         millrace_testing::own_process!();
-        let eal = Eal::init(&EalConfig {
-            memory_mib: 64,
-            huge_pages: HugePages::Off,
-            file_prefix: format!("millrace-test-{}", std::process::id()),
-            ..EalConfig::default()
-        })
-        .unwrap();
+        let eal = small_eal();
         let config = MempoolConfig {
-            cache: 0,
+            cache_len: 0,
             ..MempoolConfig::new("linear", 255)
         };
         let pool = Mempool::new(eal, &config).unwrap();

@@ -29,6 +29,9 @@ pub(super) fn start(device: &mut Device, config: &PortConfig, pool: Mempool) -> 
             warnings.join("; ")
         },
     };
+    if !device.is_attached() {
+        device.attach_again()?;
+    }
     let info = device
         .info()
         .map_err(|errno| refused(("describe it", errno), &[]))?;
@@ -39,7 +42,7 @@ pub(super) fn start(device: &mut Device, config: &PortConfig, pool: Mempool) -> 
         device.attach_again()?;
     }
     if only_once && !pool.is_contiguous() {
-        return Err(StartError::PoolInPieces { port });
+        return Err(StartError::PoolNotContiguous { port });
     }
     if only_once {
         settle();

@@ -75,7 +75,7 @@ fn a_capture_without_packets_cannot_be_repeated() {
         file.path().display()
     ));
     assert!(
-        matches!(&error, AttachError::NothingToRepeat { path, .. } if path == file.path()),
+        matches!(&error, AttachError::EmptyCapture { path, .. } if path == file.path()),
         "{error}"
     );
 }

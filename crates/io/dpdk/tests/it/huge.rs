@@ -95,7 +95,7 @@ fn huge_pages_are_reserved_mounted_used_and_given_back() {
     assert_eq!(free_mib(), before);
 
     let too_many = hugepages::reserve(&lock, 1 << 40).unwrap_err();
-    assert!(matches!(too_many, HugePagesError::TooFew { .. }), "{too_many}");
+    assert!(matches!(too_many, HugePagesError::NotEnough { .. }), "{too_many}");
     assert_eq!(free_mib(), before, "and nothing is taken meanwhile");
 
     drop(lock);

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::eal_once::eal;
 use arrayvec::ArrayVec;
-use millrace_dpdk::mempool::{DATA_ROOM, HEADROOM};
+use millrace_dpdk::mempool::{DATA_ROOM, HEADROOM, NAME_LEN_MAX};
 use millrace_dpdk::ring::{self, Ring, RingError};
 use millrace_dpdk::{Mbuf, Mempool, MempoolConfig, MempoolError, free_burst};
 use millrace_wire::Packet;
@@ -41,7 +41,7 @@ fn an_empty_pool_gives_nothing_and_recovers() {
     let pool = Mempool::new(
         eal(),
         &MempoolConfig {
-            cache: 0,
+            cache_len: 0,
             ..MempoolConfig::new("small", 40)
         },
     )
@@ -91,7 +91,7 @@ fn a_piece_of_a_packet_begins_with_the_given_headers_wherever_it_lies_in_the_seg
         eal(),
         &MempoolConfig {
             data_room: 300 + HEADROOM,
-            cache: 0,
+            cache_len: 0,
             ..MempoolConfig::new("pieces", 255)
         },
     )
@@ -139,7 +139,7 @@ fn a_packet_that_does_not_fit_gives_its_segments_back() {
     let pool = Mempool::new(
         eal(),
         &MempoolConfig {
-            cache: 0,
+            cache_len: 0,
             ..MempoolConfig::new("tight", 3)
         },
     )
@@ -171,14 +171,14 @@ fn impossible_pools_are_refused_with_a_next_step() {
             eal(),
             &MempoolConfig {
                 buffers: 0,
-                cache: 0,
+                cache_len: 0,
                 ..usual.clone()
             },
         ),
         Mempool::new(
             eal(),
             &MempoolConfig {
-                cache: 513,
+                cache_len: 513,
                 ..usual.clone()
             },
         ),
@@ -203,8 +203,19 @@ fn impossible_pools_are_refused_with_a_next_step() {
 
 #[test]
 fn the_longest_name_that_is_allowed_works() {
-    pool(&"n".repeat(24));
-    Ring::new(eal(), &"n".repeat(24), 64).unwrap();
+    let longest = "n".repeat(NAME_LEN_MAX);
+    pool(&longest);
+    Ring::new(eal(), &longest, 64).unwrap();
+}
+
+#[test]
+fn a_name_that_is_too_long_is_refused_with_the_limit() {
+    let long = "n".repeat(NAME_LEN_MAX + 1);
+    let of_pool = Mempool::new(eal(), &MempoolConfig::new(&long, 255)).unwrap_err();
+    let of_ring = Ring::new(eal(), &long, 64).unwrap_err();
+    for error in [of_pool.to_string(), of_ring.to_string()] {
+        assert!(error.contains("To fix it: 1 to 24 ASCII letters"), "{error}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn pool(name: &str) -> Mempool {
     Mempool::new(
         eal(),
         &MempoolConfig {
-            cache: 64,
+            cache_len: 64,
             ..MempoolConfig::new(name, 2047)
         },
     )

@@ -232,8 +232,8 @@ fn unsupported(device: String) -> OpenError {
 /// Returns a function that appends empty packets of a pool to a burst, at least one if the pool has one.
 fn empty_of(pool: Mempool) -> impl Fn(usize, &mut Burst<Mbuf>) + Send + Sync + 'static {
     move |len, burst| {
-        if pool.alloc_some(len, burst) == 0 {
-            pool.alloc_some(1, burst);
+        if pool.alloc_up_to(len, burst) == 0 {
+            pool.alloc_up_to(1, burst);
         }
     }
 }

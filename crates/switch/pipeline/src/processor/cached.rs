@@ -61,7 +61,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if let Some(index) = self.scratch.observation.index()
             && unknown >> index & 1 == 0
         {
-            let traversal = self.traversals.known(form, places[index]);
+            let traversal = self.traversals.valid_traversal(form, places[index]);
             if !traversal.is_replayed() {
                 let words = *traversal.0;
                 self.note_traversal(Traversal(&words));
@@ -90,10 +90,10 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let (form, _) = self.fwd.cache_form();
         let mut ports = [None; BURST];
         for (((packet, place), cell), port) in burst.iter_mut().zip(places).zip(cells).zip(&mut ports) {
-            let traversal = self.traversals.known(form, *place);
+            let traversal = self.traversals.valid_traversal(form, *place);
             let (combined, sequence) = (traversal.combined_actions(), traversal.table_sequence());
             self.count_traversal(traversal, cell, packet);
-            self.traversals.took(sequence);
+            self.traversals.count_hit(sequence);
             if combined.summary.kind() == Kind::Output {
                 *port = Some(combined.summary.port());
                 combined.apply(packet.head_mut());
@@ -149,7 +149,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     #[inline(always)]
     fn take_traversal(&mut self, i: usize, mut packet: P, (place, cell): (CacheIndex, &EntryCell)) {
-        let traversal = self.traversals.known(self.fwd.cache_form().0, place);
+        let traversal = self.traversals.valid_traversal(self.fwd.cache_form().0, place);
         if traversal.is_replayed() {
             // A replay counts each entry when it executes it.
             let words = *traversal.0;
@@ -163,7 +163,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             return self.replay(i, packet, Traversal(&words));
         }
         self.count_traversal(traversal, cell, &packet);
-        self.traversals.took(sequence);
+        self.traversals.count_hit(sequence);
         if combined.summary.kind() == Kind::Drop {
             return self.drop(PacketSource::Move(packet), DropReason::NoOutput);
         }

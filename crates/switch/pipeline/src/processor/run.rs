@@ -134,7 +134,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         if !O::IS_WATCHING {
             if self.traversals.noted != 0 {
-                self.traversals.keep(fwd);
+                self.traversals.insert_recorded(fwd);
             }
             self.traversals.end(fwd);
         }
@@ -336,7 +336,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         summary: &'a ActionSummary,
     ) -> Option<P> {
         if self.traversals.noted & 1 << i != 0 {
-            self.traversals.met(i, slot);
+            self.traversals.record_entry(i, slot);
         }
         let is_plain = self.scratch.summary_only & 1 << i != 0;
         if !O::IS_WATCHING {

@@ -160,14 +160,14 @@ impl TraversalCache {
 
     /// Returns the traversal at a position where [`TraversalCache::traversal`] has found a valid one.
     #[inline(always)]
-    pub(crate) fn known(&self, form: &CacheForm, index: CacheIndex) -> Traversal<'_> {
+    pub(crate) fn valid_traversal(&self, form: &CacheForm, index: CacheIndex) -> Traversal<'_> {
         Traversal(self.cache.value(form, index))
     }
 
     /// Counts a packet that took a traversal of a table sequence. [`TraversalCache::count`] adds these packets to the
     /// counters of the tables.
     #[inline(always)]
-    pub(crate) fn took(&mut self, sequence: u8) {
+    pub(crate) fn count_hit(&mut self, sequence: u8) {
         if let Some(sequence) = self.table_sequences.get_mut(usize::from(sequence)) {
             sequence.packets += 1;
         }
@@ -234,7 +234,7 @@ impl TraversalCache {
 
     /// Records the entry that a chosen packet meets; `None` if the table has none for it.
     #[inline(never)]
-    pub(crate) fn met(&mut self, packet: usize, slot: Option<Slot>) {
+    pub(crate) fn record_entry(&mut self, packet: usize, slot: Option<Slot>) {
         let note = self
             .notes
             .iter_mut()
@@ -246,7 +246,7 @@ impl TraversalCache {
 
     /// Inserts the recorded traversals into the cache.
     #[inline(never)]
-    pub(crate) fn keep(&mut self, fwd: &Forwarding) {
+    pub(crate) fn insert_recorded(&mut self, fwd: &Forwarding) {
         self.noted = 0;
         let (form, _) = fwd.cache_form();
         while let Some(note) = self.notes.pop() {

@@ -298,6 +298,8 @@ pub struct Wans {
     paths: Mutex<BTreeMap<String, WanPath>>,
     /// The number of configurations so far, those of removed paths included.
     versions: AtomicU64,
+    /// Starts the threads of scenarios.
+    spawn: scenario::Spawn,
 }
 
 impl Default for Wans {
@@ -306,6 +308,7 @@ impl Default for Wans {
             epoch: Instant::now(),
             paths: Mutex::default(),
             versions: AtomicU64::new(0),
+            spawn: scenario::spawn,
         }
     }
 }
@@ -314,10 +317,15 @@ impl Wans {
     /// Creates a path, or changes it for later frames. Frames in flight are not affected.
     ///
     /// # Errors
-    /// [`PathError`]; the path is then unchanged, except after [`PathError::Thread`].
+    /// [`PathError`]; the path is then unchanged.
     pub fn configure(self: &Arc<Wans>, name: &str, spec: &PathSpec) -> Result<(), PathError> {
         let mut paths = self.lock();
         let version = self.versions.fetch_add(1, Ordering::Relaxed);
+        // The thread ends without a step if `version` does not become the version of the path.
+        let start_scenario = || match &spec.scenario {
+            Some(scenario) => self.start_scenario(name, version, scenario),
+            None => Ok(()),
+        };
         if let Some(path) = paths.get_mut(name) {
             if path.spec == *spec {
                 return Ok(());
@@ -326,8 +334,13 @@ impl Wans {
             let is_used = path.is_open.iter().any(|open| open.load(Ordering::Acquire));
             match fixed {
                 Some(what) if is_used => return Err(PathError::Fixed { what }),
-                Some(_) => path.lines = self.lines(spec)?,
+                Some(_) => {
+                    let lines = self.lines(spec)?;
+                    start_scenario()?;
+                    path.lines = lines;
+                }
                 None => {
+                    start_scenario()?;
                     let [forward, backward] = &mut path.lines;
                     let before = forward.current.clone();
                     forward.set(&spec.directions[0], 0)?;
@@ -346,26 +359,31 @@ impl Wans {
                 is_open: Arc::default(),
                 version,
             };
+            start_scenario()?;
             paths.insert(name.to_owned(), path);
         }
-        drop(paths);
-        match &spec.scenario {
-            Some(scenario) => {
-                let (of_steps, wans) = (name.to_owned(), Arc::downgrade(self));
-                let change = move |step: &Step| {
-                    let wans = wans.upgrade();
-                    wans.is_some_and(|wans| wans.step(&of_steps, version, step))
-                };
-                let (name, wans) = (name.to_owned(), Arc::downgrade(self));
-                let is_over = move || {
-                    let wans = wans.upgrade();
-                    !wans.is_some_and(|wans| wans.is_configured(&name, version))
-                };
-                scenario::start(scenario.clone(), is_over, change)
-                    .map_err(|error| PathError::Thread(error.to_string()))
-            }
-            None => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// Starts the thread of a scenario. Its steps wait for the lock of the paths, which the caller holds.
+    fn start_scenario(
+        self: &Arc<Wans>,
+        name: &str,
+        version: u64,
+        scenario: &Scenario,
+    ) -> Result<(), PathError> {
+        let (of_steps, wans) = (name.to_owned(), Arc::downgrade(self));
+        let change = move |step: &Step| {
+            let wans = wans.upgrade();
+            wans.is_some_and(|wans| wans.step(&of_steps, version, step))
+        };
+        let (name, wans) = (name.to_owned(), Arc::downgrade(self));
+        let is_over = move || {
+            let wans = wans.upgrade();
+            !wans.is_some_and(|wans| wans.is_configured(&name, version))
+        };
+        scenario::start(self.spawn, scenario.clone(), is_over, change)
+            .map_err(|error| PathError::Thread(error.to_string()))
     }
 
     /// Removes the paths that are not among `names` and have no end that is a port.
@@ -498,6 +516,36 @@ fn fixed(old: &PathSpec, new: &PathSpec) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_whose_scenario_cannot_start_is_unchanged_and_each_retry_says_so() {
+        let wans = Arc::new(Wans {
+            spawn: |_| Err(std::io::Error::other("no more threads")),
+            ..Wans::default()
+        });
+        let plain = PathSpec {
+            directions: Default::default(),
+            seed: 1,
+            scenario: None,
+        };
+        let mut changed = PathSpec {
+            scenario: Some(Scenario::parse("at 1s forward loss 100%\n").unwrap()),
+            ..plain.clone()
+        };
+        let refused = |spec: &PathSpec| {
+            for _ in 0..2 {
+                let error = wans.configure("p", spec).unwrap_err();
+                assert!(matches!(error, PathError::Thread(_)), "{error}");
+            }
+        };
+        refused(&changed);
+        assert!(wans.states().is_empty());
+        wans.configure("p", &plain).unwrap();
+        refused(&changed);
+        changed.seed = 2;
+        refused(&changed);
+        assert_eq!(wans.states()[0].spec, plain);
+    }
 
     #[test]
     fn a_table_of_netem_is_found_in_the_folder_of_the_architecture() {
