@@ -26,18 +26,50 @@ fn directories(dir: &Path, bytes: usize) -> [std::path::PathBuf; 2] {
     directories
 }
 
-#[test]
-fn a_receiver_on_another_machine_is_started_over_ssh() {
-    let dir = tempfile::tempdir().unwrap();
-    let [from, to] = directories(dir.path(), 100_000);
-    // Runs the command on this machine, as a shell there would.
-    let ssh = dir.path().join("ssh");
+/// Writes a program in place of ssh, which runs the command on this machine, as a shell there would.
+fn local_ssh(dir: &Path) -> std::path::PathBuf {
+    let ssh = dir.join("ssh");
     fs::write(
         &ssh,
         "#!/bin/sh\ntest \"$1\" = user@localhost || exit 9\nshift\nexec sh -c \"$*\"\n",
     )
     .unwrap();
     fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    ssh
+}
+
+#[test]
+fn a_receiver_over_ssh_takes_the_first_free_port_of_a_range_and_names_one_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, to] = directories(dir.path(), 1_000);
+    let ssh = local_ssh(dir.path());
+    let taken = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let send = |ports: &str| {
+        let to = format!("user@localhost:{}", path(&to));
+        let output = millrace(dir.path())
+            .args(["send", path(&from.join("a b")), &to, "--port", ports])
+            .args(["--ssh", path(&ssh)])
+            .args(["--remote-program", env!("CARGO_BIN_EXE_millrace")])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), text)
+    };
+    let (delivered, text) = send(&port.to_string());
+    assert!(!delivered && text.contains("cannot listen at"), "{text}");
+    let advice = format!("if UDP port {port} is in use there, give another port or a range with --port");
+    assert!(text.contains(&advice), "{text}");
+    let (delivered, text) = send(&format!("{port}:{}", port.saturating_add(20)));
+    assert!(delivered, "{text}");
+    assert_eq!(fs::read(to.join("a b")).unwrap(), vec![7; 1_000]);
+}
+
+#[test]
+fn a_receiver_on_another_machine_is_started_over_ssh() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, to] = directories(dir.path(), 100_000);
+    let ssh = local_ssh(dir.path());
     let output = millrace(dir.path())
         .args([
             "send",

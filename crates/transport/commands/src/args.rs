@@ -1,6 +1,6 @@
 //! `millrace send` and `millrace receive`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use millrace_courier::identity::PublicKey;
 use millrace_courier::io::via::Via;
 use millrace_courier::{Policy, Stragglers};
 use millrace_types::BitRate;
+
+use crate::ports::{Listen, PortRange};
 
 const STATUS: &str = "Exit status: 0 all receivers have everything, verified and in place; 3 some of them; 4 refused; 5 a \
     file changed or may not be read, or a receipt is wrong; 6 interrupted, the same command goes on; 1 another failure.";
@@ -84,6 +86,10 @@ pub struct Send {
     /// Path of this program on the other machine, for HOST:DIRECTORY
     #[arg(long, value_name = "PATH", default_value = "millrace")]
     pub remote_program: String,
+    /// UDP port of the receiver on the other machine, for HOST:DIRECTORY, or a range of which it takes the first free one, such as
+    /// 7800:7809 [default: any free port]
+    #[arg(long, value_name = "PORT[:LAST]", value_parser = PortRange::parse)]
+    pub port: Option<PortRange>,
     /// Interface to use in place of the kernel's network, such as memif:/run/millrace/a.sock,address=192.0.2.1/24,gateway=192.0.2.254
     #[arg(long, value_name = "DEVICE")]
     pub via: Option<Via>,
@@ -111,9 +117,9 @@ pub struct Receive {
     /// End after the first sender
     #[arg(long)]
     pub once: bool,
-    /// Address and UDP port
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:7800")]
-    pub listen: SocketAddr,
+    /// Address and UDP port, or a range of ports of which the first free one is taken, such as 0.0.0.0:7800:7809
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:7800", value_parser = Listen::parse)]
+    pub listen: Listen,
     /// Address for the ticket, instead of those of this machine; repeatable
     #[arg(long, value_name = "IP")]
     pub address: Vec<IpAddr>,

@@ -1,6 +1,7 @@
 //! Errors of the commands.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use millrace_courier::SessionError;
@@ -9,6 +10,8 @@ use millrace_courier::identity::IdentityError;
 use millrace_courier::target::TargetError;
 use millrace_courier::ticket::TicketError;
 use thiserror::Error;
+
+use crate::ports::PortRange;
 
 /// A command that cannot go on.
 #[derive(Debug, Error)]
@@ -54,6 +57,14 @@ pub enum CommandError {
     /// The target of a receive is no directory.
     #[error("{} is no directory; create it first", path.display())]
     NoDirectory { path: PathBuf },
+    /// A range has no free port.
+    #[error("UDP ports {} to {last} of {} are all in use; give another range with --listen", first.port(), first.ip())]
+    PortsInUse {
+        /// The address with the first port.
+        first: SocketAddr,
+        /// The last port.
+        last: u16,
+    },
     /// The interface cannot be used.
     #[error("--via {device}: {reason}")]
     Via { device: String, reason: String },
@@ -92,10 +103,20 @@ pub enum CommandError {
     /// A receiver on another machine did not start.
     #[error(
         "the receiver on {host} did not start, for the reason above; its directory must exist, and `millrace` must be in the PATH \
-         there, or be named by --remote-program"
+         there, or be named by --remote-program{}",
+        ports.map(port_advice).unwrap_or_default()
     )]
     Remote {
         /// The machine.
         host: String,
+        /// The ports of `--port`.
+        ports: Option<PortRange>,
     },
+}
+
+/// Returns the advice for a receiver that may have found its ports in use.
+fn port_advice(ports: PortRange) -> String {
+    format!(
+        "; if UDP port {ports} is in use there, give another port or a range with --port, such as --port 7800:7809"
+    )
 }

@@ -26,7 +26,7 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
     let identity = identity(args.identity.as_deref())?;
     let stop = Interrupts::new().map_err(CommandError::Signals)?;
     let mut options = ReceiveOptions {
-        listen: args.listen,
+        listen: args.listen.first,
         addresses: args.address.clone(),
         once: args.once,
         allow: args.allow.clone(),
@@ -66,13 +66,16 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
     let transfer = match (&args.via, from) {
         (_, Some((target, path))) => Transfer::fetch(store, identity, target, path, options)?,
         (Some(via), None) => {
-            let io = open(via, args.listen.port(), open_dpdk)?;
+            let io = open(via, args.listen.first.port(), open_dpdk)?;
             if options.addresses.is_empty() {
                 options.addresses = via.ips();
             }
             Transfer::receive_over(io, store, identity, options)?
         }
-        (None, None) => Transfer::receive(store, identity, options)?,
+        (None, None) => {
+            let io = args.listen.bind()?;
+            Transfer::receive_over(Box::new(io), store, identity, options)?
+        }
     };
     let outcomes = watch(transfer, stop, &mut display)?;
     display.finish()?;

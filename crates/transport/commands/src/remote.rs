@@ -1,7 +1,7 @@
 //! Receivers on other machines, which are started over ssh: `HOST:DIRECTORY`, as with scp.
 
 use std::io::{BufRead, BufReader};
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use millrace_types::shell::quoted;
 use crate::args::{Commit, Send};
 use crate::display::Result;
 use crate::error::CommandError;
+use crate::ports::PortRange;
 
 /// The time that a receiver gets to end after its transfer.
 const END: Duration = Duration::from_secs(2);
@@ -34,6 +35,35 @@ pub(crate) fn parse(word: &str) -> Option<RemoteDirectory<'_>> {
     (valid && !directory.starts_with(':')).then_some(RemoteDirectory { host, directory })
 }
 
+/// Returns the `--listen` of a receiver on a machine with these addresses. A socket of `[::]` is reached over IPv4, too
+/// (ipv6(7)); without an IPv6 address, the machine may have no IPv6.
+fn listen(resolved: &[IpAddr], ports: Option<PortRange>) -> String {
+    let ports = ports.map_or_else(|| "0".to_owned(), |ports| ports.to_string());
+    if resolved.iter().any(IpAddr::is_ipv6) {
+        format!("[{}]:{ports}", Ipv6Addr::UNSPECIFIED)
+    } else {
+        format!("{}:{ports}", Ipv4Addr::UNSPECIFIED)
+    }
+}
+
+/// Returns the command line that starts a receiver.
+fn command(directory: &str, listen: &str, args: &Send) -> String {
+    let mut words = vec![args.remote_program.as_str(), "--json", "receive"];
+    words.extend(["--once", "--listen", listen]);
+    if args.delta {
+        words.push("--delta");
+    }
+    if args.commit == Commit::All {
+        words.extend(["--commit", "all"]);
+    }
+    if args.preserve {
+        words.push("--preserve");
+    }
+    words.extend(["--", directory]);
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    words.join(" ")
+}
+
 /// A receiver that runs on another machine until the transfer ends.
 pub(crate) struct Remote {
     child: Child,
@@ -51,25 +81,21 @@ impl Remote {
     ) -> Result<(Remote, Target)> {
         let RemoteDirectory { host, directory } = *remote;
         let directory = if directory.is_empty() { "." } else { directory };
-        let mut words = vec![args.remote_program.as_str(), "--json", "receive"];
-        words.extend(["--once", "--listen", "0.0.0.0:0"]);
-        if args.delta {
-            words.push("--delta");
-        }
-        if args.commit == Commit::All {
-            words.extend(["--commit", "all"]);
-        }
-        if args.preserve {
-            words.push("--preserve");
-        }
-        words.extend(["--", directory]);
-        let command: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        // The name may be one that only ssh knows (ssh_config(5)).
+        let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
+        let resolved = (name, 0).to_socket_addrs();
+        let resolved: Vec<IpAddr> = resolved
+            .into_iter()
+            .flatten()
+            .map(|address| address.ip())
+            .collect();
+        let command = command(directory, &listen(&resolved, args.port), args);
         let mut ssh = args.ssh.split_whitespace();
         let program = ssh.next().unwrap_or("ssh");
         let mut child = Command::new(program)
             .args(ssh)
             .arg(host)
-            .arg(command.join(" "))
+            .arg(command)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -80,6 +106,7 @@ impl Remote {
         stop.kill_early(&child);
         let no_ticket = || CommandError::Remote {
             host: host.to_owned(),
+            ports: args.port,
         };
         let output = child.stdout.take().ok_or_else(no_ticket)?;
         let mut remote = Remote {
@@ -87,18 +114,16 @@ impl Remote {
             key: PublicKey::new([0; 32]),
             output: BufReader::new(output),
         };
-        let ticket = remote.ticket(host)?;
+        let ticket = remote.ticket()?.ok_or_else(no_ticket)?;
         remote.key = ticket.key;
         let mut target = Target::from_ticket(&ticket);
         target.name = format!("{host}:{directory}");
         // ssh may have reached the machine at an address that the machine does not know and the ticket lacks.
-        let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
-        let port = ticket.addresses.first().map_or(0, std::net::SocketAddr::port);
-        if let Ok(addresses) = (name, port).to_socket_addrs() {
-            let known = std::mem::take(&mut target.addresses);
-            target.addresses = addresses.chain(known).collect();
-            target.addresses.dedup();
-        }
+        let port = ticket.addresses.first().map_or(0, SocketAddr::port);
+        let known = std::mem::take(&mut target.addresses);
+        let reached = resolved.iter().map(|ip| SocketAddr::new(*ip, port));
+        target.addresses = reached.chain(known).collect();
+        target.addresses.dedup();
         Ok((remote, target))
     }
 
@@ -107,19 +132,17 @@ impl Remote {
         self.key
     }
 
-    /// Reads events until the receiver listens.
-    fn ticket(&mut self, host: &str) -> Result<Ticket> {
+    /// Reads events until the receiver listens; `None` if it ends before.
+    fn ticket(&mut self) -> Result<Option<Ticket>> {
         let mut line = String::new();
         loop {
             line.clear();
             if self.output.read_line(&mut line)? == 0 {
-                return Err(CommandError::Remote {
-                    host: host.to_owned(),
-                });
+                return Ok(None);
             }
             let event: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
             if let Some(ticket) = event["ticket"].as_str() {
-                return Ok(ticket.parse()?);
+                return Ok(Some(ticket.parse()?));
             }
         }
     }
@@ -144,6 +167,48 @@ impl Drop for Remote {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        send: Send,
+    }
+
+    #[test]
+    fn a_receiver_listens_at_the_ports_of_the_option_and_over_ipv6_if_its_machine_has_it() {
+        let started = |resolved: &[&str], options: &[&str]| {
+            let words = ["send", "data", "site:/in"].iter().chain(options);
+            let args = Cli::try_parse_from(words).unwrap().send;
+            let resolved: Vec<IpAddr> = resolved.iter().map(|ip| ip.parse().unwrap()).collect();
+            command("/in", &listen(&resolved, args.port), &args)
+        };
+        let with = |listen: &str| format!("millrace --json receive --once --listen {listen} -- /in");
+        assert_eq!(started(&[], &[]), with("0.0.0.0:0"));
+        assert_eq!(started(&["192.0.2.1"], &["--port", "7800"]), with("0.0.0.0:7800"));
+        let both = ["192.0.2.1", "2001:db8::1"];
+        assert_eq!(started(&both, &[]), with("'[::]:0'"));
+        assert_eq!(
+            started(&both[1..], &["--port", "7800:7809"]),
+            with("'[::]:7800:7809'")
+        );
+        assert!(Cli::try_parse_from(["send", "data", "site:/in", "--port", "0"]).is_err());
+    }
+
+    #[test]
+    fn the_error_of_a_receiver_that_did_not_start_gives_advice_about_its_port() {
+        let error = |ports| {
+            let host = "site".to_owned();
+            CommandError::Remote { host, ports }.to_string()
+        };
+        assert!(!error(None).contains("--port"));
+        let text = error(Some(PortRange::parse("7800").unwrap()));
+        assert!(
+            text.contains("the receiver on site") && text.contains("UDP port 7800 is in use there"),
+            "{text}"
+        );
+        assert!(text.contains("--port 7800:7809"), "{text}");
+    }
 
     #[test]
     fn a_colon_makes_a_word_a_place_unless_a_slash_is_before_it() {
