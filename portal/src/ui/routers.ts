@@ -44,9 +44,19 @@ function tags(vlan: Vlan): string[] {
   return vlan.type === "dot1q" ? [number(vlan.vlan)] : [number(vlan.outer), number(vlan.inner)];
 }
 
+/**
+ * Returns the number of a subinterface of IOS XR, which is at most 2147483647. Two tags give the outer one followed by four
+ * digits of the inner one, so that no two ends of a port have the same number. A tag that is not known yet gives a
+ * placeholder, which no router accepts.
+ */
+function subinterface(outer: string, inner: string | undefined): string {
+  if (inner === undefined) return outer;
+  return /\D/.test(outer + inner) ? "<free-number>" : `${outer}${inner.padStart(4, "0")}`;
+}
+
 function iosXr(end: RouterEnd, port: string): string[] {
   const [outer, inner] = tags(end.vlan);
-  const name = outer === undefined ? port : `${port}.${inner ?? outer}`;
+  const name = outer === undefined ? port : `${port}.${subinterface(outer, inner)}`;
   const policy = `rate-${end.rateMbps}m`;
   return [
     ...(end.rateMbps === null ? [] : [`policy-map ${policy}`, " class class-default", `  shape average ${end.rateMbps} mbps`, " !", " end-policy-map", "!"]),
@@ -62,7 +72,9 @@ function iosXr(end: RouterEnd, port: string): string[] {
 
 function junos(end: RouterEnd, port: string): string[] {
   const [outer, inner] = tags(end.vlan);
-  const unit = outer === undefined ? "0" : (inner ?? outer);
+  // Many platforms have no units above 16385, too few for all pairs of tags. The member must choose a free one; the router
+  // refuses the placeholder.
+  const unit = outer === undefined ? "0" : inner === undefined ? outer : "<free-unit>";
   const at = `set interfaces ${port}`;
   return [
     ...(outer === undefined ? [] : [`${at} flexible-vlan-tagging`]),

@@ -40,6 +40,22 @@ describe("the configuration of a router", () => {
     for (const { id } of DIALECTS) expect(routerConfig(id, { ...end, vlan: { type: "port" } }), id).not.toMatch(/encapsulation|vlan/);
   });
 
+  it("gives each end of a port a name of its own", () => {
+    const vlans: RouterEnd["vlan"][] = [
+      { type: "dot1q", vlan: 7 },
+      { type: "qinq", outer: 100, inner: 7 },
+      { type: "qinq", outer: 200, inner: 7 },
+      { type: "qinq", outer: 10, inner: 4094 },
+      { type: "qinq", outer: 4094, inner: 4094 },
+    ];
+    const names = (id: (typeof DIALECTS)[number]["id"], name: RegExp) => vlans.map((vlan) => name.exec(routerConfig(id, { ...end, vlan }))?.[1]);
+    expect(names("ios-xr", /^interface \S+\.(\S+)$/m)).toEqual(["7", "1000007", "2000007", "104094", "40944094"]);
+    expect(names("linux", /^ip link set eth0\.(\S+) alias/m)).toEqual(["7", "100.7", "200.7", "10.4094", "4094.4094"]);
+    // Junos has fewer units than pairs of tags: the member chooses a free one.
+    expect(names("junos", / unit (\S+) description/)).toEqual(["7", ...Array<string>(4).fill("<free-unit>")]);
+    expect(routerConfig("ios-xr", { ...end, vlan: { type: "qinq", outer: 100, inner: null } })).toContain("interface TenGigE0/0/0/0.<free-number>\n");
+  });
+
   it("limits what is sent to the contracted rate, and not without one", () => {
     for (const { id } of DIALECTS) {
       expect(routerConfig(id, end), id).toMatch(/200 ?m/);

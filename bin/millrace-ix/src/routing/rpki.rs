@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use millrace_bgp::rtr::{Client, Vrp};
 use millrace_ix_filter::VrpState;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -88,8 +88,10 @@ async fn until_expiry<T>(
     future.await
 }
 
+/// Moves bytes between the connection and the client until either ends. The timers of the client run also while the
+/// cache takes no bytes.
 async fn converse(
-    mut stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite,
     cache: &str,
     place: usize,
     client: &mut Client,
@@ -97,20 +99,23 @@ async fn converse(
     routing: &Routing,
 ) -> Result<(), String> {
     client.connected(routing.now());
+    let (mut reader, mut writer) = tokio::io::split(stream);
     let mut buffer = vec![0; 64 * 1024];
+    // A cache that does not answer a query in time is left, so few queries wait here.
+    let mut output = Vec::new();
     let mut is_published = false;
     let mut lacked_data = false;
     loop {
-        let output = client.take_output();
-        stream
-            .write_all(&output)
-            .await
-            .map_err(|error| error.to_string())?;
+        output.append(&mut client.take_output());
         let wait = client
             .deadline()
             .map_or(Duration::from_secs(60), |deadline| deadline.since(routing.now()));
         let received = tokio::select! {
-            received = stream.read(&mut buffer) => Some(received.map_err(|error| error.to_string())?),
+            received = reader.read(&mut buffer) => Some(received.map_err(|error| error.to_string())?),
+            written = writer.write(&output), if !output.is_empty() => {
+                output.drain(..written.map_err(|error| error.to_string())?);
+                None
+            }
             () = tokio::time::sleep(wait) => None,
         };
         let now = routing.now();
@@ -164,34 +169,18 @@ fn publish(place: usize, vrps: Option<BTreeSet<Vrp>>, sets: &Sets, routing: &Rou
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use std::time::Instant;
-
     use millrace_ix_filter::{FilterController, Shared};
-    use millrace_ix_service::Service;
-    use millrace_ix_store::Sqlite;
+    use millrace_ix_model::Timestamp;
     use millrace_types::Time;
-    use tokio::sync::Notify;
 
     use super::super::Bgp;
     use super::*;
 
-    #[tokio::test]
-    async fn payloads_expire_although_the_cache_does_not_answer_a_connection() {
-        let settings = millrace_ix_service::Settings {
-            engine: millrace_ix_engine::Settings::default(),
-            extensions: false,
-            audit_key: None,
-        };
-        let store = Box::new(Sqlite::in_memory().unwrap());
-        let handle = Service::start(store, settings, drop).unwrap().handle();
+    /// Returns the state of a process, and a client that has loaded a set whose 600 s have passed.
+    fn expired() -> (Routing, Client, Sets) {
         let settings = Bgp::default().filter_settings(false).unwrap();
-        let authority = FilterController::new(settings, false, Time::ZERO, handle.now());
-        let routing = Routing {
-            handle: handle.clone(),
-            shared: Shared::new(authority),
-            start: Instant::now().checked_sub(Duration::from_secs(600)).unwrap(),
-            changed: Arc::new(Notify::new()),
-        };
+        let authority = FilterController::new(settings, false, Time::ZERO, Timestamp::from_secs(0));
+        let routing = Routing::in_memory(Shared::new(authority), Duration::from_secs(600));
         // Cache Response and End of Data, with an expire interval of 600 s.
         let mut bytes = vec![1, 3, 0, 7, 0, 0, 0, 8, 1, 7, 0, 7, 0, 0, 0, 24];
         bytes.extend(
@@ -205,11 +194,33 @@ mod tests {
         client.connection_lost();
         let sets = Sets::default();
         sets.lock().unwrap().insert(0, BTreeSet::new());
+        (routing, client, sets)
+    }
+
+    #[tokio::test]
+    async fn payloads_expire_although_the_cache_does_not_answer_a_connection() {
+        let (routing, mut client, sets) = expired();
         tokio::select! {
             () = until_expiry(std::future::pending(), 0, &mut client, &sets, &routing) => {}
             () = routing.changed.notified() => {}
         }
         assert!(sets.lock().unwrap().is_empty());
-        handle.stop();
+        routing.handle.stop();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn payloads_expire_although_the_cache_takes_no_query() {
+        let (routing, mut client, sets) = expired();
+        let (ours, _theirs) = tokio::io::duplex(1);
+        let expiry = async {
+            tokio::select! {
+                ended = converse(ours, "cache", 0, &mut client, &sets, &routing) => ended,
+                () = routing.changed.notified() => Ok(()),
+            }
+        };
+        let limit = Duration::from_secs(60);
+        assert_eq!(timeout(limit, expiry).await, Ok(Ok(())));
+        assert!(sets.lock().unwrap().is_empty());
+        routing.handle.stop();
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use millrace_ix_filter::{FilterController, Shared};
 use millrace_types::Time;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
@@ -146,16 +146,22 @@ async fn serve(mut stream: TcpStream, peer: IpAddr, routing: Routing, connection
         }
         Admission::Refused(farewell) => {
             tracing::info!(%peer, "a BGP connection is refused");
-            let _lost = stream.write_all(&farewell).await;
+            let _lost = write(&mut stream, &farewell).await;
             return;
         }
         Admission::Admitted { number, end } => (number, end),
     };
     tracing::info!(%peer, "BGP connection");
+    let _unsupported = stream.set_nodelay(true);
     converse(stream, peer, number, end, &routing, &connections).await;
     if connections.remove(&routing.shared, peer, number, routing.now()) {
         routing.changed.notify_one();
     }
+}
+
+/// Writes bytes to a peer, which must take them within [`WRITE_TIME`].
+async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+    tokio::time::timeout(WRITE_TIME, stream.write_all(bytes)).await?
 }
 
 /// The reason why a connection stops waiting.
@@ -168,14 +174,13 @@ enum Wake {
 
 /// Moves bytes between the connection and the session until either ends, or a newer connection replaces this one.
 async fn converse(
-    mut stream: TcpStream,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: IpAddr,
     number: u64,
     mut end: oneshot::Receiver<Vec<u8>>,
     routing: &Routing,
     connections: &Connections,
 ) {
-    let _unsupported = stream.set_nodelay(true);
     let mut buffer = vec![0; READ_SIZE];
     loop {
         let step = connections.with(&routing.shared, peer, number, |filter_controller| {
@@ -184,14 +189,11 @@ async fn converse(
         });
         let Some((output, is_open, deadline)) = step else {
             // The session now uses a newer connection.
-            let _lost = stream.write_all(&end.await.unwrap_or_default()).await;
+            let _lost = write(&mut stream, &end.await.unwrap_or_default()).await;
             return;
         };
-        if !output.is_empty() {
-            let written = tokio::time::timeout(WRITE_TIME, stream.write_all(&output)).await;
-            if !matches!(written, Ok(Ok(()))) {
-                return;
-            }
+        if !output.is_empty() && write(&mut stream, &output).await.is_err() {
+            return;
         }
         if !is_open {
             let _closed = stream.shutdown().await;
@@ -200,7 +202,7 @@ async fn converse(
         let wait = deadline.map_or(IDLE, |deadline| deadline.since(routing.now()));
         let wake = tokio::select! {
             farewell = &mut end => {
-                let _lost = stream.write_all(&farewell.unwrap_or_default()).await;
+                let _lost = write(&mut stream, &farewell.unwrap_or_default()).await;
                 return;
             }
             received = stream.read(&mut buffer) => Wake::Received(received.unwrap_or(0)),
@@ -301,6 +303,28 @@ mod tests {
         );
         connections.remove(&shared, PEER, second, Time::ZERO);
         assert_eq!(state(), "idle");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replaced_connection_ends_although_its_peer_takes_no_bytes() {
+        for is_waiting in [false, true] {
+            let routing = Routing::in_memory(shared(), Duration::ZERO);
+            let connections = Connections::default();
+            let (number, end) = admit(&connections, &routing.shared);
+            let open = output(&connections, &routing.shared, number);
+            assert!(open.is_some(), "the OPEN is not what the peer does not take");
+            let replace = || admit(&connections, &routing.shared);
+            let _before = (!is_waiting).then(replace);
+            let (ours, _theirs) = tokio::io::duplex(1);
+            let both = async {
+                tokio::join!(converse(ours, PEER, number, end, &routing, &connections), async {
+                    is_waiting.then(replace)
+                })
+            };
+            let ended = tokio::time::timeout(WRITE_TIME * 2, both).await;
+            assert!(ended.is_ok(), "replaced while it waits: {is_waiting}");
+            routing.handle.stop();
+        }
     }
 
     #[test]

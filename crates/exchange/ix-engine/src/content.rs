@@ -21,6 +21,10 @@ pub trait Entries {
 
     /// Returns true if the entry carries the exchange's owner tag.
     fn is_ours(key: &Self::Key, value: &Self::Value) -> bool;
+
+    /// Returns the entries that a switch must have before an entry with this value: the meter and the groups that
+    /// it uses.
+    fn references(value: &Self::Value) -> Vec<Self::Key>;
 }
 
 /// The entries of a switch.

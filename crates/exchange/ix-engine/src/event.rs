@@ -164,7 +164,7 @@ pub enum Notice<K> {
         change: ChangeId,
         switches: Vec<SwitchId>,
     },
-    /// A switch refuses a repair, or a change that can no longer be rolled back. The engine tries again.
+    /// A switch refuses an entry of a repair, or a change that can no longer be rolled back. The engine tries again.
     Stuck {
         switch: SwitchId,
         /// The change; `None` for a repair.

@@ -1,18 +1,18 @@
 //! Commits that a switch refuses: the engine finds the refused part, and undoes it or tries it again.
+//!
+//! A repair is split: after each refusal the next commit has half of its entries, after each success twice as many. An entry
+//! that is refused alone is set aside until the others are sent.
 
 use std::collections::BTreeSet;
 
-use millrace_types::{Duration, Time};
+use millrace_types::Time;
 
 use crate::SwitchId;
 use crate::change::{ChangeId, Phase};
 use crate::content::Entries;
 use crate::engine::Engine;
 use crate::event::{Action, Notice};
-use crate::switch::Session;
-
-/// The longest delay before a refused repair is tried again.
-const RETRY_MAX: Duration = Duration::from_secs(60);
+use crate::switch::{RETRY_MAX, Session};
 
 impl<E: Entries> Engine<E> {
     /// Finds the part that caused the refusal of a commit, by sending the parts one by one. A part that is
@@ -38,7 +38,7 @@ impl<E: Entries> Engine<E> {
             return;
         }
         entry.heard = now;
-        let parts = entry.refused();
+        let (parts, keys) = entry.refused();
         if parts.len() > 1 {
             entry.isolated = parts.into_iter().collect();
             return;
@@ -47,6 +47,16 @@ impl<E: Entries> Engine<E> {
             return;
         };
         entry.isolated.pop_front();
+        if part.is_none() {
+            if entry.split_repair(keys, retry, now) {
+                actions.push(Action::Notify(Notice::Stuck {
+                    switch,
+                    change: None,
+                    reason: reason.to_owned(),
+                }));
+            }
+            return;
+        }
         let phase = part
             .and_then(|id| self.changes.get(&id))
             .map(|change| change.phase);

@@ -7,6 +7,11 @@ use millrace_types::{Duration, Time};
 use crate::change::ChangeId;
 use crate::content::{Content, Delta, Entries, Modification};
 
+/// The longest delay before a refused repair, or a part of it, is tried again.
+pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
+/// The number of refusals of repairs after which the next repair waits.
+const REFUSALS_MAX: u32 = 32;
+
 /// The number of a connection of a switch; a later connection has a larger number.
 pub type Session = u64;
 
@@ -74,6 +79,14 @@ pub(crate) struct Switch<E: Entries> {
     pub(crate) isolated: VecDeque<Option<ChangeId>>,
     /// The parts that the switch refused alone, each with the time of the next attempt and the delay before that attempt.
     pub(crate) refused: BTreeMap<Option<ChangeId>, (Time, Duration)>,
+    /// The largest number of entries of the next repair; `None` unless the switch has refused a repair.
+    repair_len: Option<usize>,
+    /// The entries of the repair that the switch refused alone. They wait until the others are sent.
+    set_aside: BTreeSet<E::Key>,
+    /// The time at which the entries set aside are tried again, and the delay before that.
+    next_aside: Option<(Time, Duration)>,
+    /// The number of refusals of repairs since the last wait.
+    refusals: u32,
     /// The foreign entries that the last dump had, without those that commits have changed since.
     pub(crate) foreign: BTreeSet<E::Key>,
     /// The revision of the newest marker that this engine has sent.
@@ -102,6 +115,10 @@ impl<E: Entries> Switch<E> {
             next_commit: Time::ZERO,
             isolated: VecDeque::new(),
             refused: BTreeMap::new(),
+            repair_len: None,
+            set_aside: BTreeSet::new(),
+            next_aside: None,
+            refusals: 0,
             foreign: BTreeSet::new(),
             marked: 0,
             delay: Duration::ZERO,
@@ -139,6 +156,7 @@ impl<E: Entries> Switch<E> {
         self.dumping = None;
         self.isolated.clear();
         self.refused.clear();
+        self.end_split();
     }
 
     /// Sets the value that a key should have.
@@ -147,6 +165,7 @@ impl<E: Entries> Switch<E> {
             Some(value) => self.intended.insert(key.clone(), value.clone()),
             None => self.intended.remove(key),
         };
+        self.set_aside.remove(key);
         if !self.known {
             return;
         }
@@ -231,6 +250,7 @@ impl<E: Entries> Switch<E> {
         self.differs = differs;
         self.kept = kept;
         self.known = true;
+        self.end_split();
         unexpected
     }
 
@@ -239,13 +259,86 @@ impl<E: Entries> Switch<E> {
         self.owners.get(key).copied()
     }
 
+    /// Returns the entries of a split repair that the switch can execute, deletions first, because they make room: no entry
+    /// with a reference to a differing one, and no deletion of an entry that a differing one still uses.
+    fn ready(&self) -> impl Iterator<Item = &E::Key> {
+        let used: BTreeSet<E::Key> = self.differs.values().flatten().flat_map(E::references).collect();
+        let repair = self.differs.keys().filter(|key| self.part(key).is_none());
+        let (others, deletions): (Vec<_>, Vec<_>) = repair
+            .filter(|key| !self.set_aside.contains(*key))
+            .partition(|key| self.intended.contains_key(*key));
+        let others = others.into_iter().filter(move |key| {
+            let references = self.intended.get(*key).map(E::references).unwrap_or_default();
+            !references.iter().any(|other| self.differs.contains_key(other))
+        });
+        let deletions = deletions.into_iter().filter(move |key| !used.contains(*key));
+        deletions.chain(others)
+    }
+
+    /// Returns true if all entries of the repair that could be sent are set aside.
+    fn only_set_aside(&self) -> bool {
+        !self.set_aside.is_empty() && self.ready().next().is_none()
+    }
+
+    /// Returns the time from which a part may be sent; `None` if it may be sent now.
+    fn held_until(&self, part: Option<ChangeId>) -> Option<Time> {
+        let until = self.refused.get(&part).map(|(until, _)| *until);
+        if part.is_none() && self.only_set_aside() {
+            until.max(self.next_aside.map(|(until, _)| until))
+        } else {
+            until
+        }
+    }
+
     /// Returns the earliest time at which a differing part may be sent, if all differing parts are held back.
     pub(crate) fn sendable_from(&self) -> Option<Time> {
         let parts: BTreeSet<_> = self.differs.keys().map(|key| self.part(key)).collect();
-        let times = parts
-            .iter()
-            .map(|part| self.refused.get(part).map(|(until, _)| *until));
+        let times = parts.iter().map(|part| self.held_until(*part));
         times.min().flatten()
+    }
+
+    /// Records that the switch refused a commit of these entries of the repair alone. The next one has half of the entries;
+    /// an entry that is refused alone is set aside. Returns true for such an entry.
+    pub(crate) fn split_repair(&mut self, keys: Vec<E::Key>, retry: Duration, now: Time) -> bool {
+        let doubled = |delay: Duration| (delay * 2).min(RETRY_MAX);
+        let is_single = keys.len() <= 1;
+        self.repair_len = Some((keys.len() / 2).max(1));
+        if is_single {
+            let is_first = self.set_aside.is_empty();
+            let delay = match self.next_aside {
+                Some((_, delay)) if is_first => doubled(delay),
+                Some((_, delay)) => delay,
+                None => retry,
+            };
+            self.next_aside = Some((now + delay, delay));
+            self.set_aside.extend(keys);
+            self.dump_wanted |= is_first;
+        }
+        self.refusals += 1;
+        if self.refusals >= REFUSALS_MAX {
+            self.refusals = 0;
+            let delay = self
+                .refused
+                .get(&None)
+                .map_or(retry, |(_, delay)| doubled(*delay));
+            self.refused.insert(None, (now + delay, delay));
+        }
+        is_single
+    }
+
+    /// Forgets the entries set aside that no longer differ. Without further differences of the repair, the next repair is sent
+    /// as a whole.
+    fn end_split(&mut self) {
+        if self.repair_len.is_none() {
+            return;
+        }
+        self.set_aside.retain(|key| self.differs.contains_key(key));
+        if self.differs.keys().all(|key| self.owners.contains_key(key)) {
+            self.repair_len = None;
+            self.set_aside.clear();
+            self.next_aside = None;
+            self.refusals = 0;
+        }
     }
 
     /// Begins a commit with this number from the differing entries. Returns `None` if nothing may be sent
@@ -259,20 +352,37 @@ impl<E: Entries> Switch<E> {
         if !self.known || self.in_flight.is_some() || self.differs.is_empty() {
             return None;
         }
+        if self.next_aside.is_some_and(|(until, _)| now >= until) && self.only_set_aside() {
+            self.set_aside.clear();
+        }
+        let is_held_back =
+            |switch: &Switch<E>, part| switch.held_until(part).is_some_and(|until| now < until);
+        let holds_repair = is_held_back(self, None);
         while let Some(part) = self.isolated.front() {
-            let held_back = self.refused.get(part).is_some_and(|(until, _)| now < *until);
+            let held_back = match part {
+                None => holds_repair,
+                Some(_) => is_held_back(self, *part),
+            };
             if !held_back && self.differs.keys().any(|key| self.part(key) == *part) {
                 break;
             }
             self.isolated.pop_front();
         }
         let single = self.isolated.front().copied();
+        // If no entry is ready although none is set aside, entries refer to each other in a circle: all are sent.
+        let repair: Option<BTreeSet<E::Key>> = self
+            .repair_len
+            .map(|len| self.ready().take(len).cloned().collect())
+            .filter(|keys: &BTreeSet<E::Key>| !keys.is_empty());
         let mut parts = BTreeSet::new();
         let mut to = BTreeMap::new();
         let mut modifications = Vec::new();
         for (key, has) in &self.differs {
             let part = self.part(key);
-            let held_back = self.refused.get(&part).is_some_and(|(until, _)| now < *until);
+            let held_back = match part {
+                None => holds_repair || repair.as_ref().is_some_and(|keys| !keys.contains(key)),
+                Some(_) => is_held_back(self, part),
+            };
             if held_back || single.is_some_and(|single| single != part) {
                 continue;
             }
@@ -315,22 +425,23 @@ impl<E: Entries> Switch<E> {
         Some(modifications)
     }
 
-    /// Records that the commit in flight was refused as a whole. Returns its parts.
-    pub(crate) fn refused(&mut self) -> BTreeSet<Option<ChangeId>> {
+    /// Records that the commit in flight was refused as a whole. Returns its parts and its keys.
+    pub(crate) fn refused(&mut self) -> (BTreeSet<Option<ChangeId>>, Vec<E::Key>) {
         let Some(InFlight {
             values_after: to,
             parts,
             ..
         }) = self.in_flight.take()
         else {
-            return BTreeSet::new();
+            return (BTreeSet::new(), Vec::new());
         };
-        for key in to.into_keys() {
-            if let Some(has) = self.differs.remove(&key) {
-                self.confirm(key, has);
+        let keys: Vec<E::Key> = to.into_keys().collect();
+        for key in &keys {
+            if let Some(has) = self.differs.remove(key) {
+                self.confirm(key.clone(), has);
             }
         }
-        parts
+        (parts, keys)
     }
 
     /// Records that the commit in flight was executed.
@@ -343,6 +454,9 @@ impl<E: Entries> Switch<E> {
         else {
             return;
         };
+        if parts.contains(&None) {
+            self.repair_len = self.repair_len.map(|len| len.saturating_mul(2));
+        }
         for part in parts {
             self.refused.remove(&part);
         }
@@ -350,5 +464,89 @@ impl<E: Entries> Switch<E> {
             self.foreign.remove(&key);
             self.confirm(key, value);
         }
+        self.end_split();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries with a number; the value has the numbers of the entries to which the entry refers.
+    #[derive(Debug)]
+    enum Linked {}
+
+    impl Entries for Linked {
+        type Key = u32;
+        type Value = Vec<u32>;
+
+        fn marker(_: u64) -> (u32, Vec<u32>) {
+            (0, Vec::new())
+        }
+
+        fn revision(_: &u32, _: &Vec<u32>) -> Option<u64> {
+            None
+        }
+
+        fn is_ours(_: &u32, _: &Vec<u32>) -> bool {
+            true
+        }
+
+        fn references(value: &Vec<u32>) -> Vec<u32> {
+            value.clone()
+        }
+    }
+
+    const RETRY: Duration = Duration::from_secs(1);
+
+    /// Returns a switch that has only the marker.
+    fn empty(intended: Content<Linked>) -> Switch<Linked> {
+        let mut switch = Switch::new(intended);
+        switch.compare(&BTreeMap::from([(0, Vec::new())]), |_, _| false);
+        switch
+    }
+
+    /// Sends repairs until all are held back. The switch refuses those with an entry of `refuses`. Returns the entries of
+    /// each, and true if it was executed.
+    fn repair(switch: &mut Switch<Linked>, refuses: &[u32], now: Time) -> Vec<(Vec<u32>, bool)> {
+        let mut sent = Vec::new();
+        while let Some(modifications) = switch.begin_commit(1, 0, now) {
+            let keys: Vec<u32> = modifications.into_iter().map(|change| change.key).collect();
+            let is_refused = keys.iter().any(|key| refuses.contains(key));
+            sent.push((keys, !is_refused));
+            if is_refused {
+                let (_, keys) = switch.refused();
+                switch.split_repair(keys, RETRY, now);
+            } else {
+                switch.committed();
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn an_entry_is_not_sent_before_a_refused_one_to_which_it_refers() {
+        let intended = [(0, vec![]), (1, vec![]), (2, vec![1]), (3, vec![])];
+        let mut switch = empty(BTreeMap::from(intended));
+        let now = Time::from_secs(5);
+        let expected = [(vec![1, 2, 3], false), (vec![1], false), (vec![3], true)];
+        assert_eq!(repair(&mut switch, &[1], now), expected);
+        assert_eq!(switch.sendable_from(), Some(now + RETRY));
+        let expected = [(vec![1], true), (vec![2], true)];
+        assert_eq!(repair(&mut switch, &[], now + RETRY), expected);
+        assert!(switch.differs.is_empty() && switch.repair_len.is_none());
+    }
+
+    #[test]
+    fn a_full_switch_is_asked_a_bounded_number_of_times_and_gets_its_deletions_first() {
+        let mut switch = empty((0..1000).map(|key| (key, vec![])).collect());
+        switch.differs.insert(2000, Some(vec![2001]));
+        switch.differs.insert(2001, Some(vec![]));
+        let refuses: Vec<u32> = (1..1000).collect();
+        let now = Time::from_secs(5);
+        let sent = repair(&mut switch, &refuses, now);
+        assert_eq!(sent.iter().filter(|(_, executed)| !executed).count(), 32);
+        assert!(!switch.differs.contains_key(&2000) && !switch.differs.contains_key(&2001));
+        assert_eq!(switch.sendable_from(), Some(now + RETRY));
     }
 }

@@ -116,10 +116,14 @@ impl Commit {
             Phase::Begin | Phase::Opening | Phase::Closing | Phase::Commit | Phase::Discard => {
                 Applied::Nothing
             }
-            Phase::Sending(_) if is_bundle => Applied::Nothing,
+            Phase::Sending(sent) if is_bundle || sent == 0 => Applied::Nothing,
             Phase::Barrier if is_bundle && self.error.is_some() => Applied::Nothing,
             Phase::Barrier if is_bundle => Applied::Unknown,
-            Phase::Sending(_) | Phase::Barrier => Applied::Partly,
+            Phase::Sending(_) | Phase::Barrier => match self.error {
+                // The first message of the stage is too long, and was not sent.
+                Some(CommitError::TooLong { applied, .. }) => applied,
+                _ => Applied::Partly,
+            },
         }
     }
 
@@ -233,7 +237,7 @@ impl Commit {
         match outcome {
             Ok(()) => self.phase = Phase::Sending(sent + 1),
             Err(_) => {
-                let applied = if is_bundle && !self.is_partly_applied {
+                let applied = if (is_bundle || sent == 0) && !self.is_partly_applied {
                     Applied::Nothing
                 } else {
                     Applied::Partly
@@ -310,6 +314,10 @@ impl Commit {
             let stage = self.stages.get(self.stage)?;
             stage.indexes.get(position).map(|index| *index as usize)
         });
+        if self.phase == Phase::Closing && self.control == Some(xid) {
+            // If a bundle cannot be closed, it is discarded.
+            self.phase = Phase::Discard;
+        }
         if code == ErrorCode::OFPBFC_MSG_UNSUP
             && *support == BundleSupport::Full
             && let Some(index) = index
@@ -319,7 +327,8 @@ impl Commit {
             self.plans_again = true;
             return None;
         }
-        if self.plans_again && index.is_some() {
+        if self.plans_again {
+            // The bundle is discarded: an error to its other messages, to the CLOSE or to the DISCARD has no effect.
             return None;
         }
         // If a DISCARD fails, the switch discards the bundle with the connection.
@@ -330,11 +339,6 @@ impl Commit {
                 let error = self.refusal(index, xid, code);
                 self.error = Some(error);
             }
-        }
-        match self.phase {
-            // If a bundle cannot be closed, it is discarded.
-            Phase::Closing if self.control == Some(xid) => self.phase = Phase::Discard,
-            _ => {}
         }
         None
     }

@@ -1,10 +1,11 @@
 //! Commits against a scripted switch: bundles, refused bundles, and switches without bundles.
 
 use millrace_controller::{Applied, CloseReason, CommitError, Outcome, Settings};
+use millrace_flow::{Action, Instructions};
 use millrace_openflow::*;
 use millrace_types::*;
 
-use crate::script::{Script, add, meter};
+use crate::script::{Script, add, added, meter};
 
 fn control(message: &Message) -> BundleControl {
     match message {
@@ -199,6 +200,64 @@ fn meters_go_around_the_bundle_of_a_switch_that_takes_none_into_it() {
     assert_eq!(last[0].1, messages[1], "meters are deleted last");
     script.say(last[1].0, &Message::BarrierReply);
     assert_eq!(outcome(&mut script), Ok(()));
+}
+
+#[test]
+fn meters_leave_a_bundle_that_the_switch_neither_closes_nor_discards_after_their_refusal() {
+    let mut script = Script::ready(Settings::default());
+    let messages = vec![meter(2, MeterModCommand::Add), add(1)];
+    script.connection.commit(messages.clone()).unwrap();
+    let sent = open(&mut script);
+    script.refuse(sent[0].0, ErrorCode::OFPBFC_MSG_UNSUP);
+    script.refuse(sent[2].0, ErrorCode::OFPBFC_MSG_FAILED);
+    assert_eq!(script.progress(), []);
+    let discard = script.sent();
+    assert_eq!(control(&discard[0].1).command, BundleCommand::Discard);
+    script.refuse(discard[0].0, ErrorCode::OFPBFC_BAD_ID);
+    script.say(discard[1].0, &Message::BarrierReply);
+    assert_eq!(script.progress(), []);
+    let first = script.sent();
+    assert_eq!(first[0].1, messages[0], "the meter comes before the bundle");
+    script.say(first[1].0, &Message::BarrierReply);
+    let sent = open(&mut script);
+    assert_eq!(sent.len(), 2, "the entry and the CLOSE");
+    reply_to(&mut script, &sent[1], BundleCommand::CloseReply);
+    assert_eq!(script.progress(), []);
+    let commit = script.sent();
+    reply_to(&mut script, &commit[0], BundleCommand::CommitReply);
+    script.say(commit[1].0, &Message::BarrierReply);
+    assert_eq!(outcome(&mut script), Ok(()));
+}
+
+#[test]
+fn a_message_that_is_too_long_says_if_others_were_sent_before_it() {
+    let mut script = Script::ready(Settings::default());
+    let too_long = || {
+        let outputs = vec![Action::output(PortNo::from_raw(2)); 5000];
+        Message::FlowMod(FlowMod {
+            instructions: Instructions::apply(outputs),
+            ..added(9)
+        })
+    };
+    script.connection.commit(vec![add(1)]).unwrap();
+    assert_eq!(script.progress(), []);
+    let (open, _) = script.sent().remove(0);
+    script.refuse(open, ErrorCode::OFPBRC_BAD_EXPERIMENTER);
+    assert_eq!(script.progress(), []);
+    let sent = script.sent();
+    script.say(sent[1].0, &Message::BarrierReply);
+    assert_eq!(outcome(&mut script), Ok(()));
+    for (messages, index, applied) in [
+        (vec![too_long(), add(1)], 0, Applied::Nothing),
+        (vec![add(1), too_long()], 1, Applied::Partly),
+    ] {
+        script.connection.commit(messages).unwrap();
+        assert_eq!(script.progress(), []);
+        let sent = script.sent();
+        assert_eq!(sent.len(), index + 1, "the messages before it, and the barrier");
+        script.say(sent[index].0, &Message::BarrierReply);
+        assert_eq!(outcome(&mut script), Err(CommitError::TooLong { index, applied }));
+    }
 }
 
 #[test]

@@ -30,6 +30,10 @@ impl Entries for Toy {
     fn is_ours(_: &Key, value: &Value) -> bool {
         value.0
     }
+
+    fn references(_: &Value) -> Vec<Key> {
+        Vec::new()
+    }
 }
 
 /// An operation that the switch has not answered.

@@ -63,6 +63,29 @@ fn a_switch_that_comes_back_empty_gets_all_entries_in_one_commit() {
 }
 
 #[test]
+fn a_switch_that_comes_back_empty_and_refuses_two_entries_gets_all_others() {
+    let mut world = in_place();
+    world.wipe(1);
+    let refused = [(0, 6), (0, 22)];
+    switch(&mut world, 1).refuses = refused.to_vec();
+    world.run(10 * SECOND);
+    let intended = world.engine.intended(1).unwrap();
+    let missing = intended
+        .keys()
+        .filter(|key| !world.switches[&1].content.contains_key(*key));
+    assert_eq!(missing.copied().collect::<Vec<_>>(), refused);
+    for key in refused {
+        let is_named = world.notices.iter().any(
+            |notice| matches!(notice, Notice::Stuck { switch: 1, change: None, reason } if reason.contains(&format!("{key:?}"))),
+        );
+        assert!(is_named, "{key:?}: {:?}", world.notices);
+    }
+    switch(&mut world, 1).refuses.clear();
+    world.run(61 * SECOND);
+    assert!(world.is_settled());
+}
+
+#[test]
 fn a_switch_that_comes_back_with_old_rules_gets_the_difference_and_keeps_its_counters() {
     let mut world = in_place();
     let old = world.switches[&1].content.clone();
