@@ -20,6 +20,7 @@ pub const EVENTS: &[AppEvent] = &[
     "dns.not_response",
     "dns.too_many_labels",
     "dns.z_flag_set",
+    "ftp.too_many_commands",
     "http.100_continue_already_seen",
     "http.abnormal_ce_header",
     "http.compression_bomb",

@@ -13,8 +13,10 @@ use crate::app::heap::{Heap, heap};
 use crate::flow::{Direction, FlowKey};
 use crate::tcp::StreamChunk;
 
-/// Largest number of commands that wait for their reply.
+/// Number of commands without a reply from which on they are an anomaly.
 const COMMANDS: usize = 256;
+/// Largest number of commands that wait for a reply at all.
+const PIPELINE: usize = 4_096;
 /// Largest number of replies to a command that are kept.
 const REPLIES: usize = 16;
 
@@ -111,6 +113,15 @@ impl Ftp {
         if command.is_empty() {
             return;
         }
+        match self.waiting.len() {
+            COMMANDS => out.raise("ftp.too_many_commands"),
+            PIPELINE.. => {
+                // Replies from here on cannot be told apart.
+                self.has_failed = [true; 2];
+                return;
+            }
+            _ => {}
+        }
         let active_port = match command.as_slice() {
             b"PORT" => port_argument(argument),
             b"EPRT" => extended_argument(argument),
@@ -153,9 +164,6 @@ impl Ftp {
             }
             _ => Step::Other,
         };
-        if self.waiting.len() >= COMMANDS {
-            self.waiting.pop_front();
-        }
         self.waiting.push_back(Command { id, step });
     }
 
@@ -490,6 +498,23 @@ mod tests {
             assert_eq!(record.completion_codes, [b"227"]);
             assert_eq!(expected.len(), 1, "in steps of {step}");
         }
+    }
+
+    #[test]
+    fn a_transfer_behind_many_commands_without_reply_is_announced() {
+        let commands = [&b"NOOP\r\n".repeat(300)[..], b"PASV\r\nRETR a\r\n"].concat();
+        let replies = [
+            &b"220 ready\r\n"[..],
+            &b"200 ok\r\n".repeat(300),
+            b"227 (192,0,2,2,4,1)\r\n150 x\r\n226 x\r\n",
+        ]
+        .concat();
+        let (out, expected, _) = run(
+            &[(Direction::ToServer, &commands), (Direction::ToClient, &replies)],
+            1000,
+        );
+        assert_eq!(out.events, ["ftp.too_many_commands"]);
+        assert_eq!(expected, [expectation(true, 0x0401, b"a", Direction::ToClient)]);
     }
 
     #[test]
