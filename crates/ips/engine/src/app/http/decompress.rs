@@ -222,8 +222,8 @@ fn inflate_all(
         }
         match status {
             Err(_) => return Err(DecodeError::Invalid),
-            Ok(Status::StreamEnd) => return Ok(Some(at)),
             Ok(_) if taken < made => return Err(DecodeError::Bomb),
+            Ok(Status::StreamEnd) => return Ok(Some(at)),
             // If the output filled the buffer, more output may follow.
             Ok(_) if at >= input.len() && made < STEP => return Ok(None),
             Ok(_) if consumed == 0 && made == 0 => return Ok(None),
@@ -443,6 +443,19 @@ mod tests {
                 assert!(errors.contains(&DecodeError::Bomb), "{step}: {errors:?}");
                 assert!(out.len() < 4 << 20, "{step}: {}", out.len());
             }
+        }
+    }
+
+    #[test]
+    fn output_beyond_the_room_is_a_bomb_even_if_the_stream_ends() {
+        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+        raw.write_all(&[0; 100]).unwrap();
+        let raw = raw.finish().unwrap();
+        for (room, wanted) in [(99, Err(DecodeError::Bomb)), (100, Ok(Some(raw.len())))] {
+            let limits = Limits { room, total: 1000 };
+            let mut inflate = Decompress::new(false);
+            let ended = inflate_all(&mut inflate, &raw, &mut Vec::new(), &mut 0, limits);
+            assert_eq!(ended, wanted, "{room}");
         }
     }
 
