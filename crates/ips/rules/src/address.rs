@@ -84,14 +84,16 @@ impl Value for IpAddr {
         let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| wrong());
         if let Some((network, len)) = text.split_once('/') {
             // A dotted network mask is converted to a prefix length.
+            let network = address(network)?;
             let len = match len.parse::<std::net::Ipv4Addr>() {
+                Ok(_) if network.is_ipv6() => return Err(wrong()),
                 Ok(mask) if mask.to_bits().leading_ones() + mask.to_bits().trailing_zeros() >= 32 => {
                     mask.to_bits().leading_ones()
                 }
                 Ok(_) => return Err(wrong()),
                 Err(_) => len.parse().map_err(|_| wrong())?,
             };
-            return prefix(address(network)?, len).ok_or_else(wrong);
+            return prefix(network, len).ok_or_else(wrong);
         }
         let (first, last) = match text.split_once('-') {
             Some((first, last)) => (address(first)?, address(last)?),
@@ -250,5 +252,17 @@ impl<T: Value> fmt::Display for Spec<T> {
                 f.write_str("]")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dotted_mask_belongs_to_ipv4() {
+        assert!(<IpAddr as Value>::read("10.0.0.0/255.255.0.0").is_ok());
+        assert!(<IpAddr as Value>::read("2001:db8::/255.255.0.0").is_err());
+        assert!(<IpAddr as Value>::read("2001:db8::/32").is_ok());
     }
 }
