@@ -66,7 +66,7 @@ struct Interface {
     /// Units of its timestamps in a second.
     units: u128,
     /// Seconds that are added to its timestamps (option `if_tsoffset`).
-    offset: u64,
+    offset: i64,
 }
 
 impl Interface {
@@ -91,7 +91,10 @@ impl Interface {
                     let units = base.checked_pow(u32::from(resolution & 0x7f));
                     interface.units = units.unwrap_or(u128::MAX);
                 }
-                InterfaceDescriptionOption::IfTsOffset(offset) => interface.offset = *offset,
+                InterfaceDescriptionOption::IfTsOffset(offset) => {
+                    // The reader has it without its sign.
+                    interface.offset = i64::from_ne_bytes(offset.to_ne_bytes());
+                }
                 _ => {}
             }
         }
@@ -101,8 +104,9 @@ impl Interface {
     /// Returns the time of a number of units.
     fn time(self, units: u128) -> Time {
         let nanos = units.saturating_mul(1_000_000_000) / self.units;
-        let offset = u128::from(self.offset) * 1_000_000_000;
-        Time::from_nanos(u64::try_from(nanos + offset).unwrap_or(u64::MAX))
+        let offset = i128::from(self.offset) * 1_000_000_000;
+        let nanos = i128::try_from(nanos).unwrap_or(i128::MAX).saturating_add(offset);
+        Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 }
 
@@ -263,7 +267,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pcapng");
         let wanted = Time::from_nanos(1_700_000_000_500_000_000);
-        let cases: [(&[u8], u64); 5] = [
+        let cases: [(&[u8], u64); 6] = [
             (&[], 1_700_000_000_500_000),
             (&[9, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0, 0], 1_700_000_000_500_000),
             (&[9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0], 1_700_000_000_500_000_000),
@@ -271,6 +275,10 @@ mod tests {
             (
                 &[14, 0, 8, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
                 1_699_999_900_500_000,
+            ),
+            (
+                &[14, 0, 8, 0, 156, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0],
+                1_700_000_100_500_000,
             ),
         ];
         for (options, units) in cases {
