@@ -161,7 +161,9 @@ impl Firewall {
             };
         }
         if let Some(cause) = seen.cause(packet) {
-            let known = self.connections.get(&cause.canonical().0, now).is_some();
+            // An error does not refresh its connection (RFC 5508, REQ-6).
+            let entry = self.connections.peek(&cause.canonical().0);
+            let known = entry.is_some_and(|(state, used)| now.since(used) < Self::idle_of(self.idle, *state));
             return if known { count::KNOWN } else { count::INVALID };
         }
         // Router and neighbour discovery (RFC 4861).
@@ -448,7 +450,7 @@ mod tests {
 
     #[test]
     fn an_icmp_error_passes_if_it_is_about_a_connection() {
-        let mut testbed = TestBed::new(&["rule=allow udp"]);
+        let mut testbed = TestBed::new(&["rule=allow udp", "idle_s=10"]);
         let datagram = ethernet()
             .ipv4(CLIENT, SERVER)
             .udp(5000, 53)
@@ -469,7 +471,11 @@ mod tests {
         };
         assert!(!testbed.passes(&error(&datagram), 0));
         assert!(testbed.passes(&datagram, 1));
-        assert!(testbed.passes(&error(&datagram), 2));
+        assert!(testbed.passes(&error(&datagram), 10));
+        assert!(
+            !testbed.passes(&error(&datagram), 11),
+            "an error does not keep a connection alive"
+        );
     }
 
     #[test]
