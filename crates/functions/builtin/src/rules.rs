@@ -55,7 +55,7 @@ impl FromStr for Prefix {
         };
         let length = match length {
             None => 128,
-            Some(length) => length.parse::<u32>().map_err(|_| wrong())? + before,
+            Some(length) => length.parse::<u32>().map_err(|_| wrong())?.saturating_add(before),
         };
         if length > 128 {
             return Err(wrong());
@@ -174,6 +174,7 @@ mod tests {
             ("deny tcp port 9-3", "LOW-HIGH"),
             ("deny from 10.0.0.1/8", "bits set behind the prefix length"),
             ("deny from 10.0.0.0/33", "not a prefix"),
+            ("deny from 10.0.0.0/4294967295", "not a prefix"),
             ("deny gopher", "expected tcp"),
         ] {
             let error = text.parse::<Rule>().unwrap_err();
