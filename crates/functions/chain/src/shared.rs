@@ -180,7 +180,11 @@ impl HopValue {
             .spawn(body)
         {
             Ok(_) => self.compiling = Some(receiver),
-            Err(error) => self.status.failure = format!("no thread can be started: {error}"),
+            Err(error) => {
+                // `poll` tries again.
+                self.is_unread = true;
+                self.status.failure = format!("no thread can be started: {error}");
+            }
         }
     }
 
