@@ -119,7 +119,12 @@ pub(crate) fn start<P: Packet>(
     let watched = Arc::clone(&process);
     let name = function.to_owned();
     let waiting = std::thread::Builder::new().name("nf-wait".to_owned());
+    // The thread gets the child once it runs: without a thread, the child is waited for here.
+    let (sender, receiver) = std::sync::mpsc::channel();
     let body = move || {
+        let Ok((child, errors, group, user)) = receiver.recv() else {
+            return;
+        };
         wait(child, errors, group, &watched, &name);
         // The user id is free again once the process has been waited for.
         drop(user);
@@ -127,9 +132,11 @@ pub(crate) fn start<P: Packet>(
     let waiting = waiting.spawn(body);
     if let Err(error) = waiting {
         process.kill();
+        let _ended = child.wait();
         lock(&LIVE).retain(|live| !Arc::ptr_eq(live, &process));
         return Err(error);
     }
+    let _received = sender.send((child, errors, group, user));
     let isolated = Isolated::new(
         (end, window),
         Arc::clone(&process),

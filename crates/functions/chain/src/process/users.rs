@@ -153,9 +153,14 @@ fn is_mapped(map: &str, range: UserIds) -> bool {
         Some(inside..inside + len)
     });
     let lines: Vec<_> = lines.collect();
-    [range.first, range.last()]
-        .iter()
-        .all(|id| lines.iter().any(|ids| ids.contains(&u64::from(*id))))
+    let mut next = u64::from(range.first);
+    while next <= u64::from(range.last()) {
+        match lines.iter().find(|ids| ids.contains(&next)) {
+            Some(ids) => next = ids.end,
+            None => return false,
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -193,5 +198,7 @@ mod tests {
         assert!(is_mapped("0 100000 65536\n", UserIds::DEFAULT));
         assert!(!is_mapped("0 1000 1\n1 100000 60900\n", UserIds::DEFAULT));
         assert!(!is_mapped("", UserIds::DEFAULT));
+        assert!(is_mapped("102 0 1\n0 1000 102\n", FEW));
+        assert!(!is_mapped("0 1000 101\n102 2000 10\n", FEW), "a gap");
     }
 }
