@@ -11,6 +11,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use millrace_types::{Duration, Time};
+use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
 use nix::unistd::{SysconfVar, sysconf};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -77,7 +78,11 @@ impl Process {
     /// The process maps packet memory, but the switch cannot wait for its end, and so could never take packets back from it.
     pub(super) fn attached(pid: u32, connection: OwnedFd, maps_packets: bool) -> io::Result<Process> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let pidfd = raw.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        // The number of a process that has ended may be another's by now; Linux 6.5 and later give the peer itself.
+        let pidfd = raw.and_then(|pid| match getsockopt(&connection, PeerPidfd) {
+            Err(nix::errno::Errno::ENOPROTOOPT) => pidfd_open(pid, PidfdFlags::empty()).ok(),
+            found => found.ok(),
+        });
         if maps_packets && pidfd.is_none() {
             return Err(io::Error::other(
                 "the process has ended, or the switch cannot see it: expected a process in the PID namespace of the switch, or \
