@@ -246,25 +246,25 @@ impl Ftp {
             }
         }
         let front = self.waiting.front().map(|command| command.id);
+        let code = code.filter(|_| is_last);
+        let passive = match code.as_ref().map(<[u8; 3]>::as_slice) {
+            Some(b"227") => port_argument(&text[3..]),
+            Some(b"229") => extended_argument(text),
+            _ => None,
+        };
         if let Some(transaction) = front.and_then(|id| out.by_id(id)) {
-            let code = code.filter(|_| is_last);
             note_reply(transaction, code, text);
             if is_last && !is_preliminary {
                 transaction.advance(Direction::ToClient, Progress::Complete);
             }
-            let passive = match code.as_ref().map(<[u8; 3]>::as_slice) {
-                Some(b"227") => port_argument(&text[3..]),
-                Some(b"229") => extended_argument(text),
-                _ => None,
-            };
             let announced = passive.or(self.data.map(|data| data.port));
             if let Record::Ftp(record) = &mut transaction.record {
                 self.starts_tls |= code == Some(*b"234") && record.command == b"AUTH";
                 record.dynamic_port = announced.or(record.dynamic_port);
             }
-            if let Some(port) = passive {
-                self.open_passive(port);
-            }
+        }
+        if let Some(port) = passive.filter(|_| front.is_some()) {
+            self.open_passive(port);
         }
         // The reply completes its command even if the transaction is no longer stored.
         if is_last && !is_preliminary {
