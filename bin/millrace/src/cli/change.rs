@@ -63,7 +63,7 @@ pub(crate) struct Confirm {
     pub(crate) comment: String,
 }
 
-/// The older side of a comparison.
+/// The first side of a comparison: a revision is the older side, a file the newer one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DiffFrom {
     /// A revision, by its number.

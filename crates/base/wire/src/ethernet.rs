@@ -117,8 +117,9 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the EtherType in the SNAP header of an 802.3 frame; `None` unless the header has the organisation code of
-/// encapsulated Ethernet (RFC 1042). `llc` are the bytes after the length field.
+/// Returns the EtherType in the SNAP header of an 802.3 frame; `None` unless the header is complete, has the
+/// organisation code of encapsulated Ethernet (RFC 1042), and its EtherType is at least [`EtherType::MIN`]. `llc` are
+/// the bytes after the length field.
 #[inline]
 pub fn snap(llc: &[u8]) -> Option<EtherType> {
     let header = chunk::<SNAP_SIZE>(llc, 0)?;

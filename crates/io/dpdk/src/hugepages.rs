@@ -210,8 +210,8 @@ pub fn lock() -> ReservationLock {
 }
 
 impl ReservationLock {
-    /// Returns true if this value holds the lock; false if the lock was not free in time, or another value of this
-    /// process holds it.
+    /// Returns true if this value holds the lock; false if the lock was not free in time, another value of this
+    /// process held it, or [`LOCKED`] cannot be opened.
     fn is_held(&self) -> bool {
         self.lock.is_some()
     }

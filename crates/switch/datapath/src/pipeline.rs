@@ -56,8 +56,8 @@ impl<P: Packet> BridgePipeline<P> {
         self.process_all(in_port, burst, now, None);
     }
 
-    /// Processes a burst whose packet `index` is the first sampled one. Splits the burst only at further sampled
-    /// packets.
+    /// Processes a burst whose packet `index` is the first sampled one. Splits the burst only before further sampled
+    /// packets, and around a sampled packet that must be processed alone.
     #[cold]
     #[inline(never)]
     fn process_sampled(&mut self, in_port: PortNo, burst: &mut Burst<P>, mut index: usize, now: Time) {

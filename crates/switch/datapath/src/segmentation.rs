@@ -1,5 +1,5 @@
-//! Software segmentation of GSO packets (TCP packets longer than the MTU) for parts of the switch that accept only
-//! packets of the MTU.
+//! Software segmentation of GSO packets (TCP packets longer than the MTU) in front of parts of the switch that do not
+//! accept packets longer than the MTU.
 //!
 //! Only devices that announce it ([`Device::delivers_gso`](crate::io::Device::delivers_gso)) deliver GSO
 //! packets. Before the first such device is opened, every worker puts a segmenting queue in front of all its

@@ -81,8 +81,9 @@ pub(super) enum AddOutcome {
     Complete(MultipartRequest),
     /// More messages follow.
     Waiting,
-    /// The request is too long, has a type that does not allow several messages, or is not complete when another
-    /// begins. The message with this prefix is answered with an error.
+    /// The request is too long, is not complete when another begins, or has a type that does not allow several
+    /// messages. An error answers the message with this prefix: the first message of the request, except that for a
+    /// type that does not allow several messages it is the message that was added.
     Refused(RequestPrefix),
 }
 

@@ -42,7 +42,8 @@ pub struct Counters {
     pub reordered: u64,
     /// Packets with a wrong payload or header checksum.
     pub corrupted: u64,
-    /// The number of stamped packets that returned by each device, in the order of the command line.
+    /// The number of packets in `received` that returned by each device, in the order of the command line; at most
+    /// eight devices.
     pub received_by: [u64; 8],
     /// The number of gaps in which the generator did not run.
     pub absences: u64,

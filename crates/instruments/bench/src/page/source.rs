@@ -20,7 +20,8 @@ pub(crate) struct Source {
     pub(crate) records: Vec<Record>,
     /// The records of all runs: a case may be compared with a case of another run.
     pub(crate) all: Arc<[Record]>,
-    /// One sentence for each line that could not be read, and for each older run that is left out.
+    /// A sentence for each of the first [`PROBLEMS_MAX`] lines that could not be read, one with the number of further
+    /// lines, and one for each older run that is left out.
     pub(crate) problems: Vec<String>,
 }
 
@@ -120,8 +121,8 @@ fn link_records(sources: &mut [Source]) {
     }
 }
 
-/// Returns the newest run of each experiment, because figures of different runs must not be mixed. The older runs are
-/// named in its problems.
+/// Returns the newest run of each experiment, because figures of different runs must not be mixed, and all runs without
+/// a `run` record. The problems of the newest run name the older runs.
 fn newest(sources: Vec<Source>) -> Vec<Source> {
     let mut kept: Vec<Source> = Vec::new();
     for mut source in sources {

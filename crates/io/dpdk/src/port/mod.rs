@@ -133,8 +133,8 @@ impl Port {
     ///
     /// # Errors
     /// [`StartError`]; the device is stopped then, except after [`StartError::Running`] and
-    /// [`StartError::FlowRules`]. After [`StartError::Detach`] and [`StartError::Attach`] it is not attached: other calls
-    /// fail, and the next start attaches it again.
+    /// [`StartError::FlowRules`]. After [`StartError::Detach`] and [`StartError::Attach`] the port has no device: other
+    /// calls fail, and the next start tries to attach the device again.
     pub fn start(&mut self, config: &PortConfig, pool: Mempool) -> Result<Queues, StartError> {
         let port = self.name().to_owned();
         let in_use = if self.has_only_flow_rules() {

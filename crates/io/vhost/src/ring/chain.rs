@@ -58,7 +58,8 @@ pub(super) struct Chain {
 pub(super) struct ChainBuffers<'a> {
     use_of: BufferAccess,
     slices: ArrayVec<GuestSlice<'a>, CHAIN_MAX>,
-    /// The number of descriptors, including empty ones, which have no slice. A limit on it bounds the cost of a packet.
+    /// The number of descriptors, including empty ones, which have no slice. The limit [`CHAIN_MAX`] bounds the cost of
+    /// a packet.
     descriptors: usize,
     /// The index of the first buffer that is not consumed.
     at: usize,

@@ -125,7 +125,7 @@ impl Assembler {
         }
     }
 
-    /// The number of bytes of a fragment's frame that the assembler reads at most.
+    /// The maximum number of bytes of a fragment's frame that the assembler reads.
     pub const FRAME_MAX: usize = HEADERS_MAX + CHUNKS_EACH * CHUNK_SIZE;
 
     /// Returns the buffer for the frame of a fragment, to be filled before [`Assembler::add`].

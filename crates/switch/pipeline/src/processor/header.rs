@@ -52,7 +52,8 @@ pub(crate) enum Effect {
 pub(crate) struct Headers {
     /// The offsets of the headers, parsed to the deepest one; `None` if they are unknown or outdated.
     layers: Option<Layers>,
-    /// True if headers other than the TTL of IP have changed since the key was read.
+    /// True if headers have changed since the key was read. Actions on a TTL do not set this: the key holds only the
+    /// TTL of IP (`ttl_changed`).
     pub(crate) changed: bool,
     /// True if the TTL of IP has changed since the key was read.
     ttl_changed: bool,

@@ -85,7 +85,7 @@ impl Part {
         }
     }
 
-    /// Returns the number of values in each row of the part that is measured without network interfaces.
+    /// Returns the number of values in each of the part's rows that need no network interfaces of this machine.
     fn rounds_in_memory(self, length: RunLength) -> usize {
         match self {
             Part::W2 => length.rounds,

@@ -53,7 +53,7 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
 pub(super) struct Tx {
     interface: Arc<Interface>,
     queue: u16,
-    /// True if the interface was down at the last burst.
+    /// True if the interface was down or gone at the last burst; also before the first burst.
     is_down: bool,
 }
 
