@@ -14,5 +14,5 @@ if [ -e dist/index.html ] && [ -z "$(find . -path ./node_modules -prune -o -path
 fi
 [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --no-audit --no-fund
 npm run build
-# Cargo embeds the page anew.
+# Cargo embeds the page again.
 touch ../crates/exchange/ix-api/build.rs

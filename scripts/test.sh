@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the programs, starts the tests in Python, which need nothing else, and builds and runs those in Rust beside them,
+# Builds the programs, starts the tests in Python, which need nothing else, and builds and runs those in Rust meanwhile,
 # because both mostly wait:
 #
 #   programs (both cores) ─┬─▶ tests in Python: several workers, each in namespaces of its own ──────┐
@@ -81,7 +81,7 @@ rust)
     ;;
 python) python 2>&1 | tee "$times/python.log" || status=1 ;;
 all)
-    # Programs in Rust run one by one beside the tests in Python, and three at once after them: most wait.
+    # Programs in Rust run one by one during the tests in Python, and three at once after them: most wait.
     tokens=3
     start_compiler 10
     printf ' ' >&8

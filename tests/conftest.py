@@ -26,7 +26,7 @@ LONGEST_FIRST = (
     "test_queues.py",
     "test_groups.py",
 )
-# The priority of tests that measure, and the priority of all others. A process that computes beside them has a quarter of a core,
+# The priority of tests that measure, and the priority of all others. A process that computes meanwhile has a quarter of a core,
 # so that the bounds of other tests hold, too.
 FIRST_NICE, USUAL_NICE = -5, 0
 
@@ -61,7 +61,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def rank(item):
-    """Returns the index of a test in `LONGEST_FIRST`, or an index behind all of those."""
+    """Returns the index of a test in `LONGEST_FIRST`, or an index after all of those."""
     names = (item.path.name, getattr(item, "originalname", item.name))
     return next((rank for rank, name in enumerate(LONGEST_FIRST) if name in names), len(LONGEST_FIRST))
 

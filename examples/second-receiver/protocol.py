@@ -221,7 +221,7 @@ class Manifest:
         return path
 
     def file(self, reader, path, address):
-        """Reads a file's entry; returns the address behind its data."""
+        """Reads a file's entry; returns the address after its data."""
         size = reader.leb128()
         reader.signed(), reader.leb128()
         count, end, segments = reader.leb128(), 0, []

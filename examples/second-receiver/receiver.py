@@ -6,7 +6,7 @@
 
 It is the second implementation of docs/transport-protocol.md, made from that page and from RFCs alone: QUIC packets are opened
 with the key log, HELLO, OFFER and the manifest are read from their streams, and data packets are opened with keys from the TLS
-exporter. A file is written if every extent of it has the value that the sender told, and the sender did not withdraw it.
+exporter. A file is written if every extent of it has the value that the sender announced, and the sender did not withdraw it.
 """
 
 import pathlib

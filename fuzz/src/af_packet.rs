@@ -15,7 +15,7 @@ const ACCEPTED: Accepted = Accepted {
 
 /// Parses a slot, then a virtio-net header and a frame in one or two segments.
 ///
-/// Properties: the frame of a slot lies within the slot, behind the headers; a frame keeps its size; a frame that is
+/// Properties: the frame of a slot lies within the slot, after the headers; a frame keeps its size; a frame that is
 /// accepted as a GSO packet has segments no longer than the MTU.
 pub(crate) fn slot(bytes: &[u8]) {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_SIZE>() else {

@@ -7,7 +7,7 @@ use millrace_bgp::{
 };
 use millrace_types::{Duration, Time};
 
-/// Decodes the bytes behind the first as the body of each message; the first byte gives the properties of the session.
+/// Decodes the bytes after the first as the body of each message; the first byte gives the properties of the session.
 ///
 /// Properties: what is decoded and encoded is decoded to the same value; a rule is what its components are.
 pub(crate) fn messages(bytes: &[u8]) {
@@ -77,7 +77,7 @@ pub(crate) fn messages(bytes: &[u8]) {
 
 fn rule_is_its_components(rule: &FlowRule) {
     let again = FlowRule::new(rule.is_ipv6(), &rule.components()).unwrap();
-    // Operators have unused bits, and prefixes bits behind their length: they are zero in the second rule.
+    // Operators have unused bits, and prefixes bits past their length: they are zero in the second rule.
     assert_eq!(again.components(), rule.components());
     let _texts = (rule.to_string(), rule.order_key());
 }
@@ -147,7 +147,7 @@ pub(crate) fn peer(bytes: &[u8]) {
     }
 }
 
-/// Feeds a client of a cache: each chunk of 40 bytes is received behind a byte that advances the time.
+/// Feeds a client of a cache: each chunk of 40 bytes is received after a byte that advances the time.
 pub(crate) fn rtr(bytes: &[u8]) {
     let mut now = Time::ZERO;
     let mut client = Client::new(100);

@@ -6,7 +6,7 @@ use millrace_endpoint::limits::{OUT_MAX, QUOTE_SIZE, WAITING_MAX};
 use millrace_endpoint::{Config, Endpoint, FrameWriter, Received};
 use millrace_types::{Duration, Mac, Time};
 
-/// Bytes of an answer beside those of the frame and of a quotation.
+/// Bytes of an answer besides those of the frame and of a quotation.
 const HEADERS: usize = 90;
 
 struct Discard;

@@ -115,7 +115,7 @@ fn mode_of(bytes: &[u8]) -> Mode {
     }
 }
 
-/// Gives frames to an engine, and calls `each` behind each of them.
+/// Gives frames to an engine, and calls `each` after each of them.
 fn give_frames(bytes: &[u8], engine: &mut Engine, events: &mut Events, each: impl Fn(&Engine)) {
     let (mut rest, mut now, mut number) = (bytes.get(1..).unwrap_or_default(), Time::from_secs(1000), 0);
     while let Some(([high, low, how], more)) = rest.split_first_chunk::<3>() {

@@ -4,7 +4,7 @@ use millrace_oam::{bfd, ccm};
 use millrace_sflow::Datagram;
 use millrace_types::{Duration, Time};
 
-/// Feeds a BFD session and a maintenance end point: each chunk of 76 bytes is a packet behind a byte that advances the time.
+/// Feeds a BFD session and a maintenance end point: each chunk of 76 bytes is a packet after a byte that advances the time.
 ///
 /// Properties: a session that is polled at its deadline makes progress; it sends valid packets.
 pub(crate) fn oam(bytes: &[u8]) {

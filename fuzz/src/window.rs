@@ -7,7 +7,7 @@ use millrace_nf::Direction;
 use millrace_nf::attach::{ATTACHED_COUNTERS_MAX, AttachMessage, MESSAGE_SIZE_MAX};
 use millrace_nf::shm::{MESSAGE_MAX, RecordKind, SwitchEnd};
 
-/// Bytes behind the slots: the ring of records and that of notices.
+/// Bytes after the slots: the ring of records and that of notices.
 const RINGS: u64 = 256 * 1024 + 1024 * 64;
 
 /// Lets a hostile function write to its window, between the steps of the switch. Each step is a byte and what belongs to it:
@@ -21,7 +21,7 @@ pub(crate) fn window(bytes: &[u8]) {
     let file = File::from(file);
     let size = file.metadata().unwrap().len();
     let mut rest = bytes;
-    // The kernel's file takes no part of the property: a write behind the end is none.
+    // The kernel's file takes no part of the property: a write past the end is ignored.
     let write = |at: u64, bytes: &[u8]| {
         let fits = size.saturating_sub(at).min(bytes.len() as u64) as usize;
         file.write_all_at(&bytes[..fits], at).unwrap();

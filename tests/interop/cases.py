@@ -185,7 +185,7 @@ def step(rng, state):
                 lambda: f"set_field:{ip6_(rng)}->nd_target",
                 lambda: f"set_field:{mac(rng)}->nd_sll",
             ]
-        # Open vSwitch pushes the shim behind an existing VLAN tag, OpenFlow 1.3.5 (section 5.12) in front of it.
+        # Open vSwitch pushes the shim after an existing VLAN tag, OpenFlow 1.3.5 (section 5.12) in front of it.
         if (ip4_kind or ip6_kind) and not state.vlans and not state.hidden_tag:
             choices.append(lambda: push_mpls(rng, state))
     return rng.choice(choices)()

@@ -21,7 +21,7 @@ def trunk_ports(end, trunk="north", number=1):
 
 
 def fabric(ports_of, trunks=("north",)):
-    """Returns an exchange file's text with two switches, which have these ports, and trunks, of which the first carries traffic."""
+    """Returns an exchange file's text with two switches, which have these ports, and trunks; the first trunk carries traffic."""
     text = ""
     numbers = range(101, 101 + len(trunks))
     for dpid, (site, ports) in enumerate(ports_of.items(), 1):

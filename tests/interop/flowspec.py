@@ -31,7 +31,7 @@ class Packet:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """A rule: prefixes, and for each other component a list of groups, of which one must be true; all members of a group must be."""
+    """A rule: prefixes, and for each other component a list of groups, one of which must be true; all members of a group must be."""
 
     destination: str
     source: str = None

@@ -96,7 +96,7 @@ class Bird(Router):
         return sum(line.startswith("as") and "Established" in line for line in lines)
 
     def routes(self):
-        """Returns the number of prefixes that came from peers."""
+        """Returns the number of prefixes received from peers."""
         text = self.control("show", "route", "count", check=False)
         return sum(int(found) for found in re.findall(r"(\d+) of \d+ routes for", text)) - 2
 
@@ -143,7 +143,7 @@ class Frr(Router):
         return sum(peer["state"] == "Established" for family in ("ipv4", "ipv6") for peer in self.peers_of(family).values())
 
     def routes(self):
-        """Returns the number of prefixes that came from peers."""
+        """Returns the number of prefixes received from peers."""
         return sum(peer.get("pfxRcd", 0) for family in ("ipv4", "ipv6") for peer in self.peers_of(family).values())
 
 
@@ -185,7 +185,7 @@ class GoBgp(Router):
         return sum(neighbour["state"].get("session_state") == 6 for neighbour in self.neighbours())
 
     def routes(self):
-        """Returns the number of prefixes that came from peers."""
+        """Returns the number of prefixes received from peers."""
         families = [family["state"] for neighbour in self.neighbours() for family in neighbour.get("afi_safis", [])]
         return sum(family.get("received", 0) for family in families)
 

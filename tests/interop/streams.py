@@ -18,7 +18,7 @@ import threading
 import time
 
 MAGIC = b"MR-FLOW1"
-# Behind MAGIC: stream, number, time of sending in nanoseconds.
+# After MAGIC: stream, number, time of sending in nanoseconds.
 STAMP = struct.Struct("!IQQ")
 # The engine's source address: it asks routers in quarantine by ARP for addresses that only a proxy answers.
 ENGINE_MAC = bytes.fromhex("024d49580001")

@@ -2,7 +2,7 @@
 tenant has no end is a leak. `python tenants.py send` and `python tenants.py receive` take their lanes as a line of JSON on standard
 input, run until it ends, and then print what they saw as a line of JSON.
 
-A lane is an interface, a VLAN and a tenant. A frame has its lane, its tenant and a number behind MAGIC.
+A lane is an interface, a VLAN and a tenant. A frame has its lane, its tenant and a number after MAGIC.
 """
 
 import json
@@ -103,7 +103,7 @@ class Ring:
 
 def receive(order):
     """Receives frames until standard input ends, and prints what arrived: the number of each lane, those at a wrong tenant's end,
-    and those that came twice or too late. It may end with a line of JSON: the numbers of frames by lane to wait for."""
+    and those that arrived twice or too late. It may end with a line of JSON: the numbers of frames by lane to wait for."""
     owner = {(interface, vlan): tenant for interface, vlan, tenant in order["lanes"]}
     rings = {interface: Ring(interface) for interface, _, _ in order["lanes"]}
     received, last = [0] * len(order["lanes"]), [-1] * len(order["lanes"])

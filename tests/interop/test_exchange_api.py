@@ -165,7 +165,7 @@ def blocks(language):
 
 
 def commands(block):
-    """Splits an example into its commands: a command ends with a line behind which all quotes are closed."""
+    """Splits an example into its commands: a command ends with a line after which all quotes are closed."""
     command = ""
     for line in block.splitlines():
         command += line + "\n"

@@ -187,7 +187,7 @@ def test_quarantine_finds_each_wrong_set_up_and_passes_a_right_one(tmp_path):
 
 
 def in_seconds(seconds):
-    """Returns the time of day behind this one by some seconds, as an order has it."""
+    """Returns the time some seconds from now, in the format of orders."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
 
 

@@ -1,7 +1,7 @@
 """Many rules that change all the time: members announce and withdraw flow specifications, and traffic that no rule concerns loses
 nothing. Needs root.
 
-The short form has 100 rules. `make exchange-check` has 10,000 rules of 20 members, of which 1,000 change in each second for a minute;
+The short form has 100 rules. `make exchange-check` has 10,000 rules of 20 members, and changes 1,000 of them each second for a minute;
 `cargo bench -p millrace-ix-plan --bench filters` measures the forwarding rate with them.
 """
 

@@ -221,7 +221,7 @@ def test_a_switch_that_comes_back_in_any_state_is_in_sync_and_right_entries_keep
         services = [service["id"] for service in world.control.ask("services") if service["name"] != "c0"]
         deleted = services[-FOREIGN:] if LONG else services[-20:]
         world.control.order(*({"operation": "delete", "target": id} for id in deleted))
-        # 100 foreign entries, of which half are in the tables that the exchange fills.
+        # 100 foreign entries, half of which are in the tables that the exchange fills.
         lines = [f"table={3 if number % 2 else 9},priority=7777,in_port={number + 1},actions=drop" for number in range(FOREIGN)]
         file = tmp_path / "foreign"
         file.write_text("\n".join(lines) + "\n")

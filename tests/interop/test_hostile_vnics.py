@@ -210,7 +210,7 @@ def events(driver, number):
 
 
 def tables(driver, number):
-    """Writes indirect tables in tables, beside other descriptors, and of invalid sizes."""
+    """Writes indirect tables in tables, alongside other descriptors, and of invalid sizes."""
     table = vu.BUFFERS
     flags = 0 if number == vu.TRANSMIT else vu.WRITE
     for at in range(64):

@@ -1,4 +1,4 @@
-"""The command line beside a running daemon: captures with pcap filter expressions, and the record of who changed flows."""
+"""The command line with a running daemon: captures with pcap filter expressions, and the record of who changed flows."""
 
 import re
 import subprocess

@@ -97,7 +97,7 @@ def mbps_now(size):
 
 
 def assert_limited_to(rate, size, share=0.96, attempts=12):
-    """Asserts that `size` bytes at a time come at no more than a rate in Mbit/s, and once at this share of it.
+    """Asserts that `size` bytes at a time arrive at no more than a rate in Mbit/s, and once at this share of it.
 
     While a busy machine does not run the sender, a policer's bucket overflows and a queue runs empty. The rate of that time is
     lost, so one attempt can measure less.

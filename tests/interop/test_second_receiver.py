@@ -158,7 +158,7 @@ def test_the_vectors_of_the_page_are_reproduced():
     page = (ROOT / "docs" / "transport-protocol.md").read_text()
 
     def vector(name):
-        """The bytes behind a name in the page's vectors, over several lines."""
+        """The bytes after a name in the page's vectors, over several lines."""
         found = re.search(rf"^{name} +((?:[0-9a-f ]+(?:\n  +)?)+)$", page, re.MULTILINE)
         return bytes.fromhex(found[1])
 

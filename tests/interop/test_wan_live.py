@@ -113,7 +113,7 @@ def test_frames_leave_at_the_rate_asked(tmp_path):
             full_since = time.time_ns()
             arrived = sorted(stamp for _, stamp in reader.wait(count))
             assert len(arrived) == count
-            # While frames come in, the queue is empty whenever a busy machine keeps their sender from its core.
+            # While frames arrive, the queue is empty whenever a busy machine keeps their sender from its core.
             times = [stamp for stamp in arrived if stamp > full_since]
             if len(times) >= fewest:
                 break
@@ -132,7 +132,7 @@ def test_a_queue_holds_as_many_frames_as_asked(tmp_path):
             sender.send(wan_path.frame(number, 1000))
         status = wait_for("all are offered", lambda: (found := emulator.direction())["offered"] == 40 and found)
         dropped = {drop["reason"]: drop["frames"] for drop in status["drops"]}
-        # Ten wait, one is being sent; on a busy machine one or two have left before the last one comes.
+        # Ten wait, one is being sent; on a busy machine one or two have left before the last one arrives.
         assert 40 - 11 - 3 <= dropped["queue_full"] <= 40 - 10, dropped
 
 

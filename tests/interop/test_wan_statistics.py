@@ -74,13 +74,13 @@ PARETO_END = 4
 
 
 def pareto_cdf(values):
-    """(x - 3/2) × 4/3 for an x of shape 3; the probability of the largest value is spread over the unit behind it."""
+    """(x - 3/2) × 4/3 for an x of shape 3; the probability of the largest value is spread over the unit above it."""
     below = stats.pareto(3, -2, 4 / 3).cdf
     return below(numpy.minimum(values, PARETO_END)) + stats.pareto.sf(4.5, 3) * numpy.clip(values - PARETO_END, 0, 1)
 
 
 def spread_end(values):
-    """Spreads the values at the end of netem's Pareto table evenly over the unit behind it, for a continuous test."""
+    """Spreads the values at the end of netem's Pareto table evenly over the unit above it, for a continuous test."""
     at_end = numpy.flatnonzero(values >= PARETO_END - 1e-6)
     values[at_end] = PARETO_END + (numpy.arange(len(at_end)) + 0.5) / len(at_end)
 
@@ -245,7 +245,7 @@ def test_corruption_and_duplication_have_their_shares():
 
 
 def reordered(records):
-    """Returns the frames that RFC 4737, section 3.3, calls reordered: behind a later one."""
+    """Returns the frames that RFC 4737, section 3.3, calls reordered: they arrive after a later one."""
     by_arrival = records["frame"][numpy.lexsort((records["frame"], records["at"]))]
     next_expected = numpy.maximum.accumulate(numpy.append(0, by_arrival[:-1]))
     return by_arrival, by_arrival < next_expected
@@ -254,7 +254,7 @@ def reordered(records):
 def test_reordering_is_that_of_rfc_4737():
     records = outcomes(1_000_000, delay="20ms", reorder="1%,extra=4500us")
     by_arrival, late = reordered(records)
-    # A frame that is 4.5 ms late is behind the next four, of which hardly ever all are late, too.
+    # A frame that is 4.5 ms late arrives after the next four, which are hardly ever all late, too.
     assert stats.binomtest(int(late.sum()), len(records), 0.01).pvalue > ALPHA
     at = numpy.empty(len(by_arrival), int)
     at[by_arrival] = numpy.arange(len(by_arrival))

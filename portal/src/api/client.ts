@@ -36,7 +36,7 @@ export async function result<T>(request: Promise<Outcome<T>>): Promise<T> {
   try {
     outcome = await request;
   } catch {
-    // fetch fails only if no answer came: the network, or the engine is not running.
+    // fetch fails only if no answer arrived: the network, or the engine is not running.
     throw new RequestError(undefined);
   }
   const { data, error, response } = outcome;

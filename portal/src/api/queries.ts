@@ -117,7 +117,7 @@ export const sites = queryOptions({
   queryFn: () => everything((after) => result(client.GET("/api/v1/sites", { params: { query: { limit: PAGE, after } } }))),
 });
 
-/** The changes behind a cursor, newest first. */
+/** The changes after a cursor, newest first. */
 export const changesAfter = (start: string | undefined) =>
   queryOptions({
     queryKey: ["changes", "newest", start ?? ""],
@@ -130,7 +130,7 @@ export const openChanges = queryOptions({
   queryFn: () => everything((after) => result(client.GET("/api/v1/changes", { params: { query: { limit: PAGE, open: true, after } } }))),
 });
 
-/** The changes of an object behind a cursor, newest first. */
+/** The changes of an object after a cursor, newest first. */
 export const changesOf = (object: string, start: string | undefined, wanted: boolean) =>
   queryOptions({
     queryKey: ["changes", "of", object, start ?? ""],

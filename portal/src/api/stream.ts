@@ -13,7 +13,7 @@ export type StreamMessage =
   | { type: "refused" }
   | { type: "reset" };
 
-/** The silence in ms after which a stream counts as broken: three beats, of which the engine sends one every 4 s. */
+/** The silence in ms after which a stream counts as broken: three beats; the engine sends one every 4 s. */
 export const SILENCE = 13_000;
 
 /** Opens one stream and passes its events on. The browser reconnects by itself, with `Last-Event-ID`. */

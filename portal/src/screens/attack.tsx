@@ -115,7 +115,7 @@ function SuggestionCard({ suggestion, make, hold }: { suggestion: Suggestion; ma
   );
 }
 
-/** The suggestions of the last read. Those of an open dialog stay, because each read computes them anew. */
+/** The suggestions of the last read. Those of an open dialog stay, because each read computes them again. */
 function Suggestions({ suggestions: live, make, none }: { suggestions: Suggestion[]; make: Make; none: string }) {
   const [suggestions, hold] = useAsOpened(live);
   if (suggestions.length === 0) return <p className="quiet">{none}</p>;

@@ -243,7 +243,7 @@ function MyRouter({ title, end, name }: { title: string; end: EndDraft; name: st
   );
 }
 
-/** Returns the path as far as the draft says it. */
+/** Returns the path as far as the draft specifies it. */
 function sketch(t: Translate, draft: OrderDraft, connections: { id: string; name: string; site: string }[], peer: string | undefined): Hop[] {
   const near = connections.find((connection) => connection.id === draft.end.connection);
   const far = connections.find((connection) => connection.id === draft.far.connection);

@@ -1,7 +1,7 @@
 import { useText } from "../i18n/text";
 import { Button } from "./parts";
 
-/** The buttons below a page of records, newest first: to the older ones behind it, and back to the newest. */
+/** The buttons below a page of records, newest first: to older ones, and back to the newest. */
 export function OlderPages({ after, next, onChange }: { after: string | undefined; next: string | null | undefined; onChange: (after: string | undefined) => void }) {
   const t = useText();
   if (!after && !next) return null;

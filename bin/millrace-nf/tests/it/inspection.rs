@@ -67,7 +67,7 @@ fn is_loaded<B: Backend>(testbed: &mut TestBed<B>, compilations: u64) -> bool {
 #[derive(Default)]
 struct Load {
     sent: u32,
-    /// The number behind the last one that came.
+    /// The number after the last one that arrived.
     next: u32,
     came: u32,
 }

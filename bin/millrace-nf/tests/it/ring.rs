@@ -49,7 +49,7 @@ fn ring_functions_rewrite_packets_in_place_in_order_and_a_killed_one_costs_no_bu
     beside_a_packet_socket(&backend);
 }
 
-/// Runs functions beside a port whose driver maps the rings of a packet socket, which another process cannot map.
+/// Runs functions alongside a port whose driver maps the rings of a packet socket, which another process cannot map.
 fn beside_a_packet_socket(backend: &Arc<DpdkBackend>) {
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
     for words in [

@@ -173,7 +173,7 @@ fn sample(metrics: &str, name: &str) -> f64 {
     line.map_or(0.0, |value| value.trim().parse().unwrap())
 }
 
-/// Makes a file with bytes of which no two extents are equal.
+/// Makes a file in which no two extents are equal.
 fn file(dir: &Path, name: &str, size: usize) -> PathBuf {
     let bytes: Vec<u8> = (0..size as u64)
         .map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)

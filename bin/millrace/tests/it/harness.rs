@@ -34,7 +34,7 @@ pub(crate) fn stdout(server: &FakeServer, line: &str) -> String {
     text
 }
 
-/// Runs a command that commits a change of which something does not run, and returns its standard output.
+/// Runs a command that commits a change that does not run in full, and returns its standard output.
 pub(crate) fn committed(server: &FakeServer, line: &str) -> String {
     let output = run(server, line);
     let text = String::from_utf8(output.stdout).unwrap();

@@ -137,7 +137,7 @@ impl Message {
     }
 
     /// Returns true for messages that may be lost ([`MessageType::may_be_lost`]). The experimenter messages of the ONF must
-    /// not: bundles change the switch, and a bundle of which one message is lost would be carried out in part.
+    /// not: bundles change the switch, and a bundle that lacks one message would be carried out in part.
     pub fn may_be_lost(&self) -> bool {
         match self {
             Message::BundleControl(_) | Message::BundleAdd(_) => false,

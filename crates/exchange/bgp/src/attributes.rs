@@ -26,7 +26,7 @@ const LARGE_COMMUNITIES: u8 = 32;
 
 const OPTIONAL: u8 = 0x80;
 const TRANSITIVE: u8 = 0x40;
-/// The Extended Length flag: the length field has two bytes (RFC 4271, section 4.3).
+/// The Extended Length flag: the length field is two bytes long (RFC 4271, section 4.3).
 pub(crate) const EXTENDED_LENGTH: u8 = 0x10;
 
 /// The ORIGIN attribute (RFC 4271, section 5.1.1).

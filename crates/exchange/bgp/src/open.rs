@@ -80,7 +80,7 @@ impl Open {
 /// Reads all optional parameters as (type, value). Returns `None` if a length is wrong or bytes follow the
 /// parameters.
 fn read_parameters<'a>(reader: &mut Reader<'a>, short: u8) -> Option<Vec<(u8, &'a [u8])>> {
-    // A length of 255, followed by the type 255, means that lengths have two bytes (RFC 9072).
+    // A length of 255, followed by the type 255, means that lengths are two bytes long (RFC 9072).
     let is_extended = short == 255 && reader.0.first() == Some(&255);
     let len = if is_extended {
         reader.u8()?;

@@ -25,7 +25,7 @@ pub struct Negotiated {
     pub add_path: FamilySet,
     /// True if AS_PATH has four-octet AS numbers.
     pub has_four_octets: bool,
-    /// True if messages may have up to 65,535 bytes.
+    /// True if messages may be up to 65,535 bytes long.
     pub has_extended_messages: bool,
     /// True if the peer and the receiver have the same AS number.
     pub is_internal: bool,

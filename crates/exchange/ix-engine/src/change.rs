@@ -15,7 +15,7 @@ pub type ChangeId = u64;
 pub enum Phase {
     /// The change is durable and has not begun: it waits for earlier changes.
     Accepted,
-    /// The new entries are installed beside the old entries.
+    /// The new entries are installed alongside the old entries.
     Planned,
     /// The ingress switches move frames to the new entries.
     Staged,

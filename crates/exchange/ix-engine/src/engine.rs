@@ -257,7 +257,7 @@ impl<E: Entries> Engine<E> {
             .filter(|entry| entry.session == Some(session))
     }
 
-    /// Adds a change, behind earlier changes that use the same resources. The next event begins the change.
+    /// Adds a change, after earlier changes that use the same resources. The next event begins the change.
     /// Callers must therefore add all changes of a group before that event.
     pub fn accept(&mut self, order: Order<E>, resume: Resume, now: Time) {
         self.revision = self.revision.max(order.revision);

@@ -62,7 +62,7 @@ pub enum Event<E: Entries> {
     Delay { switch: SwitchId, delay: Duration },
     /// A switch was added to the exchange.
     Added(SwitchId),
-    /// A switch was taken out of service for good, or was put back into service.
+    /// A switch was taken out of service permanently, or was put back into service.
     Retired { switch: SwitchId, is_retired: bool },
     /// An operator has decided what happens with content that is newer than the database.
     Resolved(Resolution),

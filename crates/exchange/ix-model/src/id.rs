@@ -29,7 +29,7 @@ impl IdParseError {
     }
 }
 
-/// Returns the number behind `prefix-`, written without sign and leading zeros.
+/// Returns the number after `prefix-`, written without sign and leading zeros.
 pub(crate) fn parse_number(text: &str, prefix: &str) -> Option<u32> {
     let digits = text.strip_prefix(prefix)?.strip_prefix('-')?;
     let is_canonical = digits == "0" || !digits.starts_with(['0', '+']);

@@ -1,4 +1,4 @@
-//! Lookups of orders in an exchange, answered from an index that is kept beside the objects.
+//! Lookups of orders in an exchange, answered from an index that is kept alongside the objects.
 //!
 //! Each order looks up the ends of a service, free numbers and contracted rates several times. If each lookup
 //! scanned all objects, the time to import an exchange would be quadratic in the number of circuits. A

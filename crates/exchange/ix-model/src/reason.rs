@@ -52,7 +52,7 @@ impl Reason {
     #[must_use]
     pub fn then(mut self, separator: &str, other: Reason) -> Reason {
         self.text = format!("{}{separator}{}", self.text, other.text);
-        // A text of which only a part has a code is shown in English as a whole.
+        // A text with a code for only a part of it is shown in English as a whole.
         if self.coded.is_empty() || other.coded.is_empty() {
             self.coded.clear();
         } else {

@@ -3,7 +3,7 @@
 //! ```text
 //! metadata   63            40 39 38             20 19             0
 //!           +----------------+--+-----------------+----------------+
-//!           | service 24     |R | in 19           | out 20         |   R: came by trunk
+//!           | service 24     |R | in 19           | out 20         |   R: arrived by trunk
 //!           +----------------+--+-----------------+----------------+
 //!            in: the index of the end by which the frame entered; on frames by trunk the parity of the generation
 //!            out: the index of the end by which it leaves; bit 19: several ends, or none that is known yet
@@ -17,7 +17,7 @@
 use millrace_ix_model::{Config, FilterId, PoolKind, Service, ServiceIndex, TrunkId};
 use millrace_types::{Cookie, GroupId, Mac, MeterId, TableId};
 
-/// The table that finds the end or trunk by which a frame came, and its service.
+/// The table that finds the end or trunk by which a frame arrived, and its service.
 pub const PORT: TableId = TableId(0);
 /// The table that matches the second tag of frames with two tags.
 pub const INNER: TableId = TableId(1);
@@ -50,7 +50,7 @@ pub const LLDP: u16 = 0x88cc;
 pub struct Metadata {
     /// The index of the service, 24 bits. Between tables 0 and 1: the outer VID.
     pub service: u32,
-    /// True if the frame came by a trunk.
+    /// True if the frame arrived by a trunk.
     pub by_trunk: bool,
     /// The index of the end by which the frame entered, 19 bits.
     pub ingress_end: u32,
@@ -203,13 +203,13 @@ pub(crate) const fn copies_group(service: ServiceIndex) -> GroupId {
     GroupId(0x0100_0000 | service.raw())
 }
 
-/// Returns the group that copies frames that a leaf sent, and that came by trunk, to the local roots.
+/// Returns the group that copies frames that a leaf sent, and that arrived by trunk, to the local roots.
 pub(crate) const fn root_copies_group(service: ServiceIndex) -> GroupId {
     GroupId(0x0200_0000 | service.raw())
 }
 
 /// Returns the group that pushes the outer tag of copies to an end with two tags; `is_hairpin` is true for
-/// copies that leave by the ports by which they came.
+/// copies that leave by the ports by which they arrived.
 pub(crate) const fn outer_tag_group(config: &Config, is_hairpin: bool) -> GroupId {
     GroupId(0x0300_0000 | (is_hairpin as u32) << 20 | config.meter.raw())
 }

@@ -176,7 +176,7 @@ fn plan_copies(context: &ServiceContext<'_>, end: &End<'_>, ends: &[End<'_>], bu
     );
 }
 
-/// Adds the copies, at a switch, of frames that came by trunk.
+/// Adds the copies, at a switch, of frames that arrived by trunk.
 fn plan_copies_from_trunk(
     context: &ServiceContext<'_>,
     switch: SwitchId,

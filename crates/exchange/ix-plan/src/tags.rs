@@ -28,7 +28,7 @@ const TRUNK_PRIORITY: u16 = 200;
 const PROBE_PRIORITY: u16 = 61_000;
 /// The maximum rate of probes that the controller gets from a trunk, in packets per second.
 const PROBE_PPS: u32 = 5;
-/// The priority of entries for frames that go back to the ports where they came from.
+/// The priority of entries for frames that go back to the ports where they arrived.
 const HAIRPIN_PRIORITY: u16 = 110;
 
 /// The VLAN priorities.
@@ -328,7 +328,7 @@ pub(crate) fn plan_egress(
 }
 
 /// Adds the entries, at the switches of all other ends, that send frames for an end over the trunks to its
-/// switch. They match frames that did not come by a trunk, so that no frame crosses two trunks.
+/// switch. They match frames that did not arrive by a trunk, so that no frame crosses two trunks.
 pub(crate) fn plan_to_trunk(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
     let Some(wire_id) = context.service.wire_id else {
         return;

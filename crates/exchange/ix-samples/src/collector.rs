@@ -36,7 +36,7 @@ const TOP_LEN: usize = 15;
 /// The duration of a window of the sketch of flows, in milliseconds.
 const FLOWS_MS: u64 = 30_000;
 /// The time by which an observation may be older than the one before, in milliseconds. After a larger step back of the clock,
-/// the present traffic is measured anew.
+/// the present traffic is measured again.
 const STEP_BACK_MS: u64 = 5_000;
 /// The largest number of sFlow sources with a count of lost samples.
 const SOURCES_MAX: usize = 65_536;
@@ -513,7 +513,7 @@ mod tests {
     fn a_clock_that_steps_back_leaves_the_rates_as_they_are() {
         let mut collector = Collector::new(1);
         let ends = packet(1, 0).ends;
-        // 500,000 bytes a second are 4 Mbit/s, for ten minutes before the step and one behind it.
+        // 500,000 bytes a second are 4 Mbit/s, for ten minutes before the step and one after it.
         for second in (3_600..4_200).chain(600..660) {
             collector.observe(packet(1, second));
         }

@@ -56,7 +56,7 @@ pub struct Observation {
 
 impl Observation {
     /// Returns the observation of a sample. Returns `None` if the packet is not IP, is not a packet of the
-    /// exchange, or came by a trunk: the switch where the packet entered the exchange samples it, too.
+    /// exchange, or arrived by a trunk: the switch where the packet entered the exchange samples it, too.
     pub fn of(sample: &FlowSample, at: Timestamp) -> Option<Observation> {
         let record = sample.millrace.as_ref()?;
         let metadata = Metadata::from_word(record.metadata);

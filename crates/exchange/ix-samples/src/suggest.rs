@@ -378,7 +378,7 @@ fn name(matching: &FilterMatch) -> String {
 }
 
 /// Returns the reason of a rule. The English text also names the packets; pages in other languages show the
-/// match beside the reason.
+/// match next to the reason.
 fn why(matching: &FilterMatch, (now, before): (f64, f64), covers: f64) -> Reason {
     let mut what = match (matching.protocol, matching.fragment, matching.tcp_flags) {
         (_, Some(_), _) => format!(

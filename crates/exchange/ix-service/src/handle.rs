@@ -271,7 +271,7 @@ impl Handle {
         self.store(move |store, _| store.journal(change)).await
     }
 
-    /// Returns up to `limit` entries of the audit chain behind number `after`.
+    /// Returns up to `limit` entries of the audit chain that follow number `after`.
     ///
     /// # Errors
     /// [`OrderError::Unavailable`] if the database fails.

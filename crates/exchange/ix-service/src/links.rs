@@ -156,7 +156,7 @@ impl Core {
             .collect()
     }
 
-    /// Returns the trunks of which an end is known to be down, or is at a switch that does not return.
+    /// Returns the trunks with an end that is known to be down, or is at a switch that does not return.
     pub(crate) fn trunks_down(&self) -> Vec<TrunkId> {
         let is_gone = |end: &PortId| {
             let switch = self.exchange.switches.get(&end.switch);

@@ -45,7 +45,7 @@ pub struct ObjectRow {
 pub enum ChangeState {
     /// The objects are written; nothing has been sent to a switch.
     Accepted,
-    /// The new generation is being installed beside the old one.
+    /// The new generation is being installed alongside the old one.
     Planned,
     /// All switches have confirmed the new generation; the flip begins. From here the change only goes forward.
     Staged,

@@ -1,11 +1,11 @@
-//! The cost of a shunned packet, and the rate of an attached function beside the same one in class `isolated`: one lane, called
+//! The cost of a shunned packet, and the rate of an attached function and of the same one in class `isolated`: one lane, called
 //! without a worker, with frames on the heap.
 //!
 //! ```text
 //! cargo run --release -p millrace-daq --example cost
 //! ```
 //! It prints a JSON line for each case: the nanoseconds of a packet from the entry of the chain to its end, and the gate, where
-//! there is one. A figure is the median of seven runs, which alternate with the runs of the cases beside it. Processes run this
+//! there is one. A figure is the median of seven runs, which alternate with those of the compared cases. Processes run this
 //! program, without the filter of system calls that `millrace-nf` has.
 
 #![allow(clippy::print_stdout)]

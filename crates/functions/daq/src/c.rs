@@ -45,12 +45,12 @@ pub(crate) const POLL: Duration = Duration::from_micros(50);
 /// Empty polls before the first sleep.
 pub(crate) const SPINS: u32 = 64;
 
-/// Returns the index of the interface on which a packet came in: 0 for forward, 1 for backward.
+/// Returns the index of the interface on which a packet arrived: 0 for forward, 1 for backward.
 pub(crate) fn ingress(direction: Direction) -> i32 {
     direction.to_raw().cast_signed()
 }
 
-/// Returns the direction of packets that came in on an interface, or the opposite direction if `is_reverse`.
+/// Returns the direction of packets that arrived on an interface, or the opposite direction if `is_reverse`.
 pub(crate) fn direction(ingress: i32, is_reverse: bool) -> Direction {
     match (ingress == 1) != is_reverse {
         false => Direction::Forward,

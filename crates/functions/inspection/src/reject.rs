@@ -1,4 +1,4 @@
-//! Packets that tell the ends of a rejected packet: TCP resets (RFC 9293, section 3.10.7) and ICMP errors (RFC 1122, section
+//! Packets that notify the ends of a rejected packet: TCP resets (RFC 9293, section 3.10.7) and ICMP errors (RFC 1122, section
 //! 3.2.2; RFC 4443, section 2.4).
 //!
 //! The answer repeats the link header of the rejected packet, VLAN tags included. Packets inside tunnels, and those from or to
@@ -138,7 +138,7 @@ fn headers(
     }
 }
 
-/// Returns a reset for one end of the TCP connection of a rejected packet, which has `size` bytes.
+/// Returns a reset for one end of the TCP connection of a rejected packet, which is `size` bytes long.
 fn reset(frame: &[u8], size: usize, layers: &Layers, to: To) -> Option<Answer> {
     const SIZE: usize = 20;
     let segment = frame.get(layers.l4_offset()..)?;

@@ -10,7 +10,7 @@
 //!     │  (end of either side closes)    │
 //! ```
 //!
-//! The connection stays open as long as the function is attached. When it closes, the switch knows at once that the process has
+//! The connection stays open while the function is attached. When it closes, the switch knows at once that the process has
 //! ended, or the process knows that the switch has ended or detached it. A process that attaches again gets a new window.
 
 use std::fs::File;

@@ -25,7 +25,7 @@ pub struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// Returns the packet whose first segment has `size` bytes at `start` of `memory`, and which has `total` bytes in all
+    /// Returns the packet whose first segment is `size` bytes long at `start` of `memory`, and which is `total` bytes long in all
     /// segments. A segment that exceeds the memory is truncated.
     #[inline]
     #[must_use]

@@ -1,4 +1,4 @@
-//! Measures switches beside each other, in turn, in one run: Millrace, Open vSwitch with DPDK, testpmd.
+//! Measures switches side by side, in turn, in one run: Millrace, Open vSwitch with DPDK, testpmd.
 //!
 //! ```text
 //!  cli ---> experiments/* ---> generate, peer ---> workload     what is measured

@@ -1,6 +1,6 @@
 //! The program: reads commands, starts the poll loop, prints its reports.
 //!
-//! It has three threads beside the poll loop: one reads standard input, one waits for signals, one forwards reports;
+//! It has three threads besides the poll loop: one reads standard input, one waits for signals, one forwards reports;
 //! the calling thread waits for their events and polls the links. None of them runs while nothing happens.
 
 use std::io::{self, BufRead, Write};

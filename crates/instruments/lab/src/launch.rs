@@ -83,7 +83,7 @@ pub(crate) fn launch(journal: &mut Journal, daemon: &Daemon<'_>) -> Result<Runni
     let id = ProcessId::of(pid).map_err(SystemError::file("read", Path::new("/proc")))?;
     journal.started(id)?;
     let (send, ended) = mpsc::channel();
-    // A thread waits for the daemon as long as this process lives, so that the daemon does not become a zombie of this
+    // A thread waits for the daemon until this process ends, so that the daemon does not become a zombie of this
     // process.
     let reaper = thread::Builder::new().name("reaper".to_owned()).spawn(move || {
         if let Ok(status) = child.wait() {

@@ -221,7 +221,7 @@ impl Socket {
 }
 
 /// Returns true if `interface`, in the namespace of the calling thread, is an end of a veth pair. Interface numbers
-/// do not tell: the ends of a pair in two namespaces may have the same one.
+/// do not show this: the ends of a pair in two namespaces may have the same one.
 ///
 /// # Errors
 /// [`SystemError::Netlink`] if there is no such interface; [`SystemError::Thread`].

@@ -39,7 +39,7 @@ impl Sender {
     /// Returns true if the kernel accepts this GSO packet unsegmented.
     #[must_use]
     pub fn takes_gso(gso: &GsoLayout) -> bool {
-        // A `virtio_net_hdr` cannot describe segmentation behind headers other than Ethernet and VLAN tags.
+        // A `virtio_net_hdr` cannot describe segmentation after headers other than Ethernet and VLAN tags.
         gso.is_plain()
     }
 

@@ -1,5 +1,5 @@
 //! A slot of the receive ring: the kernel's header in front of a frame (`struct tpacket2_hdr` and the `sockaddr_ll`
-//! behind it, linux/if_packet.h), parsed into valid values.
+//! after it, linux/if_packet.h), parsed into valid values.
 //!
 //! ```text
 //!  0        4      8         12    14    16    20     24         26          28        32             44       mac-10   mac

@@ -7,7 +7,7 @@
 //! * **Within**: the mapping has [`SLOTS`] slots of [`SLOT_SIZE`] bytes. The size of a block is a multiple of
 //!   this size, so slots are contiguous. An index is taken modulo the number of slots, and a range is
 //!   compared with [`SLOT_SIZE`].
-//! * **No fault**: the pages belong to the socket, and stay mapped as long as the mapping exists, even if the socket
+//! * **No fault**: the pages belong to the socket, and stay mapped while the mapping exists, even if the socket
 //!   or the interface is closed.
 //! * **The kernel writes**: the kernel owns a slot until the slot's status, an atomic, changes. Bytes are copied
 //!   through raw pointers, and no reference to them exists.
@@ -186,7 +186,7 @@ impl Ring {
     #[inline(always)]
     fn status(&self, index: usize) -> &AtomicU32 {
         let status = self.slot(index).cast::<AtomicU32>();
-        // SAFETY: the first word of a slot is aligned, is mapped as long as `self` lives, and is accessed
+        // SAFETY: the first word of a slot is aligned, is mapped while `self` lives, and is accessed
         // only as an atomic.
         unsafe { status.as_ref() }
     }
@@ -212,7 +212,7 @@ impl Ring {
         }
         // SAFETY: within the slot, as was just checked.
         let from = unsafe { self.slot(index).add(at) };
-        // SAFETY: both ranges have `into.len()` bytes. `into` does not overlap the mapping, because the only
+        // SAFETY: both ranges are `into.len()` bytes long. `into` does not overlap the mapping, because the only
         // references to the mapping are to atomics.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
         true

@@ -99,7 +99,7 @@ struct rte_mbuf *shim_alloc(struct rte_mempool *pool);
 void shim_free(struct rte_mbuf *m);
 /* Returns 0, or -1 if the first segment has too little tailroom; the packet is then unchanged. */
 int shim_linearize(struct rte_mbuf *m);
-/* Links `tail` behind `head`. Returns -EOVERFLOW if the packet would have too many segments. */
+/* Appends `tail` to `head`. Returns -EOVERFLOW if the packet would have too many segments. */
 int shim_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 unsigned int shim_ring_count(const struct rte_ring *ring);
 unsigned int shim_ring_capacity(const struct rte_ring *ring);

@@ -49,7 +49,7 @@ static int next_byte(struct maps *maps)
 	return maps->bytes[maps->at++];
 }
 
-/* Reads a hexadecimal number, and the byte behind it. */
+/* Reads a hexadecimal number, and the byte after it. */
 static uintptr_t next_number(struct maps *maps, int *end)
 {
 	uintptr_t number = 0;

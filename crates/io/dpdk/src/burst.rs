@@ -13,7 +13,7 @@ use crate::Mbuf;
 #[inline]
 pub fn free_burst<const N: usize>(burst: &mut ArrayVec<Mbuf, N>) {
     let len = burst.len();
-    // SAFETY: 0 is at most the capacity; the packets behind the new length are freed below.
+    // SAFETY: 0 is at most the capacity; the packets past the new length are freed below.
     unsafe { burst.set_len(0) };
     if len > 0 {
         // SAFETY: the array holds `len` packets, each is one pointer, and nobody uses these pointers again.
@@ -58,7 +58,7 @@ pub(crate) unsafe fn take<const N: usize>(
     let taken = take(first.cast(), len as u16);
     debug_assert!(taken <= len);
     let left = len - taken.min(len);
-    // SAFETY: `left` is at most the previous length; the packets behind it have another owner, or are copied to the
+    // SAFETY: `left` is at most the previous length; the packets past it have another owner, or are copied to the
     // front below.
     unsafe { burst.set_len(left) };
     if left > 0 && taken > 0 {

@@ -9,7 +9,7 @@ use crate::{CHAIN_MAX, LOG2_RING_MAX, REGIONS_MAX, REGIONS_SIZE_MAX};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The message does not have 128 bytes.
+    /// The message is not 128 bytes long.
     #[error("a message of {size} bytes; expected 128")]
     MessageSize {
         /// The size of the message, in bytes.

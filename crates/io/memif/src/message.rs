@@ -1,4 +1,4 @@
-//! The messages of the control channel. Each has 128 bytes and begins with a 16-bit type.
+//! The messages of the control channel. Each is 128 bytes long and begins with a 16-bit type.
 //!
 //! Numbers are in host byte order, as both processes run on one machine. This implementation supports little-endian
 //! machines.

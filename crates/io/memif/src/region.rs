@@ -315,7 +315,7 @@ impl RingMemory {
         let second = unsafe { first.add(1) };
         // SAFETY: aligned to 16 bytes, mapped for the lifetime of `self`, and accessed as an atomic only.
         let first = unsafe { first.as_ref() };
-        // SAFETY: 8 bytes behind the first word, with the same guarantees.
+        // SAFETY: 8 bytes after the first word, with the same guarantees.
         let second = unsafe { second.as_ref() };
         [first, second]
     }

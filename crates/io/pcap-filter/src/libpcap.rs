@@ -126,7 +126,7 @@ impl Program {
     #[cfg(test)]
     pub(crate) fn run(&self, packet: &[u8]) -> u32 {
         let size = packet.len() as c_uint;
-        // SAFETY: `pcap_compile` makes valid programs, and the packet has `size` bytes.
+        // SAFETY: `pcap_compile` makes valid programs, and the packet is `size` bytes long.
         unsafe { bpf_filter(self.0.insns, packet.as_ptr(), size, size) }
     }
 }

@@ -344,7 +344,7 @@ struct Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// Returns the error for a payload that should have `expected` bytes.
+    /// Returns the error for a payload that should be `expected` bytes long.
     fn wrong_size(&self, expected: usize) -> MessageError {
         MessageError::Size {
             request: self.request,

@@ -113,7 +113,7 @@ impl Session {
         self.features
     }
 
-    /// Applies a message that came with [`Message::fds`] file descriptors. Returns the reply to send, if any.
+    /// Applies a message that arrived with [`Message::fds`] file descriptors. Returns the reply to send, if any.
     ///
     /// # Errors
     /// [`MessageError`]; the caller then closes the connection and calls [`Self::end`].

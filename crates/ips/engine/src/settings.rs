@@ -48,7 +48,7 @@ pub struct Settings {
     pub to_client_chunk: usize,
     /// True if the engine follows TCP connections whose handshake it did not see.
     pub accepts_midstream: bool,
-    /// True if the engine follows TCP connections of which it sees only one direction.
+    /// True if the engine follows TCP connections that it sees in one direction only.
     pub accepts_async: bool,
     /// Overlap policy for IPv4 fragments and segments in mode `ids`.
     pub overlap_v4: OverlapPolicy,

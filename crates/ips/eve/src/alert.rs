@@ -14,7 +14,7 @@ use crate::writer::{Writer, counters, file, has_ports};
 
 const TCP: u8 = 6;
 
-/// Writes an alert as a line. `frame` has the bytes of the packet, and its link type.
+/// Writes an alert as a line. `frame` holds the bytes of the packet, and its link type.
 pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
     let mut line = writer.begin(&alert.subject, "alert", out);
     if let Some(transaction) = alert.transaction {

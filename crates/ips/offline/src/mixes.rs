@@ -353,7 +353,7 @@ fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
     extension
 }
 
-/// Returns a client hello of TLS 1.3 (RFC 8446, section 4.1.2) with a server name; `random` has 64 bytes.
+/// Returns a client hello of TLS 1.3 (RFC 8446, section 4.1.2) with a server name; `random` is 64 bytes long.
 fn client_hello(name: &str, random: &[u8]) -> Vec<u8> {
     let size = name.len() as u16;
     let mut server_name = (size + 3).to_be_bytes().to_vec();
@@ -377,7 +377,7 @@ fn client_hello(name: &str, random: &[u8]) -> Vec<u8> {
     handshake(1, &body)
 }
 
-/// Returns a server hello of TLS 1.3 (RFC 8446, section 4.1.3); `random` has 64 bytes.
+/// Returns a server hello of TLS 1.3 (RFC 8446, section 4.1.3); `random` is 64 bytes long.
 fn server_hello(random: &[u8]) -> Vec<u8> {
     let extensions = extension(43, b"\x03\x04");
     let mut body = vec![3, 3];

@@ -1,5 +1,5 @@
 //! Measures packets per second of one worker with one bridge and DPDK devices, for profiling, and for comparing two
-//! builds; `millrace bench` measures the whole daemon beside its peers.
+//! builds; `millrace bench` measures the whole daemon against its peers.
 //!
 //! ```text
 //! cargo run --release -p millrace-bench --example workload -- exact-10k FOLDER

@@ -20,7 +20,7 @@ pub(crate) struct WorkerEgress<'a, P> {
     /// The counters of this worker, for drops.
     pub(crate) counters: &'a Counters,
     pub(crate) now: Time,
-    /// The port at which the packets came in; `None` for packets that other workers processed.
+    /// The port at which the packets arrived; `None` for packets that other workers processed.
     pub(crate) in_port: Option<PortNo>,
     /// The sampler, for records of dropped packets, if the bridge has one.
     pub(crate) sampler: Option<&'a mut Sampler>,

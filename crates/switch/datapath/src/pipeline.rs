@@ -80,7 +80,7 @@ impl<P: Packet> BridgePipeline<P> {
         }
     }
 
-    /// Processes packet `index` of a burst as a burst of its own, and those before and behind it as bursts, so that packets stay in
+    /// Processes packet `index` of a burst as a burst of its own, and those before and after it as bursts, so that packets stay in
     /// order.
     #[inline(never)]
     fn sample_alone(&mut self, in_port: PortNo, burst: &mut Burst<P>, index: usize, now: Time) {

@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn packets_wait_for_their_turn_and_the_worker_is_told_when_that_is() {
         let mut bed = TestBed::new(64);
-        // 100 bytes take 100 microseconds, and a burst has 3,028 bytes.
+        // 100 bytes take 100 microseconds, and a burst is 3,028 bytes long.
         bed.own(&shaped(8_000_000), at(0));
         bed.send(None, 0..40, at(0));
         let flushed = bed.ports.flush(at(0));

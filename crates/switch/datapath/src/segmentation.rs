@@ -85,7 +85,7 @@ struct Segmentation {
     gso: GsoLayout,
     /// The number of the next segment.
     next: usize,
-    /// The number behind the last segment.
+    /// One past the number of the last segment.
     end: usize,
 }
 

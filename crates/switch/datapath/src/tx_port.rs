@@ -1,4 +1,4 @@
-//! The ports of a bridge as one worker sends to them: transmit buffers, and the path of packets behind these
+//! The ports of a bridge as one worker sends to them: transmit buffers, and the path of packets after these
 //! buffers.
 //!
 //! ```text
@@ -143,7 +143,7 @@ pub(crate) fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, 
     }
 }
 
-/// Drops the first packets if the device did not take them and never will, and sends the packets behind them.
+/// Drops the first packets if the device did not take them and never will, and sends the packets after them.
 #[cold]
 fn drop_refused<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
     let refused = queue.refused(burst.len()).min(burst.len());

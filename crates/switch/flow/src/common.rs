@@ -20,7 +20,7 @@ pub(crate) const TAG_SIZE: usize = 4;
 pub(crate) const IPV4_SIZE: usize = 20;
 pub(crate) const TCP_SIZE: usize = 20;
 pub(crate) const UDP_SIZE: usize = 8;
-/// Number of bytes behind the EtherType that the fast path reads. Packets with fewer bytes are not common, because the
+/// Number of bytes after the EtherType that the fast path reads. Packets with fewer bytes are not common, because the
 /// shortest Ethernet frame has more.
 pub(crate) const LOOKED_AT: usize = IPV4_SIZE + TCP_SIZE;
 /// EtherType IPv4, version 4, and a header of five 32-bit words.
@@ -60,7 +60,7 @@ impl FlowKey {
             pcp = tci >> 13 << 56;
             at += TAG_SIZE;
         }
-        // The EtherType and the bytes behind it.
+        // The EtherType and the bytes after it.
         let Some(bytes) = head
             .get(at - 2..)
             .and_then(<[u8]>::first_chunk::<{ 2 + LOOKED_AT }>)

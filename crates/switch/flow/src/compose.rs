@@ -420,9 +420,9 @@ fn is_behind_ip(field: Field) -> bool {
 }
 
 /// Returns the first next-header value and the extension headers before `upper`, in the order of RFC 8200, section
-/// 4.1. Headers behind ESP or "no next header" are not visible.
+/// 4.1. Headers after ESP or "no next header" are not visible.
 fn extension_headers(headers: ExtHeaders, upper: IpProto, fragment: Fragment) -> (IpProto, Vec<u8>) {
-    // Each header but ESP has 8 bytes here (the authentication header 16): options are padding, a routing header has
+    // Each header but ESP is 8 bytes long here (the authentication header 16): options are padding, a routing header has
     // no segments left, and authentication data is zero. RFC 8200, section 4.5: the fragment offset is in the high 13
     // bits, and the more-fragments bit is the lowest.
     let [high, low] = match fragment {

@@ -230,7 +230,7 @@ impl Bench {
 const US: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const THEM: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
-/// Returns the frame that a tunnel port receives: `inside` behind the outer headers.
+/// Returns the frame that a tunnel port receives: `inside` after the outer headers.
 fn outer_headers(inside: &[u8]) -> Vec<u8> {
     let ends = OuterFields {
         kind: TunnelKind::Vxlan,

@@ -84,7 +84,7 @@ pub trait Egress<P> {
     /// ([`Processor::begin_observation`](crate::Processor::begin_observation)).
     fn begin_notes(&mut self) {}
 
-    /// Announces that the following calls belong to the packets behind the observed packet.
+    /// Announces that the following calls belong to the packets after the observed packet.
     fn end_notes(&mut self) {}
 
     /// Hands the control side an OAM frame that was received at a monitored port.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The reason of a transfer that ended before it had an outcome.
 const STOPPED: &str = "stopped before any transfer began";
 
-/// The status of a transfer that could not go on.
+/// The status of a transfer that could not continue.
 pub(crate) const FAILED: i32 = 1;
 
 pub(crate) const DELTA: u32 = 1;
@@ -315,7 +315,7 @@ impl Transfer {
 }
 
 fn status(outcomes: &[Outcome]) -> i32 {
-    // A receiver that was cancelled before any sender came has no outcome.
+    // A receiver that was cancelled before any sender connected has no outcome.
     if outcomes.is_empty() {
         6
     } else {

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::ports::PortRange;
 
-/// A command that cannot go on.
+/// A command that cannot continue.
 #[derive(Debug, Error)]
 pub enum CommandError {
     /// There is no directory for keys.
@@ -73,7 +73,7 @@ pub enum CommandError {
         "--via {devargs} is a device of DPDK, which this program is built without; use `millrace-courier` in its place"
     )]
     NoDpdk { devargs: String },
-    /// The daemon cannot start or go on.
+    /// The daemon cannot start or continue.
     #[error(transparent)]
     Serve(#[from] millrace_courier_daemon::ServeError),
     /// The daemon's status cannot be read.
@@ -91,7 +91,7 @@ pub enum CommandError {
     /// The files cannot be read.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// The transfer cannot go on.
+    /// The transfer cannot continue.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// A list of sources or targets cannot be read.

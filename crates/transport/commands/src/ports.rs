@@ -1,4 +1,4 @@
-//! UDP ports of receivers: one port, or a range of which a receiver takes the first free one, as mosh-server(1) does.
+//! UDP ports of receivers: one port, or a range from which a receiver takes the first free one, as mosh-server(1) does.
 
 use std::fmt;
 use std::io::ErrorKind;

@@ -358,7 +358,7 @@ impl LocalStore {
         })
     }
 
-    /// Returns the store of a directory below another one. It is created when files come; no symlink leads
+    /// Returns the store of a directory below another one. It is created when files arrive; no symlink leads
     /// out of the upper directory.
     pub fn below(directory: &Path, path: RelativePath, options: PlaceOptions) -> LocalStore {
         LocalStore {

@@ -34,7 +34,7 @@ pub(crate) const VERSION: u64 = 0;
 /// The longest message.
 pub(crate) const MESSAGE_MAX: usize = 256 << 10;
 /// The maximum number of bytes that a peer may send on the session stream before it is admitted. HELLO, INTO
-/// or FETCH (a path has 4,095 bytes at most) and OFFER together are shorter.
+/// or FETCH (a path is at most 4,095 bytes long) and OFFER together are shorter.
 pub(crate) const GREETING_MAX: usize = 16 << 10;
 /// Bytes of a manifest in one message.
 pub(crate) const MANIFEST_CHUNK: usize = 32 << 10;

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A session that cannot start, or cannot go on for any peer.
+/// A session that cannot start, or cannot continue for any peer.
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// Sending failed.
@@ -299,7 +299,7 @@ impl Session {
     /// Waits for the end. Returns the outcome for each target, or for each admitted sender.
     ///
     /// # Errors
-    /// If the transfer could not go on for any peer.
+    /// If the transfer could not continue for any peer.
     pub fn join(mut self) -> Result<Vec<Outcome>, SessionError> {
         let thread = self.thread.take().ok_or(SessionError::Panic)?;
         thread.join().map_err(|_| SessionError::Panic)?

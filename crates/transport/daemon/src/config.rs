@@ -83,7 +83,7 @@ pub struct Config {
     /// The directory of identity, lock, status socket and audit log.
     #[serde(default = "default_state")]
     pub state: PathBuf,
-    /// The loopback address of metrics over TCP, beside the status socket.
+    /// The loopback address of metrics over TCP, in addition to the status socket.
     pub metrics: Option<SocketAddr>,
     /// The time that running transfers have after SIGTERM.
     #[serde(default = "thirty_seconds", deserialize_with = "duration")]

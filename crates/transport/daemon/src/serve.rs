@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// A daemon that cannot start or go on.
+/// A daemon that cannot start or continue.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The configuration is not valid.
@@ -56,7 +56,7 @@ pub enum ServeError {
     /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The transfers cannot go on.
+    /// The transfers cannot continue.
     #[error(transparent)]
     Session(#[from] SessionError),
 }

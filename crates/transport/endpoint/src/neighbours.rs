@@ -79,7 +79,7 @@ pub(crate) struct NeighbourCache {
     solicitations: VecDeque<Solicitation>,
     unreachable: VecDeque<IpAddr>,
     waiting: usize,
-    /// Frames that were dropped: no answer came, or newer frames replaced them.
+    /// Frames that were dropped: no answer arrived, or newer frames replaced them.
     dropped: u64,
     /// A time before which no entry's state ends.
     next: Option<Time>,

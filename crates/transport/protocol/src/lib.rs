@@ -16,7 +16,7 @@
 //!                                    REPORT ──────────────────> what need not be repeated
 //! ```
 //!
-//! 1. A [`packet::Data`] packet is sealed once for the whole group ([`seal`]) and sent N times, each time behind a head of
+//! 1. A [`packet::Data`] packet is sealed once for the whole group ([`seal`]) and sent N times, each time after a head of
 //!    16 bytes that belongs to one receiver (ADR 16).
 //! 2. Each receiver has a [`flow::Flow`] of its own: packet numbers, loss detection, congestion control and pacing. No
 //!    receiver waits for another.

@@ -340,7 +340,7 @@ mod tests {
     const DEST: u8 = 60;
     const TCP: u8 = 6;
 
-    /// Returns the walk over the chain `headers`. Each header has eight bytes and no content. The last header
+    /// Returns the walk over the chain `headers`. Each header is eight bytes long and has no content. The last header
     /// is not an extension header, or ends the walk.
     fn chain(headers: &[u8]) -> ExtensionWalk {
         let mut payload = Vec::new();

@@ -427,7 +427,7 @@ fn a_time_to_live_of_one_expires_and_is_left_alone() {
 #[test]
 fn a_time_to_live_is_copied_between_the_outermost_label_and_what_is_behind_it() {
     let ttl_of_ip = |bytes: &[u8], at: usize| ipv4::View::new(&bytes[at..]).unwrap().ttl();
-    // From label to label; IP is behind them.
+    // From label to label; IP follows them.
     let mut bytes = frame()
         .mpls(1, 0, 200)
         .mpls(2, 0, 100)

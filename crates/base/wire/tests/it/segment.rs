@@ -342,7 +342,7 @@ fn a_train_of_datagrams_is_cut_into_datagrams_with_their_own_lengths_and_checksu
                 "{number}"
             );
         }
-        // A truncated datagram, and one with bytes behind it.
+        // A truncated datagram, and one with bytes after it.
         let size = NonZeroU16::new(1200).unwrap();
         assert!(GsoLayout::of(&Frame::new(&bytes[..bytes.len() - 1]).to_gso(size)).is_none());
         assert!(GsoLayout::of(&Frame::new(&[&bytes[..], &[0]].concat()).to_gso(size)).is_none());

@@ -59,7 +59,7 @@ impl Checks {
 }
 
 /// Converts a path in the decoded configuration to the path in the text. Lists in the text still contain the
-/// dropped items, so indices behind them are larger.
+/// dropped items, so indices after them are larger.
 pub(super) fn with_dropped(path: &Path, dropped: &[Path]) -> Path {
     let mut text_path = Path::default();
     for step in &path.0 {

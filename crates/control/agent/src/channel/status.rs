@@ -16,7 +16,7 @@ use crate::controllers::{ChannelCounters, LogLimit};
 pub enum ChannelKind {
     /// The switch, as the configuration asks (`tcp:`).
     Active,
-    /// The switch, beside a main connection (OpenFlow 1.3.5, section 6.3.5).
+    /// The switch, in addition to its main connection (OpenFlow 1.3.5, section 6.3.5).
     Auxiliary,
     /// None: a listener of the switch (`ptcp:`).
     Listener,

@@ -230,7 +230,7 @@ fn a_monitor_by_an_extension_field_is_refused_by_a_strict_bridge_only() {
 const PAUSED: u32 = 1871;
 const RESUMED: u32 = 1872;
 
-/// Returns an entry of which an update has 1.7 kB.
+/// Returns an entry whose update is 1.7 kB long.
 fn large_entry(priority: u16) -> FlowMod {
     let actions: Vec<_> = (0..100).map(|_| crate::harness::output(1)).collect();
     flow(priority, &[(Field::InPort, 1)], &actions)

@@ -173,7 +173,7 @@ pub enum Event {
     Ready,
     /// A request to carry out.
     Request(Request),
-    /// A request to answer with [`Rejection::reply`], behind the replies to earlier requests: an error must not overtake
+    /// A request to answer with [`Rejection::reply`], after the replies to earlier requests: an error must not overtake
     /// the reply to a barrier (OpenFlow 1.3.5, section 6.2).
     Rejected(Rejection),
     /// The controller sent an ERROR.

@@ -247,7 +247,7 @@ fn an_attack_is_told_from_the_traffic_before_it_also_after_many_minutes() {
         .attack(&world.exchange, victim, target, at(600))
         .unwrap();
     assert_eq!(calm.suggestions, []);
-    // 15 minutes of reflected NTP, of which a filter drops the second half.
+    // 15 minutes of reflected NTP; a filter drops the second half.
     for second in 600..1500 {
         world.ordinary(second);
         let reason = if second < 1050 { "" } else { "no_output" };

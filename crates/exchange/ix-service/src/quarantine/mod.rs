@@ -295,7 +295,7 @@ impl Core {
             let list = self.checklists.get(id);
             let newest = list.and_then(|list| list.findings.iter().map(|finding| finding.at).max());
             let since = newest.map_or(*clean_since, |at| at.max(*clean_since));
-            // Frames that come while the engine or the switch's connection is away are not seen.
+            // Frames that arrive while the engine or the switch's connection is away are not seen.
             let Some(observed_since) = self.observed_since(end.config.connection) else {
                 continue;
             };

@@ -49,7 +49,7 @@ impl World {
         self.deliver();
     }
 
-    /// Adds a trunk beside the first one.
+    /// Adds a trunk parallel to the first one.
     fn second_trunk(&mut self, capacity_mbps: u32) -> TrunkId {
         let (one, two) = self.ids();
         let ports = json!([1, 2, 100, 101].map(|number| json!({"number": number, "speed_mbps": 10000})));
@@ -186,7 +186,7 @@ fn a_trunk_that_fails_over_causes_no_modification_and_one_notice() {
     }
     assert!(world.notices()[0].contains("are interrupted"));
     assert_eq!(world.commits(), commits);
-    // A switch that is not connected says nothing about its ports.
+    // A switch that is not connected reports nothing about its ports.
     world.report(one, 100, true, true);
     assert_eq!(world.snapshot().trunk_up(first), Some(true));
     world.disconnect(one);

@@ -126,7 +126,7 @@ fn a_stream_of_different_faults_writes_once_in_ten_seconds_and_hides_no_check() 
     let before = revision(&mut lan);
     let lldp = frame([0x01, 0x80, 0xc2, 0, 0, 0x0e], 1, [0x88, 0xcc]);
     let lacp = frame([0x01, 0x80, 0xc2, 0, 0, 2], 1, [0x88, 0x09]);
-    // 50 frames a second for 20 s, of which many have a source address of their own.
+    // 50 frames a second for 20 s, many of which have a source address of their own.
     for _ in 0..40 {
         lan.arrive(&lldp);
         lan.arrive(&lacp);

@@ -247,7 +247,7 @@ fn the_verifier_in_python_finds_damage_at_any_entry_of_a_long_chain() {
             );
             export(&path, &damaged, &heads);
             let (valid, text) = python(&path, &key);
-            // The first entry that does not fit is the damaged one or the one behind it.
+            // The first entry that does not fit is the damaged one or the one after it.
             let named = [at + 1, at + 2]
                 .iter()
                 .any(|serial| text.contains(&format!("entry {serial} ")));

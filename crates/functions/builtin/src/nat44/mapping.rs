@@ -25,7 +25,7 @@ pub(super) struct Segment {
 /// ```
 ///
 /// FIN or RST also leads from Opening to Closing. Only packets from outside lead to the long time-out: otherwise one inside host
-/// could hold all ports, without an answer. Data after FIN or RST shows that a connection goes on (RFC 6146, section 3.5.2.2,
+/// could hold all ports, without an answer. Data after FIN or RST shows that a connection continues (RFC 6146, section 3.5.2.2,
 /// state TRANS), because any outside host may send a FIN or RST to the mapping. An ACK without data may be the last packet of a
 /// connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Rules that are replaced while flows go on.
+//! Rules that are replaced while flows continue.
 
 use millrace_inspection::IPS;
 

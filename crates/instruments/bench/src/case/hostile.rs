@@ -1,4 +1,4 @@
-//! The cases of `millrace bench hostile`: attacks beside benign traffic under the same rules.
+//! The cases of `millrace bench hostile`: attacks alongside benign traffic under the same rules.
 
 use super::definition::{Baseline, Case, DEFAULT, SWITCHES, target};
 use crate::workload::{Attack, Shape};
@@ -27,7 +27,7 @@ const NEW_FLOWS: Case = Case {
     ..DEFAULT
 };
 
-/// Each attack, beside benign traffic under the same rules. All files have the same number of packets, and so the same
+/// Each attack, alongside benign traffic under the same rules. All files have the same number of packets, and so the same
 /// cost in the driver.
 pub(super) const HOSTILE: &[Case] = &[
     Case {

@@ -1,4 +1,4 @@
-//! `millrace-generator` beside a switch. The generator is a process of its own, controlled by lines on its standard
+//! `millrace-generator` alongside a switch. The generator is a process of its own, controlled by lines on its standard
 //! input.
 //!
 //! ```text
@@ -144,7 +144,7 @@ pub(crate) fn memory_mib(peer: &dyn Peer, load: &Load) -> u64 {
 }
 
 impl Generator {
-    /// Starts a generator for the packets of `load` beside a running switch, with [`Wiring::OneWay`], and waits for
+    /// Starts a generator for the packets of `load` alongside a running switch, with [`Wiring::OneWay`], and waits for
     /// its links. It is connected to the sinks that the switch has: testpmd has one.
     ///
     /// # Errors

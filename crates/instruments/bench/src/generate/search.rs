@@ -65,7 +65,7 @@ impl Search {
         self.search(most, 0, trial)
     }
 
-    /// Searches for the highest rate, from an estimate on, in packets per second. As long as a trial passes, the rate is
+    /// Searches for the highest rate, from an estimate on, in packets per second. While trials pass, the rate is
     /// doubled: a system that returns less under overload than it can carry has an estimate that is too low.
     ///
     /// # Errors

@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn a_flow_mod_has_the_length_of_its_parts() {
         let body = flow_mod(&Header::udp(1, 2, 3, 4), FlowModCommand::Add);
-        // The fixed part has 40 bytes; the match 4 + 6 + 5 + 8 + 8 + 6 + 6 = 43, padded to 48; the instruction 24.
+        // The fixed part is 40 bytes long; the match 4 + 6 + 5 + 8 + 8 + 6 + 6 = 43, padded to 48; the instruction 24.
         assert_eq!(body.len(), 40 + 48 + 24);
         assert_eq!(body[40..44], [0, 1, 0, 43]);
         assert_eq!(

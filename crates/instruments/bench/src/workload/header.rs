@@ -43,7 +43,7 @@ impl Header {
         }
     }
 
-    /// Returns the frame, which has `size` bytes on the wire. The device adds the last four bytes, the check sequence.
+    /// Returns the frame, which is `size` bytes long on the wire. The device adds the last four bytes, the check sequence.
     /// The frame is longer if its headers need more space.
     pub fn frame(&self, size: u16) -> Vec<u8> {
         let size = usize::from(size).saturating_sub(4);

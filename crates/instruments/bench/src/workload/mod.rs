@@ -281,7 +281,7 @@ mod tests {
         let workload = Workload::new(Shape::Exact(200), 1);
         let packets = workload.write_packets(&path, &Sizes::SMALLEST, 1).unwrap();
         assert_eq!(packets, 600);
-        // The file header has 24 bytes, a record header 16, and a frame 60.
+        // The file header is 24 bytes long, a record header 16, and a frame 60.
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 + 600 * 76);
     }
     #[test]

@@ -14,7 +14,7 @@ const SERVICE: [u8; 4] = [0x88, 0xa8, 0x60, 0x05];
 const CUSTOMER: [u8; 4] = [0x81, 0x00, 0x20, 0x07];
 const PRIORITY: [u8; 4] = [0x81, 0x00, 0xe0, 0x00];
 
-/// Returns true if the checksum behind the IPv4 header without options is right.
+/// Returns true if the checksum after the IPv4 header without options is right.
 fn is_right(frame: &[u8]) -> bool {
     let ip = &frame[14..];
     let size = ip.len() as u16 - 20;

@@ -262,7 +262,7 @@ impl FlowRule {
         let (mut packets, mut bytes) = (0, 0);
         let mut flow_error = sys::shim_flow_error::default();
         let raw = self.raw.map_or(std::ptr::null_mut(), NonNull::as_ptr);
-        // SAFETY: the rule belongs to the device, which is attached as long as self lives; the other pointers are
+        // SAFETY: the rule belongs to the device, which is attached while self lives; the other pointers are
         // writable.
         let code = unsafe {
             sys::shim_flow_count(

@@ -42,7 +42,7 @@ impl RxQueue {
             return 0;
         }
         let receive = |first, room| {
-            // SAFETY: the port runs and has this queue as long as self lives, and no other thread polls it; there is
+            // SAFETY: the port runs and has this queue while self lives, and no other thread polls it; there is
             // room for that many pointers.
             usize::from(unsafe { sys::shim_rx_burst(self.port, self.queue, first, room) })
         };
@@ -166,7 +166,7 @@ impl TxQueue {
             return 0;
         }
         let send = |first, len| {
-            // SAFETY: the port runs and has this queue as long as self lives, and no other thread uses it; that many
+            // SAFETY: the port runs and has this queue while self lives, and no other thread uses it; that many
             // packets are in the burst.
             usize::from(unsafe { sys::shim_tx_burst(self.port, self.queue, first, len) })
         };

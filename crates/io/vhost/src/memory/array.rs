@@ -28,7 +28,7 @@ unsafe impl Shared for [AtomicU64; 2] {}
 pub struct AtomicArray<T> {
     start: NonNull<T>,
     len: u16,
-    /// The memory that contains `start`; it stays mapped as long as the array exists.
+    /// The memory that contains `start`; it stays mapped while the array exists.
     _memory: Arc<Memory>,
 }
 
@@ -39,7 +39,7 @@ impl<T: Shared> AtomicArray<T> {
     /// Returns the array of `len` elements from `start`, or `None` if `start` is not aligned or `len` is 0.
     ///
     /// # Safety
-    /// The caller guarantees that `len` elements from `start` are mapped as long as `memory` exists, and that they are
+    /// The caller guarantees that `len` elements from `start` are mapped while `memory` exists, and that they are
     /// accessed only as atomics or by copies of raw bytes.
     pub(super) unsafe fn new(start: NonNull<u8>, len: u16, memory: Arc<Memory>) -> Option<AtomicArray<T>> {
         let start = start.cast::<T>();
@@ -75,7 +75,7 @@ impl<T: Shared> AtomicArray<T> {
         let index = if index < self.len { index } else { 0 };
         // SAFETY: the index is less than the length, so the element is inside the mapping.
         let slice = unsafe { self.start.add(usize::from(index)) };
-        // SAFETY: mapped as long as `self` exists, aligned as the first element is, and valid for every bit pattern.
+        // SAFETY: mapped while `self` exists, aligned as the first element is, and valid for every bit pattern.
         unsafe { slice.as_ref() }
     }
 }

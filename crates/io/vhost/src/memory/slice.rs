@@ -58,7 +58,7 @@ impl<'a> GuestSlice<'a> {
     #[inline(always)]
     pub fn read(&self, into: &mut [u8]) {
         let size = into.len().min(self.size());
-        // SAFETY: both have `size` bytes; `into` does not overlap the mapping, to which no other reference exists.
+        // SAFETY: both are `size` bytes long; `into` does not overlap the mapping, to which no other reference exists.
         unsafe { copy(self.start.as_ptr(), into.as_mut_ptr(), size) };
     }
 
@@ -66,7 +66,7 @@ impl<'a> GuestSlice<'a> {
     #[inline(always)]
     pub fn write(&self, bytes: &[u8]) {
         let size = bytes.len().min(self.size());
-        // SAFETY: both have `size` bytes; `bytes` does not overlap the mapping, to which no other reference exists.
+        // SAFETY: both are `size` bytes long; `bytes` does not overlap the mapping, to which no other reference exists.
         unsafe { copy(bytes.as_ptr(), self.start.as_ptr(), size) };
     }
 

@@ -214,7 +214,7 @@ impl Rules {
                 });
             };
             queue.read_chain(&mut chain, view, &mut buffers)?;
-            // Each chain must hold a header, also those behind the first (virtio 1.2, section 5.1.6.3.1).
+            // Each chain must hold a header, also those after the first (virtio 1.2, section 5.1.6.3.1).
             let chain_size = buffers.size - room;
             if chain_size < self.header {
                 return Err(ProtocolViolation::Short {

@@ -376,7 +376,7 @@ fn rings_that_are_not_in_memory_or_cannot_be_are_refused() {
                     ..good.clone()
                 },
             ] {
-                // The event suppression structures of a packed ring have four bytes.
+                // The event suppression structures of a packed ring are four bytes long.
                 if is_packed && user == end - 4 && setup.descriptors != user {
                     assert!(Receiver::open(&setup, LIMITS).is_ok());
                     continue;

@@ -6,7 +6,7 @@
 //!    └── held ◀── resume ◀── inspection
 //! ```
 //!
-//! One chunk may have thousands of small messages: a segment that fills a hole brings all data behind it. The list of
+//! One chunk may have thousands of small messages: a segment that fills a hole delivers all data after it. The list of
 //! transactions is bounded, so without a pause the first ones would make room for the last ones before rules see them.
 
 use super::heap::heap;

@@ -186,7 +186,7 @@ fn tiny_unaligned_and_long_fragments_are_refused_in_line() {
 fn a_first_fragment_with_longer_headers_than_the_others_makes_no_packet_that_is_too_long() {
     for (ident, options, is_whole) in [(1, 0, true), (2, 40, false)] {
         let mut defragmenter = defragmenter(SETTINGS);
-        // With the 20 bytes of the other headers the packet has 65,532 bytes.
+        // With the 20 bytes of the other headers the packet is 65,532 bytes long.
         let end = 65_512;
         for at in (8_000..end).step_by(8_000) {
             let next = (at + 8_000).min(end);

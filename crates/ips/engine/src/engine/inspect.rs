@@ -26,7 +26,7 @@ impl Engine {
         let is_closing = flow.tcp.as_ref().is_some_and(|session| session.is_closing());
         let flushes = core::mem::take(&mut flow.app.flushes_raw[direction.index()]) || is_closing;
         let mut action = self.inspect_once(rules, packet, flow, direction, flushes, out);
-        // Data behind a hole become inspectable once the data before the hole are inspected.
+        // Data after a hole become inspectable once the data before the hole are inspected.
         while flow
             .tcp
             .as_ref()

@@ -153,7 +153,7 @@ fn gre(bytes: &[u8], has_erspan_iii: bool) -> Option<(Next, usize)> {
     Some(match protocol {
         PPP => (Next::Ppp, size),
         // ERSPAN type I has no ERSPAN header, and its GRE header has no sequence number. The ERSPAN header of
-        // type II has 8 bytes.
+        // type II is 8 bytes long.
         ERSPAN => (Next::Ethernet, size + size_of(SEQUENCE, 8)),
         ERSPAN_III if !has_erspan_iii => return None,
         ERSPAN_III => {

@@ -46,7 +46,7 @@ pub struct Stream {
     staged: usize,
     /// Offset after the last byte that was inspected as raw data.
     inspected: u64,
-    /// Offset at which the current message begins, as far as the parser told; in mode `ids` no window begins before it.
+    /// Offset at which the current message begins, as far as the parser has reported; in mode `ids` no window begins before it.
     message: u64,
     /// Bytes that were lost directly before `next`, and not yet reported.
     gap: u64,
@@ -346,7 +346,7 @@ impl Stream {
     pub(super) fn is_due(&self, settings: &TcpSettings, flushes: bool, repeats: bool) -> bool {
         let waiting = self.next - self.inspected;
         let chunk = settings.chunk[self.direction.index()] as u64;
-        // A FIN by itself does not end the wait: the connection may go on in the other direction.
+        // A FIN by itself does not end the wait: the connection may continue in the other direction.
         let is_at_depth = self.is_ended && self.fin.is_none();
         let at_once = settings.mode == Mode::Ips || flushes || is_at_depth || self.waits_behind_hole();
         waiting > 0 && (at_once || waiting >= chunk) || repeats && self.next > self.base

@@ -291,7 +291,7 @@ fn folder_order(path: &str) -> usize {
 }
 
 /// Returns the captures of a source that the reference could read, in the order in which it read them: folder by folder,
-/// by name in each. Flows go on from one capture to the next.
+/// by name in each. Flows continue from one capture to the next.
 fn captures(data: &Path, source: &str) -> Vec<PathBuf> {
     let list = std::fs::read_to_string(data.join(format!("answers/{source}.captures.tsv"))).unwrap();
     // The digest of the file, and its path in the source.

@@ -2,7 +2,7 @@
 //! settings of an interface.
 //!
 //! A tap device created here has no offloads: frames have no virtio header (`IFF_NO_PI` without
-//! `IFF_VNET_HDR`), and no offload is enabled (`TUNSETOFFLOAD` is never called). Frames therefore come one by
+//! `IFF_VNET_HDR`), and no offload is enabled (`TUNSETOFFLOAD` is never called). Frames therefore arrive one by
 //! one, no longer than the MTU, with complete checksums.
 
 #![allow(unsafe_code)]
@@ -111,7 +111,7 @@ pub(super) struct InterfaceState {
     pub(super) mac: [u8; 6],
 }
 
-/// Returns a request about the interface `name`, which must have 1 to 15 bytes.
+/// Returns a request about the interface `name`, which must be 1 to 15 bytes long.
 fn request(name: &str) -> io::Result<ifreq> {
     // SAFETY: an ifreq of zeros is valid: an empty name, and a union of plain data.
     let mut request: ifreq = unsafe { core::mem::zeroed() };

@@ -1,8 +1,8 @@
 //! A device with its other end in this process, by which tests send and receive.
 //!
 //! The device has as many receive queues as requested. It takes rules, and applies them to the packets that
-//! are sent to the switch, as a NIC with rte_flow does. It does not hash, so packets that no rule steers come
-//! to the first queue.
+//! are sent to the switch, as a NIC with rte_flow does. It does not hash, so packets that no rule steers arrive
+//! at the first queue.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

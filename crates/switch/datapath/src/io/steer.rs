@@ -2,7 +2,7 @@
 //! them so that the worker need not parse them.
 //!
 //! # Queues
-//! Hardly any NIC hashes MPLS, so all MPLS packets come to one queue. If a device takes rules, has several
+//! Hardly any NIC hashes MPLS, so all MPLS packets arrive at one queue. If a device takes rules, has several
 //! queues and does not hash labels, the rules of [`label_rules`] spread MPLS by the low bits of the outermost
 //! label, from the moment the port opens.
 //!
@@ -23,7 +23,7 @@ use thiserror::Error;
 pub enum Header {
     /// Ethernet, 14 bytes.
     Ethernet,
-    /// The tag control information of a VLAN tag and the EtherType behind it, 4 bytes.
+    /// The tag control information of a VLAN tag and the EtherType after it, 4 bytes.
     Vlan,
     /// A label stack entry, 4 bytes.
     Mpls,
@@ -267,7 +267,7 @@ mod tests {
         for vlan in [None, Some(5)] {
             let rule = mark_rule(&udp(vlan, 1), 7).unwrap();
             let mut later = udp(vlan, 1);
-            // The offset of the TTL behind a VLAN tag, if any.
+            // The offset of the TTL after a VLAN tag, if any.
             let ttl = if vlan.is_some() { 26 } else { 22 };
             later[ttl] = 9;
             assert!(rule.matches(&later));

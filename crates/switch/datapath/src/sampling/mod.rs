@@ -108,7 +108,7 @@ impl core::fmt::Debug for SampledHeader {
 /// The metadata of a packet that was chosen as a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SampledPacket {
-    /// The port at which the packet came in.
+    /// The port at which the packet arrived.
     pub port: PortNo,
     /// The mean number of packets for each sample.
     pub rate: u32,
@@ -119,9 +119,9 @@ pub struct SampledPacket {
     pub lost: u64,
     /// Size of the packet in bytes, without frame check sequence.
     pub size: u32,
-    /// The first bytes of the packet as it came in.
+    /// The first bytes of the packet as it arrived.
     pub header: SampledHeader,
-    /// The outermost VLAN tag with which the packet came in.
+    /// The outermost VLAN tag with which the packet arrived.
     pub tci: Option<u16>,
     pub outcome: SampleOutcome,
     /// The metadata after the last table.
@@ -133,7 +133,7 @@ pub struct SampledPacket {
 /// A dropped packet.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscardedPacket {
-    /// The port at which the packet came in; `None` for packets from other workers.
+    /// The port at which the packet arrived; `None` for packets from other workers.
     pub in_port: Option<PortNo>,
     /// The output port that dropped the packet; `None` if the packet was dropped elsewhere.
     pub out_port: Option<PortNo>,

@@ -104,7 +104,7 @@ impl Sampler {
         }
     }
 
-    /// Counts `len` packets that came in at a port. Returns the index of the first sampled packet, if any;
+    /// Counts `len` packets that arrived at a port. Returns the index of the first sampled packet, if any;
     /// packets after it are then not counted.
     #[inline]
     pub(crate) fn advance(&mut self, port: PortNo, len: usize) -> Option<usize> {
@@ -174,7 +174,7 @@ impl Sampler {
         }
     }
 
-    /// Counts and samples packets that came in at a port and were dropped before the tables.
+    /// Counts and samples packets that arrived at a port and were dropped before the tables.
     #[cold]
     #[inline(never)]
     pub(crate) fn sample_dropped<P: Packet>(

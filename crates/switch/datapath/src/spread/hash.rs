@@ -7,8 +7,8 @@
 //! * The innermost flow is hashed: VLAN tags of any number, PBB, MPLS, VXLAN, Geneve, GRE, GTP-U and IP in IP are
 //!   parsed. NICs hash the outer headers of a tunnel only, and nothing of MPLS and PBB.
 //! * An ICMP error has the hash of the flow of the packet that it quotes, so that it follows that flow.
-//! * Fragments are hashed by addresses and protocol only, as later fragments have no ports. A flow of which only some
-//!   packets are fragments therefore has two hashes.
+//! * Fragments are hashed by addresses and protocol only, as later fragments have no ports. A flow with only some
+//!   packets fragmented therefore has two hashes.
 //! * Without the key, nobody can construct flows whose hashes collide.
 //!
 //! # Limits
@@ -119,7 +119,7 @@ impl FlowHash {
 
     /// Returns the hash of the two outermost IP addresses of a packet. All packets between two addresses have
     /// the same hash, whatever their protocol: fragments, tunnelled packets, and packets that an ICMP error
-    /// quotes, included. All packets without IP behind their VLAN tags have one common hash.
+    /// quotes, included. All packets without IP after their VLAN tags have one common hash.
     pub fn of_addresses(&self, head: &[u8]) -> u64 {
         let address_ends = || {
             let (mut kind, mut rest) = (be16(head.first_chunk::<14>()?, 12), &head[14..]);
@@ -283,7 +283,7 @@ impl FlowHash {
         }
     }
 
-    /// Skips all VLAN tags. `bytes` begins behind the first EtherType.
+    /// Skips all VLAN tags. `bytes` begins after the first EtherType.
     fn tags<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
         let mut rest = bytes;
         loop {
@@ -349,7 +349,7 @@ impl FlowHash {
         if be16(header, 6) & FRAGMENT != 0 {
             return None;
         }
-        // Bytes behind the total length are padding of the frame.
+        // Bytes past the total length are padding of the frame.
         let end = total.min(bytes.len());
         let transport = Layer::Transport {
             proto: protocol,

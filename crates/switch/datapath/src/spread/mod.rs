@@ -1,7 +1,7 @@
 //! Spreads the packets of one receive queue over all workers.
 //!
 //! A NIC with one queue for each worker spreads the packets that it can hash (RSS) over the workers. All
-//! other packets come to one worker: the packets of a device with one queue (pcap, AF_PACKET, memif, links),
+//! other packets arrive at one worker: the packets of a device with one queue (pcap, AF_PACKET, memif, links),
 //! and on any NIC the packets of protocols that it does not parse (MPLS, PBB, most tunnels). That worker can
 //! hand packets off:
 //!

@@ -24,7 +24,7 @@
 //! and no packet waits in its queues into chains (`TxQueue::has_in_flight`): a lane of a chain could poll the new
 //! owner's queue first. Each packet that the worker took is then in a device's queue, in the buffer of a device's only
 //! queue, or in the inbox of the worker that sends for the port. In the first case, the device has the packet before the
-//! new owner sends later packets of the flow. In the second case, later packets come through the inbox of this worker,
+//! new owner sends later packets of the flow. In the second case, later packets arrive through the inbox of this worker,
 //! and go behind those in the buffer. In the third case, the new owner pushes later packets into the same inbox. The new
 //! owner may also be the worker that reads that inbox. It reads the inbox after it takes a later packet from the ring
 //! and before it processes that packet (`worker`), and therefore sees everything that was put into the inbox before.

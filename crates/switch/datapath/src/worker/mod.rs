@@ -101,7 +101,7 @@ struct Round {
     found: usize,
     /// Number of packets that went through the pipeline.
     processed: usize,
-    /// True if packets may come soon although none was found: a device accepted packets that waited, or a service
+    /// True if packets may arrive soon although none was found: a device accepted packets that waited, or a service
     /// waits.
     is_waiting: bool,
     /// True if packets of other workers may overtake packets that wait for a device or a service.

@@ -41,7 +41,7 @@ fn plan(rates: &[(u32, u32)], seed: u64) -> SamplingPlan {
     }
 }
 
-/// Returns a frame with this number behind its header.
+/// Returns a frame with this number after its header.
 fn frame(number: u32) -> Vec<u8> {
     let mut frame = vec![0x5a; 200];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);

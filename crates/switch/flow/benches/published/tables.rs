@@ -163,7 +163,7 @@ impl Tables {
             .heads
             .entry(spread(hash), |head| head.hash == hash, |head| spread(head.hash));
         let head = entry.or_insert(Head { hash, first: NONE }).into_mut();
-        // The rule goes behind the last rule of higher rank.
+        // The rule goes after the last rule of higher rank.
         let (mut last, mut next) = (NONE, head.first);
         while next != NONE && self.nodes[next as usize].rule.rank > rule.rank {
             (last, next) = (next, self.nodes[next as usize].next);

@@ -41,7 +41,7 @@ pub struct HeaderColumns {
     middle: Words,
     /// IPv4 source and destination.
     addresses: Words,
-    /// Ports, then the size of a UDP datagram and the bytes behind it.
+    /// Ports, then the size of a UDP datagram and the bytes after it.
     ports: Words,
     /// In host byte order:
     ///

@@ -183,7 +183,7 @@ impl Segment {
                 self.len += 1;
                 return;
             }
-            // A count of 255 stays for good, because it cannot be decremented correctly.
+            // A count of 255 stays permanently, because it cannot be decremented correctly.
             if self.tags[group] < 255 * OVERFLOW {
                 self.tags[group] += OVERFLOW;
             }

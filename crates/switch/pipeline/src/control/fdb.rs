@@ -104,7 +104,7 @@ impl FdbControl {
     }
 
     /// Returns the index of the entry that was idle for longest, among some entries of the port with the most
-    /// addresses. Each call begins behind the previous one: a new entry takes the index of the evicted one, so a search
+    /// addresses. Each call begins where the previous one ended: a new entry takes the index of the evicted one, so a search
     /// that always began at the same index would find only new entries.
     fn eviction_candidate(&mut self) -> Option<usize> {
         let (crowded, _) = *self.per_port.iter().max_by_key(|(_, len)| *len)?;

@@ -182,7 +182,7 @@ impl Assembler {
                 Assembled::Dropped(DropReason::FragmentMemory, lost)
             }
             Step::Whole => {
-                // A second fragment header behind the first makes the reassembled packet a fragment again.
+                // A second fragment header after the first makes the reassembled packet a fragment again.
                 // Such packets serve only to evade filters that inspect complete packets.
                 let is_packet = self.write_whole(at)
                     && Layers::parse(&self.whole, Depth::L3).fragment() == Fragment::Whole;
@@ -263,7 +263,7 @@ impl Assembler {
             return Check::NoSuchPacket;
         };
         let (begin, end) = (fragment.offset, fragment.offset + fragment.size);
-        // Only the last fragment tells the end of the packet, and no data may be behind this end.
+        // Only the last fragment shows the end of the packet, and no data may be past this end.
         let is_contradiction = match packet.total {
             Some(total) => end > total || fragment.is_last && end != total,
             None => fragment.is_last && end < packet.end,

@@ -89,7 +89,7 @@ pub struct FragmentView {
 
 impl FragmentView {
     /// Returns the fragment in a frame of `size` bytes that begins with `frame`; `None` if the frame has no fragment.
-    /// Fragments are found behind VLAN tags, but not inside MPLS or PBB, as in [`Layers`].
+    /// Fragments are found after VLAN tags, but not inside MPLS or PBB, as in [`Layers`].
     ///
     /// # Errors
     /// [`FragmentError`].

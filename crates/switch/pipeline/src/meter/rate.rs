@@ -86,7 +86,7 @@ impl Gcra {
         self.duration_of_packets(1, size)
     }
 
-    /// Returns the duration of `packets` packets that have `size` bytes together.
+    /// Returns the duration of `packets` packets that are `size` bytes long together.
     #[inline]
     fn duration_of_packets(&self, packets: usize, size: usize) -> u64 {
         let amount = if self.counts_packets { packets } else { size };

@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Returns the rate of each color in bit/s, for packets that come at the rate `bps` for five seconds.
+    /// Returns the rate of each color in bit/s, for packets that arrive at the rate `bps` for five seconds.
     fn measured(rates: PolicerRates, bps: u64, size: u64) -> [f64; 3] {
         let buckets = Buckets::new(&rates, Time::ZERO);
         let mut bits = [0.0; 3];

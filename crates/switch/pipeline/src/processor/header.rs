@@ -104,7 +104,7 @@ impl Headers {
                 Field::EthSrc => {
                     rewrite::eth_src(packet.head_mut(), Mac::from_u64(set.value() as u64));
                 }
-                // The headers behind a tag keep their offsets and types.
+                // The headers after a tag keep their offsets and types.
                 Field::VlanVid => {
                     rewrite::vlan_vid(packet.head_mut(), Vid::from_tci(set.value() as u16));
                 }
@@ -375,7 +375,7 @@ fn push_mpls<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) 
     };
     let next = EtherType(u16::from_be_bytes([byte(ADDRESSES), byte(ADDRESSES + 1)]));
     let entry = if next.is_mpls() { entry } else { entry | mpls::BOS };
-    // EtherType and shim have 6 bytes: 4 are inserted, and the last 2 overwrite the old EtherType, which is
+    // EtherType and shim are 6 bytes long: 4 are inserted, and the last 2 overwrite the old EtherType, which is
     // not kept.
     let ([a, b], [c, d, e, f]) = (ether_type.0.to_be_bytes(), entry.to_be_bytes());
     let effect = insert(packet, [a, b, c, d]);

@@ -73,7 +73,7 @@ impl Processor {
         &self.counters
     }
 
-    /// Processes packets that came in at one port, in order, and leaves the burst empty.
+    /// Processes packets that arrived at one port, in order, and leaves the burst empty.
     pub fn process_burst<P: Packet, E: Egress<P>>(
         &mut self,
         fwd: &Forwarding,

@@ -4,7 +4,7 @@
 //! calls of the observed packet are those between two flushes:
 //!
 //! ```text
-//!  packets before it ---> flush | begin_notes: the observed packet ---> flush, end_notes | packets behind it
+//!  packets before it ---> flush | begin_notes: the observed packet ---> flush, end_notes | packets after it
 //! ```
 //!
 //! A burst without an observed packet costs one branch for each table, and one for each packet that does not leave at once.
@@ -35,7 +35,7 @@ impl Processor {
     /// [`Self::end_observation`] after the burst.
     ///
     /// With `at`, the burst must come from a port that [keeps bursts](Self::keeps_bursts), and the processor
-    /// tells the egress when the observed packet is next ([`Egress::begin_notes`]). Without `at`, all egress
+    /// notifies the egress when the observed packet is next ([`Egress::begin_notes`]). Without `at`, all egress
     /// calls belong to the packet.
     pub fn begin_observation(&mut self, at: Option<usize>) {
         self.scratch.observation = Observation {

@@ -18,7 +18,7 @@ pub struct ObservedPacket {
 /// The state of the observation of one packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation {
-    /// The observed packets of the burst, one bit each: one packet, or all packets if the burst came in as
+    /// The observed packets of the burst, one bit each: one packet, or all packets if the burst arrived as
     /// one packet. Zero if nothing is observed, or if the packet has left the burst.
     pub(super) packets: u64,
     /// True while the egress calls and the drops belong to the observed packet.

@@ -55,7 +55,7 @@ pub(crate) struct Run<'a, P, E, O> {
 }
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Processes packets that came in at the ingress port, and leaves the burst empty.
+    /// Processes packets that arrived at the ingress port, and leaves the burst empty.
     pub(crate) fn burst(&mut self, burst: &mut ArrayVec<P, BURST>) {
         let len = burst.len();
         if len == 0 {
@@ -248,7 +248,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         self.count_table(TableId(0), len, matches);
         if ports == 0 {
-            // The packets in the batches of ports came earlier, and are sent first.
+            // The packets in the batches of ports arrived earlier, and are sent first.
             self.flush();
             return self.send_burst(burst, first);
         }

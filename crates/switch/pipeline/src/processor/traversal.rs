@@ -429,7 +429,7 @@ fn makes_key_unknown(action: &Action, tags: &mut Tags) -> bool {
     }
 }
 
-/// Returns true if a packet has exactly one VLAN tag and an EtherType behind it.
+/// Returns true if a packet has exactly one VLAN tag and an EtherType after it.
 #[inline(always)]
 pub(crate) fn has_one_tag(head: &[u8]) -> bool {
     let kind_at = |at: usize| -> Option<EtherType> {

@@ -43,7 +43,7 @@ struct Note {
     packet: u8,
     /// The key of the packet on arrival.
     key: FlowKey,
-    /// True if the packet came with exactly one VLAN tag.
+    /// True if the packet arrived with exactly one VLAN tag.
     has_one_tag: bool,
     slots: ArrayVec<Slot, STEPS_MAX>,
     /// True if a table had no entry for the packet, or the packet met more entries than can be recorded.

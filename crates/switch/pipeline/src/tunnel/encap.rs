@@ -83,7 +83,7 @@ fn class(head: &[u8], layers: &Layers) -> (u8, Option<usize>) {
     }
 }
 
-/// Decapsulates a packet that came in at an underlay, if it belongs to one of our tunnels.
+/// Decapsulates a packet that arrived at an underlay, if it belongs to one of our tunnels.
 pub(crate) fn decapsulate<'t, P: Packet>(
     packet: &mut P,
     tunnels: &'t Tunnels,
@@ -120,7 +120,7 @@ pub(crate) fn decapsulate<'t, P: Packet>(
     }
     let ether_type = outer.inside;
     packet.trim_front(outer.size);
-    // Removes bytes behind the datagram, such as the padding of a short frame. Bytes that begin before the
+    // Removes bytes after the datagram, such as the padding of a short frame. Bytes that begin before the
     // last segment stay.
     packet.truncate(outer.end.saturating_sub(outer.size));
     if let Some(ether_type) = ether_type {

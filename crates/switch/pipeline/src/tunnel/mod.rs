@@ -77,9 +77,9 @@ pub struct TunnelCounts {
 /// The values of [`TunnelCounts`] at one time. Bytes are those of inner packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TunnelStat {
-    /// Packets that came in.
+    /// Packets received.
     pub rx_packets: u64,
-    /// Bytes that came in.
+    /// Bytes received.
     pub rx_bytes: u64,
     /// Packets that went out.
     pub tx_packets: u64,

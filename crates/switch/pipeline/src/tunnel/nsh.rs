@@ -62,7 +62,7 @@ pub(super) fn encapsulate<P: Packet>(
     Ok(())
 }
 
-/// Removes the header of a packet that came in at an underlay to one of our addresses; `None` if it has no
+/// Removes the header of a packet that arrived at an underlay to one of our addresses; `None` if it has no
 /// such header.
 pub(super) fn decapsulate<'t, P: Packet>(
     packet: &mut P,

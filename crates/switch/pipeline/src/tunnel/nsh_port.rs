@@ -24,7 +24,7 @@ pub struct NshPort {
     pub local_mac: Mac,
     /// The MAC address of the other switch.
     pub remote: Mac,
-    /// The packets that come in at this port.
+    /// The packets that arrive at this port.
     pub takes: NshPath,
     /// The header of packets that leave by this port.
     pub sends: NshPath,

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const A: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
-/// Offset of the IP header, behind Ethernet and one tag.
+/// Offset of the IP header, after Ethernet and one tag.
 const L3: usize = 18;
 
 /// Returns a tagged datagram over IPv4 with this number of bytes of payload.
@@ -43,7 +43,7 @@ fn mend(frame: &mut [u8]) {
     frame[L3 + 10..L3 + 12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Returns a datagram over IPv6 behind an options header.
+/// Returns a datagram over IPv6 after an options header.
 fn v6(size: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..size).map(|byte| (byte * 5 + byte / 256) as u8).collect();
     Builder::ethernet(B, A)
@@ -317,7 +317,7 @@ fn a_flood_of_unfinished_packets_stays_within_its_memory_and_the_newest_still_be
 #[test]
 fn a_packet_becomes_whole_with_memory_that_an_older_one_gave_up() {
     let mut bridge = bridge(FragmentMode::Reassemble);
-    // 64 packets of 32 chunks of memory, of which each fragment takes one; the last packet leaves one chunk free.
+    // 64 packets of 32 chunks of memory; each fragment takes one chunk; the last packet leaves one chunk free.
     for ident in 0..64_u16 {
         let mut whole = v4(65_000);
         set_ident(&mut whole, 1000 + ident);

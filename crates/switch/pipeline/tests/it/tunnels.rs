@@ -412,7 +412,7 @@ fn bytes_behind_the_inner_packet_do_not_come_in_with_it() {
         let [Event::Out(1, None, envelope)] = &near.receive(2, &[inner(1)])[..] else {
             panic!("nothing was sent")
         };
-        // Behind the IP packet, as padding; then also in the IP packet behind the UDP datagram.
+        // After the IP packet, as padding; then also in the IP packet after the UDP datagram.
         let mut envelope = [&envelope[..], &[0xee; 8]].concat();
         let mut cases = vec![envelope.clone()];
         if kind == TunnelKind::Vxlan {

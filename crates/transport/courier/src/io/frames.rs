@@ -23,7 +23,7 @@ pub trait FrameLink: FrameWriter + Send {
     /// Moves to the next frame that arrived; returns false if there is none.
     ///
     /// # Errors
-    /// If the link cannot go on.
+    /// If the link cannot continue.
     fn advance(&mut self) -> io::Result<bool>;
 
     /// Returns the frame that the last successful [`FrameLink::advance`] moved to.
@@ -32,7 +32,7 @@ pub trait FrameLink: FrameWriter + Send {
     /// Sends the frames that were written.
     ///
     /// # Errors
-    /// If the link cannot go on.
+    /// If the link cannot continue.
     fn flush(&mut self) -> io::Result<()>;
 
     /// Returns true if frames can be sent.
@@ -50,7 +50,7 @@ pub trait FrameLink: FrameWriter + Send {
     /// Does the work that is due.
     ///
     /// # Errors
-    /// If the link cannot go on.
+    /// If the link cannot continue.
     fn on_timeout(&mut self, now: Instant) -> io::Result<()> {
         let _ = now;
         Ok(())

@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-/// Datagrams from one peer that a receive offload (GRO) has joined. All but the last one have `segment` bytes.
+/// Datagrams from one peer that a receive offload (GRO) has joined. All but the last one are `segment` bytes long.
 #[derive(Debug)]
 pub struct Burst<'a> {
     /// The peer.
@@ -60,7 +60,7 @@ pub trait DatagramIo: Send {
     /// refuses counts as lost.
     ///
     /// # Errors
-    /// If the backend cannot go on.
+    /// If the backend cannot continue.
     fn send(&mut self, to: SocketAddr, datagram: &[u8]) -> io::Result<()>;
 
     /// Sends datagrams of `segment` bytes each to one peer; the last one may be shorter. `parts` are their
@@ -68,13 +68,13 @@ pub trait DatagramIo: Send {
     /// and 65,000 bytes.
     ///
     /// # Errors
-    /// If the backend cannot go on.
+    /// If the backend cannot continue.
     fn send_segments(&mut self, to: SocketAddr, parts: &[IoSlice<'_>], segment: usize) -> io::Result<()>;
 
     /// Sends what is queued.
     ///
     /// # Errors
-    /// If the backend cannot go on.
+    /// If the backend cannot continue.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -82,7 +82,7 @@ pub trait DatagramIo: Send {
     /// Returns the next burst that arrived, if there is one.
     ///
     /// # Errors
-    /// If the backend cannot go on.
+    /// If the backend cannot continue.
     fn receive(&mut self) -> io::Result<Option<Burst<'_>>>;
 
     /// Returns a descriptor. After [`DatagramIo::receive`] has returned none, the descriptor becomes readable
@@ -98,7 +98,7 @@ pub trait DatagramIo: Send {
     /// Does the work that is due.
     ///
     /// # Errors
-    /// If the backend cannot go on.
+    /// If the backend cannot continue.
     fn on_timeout(&mut self, now: Instant) -> io::Result<()> {
         let _ = now;
         Ok(())

@@ -20,7 +20,7 @@ struct Partial {
     missing: u64,
 }
 
-/// The incomplete groups. `millrace_transport`'s receiver ensures that each byte comes only once, and limits
+/// The incomplete groups. `millrace_transport`'s receiver ensures that each byte arrives only once, and limits
 /// the number of incomplete groups.
 #[derive(Debug)]
 pub(crate) struct Assembly {

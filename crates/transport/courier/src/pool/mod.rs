@@ -1,4 +1,4 @@
-//! Threads beside the network thread: one reads, hashes and seals for a sender, one hashes and writes for each session of a
+//! Threads besides the network thread: one reads, hashes and seals for a sender, one hashes and writes for each session of a
 //! receiver.
 //!
 //! ```text

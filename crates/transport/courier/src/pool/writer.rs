@@ -44,7 +44,7 @@ pub(crate) enum WriteReply {
     Refused(OpenError),
     Have(u64, Value),
     HaveEnd,
-    /// The ranges that the sender confirmed are kept, or there were none to confirm; bytes may come.
+    /// The ranges that the sender confirmed are kept, or there were none to confirm; bytes may arrive.
     Started(RangeSet),
     /// The number of bytes that left memory, and their buffers.
     Written(u64, Vec<Vec<u8>>),
@@ -108,7 +108,7 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
     }
     drop(ends.replies.send(WriteReply::HaveEnd));
     if !has_some {
-        // The sender has nothing to confirm: bytes may come without another round trip.
+        // The sender has nothing to confirm: bytes may arrive without another round trip.
         sink.start()?;
         drop(ends.replies.send(WriteReply::Started(sink.verified())));
     }

@@ -100,7 +100,7 @@ impl Server<'_, '_, '_> {
         let Some(admission) = known else {
             return Err("the ticket is not of this receiver; use the one that it printed last".into());
         };
-        // A transfer that has begun goes on: its sender dials again after each interruption.
+        // A transfer that has begun continues: its sender dials again after each interruption.
         let goes_on = admission.owner == Some(key) && has_session;
         if !goes_on && admission.ticket.is_expired(SystemTime::now()) {
             return Err("the ticket has expired; start `millrace receive` again for a new one".into());

@@ -199,14 +199,14 @@ impl<'scope> Session<'scope> {
         self.worker.take()
     }
 
-    /// Gives the writer a task; a writer that has failed ignores it, and says so by its last reply.
+    /// Gives the writer a task; a writer that has failed ignores it, and reports this by its last reply.
     pub(super) fn give(&self, task: Write) {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send(task);
         }
     }
 
-    /// Gives the writer a message about values: VALUE, GROUP VALUES or WITHDRAWN. One that comes before ACCEPT, or that nothing
+    /// Gives the writer a message about values: VALUE, GROUP VALUES or WITHDRAWN. One that arrives before ACCEPT, or that nothing
     /// asked for, is ignored: QUIC's flow control does not hold these messages back while the writer is busy.
     pub(super) fn on_values(&mut self, message: Write) -> Result<(), FilesError> {
         if !self.is_running() {
@@ -241,7 +241,7 @@ impl<'scope> Session<'scope> {
             ));
         }
         if !std::mem::replace(&mut self.kept, true) {
-            // ACCEPT repeats these ranges beside longer fields, so only the ranges that fit there are kept.
+            // ACCEPT repeats these ranges next to longer fields, so only the ranges that fit there are kept.
             self.give(Write::Keep(fitting(keep)));
         }
         Ok(())

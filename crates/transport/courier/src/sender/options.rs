@@ -58,7 +58,7 @@ pub enum Policy {
 /// The treatment of receivers that are slower than the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stragglers {
-    /// The transfer goes on until the last one has everything.
+    /// The transfer continues until the last one has everything.
     #[default]
     Keep,
     /// A receiver that is not done this long after the first one was done is detached. It can be resumed
@@ -104,7 +104,7 @@ impl Default for SendOptions {
     }
 }
 
-/// A transfer that cannot go on for any receiver.
+/// A transfer that cannot continue for any receiver.
 #[derive(Debug, Error)]
 pub enum SendError {
     /// The socket fails.

@@ -31,7 +31,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// stops the transfer.
 ///
 /// # Errors
-/// If the transfer cannot go on for any of the targets.
+/// If the transfer cannot continue for any of the targets.
 pub fn send(
     source: &mut dyn Source,
     identity: &Identity,
@@ -58,7 +58,7 @@ pub(crate) fn bind_for(targets: &[Target]) -> std::io::Result<UdpIo> {
 /// Sends files as [`send`] does, over any backend.
 ///
 /// # Errors
-/// If the transfer cannot go on for any of the targets.
+/// If the transfer cannot continue for any of the targets.
 pub fn send_over(
     io: Box<dyn DatagramIo>,
     source: &mut dyn Source,

@@ -152,7 +152,7 @@ impl Sender<'_> {
         };
         match (message, running) {
             (Message::Refuse { code, text }, _) => self.end(at, Outcome::refused(code, text)),
-            // Each extent comes only once; further messages would only use memory.
+            // Each extent arrives only once; further messages would only use memory.
             (Message::Have { extent, value }, None)
                 if (self.peers[at].haves.len() as u64) < self.layout.extents() =>
             {

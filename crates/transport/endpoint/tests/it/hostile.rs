@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::link::{Link, mac};
 
-/// Bytes of an answer beside those of the frame: the smallest frames of ARP and ND, and the headers of an ICMP error.
+/// Bytes of an answer besides those of the frame: the smallest frames of ARP and ND, and the headers of an ICMP error.
 const HEADERS: usize = 86;
 
 /// Frames of all kinds that a host receives, to be damaged.

@@ -112,7 +112,7 @@ pub trait FileSystem {
     /// The errors of `pwrite(2)`.
     fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Returns the runs of data of a file of `size` bytes; one run for the whole file if the file system
-    /// cannot tell.
+    /// does not report them.
     ///
     /// # Errors
     /// The errors of `lseek(2)` with `SEEK_DATA`.

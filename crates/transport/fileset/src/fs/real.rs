@@ -221,7 +221,7 @@ impl FileSystem for Root {
         while from < size {
             let offset = match fs::seek(file, SeekFrom::Data(from)) {
                 Ok(offset) => offset.min(size),
-                // ENXIO: no data follows behind the offset.
+                // ENXIO: no data follow the offset.
                 Err(Errno::NXIO) => break,
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(crate::entry::FileEntry::whole(size)),
                 Err(error) => return Err(error.into()),

@@ -63,7 +63,7 @@ impl<F: FileSystem> Sink<F> {
     }
 
     /// Removes the journal of a complete transfer. Call it once the sender has the receipt: until then a crash of either end
-    /// costs nothing, since the journal says that all extents are durable.
+    /// costs nothing, since the journal records that all extents are durable.
     ///
     /// # Errors
     /// If the journal cannot be removed.

@@ -25,7 +25,7 @@ pub(super) enum Existing {
     None,
     /// The temporary file that the journal's records are about.
     Temporary,
-    /// A temporary file that another transfer made, or of which the journal does not tell: its bytes are read.
+    /// A temporary file that another transfer made, or that the journal does not mention: its bytes are read.
     OtherTemporary,
     /// The file under its final name: an older version, what an earlier run renamed, or what has replaced that. Its bytes are read.
     Final,
@@ -373,7 +373,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Returns true if the journal says that an earlier run of this transfer wrote the file. The journal has no
+    /// Returns true if the journal records that an earlier run of this transfer wrote the file. The journal has no
     /// record of a file without data that was renamed: any earlier run may have made it.
     fn is_ours(&self, file: u32) -> bool {
         let mut extents = self.manifest.extents_of(file);

@@ -10,7 +10,7 @@ use millrace_fileset::sink::{SinkError, temporary_path};
 use millrace_fileset::{ScanOptions, Sink, SinkOptions, Source, SourceOptions};
 use std::sync::Arc;
 
-/// Returns a tree of two files of six and four extents, of which `f` comes first.
+/// Returns a tree of two files of six and four extents; `f` comes first.
 fn two_files() -> MemoryFs {
     let from = MemoryFs::new();
     from.put(&path("f"), Some(&noise(1, 6 << 20))).unwrap();
@@ -55,7 +55,7 @@ fn has_records(to: &MemoryFs) -> bool {
     journal.is_some_and(|name| to.metadata(&RelativePath::new(&name).unwrap()).unwrap().size > 100)
 }
 
-/// Sends both files until `f` has its name, and removes `f`. The journal says that `f` was committed.
+/// Sends both files until `f` has its name, and removes `f`. The journal records that `f` was committed.
 fn commit_f_and_take_it_away(from: &MemoryFs) -> MemoryFs {
     let to = MemoryFs::new();
     let committed = || to.metadata(&path("f")).is_ok();

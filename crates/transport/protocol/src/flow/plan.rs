@@ -134,7 +134,7 @@ impl Plan {
         Some(piece)
     }
 
-    /// Counts the bytes of a piece as sent. The cursor moves behind the piece.
+    /// Counts the bytes of a piece as sent. The cursor moves past the piece.
     pub(super) fn take(&mut self, piece: Piece) {
         let end = piece.address + u64::from(piece.len);
         self.sent += self.fresh.remove(piece.address..end);

@@ -1,4 +1,4 @@
-//! Reports tell the receiver which feedback the sender has received, so that the receiver need not repeat it.
+//! Reports list the feedback that the sender has received, so that the receiver need not repeat it.
 
 use crate::packet::{REPORTED_FEEDBACK_MAX, Report};
 use crate::rtt::RttEstimator;

@@ -1,7 +1,7 @@
 //! T8: shares among our flows, their queue, and their harm to CUBIC compared with the harm that other
 //! controllers do.
 //!
-//! Harm is the share of its solo rate that a flow loses beside another flow (Ware et al., HotNets 2019).
+//! Harm is the share of its solo rate that a flow loses alongside another flow (Ware et al., HotNets 2019).
 
 use super::path::{bbr, one_flow, return_path, run};
 use super::{Gate, Measured, RowError};
@@ -10,7 +10,7 @@ use crate::{FlowSpec, LinkSpec, PACKET, Simulation, rivals};
 use millrace_transport::congestion::Controller;
 use millrace_types::{Duration, Time};
 
-/// The number of runs of our flow beside CUBIC. The times of its probes are random, so the mean of the harm
+/// The number of runs of our flow alongside CUBIC. The times of its probes are random, so the mean of the harm
 /// counts.
 const SEEDS: u64 = 3;
 

@@ -95,7 +95,7 @@ pub(super) fn goodput(size: Size, report: &mut dyn FnMut(Measured)) -> Result<()
     Ok(())
 }
 
-/// Measures row T2: goodput beside CUBIC, Reno and BBR version 1.
+/// Measures row T2: goodput compared with CUBIC, Reno and BBR version 1.
 pub(super) fn rivals(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let cubic = || -> Box<dyn Controller> { Box::new(rivals::Cubic::new(PACKET)) };
     let reno = || -> Box<dyn Controller> { Box::new(rivals::Reno::new(PACKET)) };

@@ -130,7 +130,7 @@ pub(super) fn ten_receivers(size: Size, report: &mut dyn FnMut(Measured)) -> Res
     Ok(())
 }
 
-/// Measures row T5: receivers beside one that is slow, stopped or late.
+/// Measures row T5: receivers together with one that is slow, stopped or late.
 pub(super) fn stragglers(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let bytes = 16 << 20;
     let path = |rate: &str| LinkSpec::new(&[("rate", rate), ("delay", "20ms"), ("loss", "0.5%")]);

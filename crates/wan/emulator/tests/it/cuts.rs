@@ -135,7 +135,7 @@ proptest! {
     ) {
         let config = busy(if reordering { "reordering" } else { "ordered" }, reorder);
         let traffic = traffic(seed, 600);
-        // The polls are late. They release frames in another order only if a frame came after its successor
+        // The polls are late. They release frames in another order only if a frame arrived after its successor
         // was taken; the bytes and times are those of the model.
         let mut taken = run(&config, &traffic, |n| cuts[n % cuts.len()].0, |n| cuts[n % cuts.len()].1);
         taken.sort_by_key(|(at, _)| *at);

@@ -90,7 +90,7 @@ FRAMES = [
     ("udp6_extensions", ETH / V6 / EXT / UDP(sport=1, dport=2) / DATA, ON_V6 + ports(UDP)),
     ("tcp6_atomic", ETH / V6 / IPv6ExtHdrFragment(id=9) / TCP_, ON_V6 + ports(TCP)),
     ("tcp6_routed", ETH / V6 / ROUTED / TCP_, ON_V6 + ports(TCP)),
-    # scapy leaves the checksum behind an authentication header at zero.
+    # scapy leaves the checksum after an authentication header at zero.
     ("tcp_authenticated", ETH / V6 / AH(nh=6, payloadlen=4, icv=b"\1" * 12) / TCP_, []),
     ("arp", ETH / ARP(hwsrc=OLD, psrc="10.1.2.3", pdst="10.4.5.6"), ON_ARP),
     ("mpls", ETH / MPLS(label=16, cos=1, s=0, ttl=9) / MPLS(label=17, s=1, ttl=8) / V4 / UDP(sport=1, dport=2), LABEL),

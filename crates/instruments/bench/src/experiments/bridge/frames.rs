@@ -1,4 +1,4 @@
-//! The frames that a learning bridge is offered: one capture file, of which each run of the generator sends a range.
+//! The frames that a learning bridge is offered: one capture file. Each run of the generator sends a range of it.
 //!
 //! ```text
 //!   index   0          broadcast frame

@@ -1,5 +1,5 @@
-//! Attacks that a function blocks: alone, beside other traffic at 95 % of the function's highest rate, and
-//! beside other traffic at twice that rate. RFC 9411, appendix A, asks for background traffic at 95 % of the
+//! Attacks that a function blocks: alone, alongside other traffic at 95 % of the function's highest rate, and
+//! alongside other traffic at twice that rate. RFC 9411, appendix A, asks for background traffic at 95 % of the
 //! maximum.
 //!
 //! An attack is an HTTP request with one of sixteen names in its path (plain or percent-encoded), User-Agent
@@ -17,7 +17,7 @@ use crate::file_error::file;
 const ATTACKS: u16 = 16;
 /// The sid of the first rule, from a range of sids that is free for local rules.
 const SID: u16 = 9000;
-/// Beside other traffic, one of this many connections is an attack.
+/// Alongside other traffic, one of this many connections is an attack.
 const ONE_OF: u16 = 64;
 /// The offered packets per second if all connections are attacks.
 const ALONE: f64 = 20_000.0;

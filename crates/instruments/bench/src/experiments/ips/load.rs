@@ -1,4 +1,4 @@
-//! The rows beside E7: HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3), latency at
+//! The rows besides E7: HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3), latency at
 //! half load (RFC 9411, section 7.4), connections that are open at the same time (RFC 9411, section 7.5),
 //! twice the load, and a reload of all rules under load.
 

@@ -6,7 +6,7 @@
 //!  millrace nf rate monitor, in the same round ─────────────────────────────────────▶ the ratio
 //! ```
 //!
-//! The module `load` has the rows beside E7: HTTP connections (RFC 9411), latency, overload, reload under
+//! The module `load` has the rows besides E7: HTTP connections (RFC 9411), latency, overload, reload under
 //! load. `lanes` has the rows of several lanes. `attacks` has the rows of attacks that are blocked under load.
 //! `engine` has the rows of the engine alone, which `millrace ips rate` measures over four mixes of connections.
 //!

@@ -1,4 +1,4 @@
-//! The section of the experiment `ips`: the rows, and the rates by frame size beside the line rates of 1 and 10 Gbit/s.
+//! The section of the experiment `ips`: the rows, and the rates by frame size next to the line rates of 1 and 10 Gbit/s.
 
 use millrace_report::Section;
 use millrace_report::html::{Cell, figure, paragraph, table};

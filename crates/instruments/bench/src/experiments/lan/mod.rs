@@ -2,7 +2,7 @@
 //! second by second, in ten runs of a minute.
 //!
 //! Hosts are network namespaces and links are veth pairs, the same for all systems and created again for each run, in
-//! turn. Offloads are off at both ends of all links: frames have 1,514 bytes at most and complete checksums, as on a
+//! turn. Offloads are off at both ends of all links: frames are at most 1,514 bytes long, with complete checksums, as on a
 //! wire. Otherwise the kernel's bridge would forward 64-KiB buffers that no network card carries.
 
 pub mod cli;

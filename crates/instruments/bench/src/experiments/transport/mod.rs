@@ -7,7 +7,7 @@
 //! ```
 //!
 //! With two cores, few of the live rows reach the rates to which the gates refer. The gates of the other rows
-//! apply in virtual time, and the live figure is shown beside the virtual one.
+//! apply in virtual time, and the live figure is shown next to the virtual one.
 
 mod arguments;
 mod calibrate;

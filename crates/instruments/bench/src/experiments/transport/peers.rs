@@ -331,7 +331,7 @@ pub(super) fn path(path: &Path) -> Result<&str, TransportBenchError> {
     path.to_str().ok_or_else(|| output("path", "a path is not UTF-8"))
 }
 
-/// An iperf3 stream that runs beside a measurement.
+/// An iperf3 stream that runs during a measurement.
 pub(super) struct Background {
     client: Running,
     _server: Running,

@@ -87,7 +87,7 @@ pub(super) fn in_virtual_time(recorder: &mut Recorder<'_>) -> Result<(), WanBenc
 
 /// Counts the frames of a burst that a path accepts: one frame is on the link, the others are in the queue.
 fn depths(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
-    // A frame has 1,000 bytes on the link, which takes 8 ms at 1 Mbit/s.
+    // A frame is 1,000 bytes long on the link, which takes 8 ms at 1 Mbit/s.
     let asked = [
         ("1packets", 2.0),
         ("100packets", 101.0),

@@ -355,7 +355,7 @@ impl Mime {
         }
     }
 
-    /// Goes on with a message in a transaction.
+    /// Continues with a message in a transaction.
     pub(in crate::app) fn resume(&mut self, transaction: &mut Transaction, settings: &AppSettings) {
         let direction = self.direction;
         for part in self.parts() {

@@ -20,7 +20,7 @@ const NEW_TRANSACTIONS: usize = 256;
 /// Size in bytes of the slices of a chunk. The messages of a slice find room in the list of transactions, and a usual
 /// segment is one slice.
 pub(in crate::app) const SLICE: usize = 2048;
-/// Largest number of transactions that a slice adds: a message has two bytes or more.
+/// Largest number of transactions that a slice adds: a message is at least two bytes long.
 const SLICE_TRANSACTIONS: usize = SLICE / 2;
 /// Largest size in bytes of the buffers of a flow's transactions when another one begins: 16 MiB. Requests without answers
 /// would otherwise keep up to 1 MiB each.

@@ -217,7 +217,7 @@ fn in_line_bytes_before_a_stream_without_a_handshake_are_refused() {
 fn in_line_the_answer_to_a_reset_passes_and_data_do_not() {
     let mut bed = TestBed::established(Mode::Ips);
     bed.send(ToServer, ACK, CLIENT + 1, SERVER + 1, b"lost").unwrap();
-    // The reset is behind bytes that the receiver lacks, so it answers with an acknowledgment (RFC 5961, section 3.2).
+    // The reset is after bytes that the receiver lacks, so it answers with an acknowledgment (RFC 5961, section 3.2).
     bed.send(ToServer, RST, CLIENT + 5, 0, b"").unwrap();
     bed.send(ToClient, ACK, SERVER + 1, CLIENT + 1, b"").unwrap();
     bed.send(ToServer, RST, CLIENT + 1, 0, b"").unwrap();

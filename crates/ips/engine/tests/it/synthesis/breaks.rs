@@ -345,7 +345,7 @@ fn direction(made: &Made<'_>) -> Option<Option<Broken>> {
     }
     (conversation.client.0, conversation.server.0) = (conversation.server.0, conversation.client.0);
     let ends = (conversation.client.0, conversation.server.0);
-    // Datagrams of DNS that are not made of parts, and packets of which no byte matters, are sent by both ends.
+    // Datagrams of DNS that are not made of parts, and packets in which no byte matters, are sent by both ends.
     let is_of_dns = made.draft.app == Some(AppProtocol::Dns) && made.parts.is_empty();
     let is_empty = made.draft.app.is_none() && rule.payload.is_empty();
     let is_two_way = is_of_dns || is_empty;

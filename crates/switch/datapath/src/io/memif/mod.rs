@@ -12,7 +12,7 @@
 //!                  ---> violations  --------------------+
 //! ```
 //!
-//! The crate `memif` says which values of a peer are trusted, and why a peer cannot do harm.
+//! The crate `memif` documents which values of a peer are trusted, and why a peer cannot do harm.
 
 mod client;
 mod interface;

@@ -12,7 +12,7 @@
 //!                  --> violations -------------------------------------------->
 //! ```
 //!
-//! The crate `vhost` says which values of a driver are trusted, and why a driver cannot do harm.
+//! The crate `vhost` documents which values of a driver are trusted, and why a driver cannot do harm.
 
 mod interface;
 mod peer;

@@ -1,4 +1,4 @@
-//! Emulated paths as devices: `wan:NAME,a` and `wan:NAME,b`. Packets come out of the other end later, or not
+//! Emulated paths as devices: `wan:NAME,a` and `wan:NAME,b`. Packets leave by the other end later, or not
 //! at all.
 //!
 //! ```text

@@ -97,7 +97,7 @@ impl FlowCache {
 
     /// Returns an empty cache that uses the given vector instructions.
     pub fn with_simd(simd: Simd) -> FlowCache {
-        // There is room behind the last entry, as a read covers the same number of words for every entry.
+        // There is room after the last entry, as a read covers the same number of words for every entry.
         let entries = vec![0_u64; ROOM + LINE + KEPT_MAX].into_boxed_slice();
         FlowCache {
             simd,

@@ -21,7 +21,7 @@
 //!    path loses at random.
 //! 4. ProbeRTT costs 6 % at 400 ms. It is skipped if Down measured a round-trip time near the minimum.
 //! 5. ProbeRTT leaves a tenth of a BDP in flight instead of half a BDP, and Up has a window of 1.75 BDP
-//!    instead of 2.25. So the measured minimal round-trip time remains that of the path beside CUBIC in a
+//!    instead of 2.25. So the measured minimal round-trip time remains that of the path alongside CUBIC in a
 //!    deep buffer.
 //! 6. A hint (`--rate`, or the bandwidth of the last session) replaces most of Startup ([`ramp`], RFC 9959).
 
@@ -49,13 +49,13 @@ const STARTUP_PACING_GAIN: f64 = 2.77;
 const DRAIN_PACING_GAIN: f64 = 0.5;
 const CWND_GAIN: f64 = 2.0;
 const CRUISE_CWND_GAIN: f64 = 1.5;
-/// The queueing time that the window of Down and Cruise covers beside a BDP. So a flow with a short
+/// The queueing time that the window of Down and Cruise covers in addition to a BDP. So a flow with a short
 /// round-trip time can share a queue with other flows.
 const SHARED_QUEUE: Duration = Duration::from_millis(20);
-/// The window gain of Up. The draft has 2.25. Beside CUBIC in a deep buffer, the queue that Up adds would
+/// The window gain of Up. The draft has 2.25. Alongside CUBIC in a deep buffer, the queue that Up adds would
 /// count as bandwidth for two cycles (ADR 15).
 const UP_CWND_GAIN: f64 = 1.75;
-/// The window gain of ProbeRTT. The draft has 0.5. Beside CUBIC, that gain leaves so much queue that its
+/// The window gain of ProbeRTT. The draft has 0.5. Alongside CUBIC, that gain leaves so much queue that its
 /// delay counts as delay of the path (ADR 15).
 const PROBE_RTT_CWND_GAIN: f64 = 0.1;
 /// The share by which the pacing rate stays below the bandwidth.

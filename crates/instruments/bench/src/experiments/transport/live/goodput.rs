@@ -1,4 +1,4 @@
-//! Rows T1, T2 and T8: goodput over the grid of loss and round-trip time, goodput beside other transports,
+//! Rows T1, T2 and T8: goodput over the grid of loss and round-trip time, goodput compared with other transports,
 //! and harm.
 
 use super::super::error::TransportBenchError;
@@ -69,7 +69,7 @@ impl Live {
         Ok(())
     }
 
-    /// Measures row T2: goodput beside other transports on the same path.
+    /// Measures row T2: goodput compared with other transports on the same path.
     pub(super) fn rivals(
         &self,
         recorder: &mut Recorder<'_>,

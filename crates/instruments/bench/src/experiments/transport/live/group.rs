@@ -1,4 +1,4 @@
-//! Rows T3, T4 and T5: three receivers beside multicast, ten receivers, and one that stops.
+//! Rows T3, T4 and T5: three receivers compared with multicast, ten receivers, and one that stops.
 
 use super::super::error::TransportBenchError;
 use super::super::files;
@@ -14,7 +14,7 @@ use millrace_process::is_installed;
 use nix::sys::signal::Signal;
 
 impl Live {
-    /// Measures row T3: three receivers beside uftp, NORM and PGM.
+    /// Measures row T3: three receivers compared with uftp, NORM and PGM.
     pub(super) fn multicast(
         &mut self,
         recorder: &mut Recorder<'_>,
@@ -126,7 +126,7 @@ impl Live {
         Ok(())
     }
 
-    /// Measures row T4: ten receivers beside one.
+    /// Measures row T4: ten receivers compared with one.
     pub(super) fn ten_receivers(
         &self,
         recorder: &mut Recorder<'_>,
@@ -159,7 +159,7 @@ impl Live {
         recorder.value(&row.target(0.55), round, per_byte(&ten) / per_byte(&one))
     }
 
-    /// Measures row T5: two receivers, alone and beside one that is stopped by SIGSTOP at a third of the time. Each
+    /// Measures row T5: two receivers, alone and together with one that is stopped by SIGSTOP at a third of the time. Each
     /// receiver gets a quarter of the link's rate, so that the share of the third one changes nothing for the others.
     pub(super) fn straggler(
         &self,

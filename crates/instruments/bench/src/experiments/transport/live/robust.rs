@@ -114,7 +114,7 @@ fn kill(program: &mut Running) -> Result<bool, TransportBenchError> {
 }
 
 impl Live {
-    /// Measures row T10: many files of 4 KiB, beside rsync and scp.
+    /// Measures row T10: many files of 4 KiB, compared with rsync and scp.
     pub(super) fn small_files(
         &self,
         recorder: &mut Recorder<'_>,

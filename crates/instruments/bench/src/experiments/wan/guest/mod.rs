@@ -1,4 +1,4 @@
-//! netem beside the emulator, in a guest on Debian's cloud kernel, whose package has `sch_netem`.
+//! netem compared with the emulator, in a guest on Debian's cloud kernel, whose package has `sch_netem`.
 //!
 //! ```text
 //!   load.c --> h1 ---veth--- m1 [ netem behind a bridge, or millrace-wan ] m2 ---veth--- h2

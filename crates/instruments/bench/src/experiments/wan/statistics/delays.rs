@@ -48,7 +48,7 @@ fn pareto(x: f64) -> f64 {
     below(x) + (1.0 - below(PARETO_END)) * (x - PARETO_END).clamp(0.0, 1.0)
 }
 
-/// Spreads the delays with the largest value of netem's Pareto table evenly over the unit behind it. So a test for
+/// Spreads the delays with the largest value of netem's Pareto table evenly over the unit above it. So a test for
 /// continuous distributions judges their share.
 fn spread_end(values: &mut [f64]) {
     let ends = values.iter_mut().filter(|value| **value >= PARETO_END - 1e-6);

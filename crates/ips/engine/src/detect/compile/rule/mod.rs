@@ -270,7 +270,7 @@ impl Builder<'_> {
             _ if is_of_packet => (true, false),
             _ if self.flow.only_stream => (false, true),
             _ if self.payload.is_empty() => (true, false),
-            // As observed: contents beside `stream_size` are searched in packets, too.
+            // As observed: contents together with `stream_size` are searched in packets, too.
             _ => (self.is_anchored || !self.packet.is_empty(), true),
         }
     }
