@@ -36,7 +36,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+    // Read when it runs, not when it is compiled: `target` may have been copied from another clone.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").context("start xtask with cargo: `cargo xtask`")?;
+    let root = Path::new(&package)
         .parent()
         .context("xtask has no parent folder")?;
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -47,9 +49,9 @@ fn run(arguments: &[String]) -> Result<()> {
             words::check(root)
         }
         ["circles", _, ..] => circles::list(root, &arguments[1..]),
-        ["ledger"] => ledger::check(),
+        ["ledger"] => ledger::check(root),
         ["words"] => words::check(root),
-        ["wasm"] => wasm::build(),
+        ["wasm"] => wasm::build(root),
         _ => bail!("{USAGE}"),
     }
 }

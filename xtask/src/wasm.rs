@@ -1,6 +1,6 @@
 //! Builds built-in functions as WebAssembly modules, and prints their paths.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -10,8 +10,7 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// The functions that are built. Each becomes `NAME.wasm`.
 const FUNCTIONS: [&str; 2] = ["firewall", "macswap"];
 
-pub(crate) fn build() -> Result<()> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+pub(crate) fn build(root: &Path) -> Result<()> {
     // A separate target directory, so that this build does not wait for the cargo that started it.
     let target = root.join("target/wasm");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -19,7 +18,7 @@ pub(crate) fn build() -> Result<()> {
         .args(["build", "--release", "--locked", "--quiet", "--target", TARGET])
         .args(["--package", "millrace-builtin", "--target-dir"])
         .arg(&target)
-        .current_dir(&root)
+        .current_dir(root)
         // RUSTFLAGS is meant for the crate under test.
         .env_remove("RUSTFLAGS");
     for function in FUNCTIONS {

@@ -35,7 +35,7 @@ struct NamedOptions {
     name: *const c_char,
 }
 
-// C puts `name` into the padding after `flags` if pointers are 4 bytes long and 64-bit integers an alignment of 8.
+// C puts `name` into the padding after `flags` if pointers are 4 bytes long and 64-bit integers have an alignment of 8.
 const _: () = assert!(size_of::<usize>() == 8, "the C library supports 64-bit machines");
 
 /// `millrace_event`.

@@ -1,14 +1,7 @@
 //! UDP ports of receivers: one port, or a range from which a receiver takes the first free one, as mosh-server(1) does.
 
 use std::fmt;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
-
-use millrace_courier::io::UdpIo;
-use millrace_courier::{ReceiveError, SessionError};
-
-use crate::display::Result;
-use crate::error::CommandError;
 
 /// UDP ports from the first to the last one, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +45,8 @@ impl fmt::Display for PortRange {
 pub struct Listen {
     /// The address with the first port; port 0: any free port.
     pub(crate) first: SocketAddr,
-    /// The last port.
-    last: u16,
+    /// The last port, at least the first one.
+    pub(crate) last: u16,
 }
 
 impl Listen {
@@ -77,32 +70,11 @@ impl Listen {
             )
         })
     }
-
-    /// Returns a socket at the first free port.
-    pub(crate) fn bind(self) -> Result<UdpIo> {
-        let mut address = self.first;
-        loop {
-            match UdpIo::bind(address) {
-                Ok(io) => return Ok(io),
-                Err(error) if error.kind() != ErrorKind::AddrInUse || self.first.port() == self.last => {
-                    return Err(SessionError::from(ReceiveError::Listen { address, error }).into());
-                }
-                Err(_) if address.port() < self.last => address.set_port(address.port() + 1),
-                Err(_) => {
-                    return Err(CommandError::PortsInUse {
-                        first: self.first,
-                        last: self.last,
-                    });
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_courier::io::DatagramIo;
 
     #[test]
     fn a_port_or_a_range_is_parsed_or_refused_with_an_example() {
@@ -147,47 +119,5 @@ mod tests {
             let error = Listen::parse(wrong).unwrap_err();
             assert!(error.contains("[::]:7800:7809"), "{wrong}: {error}");
         }
-    }
-
-    #[test]
-    fn ports_in_use_are_passed_over_and_a_range_without_a_free_port_is_named() {
-        // An address of the loopback interface that no other test has.
-        let any = "127.0.0.78:0".parse().unwrap();
-        // Two adjacent ports, the first of them in use.
-        let (taken, first) = std::iter::repeat_with(|| UdpIo::bind(any).unwrap())
-            .map(|io| {
-                let address = io.local_address().unwrap();
-                (io, address)
-            })
-            .find(|(_, address)| {
-                let next = address.port().checked_add(1);
-                next.is_some_and(|port| UdpIo::bind(SocketAddr::new(address.ip(), port)).is_ok())
-            })
-            .unwrap();
-        let single = Listen {
-            first,
-            last: first.port(),
-        };
-        let error = single.bind().unwrap_err().to_string();
-        let expected = format!("cannot listen at {first}: ");
-        assert!(
-            error.starts_with(&expected) && error.contains("--listen"),
-            "{error}"
-        );
-        let range = Listen {
-            first,
-            last: first.port() + 1,
-        };
-        let second = range.bind().unwrap();
-        assert_eq!(second.local_address().unwrap().port(), first.port() + 1);
-        let error = range.bind().unwrap_err().to_string();
-        let expected = format!(
-            "UDP ports {} to {} of {} are all in use",
-            first.port(),
-            range.last,
-            first.ip()
-        );
-        assert!(error.contains(&expected) && error.contains("--listen"), "{error}");
-        drop(taken);
     }
 }

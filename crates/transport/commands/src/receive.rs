@@ -1,17 +1,22 @@
 //! `millrace receive`: files into a directory.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use millrace_courier::io::UdpIo;
 use millrace_courier::local::{LocalStore, PlaceOptions};
 use millrace_courier::target::{TargetError, Url, known_receivers, remember};
-use millrace_courier::{Interrupts, KeptTicket, Outcome, ReceiveOptions, Session as Transfer, exit_status};
+use millrace_courier::{
+    Interrupts, KeptTicket, Outcome, ReceiveError, ReceiveOptions, Session as Transfer, SessionError,
+    exit_status,
+};
 
 use crate::args::{Commit, Receive};
 use crate::device::{OpenDpdk, open};
 use crate::display::{Display, Result, config_directory, identity, key_log, watch};
 use crate::error::CommandError;
+use crate::ports::Listen;
 
 /// Receives files; returns the exit status. `json`: events are printed as JSON; `open_dpdk`: opens DPDK devices.
 ///
@@ -73,7 +78,7 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
             Transfer::receive_over(io, store, identity, options)?
         }
         (None, None) => {
-            let io = args.listen.bind()?;
+            let io = bind(args.listen)?;
             Transfer::receive_over(Box::new(io), store, identity, options)?
         }
     };
@@ -99,4 +104,70 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
         exit_status(&outcomes)
     };
     Ok(ExitCode::from(status))
+}
+
+/// Returns a socket at the first free port of `listen`.
+fn bind(listen: Listen) -> Result<UdpIo> {
+    let Listen { first, last } = listen;
+    let mut address = first;
+    loop {
+        match UdpIo::bind(address) {
+            Ok(io) => return Ok(io),
+            Err(error) if error.kind() != ErrorKind::AddrInUse || first.port() == last => {
+                return Err(SessionError::from(ReceiveError::Listen { address, error }).into());
+            }
+            Err(_) if address.port() < last => address.set_port(address.port() + 1),
+            Err(_) => return Err(CommandError::PortsInUse { first, last }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use millrace_courier::io::DatagramIo;
+
+    #[test]
+    fn ports_in_use_are_passed_over_and_a_range_without_a_free_port_is_named() {
+        // An address of the loopback interface that no other test has.
+        let any = "127.0.0.78:0".parse().unwrap();
+        // Two adjacent ports, the first of them in use.
+        let (taken, first) = std::iter::repeat_with(|| UdpIo::bind(any).unwrap())
+            .map(|io| {
+                let address = io.local_address().unwrap();
+                (io, address)
+            })
+            .find(|(_, address)| {
+                let next = address.port().checked_add(1);
+                next.is_some_and(|port| UdpIo::bind(SocketAddr::new(address.ip(), port)).is_ok())
+            })
+            .unwrap();
+        let single = Listen {
+            first,
+            last: first.port(),
+        };
+        let error = bind(single).unwrap_err().to_string();
+        let expected = format!("cannot listen at {first}: ");
+        assert!(
+            error.starts_with(&expected) && error.contains("--listen"),
+            "{error}"
+        );
+        let range = Listen {
+            first,
+            last: first.port() + 1,
+        };
+        let second = bind(range).unwrap();
+        assert_eq!(second.local_address().unwrap().port(), first.port() + 1);
+        let error = bind(range).unwrap_err().to_string();
+        let expected = format!(
+            "UDP ports {} to {} of {} are all in use",
+            first.port(),
+            range.last,
+            first.ip()
+        );
+        assert!(error.contains(&expected) && error.contains("--listen"), "{error}");
+        drop(taken);
+    }
 }

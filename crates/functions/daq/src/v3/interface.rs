@@ -89,7 +89,7 @@ pub struct Message {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets received.
+    /// Packets that arrived.
     pub hw_packets_received: u64,
     /// 0: the switch counts packets that it drops.
     pub hw_packets_dropped: u64,
