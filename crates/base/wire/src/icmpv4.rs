@@ -67,7 +67,7 @@ impl<'a> View<'a> {
     /// Returns the four bytes with a meaning that depends on the type: identifier and sequence number of an
     /// echo.
     #[inline]
-    pub fn rest(&self) -> [u8; 4] {
+    pub fn rest_of_header(&self) -> [u8; 4] {
         array(self.header, offset::REST)
     }
 
@@ -84,7 +84,7 @@ pub struct Repr {
     pub kind: u8,
     pub code: u8,
     /// The four bytes with a meaning that depends on the type.
-    pub rest: [u8; 4],
+    pub rest_of_header: [u8; 4],
 }
 
 impl Repr {
@@ -94,7 +94,7 @@ impl Repr {
         Repr {
             kind: ECHO_REQUEST,
             code: 0,
-            rest: [a, b, c, d],
+            rest_of_header: [a, b, c, d],
         }
     }
 
@@ -103,7 +103,7 @@ impl Repr {
         Repr {
             kind: view.kind(),
             code: view.code(),
-            rest: view.rest(),
+            rest_of_header: view.rest_of_header(),
         }
     }
 
@@ -112,7 +112,7 @@ impl Repr {
         let mut header = [0; SIZE];
         header[offset::TYPE] = self.kind;
         header[offset::CODE] = self.code;
-        put(&mut header, offset::REST, self.rest);
+        put(&mut header, offset::REST, self.rest_of_header);
         let checksum = Sum::of(&header).add_bytes(payload).checksum();
         put(&mut header, offset::CHECKSUM, checksum.to_be_bytes());
         out.extend_from_slice(&header);
@@ -133,9 +133,9 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_emitted_parses_to_the_same_and_verifies(
-            kind: u8, code: u8, rest: [u8; 4], payload in prop::collection::vec(any::<u8>(), 0..50),
+            kind: u8, code: u8, rest_of_header: [u8; 4], payload in prop::collection::vec(any::<u8>(), 0..50),
         ) {
-            let repr = Repr { kind, code, rest };
+            let repr = Repr { kind, code, rest_of_header };
             let mut bytes = Vec::new();
             repr.emit(&payload, &mut bytes);
             let view = View::new(&bytes).unwrap();

@@ -101,7 +101,7 @@ impl Header {
 
     /// Returns true for a GSO packet.
     #[must_use]
-    pub fn is_cut(&self) -> bool {
+    pub fn is_gso(&self) -> bool {
         self.gso_type != 0
     }
 

@@ -62,7 +62,7 @@ impl Damping {
     }
 
     /// Returns the number of times that the link was damped.
-    pub fn damped(&self) -> u64 {
+    pub fn times_damped(&self) -> u64 {
         self.damped
     }
 }
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(damping.until(), Some(Time::from_secs(33)));
         assert!(!damping.update(&SETTINGS, true, Time::from_millis(32_999)));
         assert!(damping.update(&SETTINGS, true, Time::from_secs(33)));
-        assert_eq!((damping.until(), damping.damped()), (None, 1));
+        assert_eq!((damping.until(), damping.times_damped()), (None, 1));
     }
 
     #[test]
@@ -105,21 +105,21 @@ mod tests {
         let (mut damping, _) = run(&[0, 1000, 1100, 2000, 2100, 3000, 3100, 20_000, 20_100]);
         assert_eq!(damping.until(), Some(Time::from_secs(50)));
         assert!(damping.update(&SETTINGS, true, Time::from_secs(50)));
-        assert_eq!(damping.damped(), 1);
+        assert_eq!(damping.times_damped(), 1);
     }
 
     #[test]
     fn a_flap_after_the_hold_down_time_does_not_restart_it() {
         let (damping, seen) = run(&[0, 1000, 1100, 2000, 2100, 3000, 3100, 40_000, 40_100]);
         assert_eq!(seen.last(), Some(&true));
-        assert_eq!((damping.until(), damping.damped()), (None, 1));
+        assert_eq!((damping.until(), damping.times_damped()), (None, 1));
     }
 
     #[test]
     fn slow_flaps_are_not_damped() {
         let (damping, seen) = run(&[0, 1000, 1100, 4000, 4100, 6500, 6600, 10_000, 10_100]);
         assert_eq!(seen, [true, false, true, false, true, false, true, false, true]);
-        assert_eq!(damping.damped(), 0);
+        assert_eq!(damping.times_damped(), 0);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl<E: Entries> Engine<E> {
     pub fn handle(&mut self, event: Event<E>, now: Time) -> Vec<Action<E>> {
         let mut actions = Vec::new();
         match event {
-            Event::Ordered(order, resume) => self.accept(order, resume, now),
+            Event::Accepted(order, resume) => self.accept(order, resume, now),
             Event::Connected { switch, session } => {
                 let entry = self
                     .switches
@@ -161,7 +161,7 @@ impl<E: Entries> Engine<E> {
                 consider(change.drain_until.unwrap_or(change.since));
             }
             if !change.waiting.is_empty() && !change.silence_reported {
-                consider(change.since + self.settings.silence);
+                consider(change.since + self.settings.answer_timeout);
             }
         }
         for switch in self.switches.values().filter(|switch| switch.session.is_some()) {
@@ -465,7 +465,7 @@ impl<E: Entries> Engine<E> {
         });
         change.waiting = waiting;
         if !change.waiting.is_empty() {
-            if !change.silence_reported && now >= change.since + self.settings.silence {
+            if !change.silence_reported && now >= change.since + self.settings.answer_timeout {
                 change.silence_reported = true;
                 let switches = change.waiting.iter().copied().collect();
                 actions.push(Action::Notify(Notice::Waiting { change: id, switches }));

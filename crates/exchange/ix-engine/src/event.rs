@@ -11,7 +11,7 @@ use crate::switch::{Session, SyncState};
 #[derive(Debug)]
 pub enum Event<E: Entries> {
     /// A change was accepted; its journal record `accepted` and its objects are durable.
-    Ordered(Order<E>, Resume),
+    Accepted(Order<E>, Resume),
     /// A switch of the plan has connected, and the engine is its master.
     Connected {
         switch: SwitchId,

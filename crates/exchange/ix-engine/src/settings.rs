@@ -25,11 +25,11 @@ pub struct Settings {
     /// The shortest time between two reconciliations that foreign changes cause.
     pub foreign_resync_min: Duration,
     /// The time without an answer from a switch after which the changes that wait for it are reported.
-    pub silence: Duration,
+    pub answer_timeout: Duration,
     /// The first delay before a refused repair is tried again; it doubles up to a minute.
     pub retry: Duration,
     /// The time for which a freed number is not reused after the removal of its entries is confirmed.
-    pub rest: Duration,
+    pub number_hold: Duration,
     /// The treatment of foreign entries.
     pub foreign: ForeignPolicy,
     /// The seed of the jitter.
@@ -43,9 +43,9 @@ impl Default for Settings {
             drain_min: Duration::from_millis(100),
             resync: Duration::from_secs(60),
             foreign_resync_min: Duration::from_secs(1),
-            silence: Duration::from_secs(30),
+            answer_timeout: Duration::from_secs(30),
             retry: Duration::from_secs(1),
-            rest: Duration::from_secs(60),
+            number_hold: Duration::from_secs(60),
             foreign: ForeignPolicy::Exclusive,
             seed: 0,
         }

@@ -420,7 +420,7 @@ impl Core {
             .phases((&before, self.planned_at), (&after, self.planned_at));
         change.has_entries = phases.iter().any(|phase| !phase.is_empty());
         let order = engine_order(id, change, phases);
-        let actions = self.engine.handle(Event::Ordered(order, resume), now.time);
+        let actions = self.engine.handle(Event::Accepted(order, resume), now.time);
         self.queue.extend(actions);
     }
 

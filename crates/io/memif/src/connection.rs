@@ -27,7 +27,7 @@ pub enum ConnectionError {
     NotReading,
     /// The peer sent an invalid message.
     #[error(transparent)]
-    Refused(#[from] MessageError),
+    InvalidMessage(#[from] MessageError),
     /// A system call failed.
     #[error("{0}")]
     Failed(Errno),
@@ -153,7 +153,7 @@ mod tests {
         let (a, b) = pair();
         for size in [1, 127, 129, 4000] {
             send(&a, &vec![0; size], SendFlags::empty()).unwrap();
-            let refused = ConnectionError::Refused(MessageError::MessageSize { size });
+            let refused = ConnectionError::InvalidMessage(MessageError::MessageSize { size });
             assert_eq!(b.receive().unwrap_err(), refused);
         }
     }

@@ -27,7 +27,7 @@ pub enum ConnectionError {
     NotReading,
     /// The front-end sent an invalid message.
     #[error(transparent)]
-    Refused(#[from] MessageError),
+    InvalidMessage(#[from] MessageError),
     /// A system call failed.
     #[error("{0}")]
     Failed(Errno),
@@ -107,7 +107,7 @@ impl Connection {
         let message = Message::decode(header.request, payload)?;
         let fds = core::mem::take(&mut self.fds);
         if fds.len() != message.fds() {
-            return Err(ConnectionError::Refused(MessageError::Fds {
+            return Err(ConnectionError::InvalidMessage(MessageError::Fds {
                 request: header.request,
                 fds: fds.len(),
                 expected: message.fds(),
@@ -147,7 +147,7 @@ impl Connection {
             }
             self.size += received.bytes;
             if self.fds.len() > TABLE_MAX || received.flags.contains(ReturnFlags::CTRUNC) {
-                return Err(ConnectionError::Refused(MessageError::TooManyFds));
+                return Err(ConnectionError::InvalidMessage(MessageError::TooManyFds));
             }
         }
         Ok(true)
@@ -254,11 +254,14 @@ mod tests {
                 fds,
                 expected: message.fds(),
             };
-            assert_eq!(line.receive().unwrap_err(), ConnectionError::Refused(refused));
+            assert_eq!(
+                line.receive().unwrap_err(),
+                ConnectionError::InvalidMessage(refused)
+            );
         }
         let (ours, mut line) = pair();
         say(&ours, &memory(8).encode(false), 20);
-        let refused = ConnectionError::Refused(MessageError::TooManyFds);
+        let refused = ConnectionError::InvalidMessage(MessageError::TooManyFds);
         assert_eq!(line.receive().unwrap_err(), refused);
     }
 

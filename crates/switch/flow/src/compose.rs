@@ -280,7 +280,7 @@ impl PacketText {
                 icmpv4::Repr {
                     kind,
                     code,
-                    rest: [0, 1, 0, 1],
+                    rest_of_header: [0, 1, 0, 1],
                 }
                 .emit(payload, &mut message);
                 message

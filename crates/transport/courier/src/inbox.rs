@@ -43,14 +43,14 @@ impl Inbox {
     }
 
     /// Returns the next command.
-    pub(crate) fn take(&self) -> Option<Command> {
+    pub(crate) fn try_recv(&self) -> Option<Command> {
         self.commands.try_recv().ok()
     }
 }
 
 impl Outbox {
     /// Sends a command; a session that has ended ignores it.
-    pub(crate) fn give(&self, command: Command) {
+    pub(crate) fn send(&self, command: Command) {
         let _ = self.commands.send(command);
         self.waker.wake_next();
     }

@@ -86,19 +86,19 @@ pub struct SessionHandle {
 impl SessionHandle {
     /// Ends the session. Received data are kept: outcomes that are not known yet are [`Outcome::Resumable`].
     pub fn cancel(&self) {
-        self.outbox.give(Command::Stop);
+        self.outbox.send(Command::Stop);
     }
 
     /// Lets a receiving session begin no further transfer. It ends with the last transfer, or after this
     /// time.
     pub fn drain(&self, time: Duration) {
-        self.outbox.give(Command::Drain(time));
+        self.outbox.send(Command::Drain(time));
     }
 
     /// Adds a receiver to a sending session. The receiver first gets the data that the others get now, and
     /// the earlier data afterwards.
     pub fn add_target(&self, target: Target) {
-        self.outbox.give(Command::Add(target));
+        self.outbox.send(Command::Add(target));
     }
 }
 

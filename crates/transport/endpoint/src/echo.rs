@@ -15,10 +15,19 @@ impl Endpoint {
             return Err(DropReason::Checksum);
         }
         match view.kind() {
-            icmpv4::ECHO_REQUEST => self.echo(now, packet, icmpv4::ECHO_REPLY, view.rest(), view.payload()),
-            icmpv4::UNREACHABLE | icmpv4::TIME_EXCEEDED => {
-                self.icmp_error(now, (view.kind(), view.code()), view.rest(), view.payload())
-            }
+            icmpv4::ECHO_REQUEST => self.echo(
+                now,
+                packet,
+                icmpv4::ECHO_REPLY,
+                view.rest_of_header(),
+                view.payload(),
+            ),
+            icmpv4::UNREACHABLE | icmpv4::TIME_EXCEEDED => self.icmp_error(
+                now,
+                (view.kind(), view.code()),
+                view.rest_of_header(),
+                view.payload(),
+            ),
             _ => Err(DropReason::Unused),
         }
     }

@@ -115,7 +115,7 @@ fn write_v4(
         kind: icmpv4::UNREACHABLE,
         code: FRAGMENTATION_NEEDED,
         // RFC 1191, section 4: the last 16 bits are the MTU of the next hop.
-        rest: [0, 0, high, low],
+        rest_of_header: [0, 0, high, low],
     };
     message.emit(quoted, reply);
     Some(())
@@ -223,7 +223,7 @@ mod tests {
                 assert_eq!((layers.l4(), view.kind(), view.code()), (L4::Icmpv4, 3, 4));
                 assert!(view.checksum_is_right());
                 assert!(ipv4::View::new(&answer[IP..]).unwrap().checksum_is_right());
-                assert_eq!(view.rest(), [0, 0, 5, 20]);
+                assert_eq!(view.rest_of_header(), [0, 0, 5, 20]);
                 assert_eq!(answer.len(), IP + 576);
                 &message[8..]
             };

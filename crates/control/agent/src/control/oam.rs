@@ -187,7 +187,7 @@ impl<B: Backend> BridgeControl<B> {
                 .is_some()
                 .then(|| DampingStatus {
                     left: left(monitor.damping.until()),
-                    damped: monitor.damping.damped(),
+                    damped: monitor.damping.times_damped(),
                 }),
         })
     }

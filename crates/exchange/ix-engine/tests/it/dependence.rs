@@ -68,13 +68,13 @@ fn an_order_behind_a_rolled_back_one_still_waits_for_the_change_before_that() {
         now,
     );
     // Switch 2 is not connected: change 2 waits for it.
-    let actions = engine.handle(Event::Ordered(adding(1, &["x"], 1, 1), Resume::Start), now);
+    let actions = engine.handle(Event::Accepted(adding(1, &["x"], 1, 1), Resume::Start), now);
     let commit = actions.iter().find_map(|action| match action {
         Action::Commit { commit, .. } => Some(*commit),
         _ => None,
     });
-    engine.handle(Event::Ordered(adding(2, &["y"], 2, 2), Resume::Start), now);
-    engine.handle(Event::Ordered(adding(3, &["x", "y"], 1, 3), Resume::Start), now);
+    engine.handle(Event::Accepted(adding(2, &["y"], 2, 2), Resume::Start), now);
+    engine.handle(Event::Accepted(adding(3, &["x", "y"], 1, 3), Resume::Start), now);
     let refused = Event::Refused {
         switch,
         session,
@@ -87,7 +87,7 @@ fn an_order_behind_a_rolled_back_one_still_waits_for_the_change_before_that() {
         matches!(&actions[0], Action::RollBack { changes, .. } if *changes == [3, 1]),
         "{actions:?}"
     );
-    engine.handle(Event::Ordered(adding(4, &["y"], 1, 4), Resume::Start), now);
+    engine.handle(Event::Accepted(adding(4, &["y"], 1, 4), Resume::Start), now);
     let last = engine.changes().last().unwrap();
     assert_eq!(
         (last.change, last.phase, last.changes),

@@ -79,7 +79,7 @@ fn the_removal_of_an_own_entry_is_done_although_unknown_entries_are_left() {
             clean: BTreeMap::from([(1, BTreeMap::from([((1, 5), (Some(value), None))]))]),
             ..addition(1, 1, (1, 5), value)
         };
-        engine.handle(Event::Ordered(removal, Resume::Clean), NOW);
+        engine.handle(Event::Accepted(removal, Resume::Clean), NOW);
         let actions = connect(&mut engine, 1, &[((1, 5), value), ((1, 77), (false, 1))]);
         let (_, modifications) = commit(&actions);
         assert_eq!(modifications, [change((1, 5), Some(value), None)]);
@@ -91,7 +91,7 @@ fn an_order_for_a_number_that_an_unknown_entry_has_modifies_that_entry() {
     let mut engine = engine(Settings::default(), true);
     connect(&mut engine, 2, &[((1, 7), (true, 1))]);
     let order = addition(1, 2, (1, 7), (true, 2));
-    let actions = engine.handle(Event::Ordered(order, Resume::Start), NOW);
+    let actions = engine.handle(Event::Accepted(order, Resume::Start), NOW);
     let (_, modifications) = commit(&actions);
     assert_eq!(
         modifications,
@@ -125,7 +125,7 @@ fn a_switch_that_connects_late_is_protected_however_far_the_revision_has_come() 
     let mut engine = engine(Settings::default(), false);
     connect(&mut engine, 1, &[((1, 5), (true, 1))]);
     let order = addition(50, 1, (1, 6), (true, 1));
-    let actions = engine.handle(Event::Ordered(order, Resume::Start), NOW);
+    let actions = engine.handle(Event::Accepted(order, Resume::Start), NOW);
     let (number, _) = commit(&actions);
     let committed = Event::Committed {
         switch: 1,

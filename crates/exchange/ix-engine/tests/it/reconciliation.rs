@@ -411,7 +411,7 @@ fn a_dump_during_which_a_commit_happens_in_part_confirms_nothing() {
         flip: entry((0, 2)),
         clean: BTreeMap::new(),
     };
-    let actions = engine.handle(Event::Ordered(order, Resume::Start), now);
+    let actions = engine.handle(Event::Accepted(order, Resume::Start), now);
     let commit = actions.iter().find_map(|action| match action {
         Action::Commit { commit, .. } => Some(*commit),
         _ => None,

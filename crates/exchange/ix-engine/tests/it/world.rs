@@ -75,7 +75,7 @@ impl World {
     }
 
     fn submit(&mut self, order: Order<Toy>, resume: millrace_ix_engine::Resume) {
-        self.handle(Event::Ordered(order, resume));
+        self.handle(Event::Accepted(order, resume));
     }
 
     pub(crate) fn handle(&mut self, event: Event<Toy>) {

@@ -309,7 +309,7 @@ impl Rules {
         let [b0, b1, b2, b3, b4, b5, b6, b7, a0, a1, ..] = bytes;
         let begin = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
         let header = Header::parse((begin, u16::from_le_bytes([a0, a1])));
-        let most = match (header.is_cut(), self.limits.is_segmented) {
+        let most = match (header.is_gso(), self.limits.is_segmented) {
             (true, true) => GSO_MAX,
             (_, true) => self.limits.frame_size,
             (_, false) => self.limits.frame_size.min(packet.room()),

@@ -56,13 +56,13 @@ pub(super) fn decode(packet: &mut Packet<'_>) -> Result<(), Undecoded> {
         }
         IpProto::ICMPV4 if packet.src.is_ipv4() => {
             let view = icmpv4::View::new(bytes).map_err(invalid)?;
-            packet.icmp = Some(icmp(view.kind(), view.code(), view.rest()));
+            packet.icmp = Some(icmp(view.kind(), view.code(), view.rest_of_header()));
             packet.payload = view.payload();
         }
         IpProto::ICMPV6 if packet.src.is_ipv6() => {
             // The first eight bytes have the same layout as in ICMP.
             let view = icmpv4::View::new(bytes).map_err(invalid)?;
-            packet.icmp = Some(icmp6(view.kind(), view.code(), view.rest()));
+            packet.icmp = Some(icmp6(view.kind(), view.code(), view.rest_of_header()));
             // Messages of listener and neighbour discovery have more fields after the checksum (RFC 2710,
             // section 3; RFC 4861, section 4). Suricata shows these fields to rules, but not the last bytes
             // of the message (observed).

@@ -104,7 +104,7 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
     let mut family = candidates(sample, &left);
     let (mut is_fresh, mut renewals) = (true, 0);
     let mut cheapest = Cheapest::default();
-    cheapest.look(sample, &left, 0);
+    cheapest.consider(sample, &left, 0);
     while left.len() * sample.scale > IRREGULAR && specs.len() < 2 * TUPLES {
         let collisions_max = (COLLISIONS_MAX << (specs.len() / TUPLES)).div_ceil(sample.scale);
         let found = best(sample, &family, &left, collisions_max, &mut counter);
@@ -122,7 +122,7 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
         };
         is_fresh = false;
         specs.push(take(sample, found, collisions_max, &mut left, &mut counter));
-        cheapest.look(sample, &left, specs.len());
+        cheapest.consider(sample, &left, specs.len());
     }
     if let Some((_, tuples)) = cheapest.0 {
         specs.truncate(tuples);
@@ -136,7 +136,9 @@ pub(super) fn tuples(sample: &Sample) -> Vec<TupleSpec> {
 struct Cheapest(Option<(usize, usize)>);
 
 impl Cheapest {
-    fn look(&mut self, sample: &Sample, left: &[usize], tuples: usize) {
+    /// Keeps the plan of `tuples` tuples if it is the cheapest so far. The rules `left`, which no tuple accepts, are compared
+    /// directly.
+    fn consider(&mut self, sample: &Sample, left: &[usize], tuples: usize) {
         let rules = left.len() * sample.scale;
         if rules > MANY_PLANNED {
             return;

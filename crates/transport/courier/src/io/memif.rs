@@ -232,7 +232,7 @@ impl MemifLink {
             match handshake
                 .session
                 .receive(&message)
-                .map_err(ConnectionError::Refused)?
+                .map_err(ConnectionError::InvalidMessage)?
             {
                 Step::Begin(layout, message) => {
                     let (rings, memory) = Rings::create(&layout).map_err(io::Error::from)?;

@@ -72,7 +72,7 @@ impl Server<'_, '_, '_> {
                         if let Some(kept) = self.options.kept_ticket() {
                             kept.forget();
                         }
-                        session.give(Write::Close);
+                        session.send_to_writer(Write::Close);
                     }
                     finish_writer(&mut self.finishing, key, *session);
                 }

@@ -70,7 +70,7 @@ impl Jobs<'_> {
     /// Ends the sending sessions.
     pub(super) fn stop(&self) {
         for outbox in self.running.iter().filter_map(|job| job.outbox.as_ref()) {
-            outbox.give(Command::Stop);
+            outbox.send(Command::Stop);
         }
     }
 }

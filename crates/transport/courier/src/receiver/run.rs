@@ -204,7 +204,7 @@ impl Server<'_, '_, '_> {
             let fds = [Some(self.io.descriptor()), Some(self.waker.as_fd()), stop];
             let mut stopped = wait(&fds, until)?.stop;
             self.waker.disarm();
-            while let Some(command) = inbox.take() {
+            while let Some(command) = inbox.try_recv() {
                 match command {
                     Command::Drain(time) => {
                         let until = Instant::now() + time;

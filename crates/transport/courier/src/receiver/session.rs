@@ -199,14 +199,14 @@ impl<'scope> Session<'scope> {
         self.worker.take()
     }
 
-    /// Gives the writer a task; a writer that has failed ignores it, and reports this by its last reply.
-    pub(super) fn give(&self, task: Write) {
+    /// Sends a task to the writer; a writer that has failed ignores it, and reports this by its last reply.
+    pub(super) fn send_to_writer(&self, task: Write) {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send(task);
         }
     }
 
-    /// Gives the writer a message about values: VALUE, GROUP VALUES or WITHDRAWN. One that arrives before ACCEPT, or that nothing
+    /// Sends the writer a message about values: VALUE, GROUP VALUES or WITHDRAWN. One that arrives before ACCEPT, or that nothing
     /// asked for, is ignored: QUIC's flow control does not hold these messages back while the writer is busy.
     pub(super) fn on_values(&mut self, message: Write) -> Result<(), FilesError> {
         if !self.is_running() {
@@ -228,7 +228,7 @@ impl<'scope> Session<'scope> {
             )));
         }
         self.queued += 1;
-        self.give(message);
+        self.send_to_writer(message);
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl<'scope> Session<'scope> {
         }
         if !std::mem::replace(&mut self.kept, true) {
             // ACCEPT repeats these ranges next to longer fields, so only the ranges that fit there are kept.
-            self.give(Write::Keep(fitting(keep)));
+            self.send_to_writer(Write::Keep(fitting(keep)));
         }
         Ok(())
     }
@@ -323,7 +323,7 @@ impl<'scope> Session<'scope> {
     pub(super) fn hand_over(&mut self) {
         if !self.groups.is_empty() {
             let groups = std::mem::take(&mut self.groups);
-            self.give(Write::Groups(groups));
+            self.send_to_writer(Write::Groups(groups));
         }
     }
 

@@ -83,7 +83,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.outbox.give(Command::Stop);
+        self.outbox.send(Command::Stop);
         let result = self.thread.take().map(JoinHandle::join);
         if !std::thread::panicking() {
             result.unwrap().unwrap();

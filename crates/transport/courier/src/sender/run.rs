@@ -247,7 +247,7 @@ impl Sender<'_> {
             }
             let answered = self.on_replies()?;
             let mut stopped = false;
-            while let Some(command) = inbox.take() {
+            while let Some(command) = inbox.try_recv() {
                 match command {
                     Command::Add(target) => self.add(target)?,
                     // A sender begins no further transfer in any case.

@@ -16,7 +16,7 @@ const ROUTER: Mac = Mac([2, 0, 0, 0, 0, 0xfe]);
 fn icmp4(kind: u8, code: u8, rest: [u8; 4], payload: &[u8]) -> Vec<u8> {
     Builder::ethernet(mac(1), ROUTER)
         .ipv4([192, 0, 2, 254], [192, 0, 2, 1])
-        .icmpv4(icmpv4::Repr { kind, code, rest })
+        .icmpv4(icmpv4::Repr { kind, code, rest_of_header: rest })
         .payload(payload)
         .build()
 }
@@ -70,7 +70,7 @@ fn echo_requests_are_answered_as_they_were_at_a_limited_rate() {
     let icmp = icmpv4::View::new(ip.payload()).unwrap();
     assert!(ip.checksum_is_right() && icmp.checksum_is_right());
     assert_eq!(
-        (icmp.kind(), icmp.rest(), icmp.payload()),
+        (icmp.kind(), icmp.rest_of_header(), icmp.payload()),
         (icmpv4::ECHO_REPLY, [1, 2, 3, 4], &payload[..])
     );
     assert_eq!(answer[..6], ROUTER.0);

@@ -48,7 +48,7 @@ fn mtus(errors: &mut IcmpErrors) -> Vec<u16> {
         let ip = ipv4::View::new(&bytes[14..]).unwrap();
         let message = icmpv4::View::new(ip.payload()).unwrap();
         assert_eq!((message.kind(), message.code()), (3, 4));
-        let [_, _, high, low] = message.rest();
+        let [_, _, high, low] = message.rest_of_header();
         found.push(u16::from_be_bytes([high, low]));
     }
     errors.free();

@@ -186,7 +186,7 @@ impl Transport {
             Transport::Icmp { kind, code, .. } if version == 4 => builder.icmpv4(icmpv4::Repr {
                 kind: *kind,
                 code: *code,
-                rest: [1, 2, 3, 4],
+                rest_of_header: [1, 2, 3, 4],
             }),
             Transport::Icmp { kind, code, .. } => builder.icmpv6(*kind, *code),
             Transport::Nd(repr) if version == 6 => builder.neighbor(*repr),

@@ -68,7 +68,7 @@ impl Interface {
     }
 
     /// Returns the current state of the interface, and stores its MTU.
-    fn look(&self) -> Option<InterfaceState> {
+    fn query(&self) -> Option<InterfaceState> {
         let state = kernel::state(&self.name).ok()?;
         self.mtu.store(state.mtu as usize, Ordering::Relaxed);
         Some(state)
@@ -77,7 +77,7 @@ impl Interface {
     /// Opens the interface for the first time. If it is down, the queues are attached later, since kernels before 6.13
     /// refuse fanout on such an interface.
     pub(super) fn attach_first(&self) -> Result<(), OpenError> {
-        match self.look() {
+        match self.query() {
             Some(state) if state.is_up => self.attach(state.index),
             _ => open(&self.name, 1).map(drop),
         }
@@ -112,7 +112,7 @@ impl Interface {
     /// Attaches the queues to the interface that has the name now, or detaches them if none has. The watch calls
     /// this. Returns false if the watch must call it again without an event.
     pub(super) fn follow(&self) -> bool {
-        let (state, index) = (self.look(), self.index.load(Ordering::Acquire));
+        let (state, index) = (self.query(), self.index.load(Ordering::Acquire));
         let found = state.map_or(DETACHED, |state| state.index);
         if index != DETACHED && found != index {
             tracing::info!(interface = self.name, "interface removed");
@@ -166,7 +166,7 @@ pub(super) struct LinkReader(Cell<Option<Connection>>);
 impl LinkReader {
     pub(super) fn connection(&self, interface: &Interface) -> Connection {
         let known = self.0.get().unwrap_or_default();
-        let state = interface.look();
+        let state = interface.query();
         let is_attached = interface.index.load(Ordering::Acquire) != DETACHED;
         let is_up = is_attached && state.is_some_and(|state| state.is_running);
         let mac = state.map_or(known.mac, |state| Mac(state.mac));
