@@ -15,6 +15,8 @@ use super::{Routing, Rpki};
 
 /// The maximum number of payloads (VRPs) from one cache: ten times those of the whole Internet in 2026.
 const VRPS_MAX: usize = 8_000_000;
+/// Largest size in bytes of the queries that a cache has not read; a query is 8 or 12 bytes long.
+const OUTPUT_MAX: usize = 4_096;
 /// The shortest and the longest wait before another attempt to connect.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
@@ -101,12 +103,15 @@ async fn converse(
     client.connected(routing.now());
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut buffer = vec![0; 64 * 1024];
-    // A cache that does not answer a query in time is left, so few queries wait here.
+    // Queries, up to `OUTPUT_MAX` bytes.
     let mut output = Vec::new();
     let mut is_published = false;
     let mut lacked_data = false;
     loop {
         output.append(&mut client.take_output());
+        if output.len() > OUTPUT_MAX {
+            return Err("the cache sends, but does not read queries".to_owned());
+        }
         let wait = client
             .deadline()
             .map_or(Duration::from_secs(60), |deadline| deadline.since(routing.now()));
@@ -205,6 +210,19 @@ mod tests {
             () = routing.changed.notified() => {}
         }
         assert!(sets.lock().unwrap().is_empty());
+        routing.handle.stop();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cache_that_asks_for_queries_and_reads_none_is_left() {
+        let (routing, mut client, sets) = expired();
+        let (ours, mut theirs) = tokio::io::duplex(64 * 1024);
+        // Cache Reset: the client answers each with a query of the same size.
+        let resets = [1_u8, 8, 0, 0, 0, 0, 0, 8].repeat(8_192);
+        tokio::spawn(async move { while theirs.write_all(&resets).await.is_ok() {} });
+        let conversation = converse(ours, "cache", 0, &mut client, &sets, &routing);
+        let ended = timeout(Duration::from_secs(10), conversation).await.unwrap();
+        assert!(ended.unwrap_err().contains("does not read"));
         routing.handle.stop();
     }
 

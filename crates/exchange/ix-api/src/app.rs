@@ -145,6 +145,7 @@ impl App {
             rechecked: Mutex::default(),
             started: Instant::now(),
         }));
+        crate::v2::sweep_sessions(&app)?;
         for (id, webhook) in app.records.all() {
             app.webhooks.start(&app, &id, webhook, app.events.newest());
         }

@@ -170,6 +170,13 @@ impl FromRequestParts<App> for Conditions {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Conditions, Problem> {
         let Query(params) = Query::<OrderParams>::from_request_parts(parts, app).await?;
+        let has_options = params.dry_run == Some(true) || params.confirm_within.is_some();
+        if has_options && parts.uri.path().starts_with("/api/v2/") {
+            // The order must not be executed for a client that asked what it would do.
+            let detail =
+                "IX-API has neither `dry_run` nor `confirm_within`: expected neither; /api/v1 has both";
+            return Err(Problem::new(ProblemKind::BadRequest, detail));
+        }
         let (if_match, any) = parse_if_match(&parts.headers)?;
         let key = crate::idempotency::key(&parts.headers)?;
         Ok(Conditions {

@@ -1,5 +1,6 @@
 //! Receivers on other machines, which are started over ssh: `HOST:DIRECTORY`, as with scp.
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -122,8 +123,9 @@ impl Remote {
         let port = ticket.addresses.first().map_or(0, SocketAddr::port);
         let known = std::mem::take(&mut target.addresses);
         let reached = resolved.iter().map(|ip| SocketAddr::new(*ip, port));
-        target.addresses = reached.chain(known).collect();
-        target.addresses.dedup();
+        let mut seen = HashSet::new();
+        let addresses = reached.chain(known).filter(|address| seen.insert(*address));
+        target.addresses = addresses.collect();
         Ok((remote, target))
     }
 

@@ -68,7 +68,12 @@ impl Endpoint {
         let mut message = Vec::with_capacity(icmpv4::SIZE + payload.len());
         match (src, dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                icmpv4::Repr { kind, code, rest_of_header: rest }.emit(payload, &mut message);
+                icmpv4::Repr {
+                    kind,
+                    code,
+                    rest_of_header: rest,
+                }
+                .emit(payload, &mut message);
                 let mut packet = Vec::with_capacity(20 + message.len());
                 ipv4_repr(src, dst, IpProto::ICMPV4, message.len()).emit(&mut packet);
                 packet.extend_from_slice(&message);

@@ -75,11 +75,7 @@ pub(crate) async fn delete(
     conditions: Conditions,
 ) -> Result<Response, Problem> {
     let target = access.id().into();
-    let ordered = order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await?;
-    if !conditions.dry_run {
-        crate::v2::features::forget(&app, access.id())?;
-    }
-    Ok(ordered)
+    order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await
 }
 
 /// A contracted rate.

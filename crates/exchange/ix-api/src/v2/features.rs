@@ -1,5 +1,7 @@
 //! Route servers as features of peering LANs, and the members' sessions with them.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
@@ -253,10 +255,21 @@ pub(crate) struct Session {
     pub(crate) max_prefix_v6: Option<u32>,
 }
 
+/// Returns the records of ends that exist. The records of a deleted end stay until [`sweep`]: if a switch refuses the
+/// deletion, the end and its sessions are there again.
+fn existing(app: &App) -> impl Iterator<Item = (String, FeatureConfigRecord)> + use<> {
+    let snapshot = app.snapshot();
+    let all = app.records.all::<FeatureConfigRecord>().into_iter();
+    all.filter(move |(_, record)| {
+        let config = record.config();
+        config.is_some_and(|config| snapshot.exchange.configs.contains_key(&config))
+    })
+}
+
 /// Returns one session for each IP address that has sessions with route servers, in the order of their creation.
 pub(crate) fn sessions(app: &App) -> Vec<Session> {
-    let all = app.records.all::<FeatureConfigRecord>().into_iter();
-    let mut seen = std::collections::BTreeSet::new();
+    let all = existing(app);
+    let mut seen = BTreeSet::new();
     all.filter_map(|(_, record)| {
         let config = record.config()?;
         let session = record.request.session;
@@ -276,15 +289,17 @@ pub(crate) fn sessions(app: &App) -> Vec<Session> {
 
 /// Returns the identifiers of the sessions of an end.
 pub(crate) fn configs_of(app: &App, config: ConfigId) -> Vec<String> {
-    let all = app.records.all::<FeatureConfigRecord>().into_iter();
-    all.filter(|(_, record)| record.config() == Some(config))
+    existing(app)
+        .filter(|(_, record)| record.config() == Some(config))
         .map(|(id, _)| id)
         .collect()
 }
 
-/// Removes the sessions of an end that is deleted.
-pub(crate) fn forget(app: &App, config: ConfigId) -> Result<(), Problem> {
-    for id in configs_of(app, config) {
+/// Removes the records of ends that do not exist, when the engine starts.
+pub(crate) fn sweep(app: &App) -> Result<(), CredentialError> {
+    let kept: BTreeSet<String> = existing(app).map(|(id, _)| id).collect();
+    let all = app.records.all::<FeatureConfigRecord>().into_iter();
+    for (id, _) in all.filter(|(id, _)| !kept.contains(id)) {
         app.records.delete(&id)?;
     }
     Ok(())
@@ -380,8 +395,7 @@ fn check(app: &App, principal: &Principal, request: &FeatureConfigRequest) -> Re
 
 /// Refuses a second session of an address with a route server.
 fn check_free(app: &App, except: Option<&str>, request: &FeatureConfigRequest) -> Result<(), Problem> {
-    let all = app.records.all::<FeatureConfigRecord>().into_iter();
-    let mut same = all.filter(|(id, other)| {
+    let mut same = existing(app).filter(|(id, other)| {
         Some(id.as_str()) != except
             && other.request.network_feature == request.network_feature
             && other.request.session.ip == request.session.ip

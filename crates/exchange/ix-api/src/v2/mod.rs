@@ -31,7 +31,7 @@ pub(crate) mod records;
 mod services;
 pub(crate) mod view;
 
-pub(crate) use features::{Session, sessions};
+pub(crate) use features::{Session, sessions, sweep as sweep_sessions};
 pub(crate) use problem::translate;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};

@@ -67,11 +67,6 @@ impl Unordered {
         (self.received - self.end.done) as usize
     }
 
-    /// Returns whether a packet waits.
-    pub fn is_waiting(&mut self) -> bool {
-        self.end.waiting() > self.received - self.end.done
-    }
-
     /// Returns the next packet.
     #[inline]
     pub fn receive(&mut self) -> Option<ReceivedPacket> {

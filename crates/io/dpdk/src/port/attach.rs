@@ -39,6 +39,8 @@ pub(super) struct Device {
     was_configured: bool,
     /// False after the first call of `remove`, even if the call failed.
     attached: bool,
+    /// True if `remove` failed, so that DPDK's bus may still have the device.
+    is_on_bus: bool,
     /// The sockets that the driver opened and may not close.
     resources: DriverResources,
     /// The number of packets that were dropped because the device cannot send them.
@@ -55,6 +57,7 @@ impl Device {
             started: false,
             was_configured: false,
             attached: true,
+            is_on_bus: false,
             resources: DriverResources::default(),
             dropped: AtomicU64::new(0),
             flow_rules: AtomicUsize::new(0),
@@ -67,6 +70,11 @@ impl Device {
         // DPDK may assign the number to another device from now on.
         self.id = PortId::DETACHED;
         removed.map_err(StartError::Detach)?;
+        if self.is_on_bus {
+            // An earlier removal failed. DPDK would refuse to probe the device again.
+            let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
+            self.is_on_bus = !unprobe(&self.devargs);
+        }
         self.id = probe(&self.devargs).map_err(StartError::Attach)?;
         self.attached = true;
         self.was_configured = false;
@@ -177,6 +185,7 @@ impl Device {
         if !std::mem::take(&mut self.attached) {
             return Ok(());
         }
+        self.is_on_bus = true;
         let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
         let stopped = self.stop();
         let action = "detach it";
@@ -190,6 +199,7 @@ impl Device {
         self.check("close it", unsafe { sys::rte_eth_dev_close(self.id.0) })?;
         // SAFETY: the bus keeps its device until this call; PROBING excludes other threads.
         self.check(action, unsafe { sys::rte_dev_remove(bus_device) })?;
+        (self.is_on_bus, self.started) = (false, false);
         self.resources.close();
         stopped
     }
@@ -217,7 +227,7 @@ fn probe(devargs: &DevArgs) -> Result<PortId, AttachError> {
         return Err(explain(devargs, errno, &warnings));
     }
     port_named(devargs).ok_or_else(|| {
-        unprobe(devargs);
+        let _is_removed = unprobe(devargs);
         AttachError::NoPort { name }
     })
 }
@@ -230,17 +240,19 @@ fn port_named(devargs: &DevArgs) -> Option<PortId> {
     (code == 0).then_some(PortId(id))
 }
 
-/// Removes a device that turned out not to be a network device.
-fn unprobe(devargs: &DevArgs) {
+/// Removes a device, which no port uses, from its bus. Returns false if that failed.
+fn unprobe(devargs: &DevArgs) -> bool {
     let bus = if devargs.is_pci() { c"pci" } else { c"vdev" };
     let Ok(name) = CString::new(devargs.name()) else {
-        return;
+        return false;
     };
     // SAFETY: both texts are zero-terminated; the caller holds PROBING, and no thread has a handle to the device.
     let code = unsafe { sys::rte_eal_hotplug_remove(bus.as_ptr(), name.as_ptr()) };
-    if let Err(error) = Errno::check(code) {
+    let removed = Errno::check(code);
+    if let Err(error) = removed {
         tracing::warn!(device = devargs.name(), %error, "the device stays attached");
     }
+    removed.is_ok()
 }
 
 /// Size of the file header of a capture, in bytes.

@@ -21,38 +21,34 @@ const PIPELINE: usize = 4_096;
 const REPLIES: usize = 16;
 
 /// The part of a command in the announcement of a data connection.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Step {
     /// PASV, EPSV: the reply has the port.
     Passive,
     /// PORT, EPRT: the command has the port.
     Active,
     /// A transfer command that the client sent before the server's reply with the port.
-    Transfer {
-        is_download: bool,
-        name: Vec<u8>,
-    },
-    Other,
+    Transfer { is_download: bool, name: Vec<u8> },
 }
 
 impl Heap for Step {
     fn heap(&self) -> usize {
         match self {
             Step::Transfer { name, .. } => name.heap(),
-            Step::Passive | Step::Active | Step::Other => 0,
+            Step::Passive | Step::Active => 0,
         }
     }
 }
 
-/// A command that waits for its reply.
+/// A command that concerns a data connection, and waits for its reply.
 #[derive(Debug)]
-struct Command {
-    /// Number of the command's transaction.
-    id: u64,
+struct DataCommand {
+    /// The number of the command, counted from the first command of the connection.
+    number: u64,
     step: Step,
 }
 
-heap!(Command { step });
+heap!(DataCommand { step });
 
 /// The end that opens a data connection, and the port to which it is opened. The addresses are taken from the
 /// control connection: addresses in commands and replies can be forged, or belong to another side of a NAT.
@@ -70,7 +66,13 @@ pub(super) struct Ftp {
     has_failed: [bool; 2],
     /// By direction: true while the rest of an overlong line is skipped.
     skips_line: [bool; 2],
-    waiting: VecDeque<Command>,
+    /// The numbers of the transactions of the commands that wait for a reply.
+    waiting: VecDeque<u64>,
+    /// The number of the first waiting command.
+    answered: u64,
+    /// The waiting commands that concern a data connection. They are not in `waiting`, so that a reply with a port costs the
+    /// same however many commands wait.
+    data_commands: VecDeque<DataCommand>,
     /// The next data connection.
     data: Option<DataPort>,
     expected: Vec<Expectation>,
@@ -84,6 +86,7 @@ pub(super) struct Ftp {
 heap!(Ftp {
     pending,
     waiting,
+    data_commands,
     expected
 });
 
@@ -95,6 +98,8 @@ impl Ftp {
             has_failed: [false; 2],
             skips_line: [false; 2],
             waiting: VecDeque::new(),
+            answered: 0,
+            data_commands: VecDeque::new(),
             data: None,
             expected: Vec::new(),
             has_greeting: false,
@@ -116,8 +121,11 @@ impl Ftp {
         match self.waiting.len() {
             COMMANDS => out.raise("ftp.too_many_commands"),
             PIPELINE.. => {
-                // Replies from here on cannot be told apart.
+                // Replies cannot be assigned to commands any more. Data connections would pass uninspected, so this counts as a
+                // failure of the parser.
+                out.has_lost = true;
                 self.has_failed = [true; 2];
+                self.end(Direction::ToClient, out);
                 return;
             }
             _ => {}
@@ -142,11 +150,11 @@ impl Ftp {
                     port,
                     is_passive: false,
                 });
-                Step::Active
+                Some(Step::Active)
             }
             b"PASV" | b"EPSV" => {
                 self.data = None;
-                Step::Passive
+                Some(Step::Passive)
             }
             b"RETR" | b"STOR" | b"STOU" | b"APPE" => {
                 let is_download = command == b"RETR";
@@ -154,17 +162,20 @@ impl Ftp {
                 match self.data.take() {
                     Some(data) => {
                         self.expect(data, is_download, name);
-                        Step::Other
+                        None
                     }
-                    None => Step::Transfer {
+                    None => Some(Step::Transfer {
                         is_download,
                         name: name.to_vec(),
-                    },
+                    }),
                 }
             }
-            _ => Step::Other,
+            _ => None,
         };
-        self.waiting.push_back(Command { id, step });
+        let number = self.answered + self.waiting.len() as u64;
+        self.data_commands
+            .extend(step.map(|step| DataCommand { number, step }));
+        self.waiting.push_back(id);
     }
 
     /// Announces the data connection of a transfer.
@@ -204,16 +215,30 @@ impl Ftp {
             port,
             is_passive: true,
         };
-        let mut later = self.waiting.iter_mut().skip(1).map(|command| &mut command.step);
-        match later.find(|step| **step != Step::Other) {
-            None => self.data = Some(data),
-            Some(step @ Step::Transfer { .. }) => {
-                if let Step::Transfer { is_download, name } = core::mem::replace(step, Step::Other) {
-                    self.expect(data, is_download, &name);
-                }
-            }
-            Some(_) => {}
+        // At most the first element is the oldest command itself.
+        let is_later = |command: &DataCommand| command.number > self.answered;
+        let Some(at) = self.data_commands.iter().position(is_later) else {
+            self.data = Some(data);
+            return;
+        };
+        if matches!(self.data_commands[at].step, Step::Transfer { .. })
+            && let Some(DataCommand { step, .. }) = self.data_commands.remove(at)
+            && let Step::Transfer { is_download, name } = step
+        {
+            self.expect(data, is_download, &name);
         }
+    }
+
+    /// Removes the oldest waiting command, if there is one.
+    fn pop_command(&mut self) {
+        if self.waiting.pop_front().is_none() {
+            return;
+        }
+        let first = self.data_commands.front();
+        if first.is_some_and(|command| command.number == self.answered) {
+            self.data_commands.pop_front();
+        }
+        self.answered += 1;
     }
 
     fn reply(&mut self, text: &[u8], out: &mut Transactions) {
@@ -245,7 +270,7 @@ impl Ftp {
                 return;
             }
         }
-        let front = self.waiting.front().map(|command| command.id);
+        let front = self.waiting.front().copied();
         let code = code.filter(|_| is_last);
         let passive = match code.as_ref().map(<[u8; 3]>::as_slice) {
             Some(b"227") => port_argument(&text[3..]),
@@ -268,7 +293,7 @@ impl Ftp {
         }
         // The reply completes its command even if the transaction is no longer stored.
         if is_last && !is_preliminary {
-            self.waiting.pop_front();
+            self.pop_command();
         }
         if is_last {
             self.in_reply = None;
@@ -302,7 +327,7 @@ impl Parser for Ftp {
             at += line.size;
             let is_rest = core::mem::replace(&mut self.skips_line[side], line.end.is_empty());
             match chunk.direction {
-                _ if is_rest => {}
+                _ if is_rest || self.has_failed[side] => {}
                 Direction::ToServer => self.command(line.text, out),
                 Direction::ToClient => self.reply(line.text, out),
             }
@@ -319,8 +344,9 @@ impl Parser for Ftp {
 
     fn end(&mut self, direction: Direction, out: &mut Transactions) {
         if direction == Direction::ToClient {
-            for command in self.waiting.drain(..) {
-                if let Some(transaction) = out.by_id(command.id) {
+            self.data_commands = VecDeque::new();
+            for id in core::mem::take(&mut self.waiting) {
+                if let Some(transaction) = out.by_id(id) {
                     transaction.advance(Direction::ToClient, Progress::Complete);
                 }
             }
@@ -515,6 +541,42 @@ mod tests {
         );
         assert_eq!(out.events, ["ftp.too_many_commands"]);
         assert_eq!(expected, [expectation(true, 0x0401, b"a", Direction::ToClient)]);
+    }
+
+    #[test]
+    fn more_commands_without_reply_than_are_followed_are_a_failure() {
+        let (mut ftp, mut out) = (Ftp::new(key()), Transactions::default());
+        let mut send = |bytes: &[u8], out: &mut Transactions| {
+            ftp.data(StreamChunk::of(Direction::ToServer, bytes), out);
+        };
+        for _ in 0..PIPELINE {
+            send(b"NOOP\r\n", &mut out);
+            // The engine has inspected the transaction.
+            out.list.clear();
+        }
+        assert!(!out.has_lost);
+        send(b"PASV\r\nRETR a\r\n", &mut out);
+        assert!(out.has_lost && out.list.is_empty());
+    }
+
+    #[test]
+    fn the_cost_of_a_reply_with_a_port_does_not_depend_on_the_commands_that_wait() {
+        let (mut ftp, mut out) = (Ftp::new(key()), Transactions::default());
+        let commands = [&b"NOOP\r\n".repeat(2_000)[..], b"PASV\r\nNOOP\r\nRETR a\r\n"].concat();
+        ftp.data(StreamChunk::of(Direction::ToServer, &commands), &mut out);
+        assert_eq!((ftp.waiting.len(), ftp.data_commands.len()), (2_003, 2));
+        let replies = [
+            &b"220 ready\r\n"[..],
+            &b"200 ok\r\n".repeat(2_000),
+            b"227 (192,0,2,2,4,1)\r\n",
+        ]
+        .concat();
+        ftp.data(StreamChunk::of(Direction::ToClient, &replies), &mut out);
+        assert_eq!(
+            ftp.expected(),
+            [expectation(true, 0x0401, b"a", Direction::ToClient)]
+        );
+        assert_eq!((ftp.waiting.len(), ftp.data_commands.len()), (2, 0));
     }
 
     #[test]

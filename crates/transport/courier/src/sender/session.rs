@@ -432,9 +432,7 @@ impl Sender<'_> {
         peer.verified_bytes = present;
         peer.progress_at = Instant::now();
         peer.delivered = RateMeter::start(self.clock.time(peer.progress_at), 0);
-        if peer.link_number == 0 {
-            peer.accepted_at = peer.progress_at;
-        }
+        peer.accepted_at.get_or_insert(peer.progress_at);
         (self.events)(Event::Accepted {
             peer: peer.target.name.clone(),
             bytes: layout.bytes(),

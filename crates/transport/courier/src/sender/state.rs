@@ -66,7 +66,8 @@ pub(super) struct Peer {
     pub(super) answering: Vec<u64>,
     pub(super) verified: RangeSet,
     pub(super) verified_bytes: u64,
-    pub(super) accepted_at: Instant,
+    /// The time of the first ACCEPT.
+    pub(super) accepted_at: Option<Instant>,
     pub(super) progress_at: Instant,
     pub(super) stalled: Option<u64>,
     /// The bytes delivered to the flow's receiver, since it joined.
@@ -93,7 +94,7 @@ impl Peer {
             answering: Vec::new(),
             verified: RangeSet::new(),
             verified_bytes: 0,
-            accepted_at: now,
+            accepted_at: None,
             progress_at: now,
             stalled: None,
             delivered: RateMeter::start(Time::ZERO, 0),
@@ -228,7 +229,9 @@ impl Sender<'_> {
             peer: peer.target.name.clone(),
             outcome: reported(outcome.clone(), self.unreadable),
             bytes: peer.sent_bytes,
-            seconds: peer.accepted_at.elapsed().as_secs_f64(),
+            seconds: peer
+                .accepted_at
+                .map_or(0.0, |accepted_at| accepted_at.elapsed().as_secs_f64()),
         };
         peer.stage = Stage::Ended(outcome);
         (self.events)(event);

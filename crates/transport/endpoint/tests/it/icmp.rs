@@ -16,7 +16,11 @@ const ROUTER: Mac = Mac([2, 0, 0, 0, 0, 0xfe]);
 fn icmp4(kind: u8, code: u8, rest: [u8; 4], payload: &[u8]) -> Vec<u8> {
     Builder::ethernet(mac(1), ROUTER)
         .ipv4([192, 0, 2, 254], [192, 0, 2, 1])
-        .icmpv4(icmpv4::Repr { kind, code, rest_of_header: rest })
+        .icmpv4(icmpv4::Repr {
+            kind,
+            code,
+            rest_of_header: rest,
+        })
         .payload(payload)
         .build()
 }

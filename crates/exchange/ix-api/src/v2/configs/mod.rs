@@ -243,7 +243,6 @@ pub(crate) async fn delete(
         &(),
     )
     .await?;
-    super::features::forget(&app, id)?;
     gone.base_mut().stateful = Stateful::plain(State::DecommissionRequested);
     Ok(Json(gone))
 }

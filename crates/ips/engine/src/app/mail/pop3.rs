@@ -102,6 +102,9 @@ impl Pop3 {
 
     /// Handles a command line.
     fn command(&mut self, text: &[u8], out: &mut Transactions) {
+        if self.has_failed[CLIENT.index()] {
+            return;
+        }
         if self
             .waiting
             .back()
@@ -128,8 +131,11 @@ impl Pop3 {
             }
             COMMANDS => out.raise("pop3.too_many_commands"),
             PIPELINE.. => {
-                // Replies from here on cannot be told apart.
+                // Replies cannot be assigned to commands any more. Mails would pass uninspected, so this counts as a failure of
+                // the parser.
+                out.has_lost = true;
                 self.has_failed = [true; 2];
+                self.end(Direction::ToClient, out);
                 return;
             }
             _ => {}
@@ -353,9 +359,10 @@ mod tests {
         assert_eq!(out.list.len(), 301);
         assert!(out.list.iter().all(Transaction::is_complete));
         assert_eq!(out.list[300].buffers(Buffer::FileData, SERVER).count(), 2);
-        let commands = b"NOOP\r\n".repeat(PIPELINE + 10);
-        let (out, _) = run(&[(CLIENT, &commands)], 60_000);
-        assert_eq!(out.list.len(), COMMANDS);
+        for (commands, has_lost) in [(PIPELINE, false), (PIPELINE + 10, true)] {
+            let (out, _) = run(&[(CLIENT, &b"NOOP\r\n".repeat(commands))], 60_000);
+            assert_eq!((out.list.len(), out.has_lost), (COMMANDS, has_lost));
+        }
     }
 
     #[test]
