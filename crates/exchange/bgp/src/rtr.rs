@@ -33,10 +33,9 @@ const ERROR_REPORT: u8 = 10;
 
 /// The maximum size of a PDU that the client accepts, in bytes.
 const PDU_SIZE_MAX: u32 = 8192;
-/// The error "No Data Available" (RFC 8210, section 12). It is the only error after which the connection
-/// stays open.
+/// The error "No Data Available" (RFC 8210, section 12). The connection stays open after it.
 const NO_DATA: u16 = 2;
-/// The error "Unsupported Protocol Version".
+/// The error "Unsupported Protocol Version". The connection stays open if the cache supports an older version.
 const UNSUPPORTED_VERSION: u16 = 4;
 
 /// The time until the next query to a cache without data that has not given a retry interval. RFC 8210,

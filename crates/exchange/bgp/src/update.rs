@@ -298,8 +298,9 @@ impl Decoder<'_> {
     /// Returns the message with the treatment of all faults.
     ///
     /// # Errors
-    /// The [`Notification`] that ends the session, if a message with a fault has no reachable routes, but
-    /// attributes other than MP_UNREACH_NLRI: the fault may hide the routes (RFC 7606, section 5.2).
+    /// The [`Notification`] that ends the session, if a fault has [`Treatment::TreatAsWithdraw`], and the message
+    /// has no reachable routes but attributes other than MP_UNREACH_NLRI. The fault may hide the routes (RFC 7606,
+    /// section 5.2).
     fn finish(mut self, has_no_ipv4_routes: bool) -> Result<Update, Notification> {
         if !self.update.announced.is_empty() {
             self.missing(ORIGIN, "ORIGIN");

@@ -37,8 +37,8 @@ pub use session::{Session, SessionState};
 pub mod limits {
     use millrace_types::Duration;
 
-    /// The maximum length of a line, in bytes; a longer line is skipped. A message of 64 KiB (RFC 8654) has at
-    /// most 16,000 communities of up to 14 characters.
+    /// The maximum length of a line, in bytes; a longer line is skipped. A message of 64 KiB (RFC 8654) has fewer
+    /// than 16,384 communities, each of up to 14 characters with its blank.
     pub const LINE_SIZE: usize = 256 * 1024;
     /// The maximum size of all answers in a round, in bytes. A larger round ends early, and its report is
     /// truncated.
@@ -57,8 +57,8 @@ pub mod limits {
     pub const ANSWER_TIME: Duration = Duration::from_secs(60);
 }
 
-/// Returns the text without control characters. A text longer than [`limits::TEXT_SIZE`] is cut there, and an
-/// ellipsis is appended.
+/// Returns the text without control characters and without blanks at its ends. A text longer than
+/// [`limits::TEXT_SIZE`] is truncated to that size, and an ellipsis is appended.
 fn bounded(text: &str) -> String {
     let mut bounded = String::new();
     for character in text.trim().chars().filter(|character| !character.is_control()) {

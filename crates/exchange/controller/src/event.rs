@@ -21,8 +21,8 @@ pub struct LostEvents {
 pub enum Event {
     /// A port was added, removed or modified.
     PortStatus(PortStatus),
-    /// All ports, from a listing, in order with [`Event::PortStatus`]. The listing's own result arrives later, and its
-    /// ports may be outdated by then.
+    /// All ports, from a listing, in order with [`Event::PortStatus`]. The result of the listing arrives later, and
+    /// the ports in it may be outdated by then.
     PortsListed(Vec<Port>),
     /// A flow entry was removed.
     FlowRemoved(FlowRemoved),

@@ -269,8 +269,8 @@ impl App {
     }
 
     /// Adds an entry to the audit chain. If that fails, the caller must not perform the action in the entry, so
-    /// call this first. A sign-out alone is performed before its entry, and also without it: a session that its
-    /// user has left must not stay open.
+    /// call this first. The only exception is a sign-out, which is performed before its entry and even without
+    /// it: a session that its user has left must not stay open.
     pub(crate) async fn record(
         &self,
         actor: &str,

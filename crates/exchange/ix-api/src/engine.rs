@@ -459,9 +459,9 @@ impl ExchangeService for Engine {
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>> {
         Box::pin(async move {
             let end = match before {
-                // Entries are never removed, so that the number that was seen last still exists.
+                // Entries are never removed, so every entry up to `audit_seen` still exists.
                 Some(before) if before <= self.audit_seen.load(Ordering::Relaxed) => before,
-                // A number beyond the end of the chain is the same as none.
+                // A number beyond the end of the chain counts as no bound.
                 before => before.unwrap_or(u64::MAX).min(self.audit_head().await? + 1),
             };
             let length = u64::try_from(limit).unwrap_or(u64::MAX);

@@ -45,8 +45,8 @@ use crate::session::fingerprint;
 const HEADER: &str = "idempotency-key";
 /// The purpose string for sealing answers.
 const PURPOSE: &str = "answer";
-/// The maximum size of an answer that is stored, in bytes. A larger answer is sent, but a repetition of its request
-/// does not get it.
+/// The maximum size of an answer that is stored, in bytes. A larger answer is sent but not stored, so a repetition
+/// of the request does not get it.
 const ANSWER_MAX: usize = 1024 * 1024;
 /// The paths of POSTs that start or renew a session or token. Their answers contain cookies and tokens, which
 /// are issued only once.
@@ -209,7 +209,7 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
     let failed = |error: axum::Error| Problem::new(ProblemKind::Internal, error.to_string());
     let bytes = to_bytes(body, usize::MAX).await.map_err(failed)?;
     if bytes.len() > ANSWER_MAX {
-        // The work is done, so that the client gets its answer, as below.
+        // The work is done. As below, the client gets its answer.
         let size = bytes.len();
         tracing::warn!(
             size,

@@ -27,12 +27,12 @@ use crate::route_servers::{RouteServer, RouteServerStatus};
 pub enum SwitchState {
     /// The switch has the entries of the plan. Foreign entries that the engine keeps do not count.
     InSync,
-    /// Changes are being sent to the switch.
+    /// Changes are being sent to the switch, or its content is not known yet.
     Syncing,
-    /// The switch differs from the plan, and the engine may not repair it before an operator decides which side
-    /// is right.
+    /// The switch differs from the plan, and the engine sends nothing until an operator decides which side is
+    /// right.
     Drifted,
-    /// The switch is not connected, or does not answer.
+    /// The switch is not connected.
     Unreachable,
 }
 
@@ -338,7 +338,8 @@ pub trait ExchangeService: Send + Sync {
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>>;
     /// Adds an entry to the audit chain.
     fn record(&self, note: AuditNote) -> Reply<'_, ()>;
-    /// Returns the text that [`put_answer`](ExchangeService::put_answer) stored under a scope and key in the last 24 hours.
+    /// Returns the text that [`put_answer`](ExchangeService::put_answer) stored under a scope and key in the last
+    /// 24 hours.
     fn answer(&self, scope: String, key: String) -> Reply<'_, Option<String>>;
     /// Stores a text under a scope and key for 24 hours.
     fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()>;

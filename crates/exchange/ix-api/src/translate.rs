@@ -31,8 +31,8 @@ pub(crate) fn translate(event: &ServiceEvent, exchange: &Exchange) -> Event {
     }
 }
 
-/// Returns the state of a switch, and a note about it in words. Foreign entries that the engine keeps are in the
-/// note, and the switch is in sync with them.
+/// Returns the state of a switch, and a note about it in words. A switch that differs from the plan only by
+/// foreign entries that the engine keeps is in sync; the note has the number of these entries.
 pub(crate) fn switch_state(status: &SwitchStatus, mode: Mode) -> (SwitchState, Option<String>) {
     match (status.state, mode) {
         (SyncState::Disconnected, _) => (SwitchState::Unreachable, None),

@@ -89,8 +89,8 @@ pub(crate) struct Change<E: Entries> {
     pub(crate) phase: Phase,
     /// The earlier changes that use the same resources and are not drained. This change begins only when they are.
     pub(crate) predecessors: BTreeSet<ChangeId>,
-    /// The earlier changes that use the same resources and whose old entries are being removed. This change ends only after
-    /// them.
+    /// The earlier changes that use the same resources and whose old entries are being removed. This change ends
+    /// only after them.
     pub(crate) drained_predecessors: BTreeSet<ChangeId>,
     /// The switches that have not confirmed the current phase.
     pub(crate) waiting: BTreeSet<SwitchId>,
@@ -121,7 +121,7 @@ impl<E: Entries> Change<E> {
         stage.into_iter().chain(self.deltas())
     }
 
-    /// Returns the earlier changes without which this one does not move on.
+    /// Returns the earlier changes that this change waits for in its current phase.
     pub(crate) fn waits_for(&self) -> impl Iterator<Item = ChangeId> {
         let is_last = self.phase == Phase::Drained || self.order.is_empty();
         let drained = is_last.then_some(&self.drained_predecessors);

@@ -104,7 +104,8 @@ pub enum Action<E: Entries> {
         /// The phase that the change enters.
         phase: Phase,
     },
-    /// Undo changes, newest first: restore their objects and write `rolled_back`, in one transaction, before later actions run.
+    /// Undo changes, newest first: restore their objects and write `rolled_back`, in one transaction, before later
+    /// actions run.
     RollBack {
         changes: Vec<ChangeId>,
         /// The reason in words.
@@ -202,7 +203,7 @@ pub struct SwitchStatus {
     /// The number of entries that the switch should have.
     pub entries: usize,
     /// The number of foreign entries that the switch has: those of the last dump, without those that commits have
-    /// removed since.
+    /// changed since.
     pub foreign: usize,
     /// The time of the last complete dump.
     pub last_dump: Option<Time>,

@@ -1,7 +1,7 @@
 //! Commits that a switch refuses: the engine finds the refused part, and undoes it or tries it again.
 //!
-//! A repair is split: after each refusal the next commit has half of its entries, after each success twice as many. An entry
-//! that is refused alone is set aside until the others are sent.
+//! A refused repair is split: the next commit has half as many entries after a refusal, and twice as many after a
+//! success. An entry that is refused alone is set aside until the others are sent.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use crate::event::{Action, Notice};
 use crate::switch::{RETRY_MAX, Session};
 
 impl<E: Entries> Engine<E> {
-    /// Finds the part that caused the refusal of a commit, by sending the parts one by one. A part that is
-    /// refused alone is rolled back, or tried again later.
+    /// Finds the part that caused the refusal of a commit, by sending the parts one by one. A change that is
+    /// refused alone is rolled back, or tried again later; a repair that is refused alone is split.
     pub(crate) fn refused(
         &mut self,
         switch: SwitchId,

@@ -15,8 +15,8 @@ pub enum ForeignPolicy {
 /// The settings of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The time in which changes of a switch are collected into one bundle. If the switch had no commit in that time, the
-    /// next change is sent at once.
+    /// The time in which changes of a switch are collected into one bundle. If the switch had no commit in that
+    /// time, the next change is sent at once.
     pub coalesce: Duration,
     /// The shortest wait between flip and removal of the old generation; twice the measured delay if that is longer.
     pub drain_min: Duration,
@@ -26,7 +26,8 @@ pub struct Settings {
     pub foreign_resync_min: Duration,
     /// The time without an answer from a switch after which the changes that wait for it are reported.
     pub answer_timeout: Duration,
-    /// The first delay before a refused repair is tried again; it doubles up to a minute.
+    /// The first delay before a refused change or repair is tried again; it doubles up to a minute. It is also the
+    /// delay after a failed dump.
     pub retry: Duration,
     /// The time for which a freed number is not reused after the removal of its entries is confirmed.
     pub number_hold: Duration,

@@ -7,7 +7,7 @@ use millrace_types::{Duration, Time};
 use crate::change::ChangeId;
 use crate::content::{Content, Delta, Entries, Modification};
 
-/// The longest delay before a refused repair, or a part of it, is tried again.
+/// The longest delay before a refused change, repair or entry of a repair is tried again.
 pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
 /// The number of refusals of repairs after which the next repair waits.
 const REFUSALS_MAX: u32 = 32;
@@ -77,13 +77,13 @@ pub(crate) struct Switch<E: Entries> {
     pub(crate) next_commit: Time,
     /// The parts of a refused commit that are to be sent one by one.
     pub(crate) isolated: VecDeque<Option<ChangeId>>,
-    /// The parts that the switch refused alone, each with the time of the next attempt and the delay before that attempt.
+    /// The parts that wait after refusals, each with the time of the next attempt and the delay before that attempt.
     pub(crate) refused: BTreeMap<Option<ChangeId>, (Time, Duration)>,
     /// The largest number of entries of the next repair; `None` unless the switch has refused a repair.
     repair_len: Option<usize>,
     /// The entries of the repair that the switch refused alone. They wait until the others are sent.
     set_aside: BTreeSet<E::Key>,
-    /// The time at which the entries set aside are tried again, and the delay before that.
+    /// The earliest time at which the entries set aside are tried again, and the delay before that time.
     next_aside: Option<(Time, Duration)>,
     /// The number of refusals of repairs since the last wait.
     refusals: u32,
@@ -136,8 +136,8 @@ impl<E: Entries> Switch<E> {
         }
     }
 
-    /// Returns true if nothing waits for the switch: it is out of service and not connected. If it connects after all, the
-    /// comparison of its first dump makes it equal to the plan.
+    /// Returns true if nothing waits for the switch: it is out of service and not connected. If it connects after
+    /// all, the comparison of its first dump makes it equal to the plan.
     pub(crate) fn is_absent(&self) -> bool {
         self.is_retired && self.session.is_none()
     }
@@ -206,8 +206,8 @@ impl<E: Entries> Switch<E> {
         }
     }
 
-    /// Compares a complete dump with the intended content. Of the entries that are not intended, those that `keep` selects
-    /// stay in the switch. Returns the keys of all entries that are not intended.
+    /// Compares a complete dump with the intended content. Entries that are not intended stay in the switch if
+    /// `keep` selects them, and otherwise differ. Returns the keys of all entries that are not intended.
     pub(crate) fn compare(
         &mut self,
         have: &Content<E>,
@@ -259,8 +259,9 @@ impl<E: Entries> Switch<E> {
         self.owners.get(key).copied()
     }
 
-    /// Returns the entries of a split repair that the switch can execute, deletions first, because they make room: no entry
-    /// with a reference to a differing one, and no deletion of an entry that a differing one still uses.
+    /// Returns the entries of a split repair that the switch can execute now. Entries that refer to a differing
+    /// entry, and deletions of entries that a differing entry still uses, must wait. Deletions come first, because
+    /// they make room.
     fn ready(&self) -> impl Iterator<Item = &E::Key> {
         let used: BTreeSet<E::Key> = self.differs.values().flatten().flat_map(E::references).collect();
         let repair = self.differs.keys().filter(|key| self.part(key).is_none());
@@ -297,8 +298,8 @@ impl<E: Entries> Switch<E> {
         times.min().flatten()
     }
 
-    /// Records that the switch refused a commit of these entries of the repair alone. The next one has half of the entries;
-    /// an entry that is refused alone is set aside. Returns true for such an entry.
+    /// Records that the switch refused a commit with only these entries of the repair. The next commit has half as
+    /// many; an entry that is refused alone is set aside. Returns true for such an entry.
     pub(crate) fn split_repair(&mut self, keys: Vec<E::Key>, retry: Duration, now: Time) -> bool {
         let doubled = |delay: Duration| (delay * 2).min(RETRY_MAX);
         let is_single = keys.len() <= 1;
@@ -326,8 +327,8 @@ impl<E: Entries> Switch<E> {
         is_single
     }
 
-    /// Forgets the entries set aside that no longer differ. Without further differences of the repair, the next repair is sent
-    /// as a whole.
+    /// Forgets the entries set aside that no longer differ. Ends the split if no difference of the repair is left: the
+    /// next repair is sent as a whole.
     fn end_split(&mut self) {
         if self.repair_len.is_none() {
             return;
@@ -369,7 +370,7 @@ impl<E: Entries> Switch<E> {
             self.isolated.pop_front();
         }
         let single = self.isolated.front().copied();
-        // If no entry is ready although none is set aside, entries refer to each other in a circle: all are sent.
+        // If no entry is ready although none is set aside, entries refer to each other in a cycle, and all are sent.
         let repair: Option<BTreeSet<E::Key>> = self
             .repair_len
             .map(|len| self.ready().take(len).cloned().collect())
@@ -506,8 +507,8 @@ mod tests {
         switch
     }
 
-    /// Sends repairs until all are held back. The switch refuses those with an entry of `refuses`. Returns the entries of
-    /// each, and true if it was executed.
+    /// Sends repairs until all are held back. The switch refuses each commit with an entry of `refuses`. Returns the
+    /// entries of each commit, with true if the switch executed it.
     fn repair(switch: &mut Switch<Linked>, refuses: &[u32], now: Time) -> Vec<(Vec<u32>, bool)> {
         let mut sent = Vec::new();
         while let Some(modifications) = switch.begin_commit(1, 0, now) {

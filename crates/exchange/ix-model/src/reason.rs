@@ -52,7 +52,7 @@ impl Reason {
     #[must_use]
     pub fn then(mut self, separator: &str, other: Reason) -> Reason {
         self.text = format!("{}{separator}{}", self.text, other.text);
-        // A text with a code for only a part of it is shown in English as a whole.
+        // If only a part of a text has a code, the whole text is shown in English.
         if self.coded.is_empty() || other.coded.is_empty() {
             self.coded.clear();
         } else {

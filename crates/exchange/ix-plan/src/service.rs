@@ -59,7 +59,7 @@ impl End<'_> {
         MeterId(self.config.meter.raw())
     }
 
-    /// Returns true if the other end is on the same ports, so that frames go back where they arrived.
+    /// Returns true if the other end is on the same ports, so frames leave by the ports where they arrived.
     pub(crate) fn shares_ports(&self, other: &End<'_>) -> bool {
         self.config.connection == other.config.connection
     }

@@ -28,7 +28,7 @@ const TRUNK_PRIORITY: u16 = 200;
 const PROBE_PRIORITY: u16 = 61_000;
 /// The maximum rate of probes that the controller gets from a trunk, in packets per second.
 const PROBE_PPS: u32 = 5;
-/// The priority of entries for frames that go back to the ports where they arrived.
+/// The priority of entries for frames that leave by the ports where they arrived.
 const HAIRPIN_PRIORITY: u16 = 110;
 
 /// The VLAN priorities.

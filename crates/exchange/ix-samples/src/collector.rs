@@ -35,8 +35,8 @@ const DESTINATIONS_MAX: usize = 4_096;
 const TOP_LEN: usize = 15;
 /// The duration of a window of the sketch of flows, in milliseconds.
 const FLOWS_MS: u64 = 30_000;
-/// The time by which an observation may be older than the one before, in milliseconds. After a larger step back of the clock,
-/// the present traffic is measured again.
+/// The time by which an observation may be older than the previous one, in milliseconds. After a larger step back
+/// of the clock, the present traffic is measured again.
 const STEP_BACK_MS: u64 = 5_000;
 /// The largest number of sFlow sources with a count of lost samples.
 const SOURCES_MAX: usize = 65_536;

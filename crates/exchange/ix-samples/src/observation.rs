@@ -44,9 +44,9 @@ pub struct Observation {
     pub source_port: u16,
     /// The destination port; 0 without one.
     pub destination_port: u16,
-    /// The type and code of ICMP; zeros of other protocols.
+    /// The type and code of ICMP; zeros for other protocols.
     pub icmp: (u8, u8),
-    /// The control bits of TCP; 0 of other protocols.
+    /// The control bits of TCP; 0 for other protocols.
     pub tcp_flags: u16,
     /// The fragment bits: bit 0 is set in every fragment, bit 1 in every fragment but the first.
     pub fragment: u8,

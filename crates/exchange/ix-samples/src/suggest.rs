@@ -3,8 +3,8 @@
 //! The excess of a rule is the traffic that it matches now less the traffic that it matched before the
 //! attack, both as rates. Candidates are the heavy header values of the window: source ports, destination
 //! ports, TCP control bits, fragments, protocols, sources, and pairs of them. Rules are chosen greedily by
-//! the excess that they add, among those that keep the share of the former traffic below its bound. If
-//! several rules cover nearly as much, the rule with the least former traffic is chosen, and among equals the
+//! the excess that they add, among those that keep the share of the earlier traffic below its bound. If
+//! several rules cover nearly as much, the rule with the least earlier traffic is chosen, and among equals the
 //! most specific one.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,19 +15,19 @@ use serde::Serialize;
 
 use crate::{Observation, matches};
 
-/// The share of the excess that the rules are to cover.
+/// The minimum share of the excess that the rules together must cover.
 const COVERS: f64 = 0.9;
-/// The share of the excess at which no further rule is looked for.
+/// The covered share of the excess at which the search for further rules ends.
 const ENOUGH: f64 = 0.97;
-/// The largest share of the former traffic that the rules may cover together.
+/// The largest share of the earlier traffic that the rules may cover together.
 const COLLATERAL_MAX: f64 = 0.01;
 /// The share of the excess that a rule must add.
 const GAIN_MIN: f64 = 0.01;
 /// The share of the window's bytes that makes a header value a candidate.
 const HEAVY: f64 = 0.01;
-/// The most candidates of one type.
+/// The maximum number of candidates of one type.
 const CANDIDATES_MAX: usize = 48;
-/// The most rules.
+/// The maximum number of rules.
 const RULES_MAX: usize = 32;
 /// A rule that covers this share of the best rule's excess may replace the best rule.
 const NEARLY: f64 = 0.97;
@@ -57,7 +57,7 @@ pub struct Suggestion {
     pub matching: FilterMatch,
     /// The share of the excess that this rule covers and earlier rules do not cover, 0 to 1.
     pub covers: f64,
-    /// The share of the former traffic to the target that the rule covers, 0 to 1.
+    /// The share of the earlier traffic to the target that the rule covers, 0 to 1.
     pub collateral: f64,
     pub why: Reason,
 }
@@ -115,12 +115,12 @@ struct Search {
     seconds: (f64, f64),
     /// The excess of all traffic, in bytes per second.
     excess: f64,
-    /// The former traffic, in bytes per second.
+    /// The earlier traffic, in bytes per second.
     rate_before: f64,
 }
 
 impl Search {
-    /// Returns the best rule whose share of the former traffic is at most `collateral_max`.
+    /// Returns the best rule whose share of the earlier traffic is at most `collateral_max`.
     fn best(&self, target: Prefix, collateral_max: f64) -> Option<Suggestion> {
         let total: f64 = self.left_now.iter().map(|packet| packet.bytes).sum();
         let window = |observations, seconds| Window {

@@ -77,7 +77,7 @@ pub struct Core {
     pub(crate) engine: Engine<Fabric>,
     pub(crate) ports: Arc<PortStates>,
     pub(crate) checklists: Arc<Checklists>,
-    /// The time since when the frames of each connected switch reach the engine.
+    /// The time from which the frames of each connected switch have reached the engine.
     pub(crate) observed: BTreeMap<SwitchId, Timestamp>,
     pub(crate) probes: Probes,
     /// The time of the next ARP requests to ends in quarantine.
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// The times of an event: monotonic for the engine, of the wall clock for what is stored.
+/// The times of an event: monotonic time for the engine, and wall-clock time for stored values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Now {
     /// Monotonic time.
@@ -272,7 +272,7 @@ impl Core {
         }
     }
 
-    /// Gives the engine an event of the fabric.
+    /// Passes an event of the fabric to the engine.
     pub fn handle(&mut self, event: Event<Fabric>, now: Now) {
         let switch = match &event {
             Event::Connected { switch, .. } | Event::Disconnected { switch, .. } => Some(SwitchId(*switch)),
@@ -285,7 +285,7 @@ impl Core {
             _ => None,
         };
         if let Event::Connected { switch, .. } = &event {
-            // A connection may replace another one, of whose end nothing was heard.
+            // A connection may replace another one whose end was not reported.
             self.stop_observing(SwitchId(*switch));
             self.observed.insert(SwitchId(*switch), now.timestamp());
         }
@@ -379,8 +379,8 @@ impl Core {
             .collect()
     }
 
-    /// Tells the engine of new switches, and of those that do not return: switches that were retired, and those that are no part
-    /// of the exchange any more.
+    /// Reports new switches to the engine, and switches that do not return: retired ones, and those that no longer
+    /// belong to the exchange.
     pub(crate) fn add_switches(&mut self, now: Now) {
         let exchange = Arc::clone(&self.exchange);
         let added = exchange

@@ -334,7 +334,7 @@ pub struct FabricHandle {
 }
 
 impl FabricHandle {
-    /// Gives the engine the ports of a switch from a complete listing.
+    /// Passes the ports of a switch from a complete listing to the engine.
     pub fn ports(&self, switch: SwitchId, session: EngineSession, reports: Vec<PortReport>) {
         let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
             core.ports_listed(switch.0, session, &reports, now);
@@ -342,7 +342,7 @@ impl FabricHandle {
         })));
     }
 
-    /// Gives the engine a packet that an entry with this cookie has sent to the controller.
+    /// Passes to the engine a packet that an entry with this cookie has sent to the controller.
     pub fn packet_in(&self, switch: SwitchId, session: EngineSession, cookie: Cookie, frame: Vec<u8>) {
         let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
             core.packet_in(switch.0, session, cookie, &frame, now);
@@ -350,7 +350,7 @@ impl FabricHandle {
         })));
     }
 
-    /// Gives the engine the new state of a port; `None` for a port that was removed.
+    /// Passes the new state of a port to the engine; `None` for a port that was removed.
     pub fn port(&self, switch: SwitchId, session: EngineSession, number: PortNo, report: Option<PortReport>) {
         let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
             core.port_changed(switch.0, session, number, report, now);
@@ -358,7 +358,7 @@ impl FabricHandle {
         })));
     }
 
-    /// Gives the engine an event.
+    /// Passes an event to the engine.
     pub fn event(&self, event: Event<Fabric>) {
         let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
             core.handle(event, now);

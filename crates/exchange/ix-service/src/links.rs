@@ -1,6 +1,6 @@
 //! The states of ports as their switches report them, and the consequences for trunks and services.
 //!
-//! A port is up if it has a link and its switch calls it live: BFD and continuity checks (docs/oam.md) clear
+//! A port is up if it has a link and its switch reports it as live: BFD and continuity checks (docs/oam.md) clear
 //! the live bit of a port whose path is broken although it has a link. Switches move traffic between trunks
 //! by themselves. The engine notifies operators, and reroutes circuits that have no trunk left.
 
@@ -34,7 +34,7 @@ pub struct PortState {
     pub link: bool,
     /// True if OAM finds no fault on the path behind the port, or does not watch the path.
     pub live: bool,
-    /// The time since when the port is in this state.
+    /// The time at which the port entered this state.
     pub since: Timestamp,
 }
 

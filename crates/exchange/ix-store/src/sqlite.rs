@@ -19,8 +19,8 @@ use crate::transaction::{
     Revision, Session, StoredAnswer, Transaction,
 };
 
-/// The most starts by which the epoch of a switch may be ahead of the database. A number beyond is not that of a later
-/// database: it would leave no epoch for the next start.
+/// The maximum number of starts by which the epoch of a switch may be ahead of the database. A larger number does not
+/// come from an engine, and could leave no epoch for the next start.
 const EPOCHS_AHEAD_MAX: u64 = 1 << 32;
 /// The time for which an answer is kept: 24 hours.
 const ANSWER_LIFETIME: u64 = 24 * 60 * 60 * 1000;

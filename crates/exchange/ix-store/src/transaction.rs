@@ -47,7 +47,7 @@ pub enum ChangeState {
     Accepted,
     /// The new generation is being installed alongside the old one.
     Planned,
-    /// All switches have confirmed the new generation; the flip begins. From here the change only goes forward.
+    /// All switches have confirmed the new generation; the flip begins. From here the change can only go forward.
     Staged,
     /// All ingress switches use the new generation; frames of the old one may still be under way.
     Flipped,

@@ -1,8 +1,9 @@
 //! Distributions of delay, as quantile functions of a fraction between 0 and 1.
 //!
-//! The normal, exponential and gamma distributions have mean 0 and standard deviation 1. The two Pareto
-//! distributions are those of netem's tables: mean -0.03, deviations 0.82 and 0.83. A quantile function maps a uniform draw to a delay. It maps a Gaussian draw through
-//! the normal distribution function, so that correlated delays can have any distribution.
+//! The normal, exponential and gamma distributions have mean 0 and standard deviation 1. The uniform distribution
+//! ends at -1 and 1. The two Pareto distributions are those of netem's tables: the means are -0.03 and -0.02, the
+//! standard deviations 0.82 and 0.83. A quantile function maps a uniform draw to a delay. It maps a Gaussian draw
+//! through the normal distribution function, so that correlated delays can have any distribution.
 
 use libm::{cbrt, log, sqrt};
 
@@ -11,8 +12,8 @@ use crate::math::{gamma_quantile, normal_cdf, normal_quantile};
 use crate::sources::Sources;
 
 /// The probability at which unbounded distributions are truncated on both sides. Memory is sized for the
-/// longest delay, and these variables have no maximum. One frame in a million gets the quantile at this
-/// probability.
+/// longest delay, and such distributions have no maximum. On each side, one frame in a million gets the quantile
+/// at this probability.
 pub(crate) const TAIL: f64 = 1e-6;
 
 /// The largest Pareto quantile, as in netem's tables, whose values are at most 32767/8192.
@@ -109,8 +110,8 @@ impl Quantile {
     }
 }
 
-/// Returns the quantile of netem's table of a Pareto distribution of shape 3: its mean 3/2 is subtracted, the
-/// difference divided by its variance 3/4, and the 1.1 % of larger values are [`PARETO_MAX`].
+/// Returns the quantile of netem's table of a Pareto distribution of shape 3. The mean 3/2 is subtracted, and the
+/// difference is divided by the variance 3/4. The 1.1 % of values above [`PARETO_MAX`] become [`PARETO_MAX`].
 #[inline]
 fn pareto(fraction: f64) -> f64 {
     ((1.0 / cbrt(1.0 - fraction) - 1.5) / 0.75).min(PARETO_MAX)

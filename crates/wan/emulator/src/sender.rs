@@ -70,7 +70,7 @@ impl<M: Memory> Sender<M> {
         }
     }
 
-    /// Stores a frame that bypasses the model. Its delay is not drawn from the distribution of the path.
+    /// Stores a frame that bypasses the model, and records no delay, because none was drawn.
     #[cold]
     fn bypass(&mut self, release: &Release, class: usize, frame: &[u8]) {
         self.counters.bypassed();

@@ -76,7 +76,7 @@ impl Counters {
         add(&self.sender.drops[reason as usize], 1);
     }
 
-    /// Counts a stored frame that bypasses the model.
+    /// Counts a stored frame that bypasses the model, and records no delay.
     pub(crate) fn stored_without_delay(&self) {
         add(&self.sender.stored, 1);
     }
@@ -101,7 +101,8 @@ impl Counters {
         self.sender.memory_high.load(Ordering::Relaxed)
     }
 
-    /// Records the bytes of all frames that were stored since the start, and those that are in use.
+    /// Records the bytes of all records that were written since the start, the bytes in use, and the bytes of
+    /// background traffic.
     #[inline]
     pub(crate) fn memory(&self, written: u64, used: u64, background_bytes: u64) {
         self.sender.memory_written.store(written, Ordering::Relaxed);
@@ -113,7 +114,7 @@ impl Counters {
             .store(background_bytes, Ordering::Relaxed);
     }
 
-    /// Records the bytes of all frames whose memory was returned since the start.
+    /// Records the bytes of all records whose memory was returned to the sender since the start.
     #[inline]
     pub(crate) fn freed(&self, bytes: u64) {
         self.receiver.memory_freed.store(bytes, Ordering::Relaxed);
@@ -141,9 +142,9 @@ impl Counters {
         }
     }
 
-    /// Returns the bytes of frames that are stored and not returned.
+    /// Returns the bytes of records whose memory was not returned to the sender, at most the size of the memory.
     fn memory_used(&self) -> u64 {
-        // As in `in_flight`, what is returned is read first.
+        // As in `in_flight`, the counter of the receiver is read first.
         let freed = self.receiver.memory_freed.load(Ordering::Acquire);
         self.sender
             .memory_written
@@ -232,7 +233,7 @@ pub struct Stats {
     pub icmp_errors_rate_limited: u64,
     /// Dropped frames by reason. Every reason has an entry.
     pub drops: Vec<(DropReason, u64)>,
-    /// Delays that were drawn, of frames that did not bypass the model.
+    /// Drawn delays of the frames that did not bypass the model.
     pub delay_asked: HistogramSnapshot,
     /// Delays after ordering, reordering and duplication. In ordered mode, jitter makes them longer than the
     /// drawn delays.

@@ -107,8 +107,8 @@ impl Settings {
         }
     }
 
-    /// Returns notes on the text of `netem` that each direction has, a to b first: options with another meaning
-    /// here. A later preset or text of netem replaces an earlier one.
+    /// Returns notes on the text of `netem` that applies to each direction, a to b first. A note names an option that
+    /// has another meaning here. A later preset or text of netem replaces an earlier one.
     pub fn notes(&self) -> [Vec<String>; 2] {
         [&self.a_to_b, &self.b_to_a].map(|own| {
             let mut bases = self.both.iter().chain(own).filter(|(key, _)| is_base(key));

@@ -5,7 +5,8 @@
 //!                                                                            └─ Events
 //! ```
 //!
-//! One task runs one session. The task ends when the connection ends, or when all [`Handle`]s of the session are dropped.
+//! One task runs one session. The task ends when the connection ends, or when all [`Handle`]s of the session are
+//! dropped.
 
 mod listener;
 mod private_socket;

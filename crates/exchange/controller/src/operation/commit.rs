@@ -120,7 +120,7 @@ impl Commit {
             Phase::Barrier if is_bundle && self.error.is_some() => Applied::Nothing,
             Phase::Barrier if is_bundle => Applied::Unknown,
             Phase::Sending(_) | Phase::Barrier => match self.error {
-                // The first message of the stage is too long, and was not sent.
+                // `applied` depends on whether messages of the stage were sent before the one that is too long.
                 Some(CommitError::TooLong { applied, .. }) => applied,
                 _ => Applied::Partly,
             },
@@ -328,10 +328,10 @@ impl Commit {
             return None;
         }
         if self.plans_again {
-            // The bundle is discarded: an error to its other messages, to the CLOSE or to the DISCARD has no effect.
+            // The bundle is discarded, so errors of its other messages, of the CLOSE and of the DISCARD are ignored.
             return None;
         }
-        // If a DISCARD fails, the switch discards the bundle with the connection.
+        // If a DISCARD fails, the switch discards the bundle when the connection ends.
         match &mut self.error {
             Some(CommitError::Refused { more_errors, .. }) => *more_errors += 1,
             Some(_) => {}

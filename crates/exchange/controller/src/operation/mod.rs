@@ -47,7 +47,7 @@ pub enum Applied {
     Nothing,
     /// The switch may have applied some messages, because it refuses bundles, or meters in bundles.
     Partly,
-    /// The switch did not confirm the COMMIT. It applied either all messages or none.
+    /// The switch did not confirm the COMMIT or the barrier after it. It applied either all messages or none.
     Unknown,
 }
 
@@ -60,7 +60,7 @@ pub enum CommitError {
         .message.as_ref().map_or_else(|| "the bundle".to_owned(), ToString::to_string)
     )]
     Refused {
-        /// The index of the message; `None` if the error is about the bundle.
+        /// The index of the message; `None` if the error concerns the bundle.
         index: Option<usize>,
         /// The xid of the message that the switch refused.
         xid: Xid,

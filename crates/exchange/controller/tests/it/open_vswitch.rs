@@ -36,8 +36,9 @@ struct OpenVswitch {
 }
 
 impl OpenVswitch {
-    /// Starts Open vSwitch with a bridge `br0` and ports `p1` and `p2`. All its files are in `folder`. The bridge connects
-    /// to the controller at the socket `br0.controller` in `folder`; Open vSwitch permits no other Unix socket.
+    /// Starts Open vSwitch with a bridge `br0` and ports `p1` and `p2`. All its files are in `folder`. The bridge
+    /// connects to the controller at the socket `br0.controller` in `folder`; Open vSwitch permits no other Unix
+    /// socket.
     fn start(folder: tempfile::TempDir) -> Option<OpenVswitch> {
         if !Path::new(SCHEMA).exists() || Command::new("ovs-vswitchd").arg("--version").output().is_err() {
             eprintln!("skipped: Open vSwitch is not installed (apt-get install openvswitch-switch)");

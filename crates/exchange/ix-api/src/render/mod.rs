@@ -78,8 +78,8 @@ impl<'a> ViewContext<'a> {
             .collect()
     }
 
-    /// Returns the name and the AS numbers of an account, without a check of permissions. For an account that
-    /// the principal may not know, use [`peer_name`](Self::peer_name).
+    /// Returns the name and the AS numbers of an account, without a check of permissions. If the principal may
+    /// not know the account, use [`peer_name`](Self::peer_name).
     pub(crate) fn account_name(&self, id: AccountId) -> view::AccountName {
         let found = self.snapshot.exchange.accounts.get(&id);
         view::AccountName {

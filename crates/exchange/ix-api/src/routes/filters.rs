@@ -413,8 +413,8 @@ pub(crate) async fn recheck(
     State(app): State<App>,
     access: Access<AccountId>,
 ) -> Result<axum::http::StatusCode, Problem> {
-    // A repetition gets its stored answer before it reaches this handler, so a hidden account is answered as
-    // an absent one.
+    // A repetition gets its stored answer before it reaches this handler, so a hidden account is treated as an
+    // absent one.
     access.object()?;
     access.require(OperationKind::WriteFilter)?;
     {

@@ -38,7 +38,8 @@ impl FromStr for ChangeNumber {
 
 /// Returns the name of the user whose identifier is in the journal or the audit chain. For a user of another
 /// account, a member gets the name of that account. If the member may not know that account, and `objects`
-/// contains no circuit that the member may read, the member gets the account's AS numbers.
+/// contains no circuit that the member may read, the member gets the account's AS numbers, or the text
+/// `another account` if it has none.
 fn person(principal: &Principal, actor: &str, objects: &[ObjectId]) -> String {
     let exchange = &principal.snapshot.exchange;
     let user = actor.parse().ok().and_then(|id: UserId| exchange.users.get(&id));

@@ -139,8 +139,8 @@ pub(crate) async fn create(
     )
     .await?;
     let _changing = app.lock_credentials();
-    // A password reset ends the user's sessions and deletes the user's keys. An ended session must create no
-    // key afterwards.
+    // A password reset ends the user's sessions and deletes the user's keys. A session that has ended must not
+    // create a key.
     let session = app.sessions.peek(&headers, app.now());
     if session.is_none_or(|session| session.user != user) {
         return Err(Problem::new(ProblemKind::Unauthorized, "the session has ended"));

@@ -344,7 +344,7 @@ pub(crate) async fn change_password(
     if app.change_password(user, stored.password.as_deref(), hash)? {
         Ok(StatusCode::NO_CONTENT)
     } else {
-        // The password was changed after the check, as by the exchange's staff.
+        // The password was changed after the check, for example by the exchange's staff.
         Err(wrong())
     }
 }

@@ -45,7 +45,7 @@ impl Sealer {
         })
     }
 
-    /// Seals a secret. [`open`](Sealer::open) needs the same `purpose`, so a sealed value has no other use.
+    /// Seals a secret. [`open`](Sealer::open) fails with another `purpose`, so the value has no other use.
     ///
     /// # Errors
     /// [`SealError`].

@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// Gives the engine a frame of the end, and waits until it has judged the frame.
+    /// Passes a frame of the end to the engine, and waits until the engine has judged the frame.
     async fn arrive(&self, frame: Vec<u8>) {
         let cookie: Cookie = CookieFields {
             kind: CookieKind::End,

@@ -247,10 +247,10 @@ async fn a_password_reset_by_the_staff_deletes_api_keys_and_an_own_change_keeps_
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// A store in which something happens right after a value was read, such as a reset of a password by the staff.
+/// A store that runs an act right after a value was read, such as a password reset by the staff.
 struct ActAfterRead {
     store: Arc<MemoryCredentials>,
-    /// The key or prefix whose next reading is followed by the act, and the act.
+    /// The key or prefix, and the act that runs after its next read.
     armed: Mutex<Option<(String, Act)>>,
 }
 
@@ -362,7 +362,7 @@ async fn requests_at_once_do_not_exceed_the_maximum_number_of_api_keys() {
         let key = format!("key/{number:064x}");
         store.save(&key, Some(&record)).unwrap();
     }
-    // Another request creates the last key after this one has counted.
+    // Another request creates the last permitted key after this request has counted the keys.
     let other = Arc::clone(&store.store);
     store.arm("key/", move || {
         let key = format!("key/{:064x}", 49);

@@ -54,7 +54,7 @@ pub(crate) struct ModelSwitch {
     pub(crate) deaf: bool,
     /// The switch refuses commits that set one of these keys.
     pub(crate) refuses: Vec<Key>,
-    /// The number of the next dumps that will fail.
+    /// The number of dumps, from the next one on, that fail.
     pub(crate) broken_dumps: u32,
     pub(crate) commits: u32,
     operations: Vec<(Time, Operation)>,

@@ -71,7 +71,7 @@ fn the_removal_of_an_own_entry_is_done_although_unknown_entries_are_left() {
         foreign: ForeignPolicy::Leave,
         ..Settings::default()
     };
-    // A meter or a group has no cookie that says whose it is.
+    // A meter or a group has no cookie that identifies its owner.
     for (settings, adopted, value) in [(Settings::default(), true, (true, 1)), (leave, false, (false, 1))] {
         let mut engine = engine(settings, adopted);
         let removal = Order {
@@ -144,7 +144,7 @@ fn a_switch_that_connects_late_is_protected_however_far_the_revision_has_come() 
         ours: 5,
     };
     assert_eq!(engine.mode(), read_only);
-    // Switch 3 has an earlier marker: the decision is about the latest one.
+    // Switch 3 has an earlier marker: the decision concerns the latest one.
     engine.handle(Event::Added(3), NOW);
     connect(&mut engine, 3, &[(MARKER, (true, 7))]);
     assert_eq!(engine.mode(), read_only);

@@ -390,7 +390,7 @@ fn a_dump_during_which_others_change_entries_is_followed_by_another() {
         session: 1,
     };
     engine.handle(foreign, now);
-    // The change came after the dump had read its table.
+    // The change happened after the dump had read its table.
     engine.handle(dumped(&[]), now);
     assert_eq!(engine.deadline(), Some(now + SECOND));
     let actions = engine.handle(Event::Tick, now + SECOND);

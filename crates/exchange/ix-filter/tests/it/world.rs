@@ -211,7 +211,7 @@ impl World {
         }];
         let afi = if rule.is_ipv6() { 2 } else { 1 };
         let value = [&[0, afi, 133, 0, 0], &Update::encode_routes(&routes, false)[..]].concat();
-        // The length of the attribute is two bytes long.
+        // The length field of the attribute is two bytes long.
         let mut more = vec![0x90, 14];
         more.extend((value.len() as u16).to_be_bytes());
         more.extend(value);

@@ -64,7 +64,7 @@ impl Order<'_> {
         self.execute(*approval.operation)
     }
 
-    /// Returns true if a service has ends at both switches of a trunk and no other trunk joins them.
+    /// Returns true if the frames of a service cross between the two switches of a trunk.
     fn is_trunk_in_use(&self, id: TrunkId) -> bool {
         let Some(trunk) = self.draft.find(id) else {
             return false;

@@ -281,12 +281,12 @@ impl Fabric {
         self.switches.get_mut(&switch).unwrap().modify(modifications, now);
     }
 
-    /// Returns what a switch holds.
+    /// Returns the content of a switch.
     pub(crate) fn state(&self, switch: SwitchId) -> &millrace_ix_plan::SwitchState {
         &self.switches[&switch].state
     }
 
-    /// Returns the ports and frames that a switch sends after one arrives.
+    /// Returns the frames that a switch sends after `frame` arrives, each with its port.
     pub(crate) fn raw_step(&mut self, switch: SwitchId, port: u32, frame: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let mut recorder = Recorder::default();
         let found = self.switches.get_mut(&switch).unwrap();
@@ -331,7 +331,7 @@ impl Fabric {
         (between, delivered)
     }
 
-    /// Returns the frames that leave at members after one arrives.
+    /// Returns the frames that leave at members after `frame` arrives.
     pub(crate) fn send(&mut self, switch: SwitchId, port: u32, frame: &[u8]) -> Vec<Delivered> {
         // Frames are ten milliseconds apart, so that no meter of these tests drops any.
         self.now = self.now + core::time::Duration::from_millis(10);

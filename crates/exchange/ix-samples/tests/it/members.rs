@@ -350,7 +350,7 @@ fn the_rate_of_a_minute_that_is_not_over_is_that_of_its_part_so_far() {
     let mut world = World::new();
     let target: Prefix = "192.0.2.80/32".parse().unwrap();
     let victim = world.members[1].0;
-    // The traffic starts at the begin of a minute.
+    // The traffic starts at the beginning of a minute.
     for second in 0..186 {
         world.ordinary(second);
     }

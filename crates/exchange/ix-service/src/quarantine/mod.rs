@@ -104,8 +104,8 @@ impl Quarantined {
 }
 
 impl Quarantined {
-    /// Forgets the oldest finding of the check that has most: texts have addresses that the sender chooses, and findings of one
-    /// check do not displace those of the others.
+    /// Forgets the oldest finding of the check with the most findings. The sender chooses the addresses in the texts,
+    /// so findings of one check must not displace those of the others.
     fn forget_one(&mut self) {
         let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
         for finding in &self.findings {
@@ -312,7 +312,8 @@ impl Core {
         }
     }
 
-    /// Returns the time since when the frames of a connection reach the engine; `None` if its switch is not connected.
+    /// Returns the time from which the frames of a connection have reached the engine; `None` if its switch is not
+    /// connected.
     fn observed_since(&self, connection: ConnectionId) -> Option<Timestamp> {
         let switch = self.switch_of(connection)?;
         self.observed.get(&switch).copied()
@@ -323,7 +324,7 @@ impl Core {
         found.ports.first().map(|port| port.switch)
     }
 
-    /// Notes that the frames of a switch do not reach the engine any more: its ends have to be seen again.
+    /// Records that the frames of a switch no longer reach the engine. A correct frame of each end must arrive again.
     pub(crate) fn stop_observing(&mut self, switch: SwitchId) {
         self.observed.remove(&switch);
         let seen = self.checklists.iter().filter(|(_, list)| list.seen);

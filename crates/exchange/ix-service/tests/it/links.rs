@@ -319,7 +319,7 @@ fn a_circuit_that_kept_its_broken_path_takes_another_one_when_wire_ids_become_fr
     assert_eq!(via(&mut world), [third]);
 }
 
-/// Returns the cookie of the entry that gives the engine the probes that arrive at an end of a trunk.
+/// Returns the cookie of the entry that sends to the engine the probes that arrive at an end of a trunk.
 fn probe_cookie(trunk: TrunkId, side: u32) -> Cookie {
     CookieFields {
         kind: CookieKind::Probe,

@@ -43,7 +43,7 @@ impl Lan {
         Lan { world, switch, end }
     }
 
-    /// Gives the engine a frame of the end.
+    /// Passes a frame of the end to the engine.
     fn arrive(&mut self, frame: &[u8]) {
         let cookie = CookieFields {
             kind: CookieKind::End,

@@ -10,7 +10,8 @@ use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns a world with a circuit over two switches, the second of which is permanently gone, and an order that deletes the circuit.
+/// Returns a world with a circuit over two switches, the second of which is permanently gone, and an order that
+/// deletes the circuit.
 fn world_with_a_dead_switch() -> (World, SwitchId) {
     let mut world = World::new();
     let (circuit, _) = world.circuit("circuit", [(0, 100), (2, 200)]);

@@ -21,7 +21,7 @@ pub struct Reorder {
 /// The direction in which a reordered frame moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shift {
-    /// The frame is released this much later. Frames behind it overtake it.
+    /// The frame is released this much later. Frames after it overtake it.
     Later(Interval),
     /// The frame is released without the delay, as in netem. It overtakes frames before it.
     Ahead,

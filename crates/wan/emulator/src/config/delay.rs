@@ -64,9 +64,9 @@ pub enum Order {
 
 words!(Order, "an order", "ordered" => Ordered, "reordering" => Reordering);
 
-/// The variation of the delay. The mean of the delays is the configured delay and their standard deviation is `spread`,
-/// except for [`Distribution::Uniform`], which ends at `spread` on both sides, and for the distributions of netem's
-/// tables.
+/// The variation of the delay. The mean of the delays is the configured delay, and their standard deviation is
+/// `spread`. Exceptions are [`Distribution::Uniform`], which ends at `spread` on both sides, a truncated
+/// [`Distribution::Normal`], and the distributions of netem's tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Jitter {
     /// The standard deviation, the half width of a uniform distribution, or the unit of netem's tables.
@@ -90,11 +90,11 @@ pub enum Distribution {
     Exponential,
     /// Gamma of this shape (0.1 to 1000) from delay - √shape × spread.
     Gamma(f64),
-    /// Pareto of shape 3, as netem's table: from delay - 2/3 × spread, where most delays are, to delay + 4 ×
-    /// spread, the delay of 1.1 % of all frames. The deviation is 0.82 × spread.
+    /// Pareto of shape 3, as netem's table: from delay - 2/3 × spread, near which delays are most frequent, to
+    /// delay + 4 × spread, the delay of 1.1 % of all frames. The standard deviation is 0.82 × spread.
     Pareto,
-    /// A quarter of the normal and three quarters of the Pareto quantile, as netem's table. The deviation is
-    /// 0.83 × spread.
+    /// A quarter of the normal and three quarters of the Pareto quantile, as netem's table. The standard
+    /// deviation is 0.83 × spread.
     ParetoNormal,
     /// A file of netem: a list of quantiles in units of 1/8192 × spread.
     Table(String),

@@ -81,8 +81,8 @@ pub struct FourState {
 /// Periods in which nothing arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// At a time after the start, once or periodically. If a change under traffic brings the outage, its times
-    /// count from the first frame after the change.
+    /// At a time after the start, once or periodically. If a change under traffic adds or modifies the outage, its
+    /// times count from the first frame after the change.
     Scheduled {
         /// The start of the first outage.
         at: Interval,

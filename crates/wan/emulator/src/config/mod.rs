@@ -265,8 +265,8 @@ impl PathConfig {
 }
 
 /// Returns the minimum delay in nanoseconds for a jitter, so that no delay is below 0. It applies to
-/// distributions that begin at a certain point. Normal distributions are truncated, and draws below 0 of the
-/// others count as 0.
+/// distributions that begin at a certain point. A normal distribution is truncated, which needs a delay above 0.
+/// Draws below 0 of the others count as 0.
 fn least_delay(jitter: &Jitter) -> f64 {
     let spread = jitter.spread.nanos() as f64;
     match jitter.distribution {

@@ -11,7 +11,7 @@ pub(crate) struct Chance {
     correlation: f64,
 }
 
-/// The logarithm of 10^9.
+/// The natural logarithm of 10^9.
 const LN_BILLION: f64 = 20.723_265_836_946_41;
 
 /// The Gaussian draw of the last frame, or `None` before the first.
@@ -26,10 +26,10 @@ impl Chance {
         }
     }
 
-    /// Returns the largest share of this number of successive frames to which the event happens. By Bernstein's
-    /// inequality, independent events exceed it less than once in a billion cases. The share of correlated events
-    /// varies like that of fewer independent ones: Gaussian draws with the correlation r from one to the next give
-    /// events whose correlation at a distance of k frames is r^k at most.
+    /// Returns an upper bound of the share of `frames` successive frames to which the event happens. By Bernstein's
+    /// inequality, independent events exceed the bound less than once in a billion cases. The share of correlated
+    /// events varies like that of fewer independent ones: if successive Gaussian draws have the correlation r, the
+    /// events of two frames at a distance of k frames have at most the correlation r^k.
     pub(crate) fn largest_share(&self, frames: f64) -> f64 {
         if self.probability == 0.0 {
             return 0.0;

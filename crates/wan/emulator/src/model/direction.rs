@@ -118,7 +118,7 @@ impl Direction {
         })
     }
 
-    /// Adds the outcomes of a frame that does not bypass to an empty list.
+    /// Adds the outcomes of a frame that does not bypass the paths to an empty list.
     #[inline]
     pub(crate) fn offer_to_path(
         &mut self,

@@ -173,7 +173,7 @@ fn to_nanos(amount: u128, rate: u64) -> u64 {
     }
 }
 
-/// Returns the maximum number of bytes that wait in front of a link or are in flight behind it, counted as on
+/// Returns the maximum number of bytes that wait in front of a link or are in flight after it, counted as on
 /// the link. Frames stay on the path for `stay` nanoseconds after the link.
 pub(crate) fn bytes_in_flight(
     config: &PathConfig,

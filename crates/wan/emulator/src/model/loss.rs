@@ -61,8 +61,8 @@ pub(crate) struct LossState {
     four: FourStates,
     passed: u32,
     outage: Option<Renewal>,
-    /// The origin of a scheduled outage: the start, or the first frame after the change that brought the outage.
-    /// `None` before that frame.
+    /// The origin of the times of a scheduled outage: the start, or the first frame after the change that added or
+    /// modified the outage. `None` before that frame.
     schedule: Option<u64>,
     traced: usize,
 }
@@ -182,8 +182,8 @@ impl LossState {
         }
     }
 
-    /// Changes the models. The states continue, except that the times of a new scheduled outage count from the
-    /// next frame.
+    /// Applies a change of the models. The states continue, except that the times of a new or modified scheduled
+    /// outage count from the next frame.
     pub(crate) fn change(&mut self, old: &LossModel, new: &LossModel) {
         if new.schedule() != old.schedule() {
             self.schedule = None;

@@ -122,7 +122,8 @@ impl PathModel {
             (UNIT + size.next_multiple_of(UNIT)) as f64 / f64::from(on_link)
         });
         let share = share.fold(1.2, f64::max);
-        // Each copy of a frame has a record. Few large frames deviate most from the mean share of duplicates.
+        // Each copy of a frame has a record. The fewer frames there are, the more the share of duplicates can
+        // deviate from its mean, so all frames count as large.
         let frames = bytes as f64 / LARGE_ON_LINK;
         let copies = self
             .duplicate
@@ -261,7 +262,7 @@ impl Path {
         outcomes
     }
 
-    /// Adds the outcomes of a frame to an empty list. A returned list would be copied for each frame.
+    /// Adds the outcomes of a frame to an empty list of the caller, because a returned list is copied for each frame.
     pub(crate) fn offer_into(&mut self, arrival: Time, frame: &[u8], outcomes: &mut Outcomes) {
         let (payload, tags) = layer_3(frame);
         let offered = Offered {

@@ -263,9 +263,9 @@ impl<M: Memory> Writer<M> {
         self.end.position * UNIT as u64
     }
 
-    /// Returns the bytes that records take if they are more than `high`. Otherwise the number is not above
-    /// `high`, and records that were freed since the writer's last look still count: so the reader's position
-    /// is not loaded for each burst.
+    /// Returns the bytes that records take. The number is current if it is above `high`; otherwise it may include
+    /// records that were freed since the writer last loaded the reader's position. So the position is not loaded
+    /// for each burst.
     #[inline]
     pub fn used_above(&mut self, high: u64) -> u64 {
         if self.written() - self.freed * UNIT as u64 > high {

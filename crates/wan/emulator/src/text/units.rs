@@ -93,8 +93,8 @@ impl Probability {
     /// The probability of a certain event.
     pub const CERTAIN: Probability = Probability(Probability::ONE);
 
-    /// Removes `correlation=…` of a setting and returns the correlation of successive draws, or zero if it is
-    /// not there. With 100 %, the first draw would decide for all frames.
+    /// Removes `correlation=…` from a setting, and returns the correlation of successive draws; zero if there is
+    /// none. Refuses 100 %, with which the first draw would decide for all frames.
     pub(crate) fn correlation(items: &mut Items<'_>) -> Result<Probability, TextError> {
         let share = items.value("correlation")?.unwrap_or_default();
         if share == Probability::CERTAIN {

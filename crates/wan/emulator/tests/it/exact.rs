@@ -279,7 +279,7 @@ fn a_scheduled_outage_that_is_set_under_traffic_counts_from_the_next_frame() {
     // A change of another setting does not move the outage.
     path.exchange(&mut model(&[outage, ("delay", "1ms")]));
     assert_eq!(lost(&mut path, 3611..3640), [3611]);
-    // Set once more, it begins again.
+    // An outage that is removed and set again begins again.
     path.exchange(&mut model(&[]));
     path.exchange(&mut model(&[outage]));
     assert_eq!(lost(&mut path, 3640..3660), [3650, 3651]);
