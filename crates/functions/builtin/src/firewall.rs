@@ -1,10 +1,11 @@
 //! `firewall`: a stateful packet filter.
 //!
-//! Rules decide about the first packet of a connection. Packets of a connection that was allowed pass in both directions. A
-//! TCP connection starts with SYN and without ACK. ICMP errors pass if they refer to a known connection. ARP and IPv6
-//! neighbour discovery pass. The setting `non_ip` decides about other packets that are not IP, and `fragments` about later
-//! fragments, which have no ports. A first fragment that ends before the ports or TCP flags, and a packet whose transport
-//! header is malformed or not in its first segment, are dropped, since no rule can judge them (RFC 1858; RFC 7112 for IPv6).
+//! Rules decide about the first packet of a connection. Packets of a connection that was allowed pass in both
+//! directions. A TCP connection starts with a segment that has SYN and not ACK. ICMP errors pass if they refer to a
+//! known connection. ARP and IPv6 neighbour discovery pass. The setting `non_ip` decides about other packets that are
+//! not IP, and `fragments` about later fragments, which have no ports. A first fragment that ends before the ports or
+//! TCP flags, and a packet whose transport header is malformed or not in its first segment, are dropped, since no rule
+//! can judge them (RFC 1858; RFC 7112 for IPv6).
 
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
 use millrace_types::{Duration, Time};
@@ -94,7 +95,7 @@ enum State {
     Opening(bool),
     /// The other end has answered with SYN and ACK. The opening end has not acknowledged the answer.
     Answered(bool),
-    /// The handshake is complete. No end has sent FIN or RST.
+    /// The handshake is complete. Neither end has sent FIN or RST.
     Open,
     /// One end has sent FIN: the source of the canonical direction (false) or its destination (true).
     HalfClosed(bool),
@@ -140,7 +141,7 @@ impl Firewall {
         }
     }
 
-    /// Returns the counter for a packet. The packet passes for `ALLOWED` and `KNOWN`.
+    /// Returns the index of the counter for a packet. The packet passes for `ALLOWED` and `KNOWN`.
     fn judge(&mut self, packet: &dyn Buffer, now: Time) -> usize {
         let Some(seen) = FlowPacket::of(packet) else {
             return match (is_arp(packet.head()), self.non_ip) {
@@ -220,7 +221,8 @@ fn next_state(state: State, flags: u8, is_reversed: bool) -> State {
     }
 }
 
-/// Returns true if the header with the ports, or an extension header before it, is malformed or not whole in the first segment.
+/// Returns true if the transport header, or an IPv6 extension header before it, is malformed or not whole in the first
+/// segment.
 fn has_no_ports(layers: &Layers) -> bool {
     let proto = layers.ip_proto();
     let has_header = matches!(

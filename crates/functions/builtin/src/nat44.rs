@@ -1,8 +1,8 @@
 //! `nat44`: many inside addresses behind one outside address (RFC 3022, with the endpoint-independent mapping of RFC 4787).
 //!
-//! A forward packet leaves with the outside address, and an outside port for each inside address and port. A backward packet
-//! to that port is translated back. TCP, UDP and ICMP echo are translated, and ICMP errors together with the packet inside.
-//! Other IPv4 packets are dropped, and packets other than IPv4 pass.
+//! A forward packet gets the outside address as its source, and the outside port of its inside address and port. A
+//! backward packet to that port is translated back. TCP, UDP and ICMP echo are translated, and ICMP errors together
+//! with the packet inside. Other IPv4 packets are dropped, and packets other than IPv4 pass.
 
 mod mapping;
 #[cfg(test)]
@@ -54,8 +54,8 @@ mod count {
 
 /// Sets of the table that one tick scans.
 const SWEEP: usize = 1024;
-/// Ports that one burst searches for expired mappings, if no port is free. Each costs a random access to the table, so the limit
-/// is per burst and not per packet.
+/// Maximum number of ports that one burst searches for expired mappings while no port is free. Each port costs a random
+/// access to the table, so the limit is per burst and not per packet.
 const TRIES: usize = 64;
 
 /// An inside endpoint: protocol, address, port.
@@ -72,12 +72,12 @@ struct Nat {
     free: [VecDeque<u16>; 3],
     /// The index of the port at which the next search for an expired mapping begins.
     next: usize,
-    /// The ports that the current burst may still search.
+    /// The number of ports that the current burst may still search.
     tries: usize,
     counters: Counters,
 }
 
-/// The index of the ports of TCP.
+/// The index of TCP in `owners` and `free`.
 const TCP: usize = 0;
 
 fn plane(proto: u8) -> Option<usize> {
@@ -127,6 +127,7 @@ impl Nat {
     }
 
     /// Returns the outside port of an inside endpoint that sends a packet. Allocates a port if the endpoint has none.
+    /// Returns `None` if no port or no table entry is free.
     fn port_of(&mut self, inside: Inside, plane: usize, segment: Segment, now: Time) -> Option<u16> {
         if let Some(mapping) = self.mappings.get(&inside, now) {
             mapping.state = mapping.state.next(segment);
@@ -146,7 +147,8 @@ impl Nat {
         Some(port)
     }
 
-    /// Returns a port without an owner. If there is none, searches for a mapping that has expired since the last scan.
+    /// Returns a port without an owner. If there is none, removes an expired mapping that the scan of the table has not
+    /// reached yet, and returns its port.
     fn free_port(&mut self, plane: usize, now: Time) -> Option<u16> {
         if let Some(port) = self.free[plane].pop_front() {
             return Some(port);
@@ -246,7 +248,8 @@ impl Nat {
         let head = packet.head_mut();
         let inner = layers.l4_offset() + 8;
         let inner_l4 = inner + usize::from(head[inner] & 15) * 4;
-        // Backward, the inner source is the outside address. Forward, the inner destination is an inside endpoint.
+        // In direction backward, the inner source is the outside address. In direction forward, the inner destination
+        // is an inside endpoint.
         let (address, port, address_at, port_at) = match context.direction {
             Direction::Backward => {
                 if v4(cause.source.address) != self.outside.octets() {
@@ -299,7 +302,8 @@ fn has_payload(head: &[u8], layers: &Layers) -> bool {
     layers.l4() == L4::Tcp && layers.l4_size() > header_size
 }
 
-/// Updates the checksum of the IPv4 header inside an error. Receivers do not verify the checksum of its transport header.
+/// Updates the checksum of the IPv4 header that an ICMP error quotes. Receivers do not verify the checksum of the
+/// quoted transport header.
 fn fix_inner(head: &mut [u8], inner: usize, inner_l4: usize) {
     if let Some(header) = head.get_mut(inner..inner_l4) {
         header[10..12].fill(0);

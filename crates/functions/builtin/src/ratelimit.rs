@@ -39,7 +39,8 @@ pub(crate) const KIND: Kind = Kind {
 /// Sets of the table that one tick scans.
 const SWEEP: usize = 1024;
 
-/// A theoretical arrival time, to the picosecond: at high rates a short packet costs few nanoseconds.
+/// A theoretical arrival time with a resolution of a picosecond: at high rates, a short packet costs only a few
+/// nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
     time: Time,

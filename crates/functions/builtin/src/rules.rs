@@ -25,7 +25,8 @@ impl FromStr for Decision {
     }
 }
 
-/// An address prefix, which contains addresses of its IP version only. The bits of IPv4 are mapped into IPv6.
+/// An address prefix, which contains addresses of its IP version only. An IPv4 prefix holds the bits of IPv4-mapped
+/// IPv6 addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Prefix {
     is_v6: bool,

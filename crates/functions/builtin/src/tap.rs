@@ -8,7 +8,7 @@ use millrace_nf::{
 };
 use millrace_types::Time;
 
-/// Bytes of a message, for a few long frames or many short ones.
+/// Size of a message in bytes: it holds a few long frames or many short ones.
 const MESSAGE_SIZE: usize = 32 * 1024;
 
 pub(crate) const KIND: Kind = Kind {

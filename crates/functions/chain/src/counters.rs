@@ -153,7 +153,8 @@ impl InstanceCounters {
     }
 }
 
-/// Sums of samples: nanoseconds, and the number of samples.
+/// Sums of samples: nanoseconds, and the number by which they are divided. `work` counts packets, and `latency` counts
+/// samples.
 #[derive(Debug, Default)]
 pub(crate) struct Sampled {
     work: (u64, u64),
@@ -177,7 +178,8 @@ pub struct HopStats {
     pub instances: usize,
     /// The number of restarts of functions.
     pub restarts: u64,
-    /// The reason why a function went down last; empty if none did.
+    /// The reason why a function went down last, or why the shared value could not be compiled; empty if neither
+    /// happened.
     pub failure: String,
     /// The limits of each function, and the mechanisms that enforce them.
     pub limits: Vec<Limit>,

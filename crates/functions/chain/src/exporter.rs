@@ -25,13 +25,13 @@ const PERIOD: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
 /// Time limit for the reader of a pipe to take the rest of the last message before the pipe is closed.
 const LAST_FLUSH: Duration = Duration::from_millis(100);
-/// Bytes that are written at a time.
+/// Formatted bytes are written once there are this many.
 const WRITE_SIZE: usize = 256 << 10;
 
 /// The number of calls of [`reopen_exports`].
 static REOPENED: AtomicU64 = AtomicU64::new(0);
 
-/// Opens the files of all exporters again, after log rotation. The daemon calls this on SIGHUP.
+/// Makes all exporters open their files again, after log rotation. The daemon calls this on SIGHUP.
 pub fn reopen_exports() {
     REOPENED.fetch_add(1, Ordering::Release);
 }
@@ -43,7 +43,7 @@ pub(crate) struct Route {
     pub(crate) counters: Vec<Counters>,
     pub(crate) formatter: Option<Box<dyn Formatter>>,
     pub(crate) value: Option<SharedValue>,
-    /// Set when the formatter has the shared value. Functions get the value then.
+    /// Set when the formatter has the shared value. Functions get the value after that.
     pub(crate) has_value: Arc<AtomicBool>,
 }
 
@@ -134,7 +134,7 @@ fn run(chain: &str, routes: &mpsc::Receiver<Vec<Route>>) {
     }
 }
 
-/// Writes the last messages of routes, whose targets are closed next.
+/// Writes the rest of the last message of each route. The targets are closed next.
 fn finish(chain: &str, routes: &mut [OpenRoute]) {
     let deadline = Instant::now() + LAST_FLUSH;
     routes

@@ -40,7 +40,7 @@ pub(crate) trait Remote<P>: Send {
     fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<BurstKind>;
     /// Fills the empty `burst` with the oldest packets of one kind that a dead process will not answer.
     fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<BurstKind>;
-    /// Keeps packets after those of a dead process, so that they are reclaimed in order. Empties `burst`.
+    /// Appends packets to those that a dead process holds, so that they are reclaimed in order. Empties `burst`.
     fn hold(&mut self, kind: BurstKind, burst: &mut Burst<P>);
     /// Returns whether the process has written effects or messages.
     fn has_effects(&self) -> bool;
@@ -64,7 +64,8 @@ pub(crate) trait Remote<P>: Send {
     fn is_gone(&self) -> bool;
     /// Returns the number of packets that were given and not taken, or shown and not forgotten.
     fn in_flight(&self) -> usize;
-    /// Returns whether the process works: it has not ended, violated the protocol, or missed its heartbeats.
+    /// Returns whether the process works: it has not ended, violated the protocol, or missed its heartbeats. An ended
+    /// process counts as alive until its answers are taken.
     fn is_alive(&mut self, now: Time) -> bool;
     /// Returns whether the process has sent a heartbeat since it was started.
     fn has_begun(&self) -> bool;
@@ -184,7 +185,8 @@ impl<P> Instance<P> {
         self.given
     }
 
-    /// Returns whether a packet of a shunned flow may pass the process now. If not, [`bypass`](Instance::bypass) keeps it.
+    /// Returns whether a packet of a shunned flow may bypass the process now. If not, [`bypass`](Instance::bypass)
+    /// keeps it.
     #[inline]
     pub(crate) fn may_pass(&self, since: u64) -> bool {
         self.bypassing.is_empty() && self.taken >= since
@@ -196,7 +198,7 @@ impl<P> Instance<P> {
         self.bypassing.push_back((since, kind, packet));
     }
 
-    /// Fills the empty `burst` with the oldest packets of one kind that may pass the process now.
+    /// Fills the empty `burst` with the oldest packets of one kind that may bypass the process now.
     #[inline]
     pub(crate) fn take_bypassing(&mut self, burst: &mut Burst<P>) -> Option<BurstKind> {
         let (_, kind, _) = self.bypassing.front()?;

@@ -233,7 +233,8 @@ const fn all(packets: usize) -> Packets {
 }
 
 impl<P: Packet> Traversal<'_, P> {
-    /// Shows packets that have reached a hop of a group to all hops of the group.
+    /// Shows packets that have reached a hop of a group to this hop and the later hops of the group. Packets whose next
+    /// hop is not in the group stay in `burst`, with their outcomes.
     pub(crate) fn share(
         &mut self,
         group: usize,

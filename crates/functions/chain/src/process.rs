@@ -53,7 +53,7 @@ pub fn nf_program() -> PathBuf {
     }
     let beside = std::env::current_exe().ok();
     let beside = beside.and_then(|path| Some(path.parent()?.join(PROGRAM)));
-    // Looked up here, as the program is started without environment variables.
+    // The path is looked up here, because the program is started without environment variables.
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&folders).map(|folder| folder.join(PROGRAM));
     let mut found = beside.into_iter().chain(on_path).filter(|path| path.exists());
@@ -63,7 +63,7 @@ pub fn nf_program() -> PathBuf {
 /// Starts a process for a function, which reads the source of its shared value from `source`.
 ///
 /// # Errors
-/// The kernel's error, with the path of the program.
+/// The kernel's error, or a message if no user id can be allocated.
 pub(crate) fn start<P: Packet>(
     program: &Path,
     plan: &HopPlan,
@@ -119,7 +119,7 @@ pub(crate) fn start<P: Packet>(
     let watched = Arc::clone(&process);
     let name = function.to_owned();
     let waiting = std::thread::Builder::new().name("nf-wait".to_owned());
-    // The thread gets the child once it runs: without a thread, the child is waited for here.
+    // The thread receives the child after its start. If it cannot be started, this function waits for the child.
     let (sender, receiver) = std::sync::mpsc::channel();
     let body = move || {
         let Ok((child, errors, group, user)) = receiver.recv() else {
@@ -187,8 +187,8 @@ pub fn end_processes() {
     }
 }
 
-/// Moves a new process, which waits for the end of its standard input, into its group, and closes that input. The
-/// key of the hash tables is passed by this input, because every user can read the arguments of a process (proc(5)).
+/// Moves a new process, which waits for the end of its standard input, into its group, and closes that input. The key
+/// of the hash tables is passed over this input, because every user can read the arguments of a process (proc(5)).
 fn release(child: &mut Child, group: &Group, limits: &mut [Limit], seed: Option<u64>) {
     group.join(child.id(), limits);
     if let (Some(mut input), Some(seed)) = (child.stdin.take(), seed) {

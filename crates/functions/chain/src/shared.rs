@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// The state of a hop's shared value, for operators.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SharedStatus {
-    /// True while a value is read and compiled.
+    /// True while a value is read and compiled, and until all functions have it.
     pub is_compiling: bool,
     /// True if the functions have a value.
     pub is_in_use: bool,
@@ -73,7 +73,7 @@ pub(crate) struct HopValue {
     /// The number of the source that processes see.
     generation: u64,
     files: Vec<InputFile>,
-    /// The last attempt to read the files failed.
+    /// The last attempt did not read the files.
     is_unread: bool,
     compiling: Option<Receiver<Outcome>>,
     /// Another compilation was requested while one ran.
@@ -160,7 +160,7 @@ impl HopValue {
         }
     }
 
-    /// Reads the files and compiles the value, in a thread.
+    /// Reads the files and compiles the value, in a thread. While a compilation runs, another one is started after it.
     pub(crate) fn reload(&mut self) {
         if self.compiling.is_some() {
             self.is_outdated = true;
@@ -193,8 +193,8 @@ impl HopValue {
         Arc::clone(&self.with_exporter)
     }
 
-    /// Returns, once, the value that functions do not have yet, and shows its source to processes. If the hop `exports`, the
-    /// exporter gets it first.
+    /// Returns, once, the value that functions do not have yet, and publishes its source to processes. If the hop
+    /// `exports`, the exporter gets it first.
     pub(crate) fn take_unshared(&mut self, now: Time, exports: bool) -> Option<SharedValue> {
         if exports && !self.with_exporter.load(Ordering::Acquire) && now < self.share_by {
             return None;

@@ -27,7 +27,7 @@ struct Entry {
     action: ShunAction,
     /// The flow is forgotten after this time without a packet.
     idle: Duration,
-    /// The number of packets that a process must have returned before packets of the flow pass it.
+    /// The number of packets that a process must have returned before packets of the flow may bypass it.
     since: u64,
     packets: u64,
     bytes: u64,
@@ -64,7 +64,7 @@ impl Hash for Key {
 
 impl Key {
     /// Returns the key of a packet, and true if the packet opens a TCP connection. `None` for packets that the function always
-    /// gets: packets that are not IP, fragments, and packets with more tags.
+    /// gets: packets that are not IP, fragments, and packets with more than two tags.
     #[inline]
     fn of(packet: &dyn Buffer) -> Option<(Key, bool)> {
         let head = packet.head();
@@ -74,8 +74,8 @@ impl Key {
         }
     }
 
-    /// Returns the same as [`Key::of_any`] for TCP and UDP over IPv4 without tags, options and fragments;
-    /// `None` for others.
+    /// Returns the same as [`Key::of_any`] for TCP and UDP over IPv4 without tags, IP options and fragmentation; `None`
+    /// for other packets.
     #[inline]
     fn of_plain(head: &[u8], size: usize) -> Option<(Key, bool)> {
         const IP: usize = 14;
@@ -130,7 +130,8 @@ impl Key {
 
     /// Returns the key of any packet, and true if the packet opens a TCP connection.
     fn of_any(packet: &dyn Buffer) -> Option<(Key, bool)> {
-        // The function gets all fragments of a packet: a first fragment alone would leave it waiting for the others.
+        // The function gets all fragments of a packet. Only the first one has ports: if it bypassed the function, the
+        // function could not reassemble the packet.
         let found = FlowPacket::of(packet).filter(|found| found.layers.fragment() == Fragment::Whole)?;
         let (flow, _) = found.id.canonical();
         let mut tags = [0; 2];
@@ -173,9 +174,8 @@ impl ShunnedFlows {
     }
 
     /// Returns the treatment of a packet of a shunned flow, and counts the packet; `None` for packets that
-    /// the function gets. The returned number is that of packets that a process must have returned before
-    /// this packet passes the process. A TCP packet that opens a connection ends the old flow, which `ended`
-    /// receives.
+    /// the function gets. The returned number is the number of packets that a process must have returned before this
+    /// packet may bypass the process. A TCP packet that opens a connection ends the old flow, which `ended` receives.
     #[inline]
     pub(crate) fn action(
         &mut self,

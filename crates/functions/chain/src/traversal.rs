@@ -234,8 +234,8 @@ impl<P: Packet> Traversal<'_, P> {
         }
     }
 
-    /// Carries out the effects of a process on the packets of `burst`, which the process has just returned, and passes its
-    /// messages on. `shuns` has a bit for each packet whose flow the process may shun.
+    /// Carries out the effects of a process on the packets of `burst`, which the process has just returned, and
+    /// forwards its messages. `shuns` has a bit for each packet whose flow the process may shun.
     #[cold]
     pub(crate) fn collect(&mut self, at: usize, instance: usize, burst: &Burst<P>, shuns: Packets) {
         let Runner::Remote(remote) = &mut self.hops[at].instances[instance].runner else {

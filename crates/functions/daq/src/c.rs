@@ -35,7 +35,7 @@ pub(crate) const ERROR_NODEV: c_int = -3;
 pub(crate) const ERROR_NOTSUP: c_int = -4;
 pub(crate) const ERROR_INVAL: c_int = -7;
 
-/// Index of an unknown interface.
+/// Index of an unknown interface or interface group.
 pub(crate) const UNKNOWN: i32 = -1;
 /// The link type Ethernet (`DLT_EN10MB`).
 pub(crate) const ETHERNET: c_int = 1;
@@ -81,7 +81,7 @@ pub(crate) unsafe fn write_text(buffer: *mut c_char, size: usize, text: &str) {
     }
     let len = text.len().min(size - 1);
     let bytes = text.as_bytes().as_ptr().cast::<c_char>();
-    // SAFETY: `len` is less than `size`, and the text is no longer.
+    // SAFETY: `len` is less than `size`, and at most the length of the text.
     unsafe { buffer.copy_from_nonoverlapping(bytes, len) };
     // SAFETY: as above.
     let end = unsafe { buffer.add(len) };

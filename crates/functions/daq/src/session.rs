@@ -15,8 +15,7 @@ use crate::options::Options;
 
 /// The pause between two attempts to attach.
 const RETRY: Duration = Duration::from_millis(100);
-/// The time that the switch has for an answer. The switch waits for up to half a second after a function has
-/// failed.
+/// Time limit for the answer of the switch. The switch waits for up to half a second after a function has failed.
 const ANSWER: Duration = Duration::from_secs(2);
 /// The interval of heartbeats without packets, and of counters.
 const TICK: Duration = Duration::from_millis(100);
@@ -75,8 +74,8 @@ struct Window {
 /// The connection of one thread of Snort to its instance of a hop.
 pub struct Session {
     options: Options,
-    /// The key by which changes after the first segment are noticed, random so that nobody can choose bytes with equal hashes;
-    /// `None` if Snort changes no packets.
+    /// The key of the hash that detects changes after the first segment. It is random, so that nobody can choose bytes
+    /// with equal hashes. `None` if Snort changes no packets.
     rest_key: Option<KeyedHash>,
     counters: Counters,
     /// All windows in use. The newest window is the last element.
@@ -129,7 +128,7 @@ impl Session {
         self.windows.last().is_some_and(|window| window.socket.is_some())
     }
 
-    /// Returns the reason why the last attempt to attach again failed; empty if none did.
+    /// Returns the reason why the last attempt to attach again failed; empty if it succeeded, or if there was none.
     pub fn error(&self) -> &str {
         &self.error
     }

@@ -313,7 +313,8 @@ unsafe extern "C" fn initialize(
     SUCCESS
 }
 
-/// Calls a function with the context of a handle and its state. Returns an error if the handle is null, or the state is in use.
+/// Calls a function with the context of a handle and its state. Returns `otherwise` if the handle is null, or the state
+/// is in use.
 ///
 /// # Safety
 /// The handle is null or was made by [`initialize`] and not shut down.

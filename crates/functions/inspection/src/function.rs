@@ -49,8 +49,8 @@ pub(crate) struct Inspector {
     now: Time,
 }
 
-/// Returns true if the switch can shun the flow of a packet: it knows flows by at most two VLAN tags, and none after
-/// other headers between Ethernet and IP.
+/// Returns true if the switch can shun the flow of a packet: the packet is IP, has at most two VLAN tags, and has no
+/// other header between Ethernet and IP.
 #[cold]
 fn can_be_shunned(packet: &dyn Buffer) -> bool {
     const TAGS_MAX: usize = 2;

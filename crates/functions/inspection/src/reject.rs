@@ -1,5 +1,5 @@
-//! Packets that notify the ends of a rejected packet: TCP resets (RFC 9293, section 3.10.7) and ICMP errors (RFC 1122, section
-//! 3.2.2; RFC 4443, section 2.4).
+//! Packets that notify the two ends of a connection about a rejected packet: TCP resets (RFC 9293, section 3.10.7) and
+//! ICMP errors (RFC 1122, section 3.2.2; RFC 4443, section 2.4).
 //!
 //! The answer repeats the link header of the rejected packet, VLAN tags included. Packets inside tunnels, and those from or to
 //! groups, are dropped without an answer.
@@ -138,7 +138,8 @@ fn headers(
     }
 }
 
-/// Returns a reset for one end of the TCP connection of a rejected packet, which is `size` bytes long.
+/// Returns a reset for one end of the TCP connection of a rejected packet of `size` bytes; `None` if the packet is
+/// itself a reset, or an address is not a single host.
 fn reset(frame: &[u8], size: usize, layers: &Layers, to: To) -> Option<Answer> {
     const SIZE: usize = 20;
     let segment = frame.get(layers.l4_offset()..)?;
@@ -166,7 +167,7 @@ fn reset(frame: &[u8], size: usize, layers: &Layers, to: To) -> Option<Answer> {
             };
             (reversed(pseudo), [d0, d1, s0, s1], seq, next, bits)
         }
-        // The receiver has seen all before this segment, which is dropped.
+        // The receiver has got everything before this segment, which is dropped.
         To::Destination => match bits & flags::ACK != 0 {
             true => (pseudo, [s0, s1, d0, d1], seq, ack, flags::RST | flags::ACK),
             false => (pseudo, [s0, s1, d0, d1], seq, 0, flags::RST),

@@ -261,7 +261,7 @@ pub struct Attachment {
 
 impl Attachment {
     /// Attaches this process to the hop with the socket at `path`, as `instance` or as any free instance.
-    /// `counters` are the names of the function's counters. Waits for the switch until `limit` is over.
+    /// `counters` are the names of the function's counters. Waits for the switch for `limit` at most.
     ///
     /// # Errors
     /// [`AttachError`].

@@ -125,7 +125,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// Returns the start of an untrusted text without control characters.
+/// Returns the first 64 characters of an untrusted text, with `?` for control characters.
 fn printable(text: &str) -> String {
     let characters = text.chars().map(|c| if c.is_control() { '?' } else { c });
     characters.take(64).collect()

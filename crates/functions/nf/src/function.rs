@@ -19,8 +19,8 @@ pub trait Buffer {
     /// Returns the contiguous first segment, which holds all headers.
     fn head(&self) -> &[u8];
 
-    /// Calls `each` with the bytes of each segment that the function can read, in order. The sizes of all
-    /// segments add up to [`Buffer::len`].
+    /// Calls `each` with the bytes of each segment that the function can read, in order. If their sizes add up to less
+    /// than [`Buffer::len`], the function cannot read the other bytes.
     fn each_segment<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
         each(self.head());
     }

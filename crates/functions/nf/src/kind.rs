@@ -12,7 +12,7 @@ use crate::outbox::Outbox;
 use crate::settings::{SettingError, Settings};
 use crate::shared::{FormatterConstructor, SharedKind, SharedValue};
 
-/// Reports that a function's queue holds.
+/// Maximum number of reports in a function's queue.
 const REPORTS: usize = 2;
 /// Entries of a table in a function that is created only to check its settings.
 const CHECK_ENTRIES: usize = 8;

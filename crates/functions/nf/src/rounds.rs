@@ -14,7 +14,8 @@ use millrace_types::Time;
 /// The interval between two calls of [`Function::tick`](crate::Function::tick).
 const TICK: Duration = Duration::from_millis(100);
 
-/// Empty polls in a row after which the process sleeps instead of yielding, each time longer.
+/// Number of consecutive empty polls after which the process sleeps instead of yielding. Each sleep is twice as long as
+/// the one before, up to [`SLEEP_MAX`].
 const EMPTY_POLLS: u32 = 64;
 /// The shortest sleep. Setting a timer takes a virtual machine about 20 µs, and a sleep that has expired by then does not
 /// give the core away.
@@ -29,7 +30,7 @@ const NO_YIELD: Duration = Duration::from_millis(100);
 /// One poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
-    /// The time since the first poll.
+    /// The time since [`Rounds::new`].
     pub now: Time,
     /// The function's tick is due. True for the first poll.
     pub ticks: bool,

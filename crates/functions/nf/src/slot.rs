@@ -25,8 +25,8 @@ pub struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// Returns the packet whose first segment is `size` bytes long at `start` of `memory`, and which is `total` bytes long in all
-    /// segments. A segment that exceeds the memory is truncated.
+    /// Returns the packet whose first segment of `size` bytes begins at offset `start` of `memory`. All its segments
+    /// together have `total` bytes. A segment that exceeds the memory is truncated.
     #[inline]
     #[must_use]
     pub fn new(memory: &'a mut [u8], start: usize, size: usize, total: usize) -> Slot<'a> {

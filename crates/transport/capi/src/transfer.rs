@@ -166,8 +166,8 @@ struct State {
 /// A transfer. All its functions may be called from any thread.
 pub(crate) struct Transfer {
     handle: SessionHandle,
-    /// The descriptor of the events, -1 after the end. It is outside of the lock, which `next` holds while it waits and while
-    /// `act` runs.
+    /// The descriptor of the events; -1 once [`Transfer::join`] was called. It is outside of the lock, which `next`
+    /// holds while it waits and while `act` runs.
     descriptor: AtomicI32,
     state: Mutex<State>,
     /// The receivers, or the daemon, in the order of the outcomes; empty if any sender may connect.

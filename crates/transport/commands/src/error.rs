@@ -91,7 +91,7 @@ pub enum CommandError {
     /// The files cannot be read.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// The transfer cannot continue.
+    /// The transfer cannot begin or continue.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// A list of sources or targets cannot be read.

@@ -36,8 +36,8 @@ pub(crate) fn parse(word: &str) -> Option<RemoteDirectory<'_>> {
     (valid && !directory.starts_with(':')).then_some(RemoteDirectory { host, directory })
 }
 
-/// Returns the `--listen` of a receiver on a machine with these addresses. A socket of `[::]` is reached over IPv4, too
-/// (ipv6(7)); without an IPv6 address, the machine may have no IPv6.
+/// Returns the value of `--listen` for a receiver on a machine with these addresses. A socket at `[::]` also receives
+/// IPv4 packets (ipv6(7)). A machine without an IPv6 address may lack IPv6, so its receiver listens at `0.0.0.0`.
 fn listen(resolved: &[IpAddr], ports: Option<PortRange>) -> String {
     let ports = ports.map_or_else(|| "0".to_owned(), |ports| ports.to_string());
     if resolved.iter().any(IpAddr::is_ipv6) {
@@ -82,7 +82,7 @@ impl Remote {
     ) -> Result<(Remote, Target)> {
         let RemoteDirectory { host, directory } = *remote;
         let directory = if directory.is_empty() { "." } else { directory };
-        // The name may be one that only ssh knows (ssh_config(5)).
+        // A name that only ssh knows (ssh_config(5)) does not resolve here; `resolved` is then empty.
         let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
         let resolved = (name, 0).to_socket_addrs();
         let resolved: Vec<IpAddr> = resolved
@@ -134,7 +134,7 @@ impl Remote {
         self.key
     }
 
-    /// Reads events until the receiver listens; `None` if it ends before.
+    /// Reads events until the receiver listens. Returns its ticket; `None` if the receiver ends earlier.
     fn ticket(&mut self) -> Result<Option<Ticket>> {
         let mut line = String::new();
         loop {

@@ -34,7 +34,7 @@ const TICKET_MIN: usize = 90;
 /// Sends files; returns the exit status. `json`: events are printed as JSON; `open_dpdk`: opens DPDK devices.
 ///
 /// # Errors
-/// If it cannot continue for any target.
+/// If the transfer cannot begin, or cannot continue with any target.
 pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode> {
     // A dry run needs no target.
     let (mut sources, words) = split(

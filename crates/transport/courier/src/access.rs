@@ -102,7 +102,7 @@ pub struct ReadAccess {
     pub observer: Box<dyn TransferObserver>,
 }
 
-/// Decides what peers may do. Paths are the bytes that the peer sent, which nothing has checked before.
+/// Decides what peers may do. Paths are the bytes that the peer sent; they are not checked yet.
 pub trait Access: Send + Sync {
     /// Returns `Ok` if the key has any permission. It is called for each connection and does not block.
     ///

@@ -100,7 +100,8 @@ pub enum Event {
         outcome: Outcome,
         /// The bytes that a sender sent to the peer, or that a receiver verified.
         bytes: u64,
-        /// Seconds since the transfer was accepted.
+        /// The duration in seconds. A sender counts from the acceptance, or without one from the first dial; a receiver
+        /// counts from the connection, or from the request to a daemon that sent nothing.
         seconds: f64,
     },
     /// The end of the transfer.
@@ -146,7 +147,7 @@ impl Outcome {
 pub const EXIT_PARTIAL: u8 = 3;
 /// The exit status if no peer has everything, and a peer refused the transfer or a ticket has expired.
 pub const EXIT_REFUSED: u8 = 4;
-/// The exit status if the files of a peer differ from those that were sent.
+/// The exit status if a receipt is wrong, or a file changed or could not be read.
 pub const EXIT_INTEGRITY: u8 = 5;
 /// The exit status if the same command can resume the transfer.
 pub const EXIT_RESUMABLE: u8 = 6;

@@ -49,7 +49,7 @@ pub trait Source: Send {
     /// If the extent cannot be read.
     fn check_have(&mut self, extent: u64, value: &Value) -> Result<bool, FilesError>;
 
-    /// Returns the bytes at an address; the range lies within one extent.
+    /// Returns the bytes at an address; the range is within one extent.
     ///
     /// # Errors
     /// If the bytes cannot be read, or the file changed.

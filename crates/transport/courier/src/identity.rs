@@ -35,7 +35,7 @@ pub enum IdentityError {
     Random,
 }
 
-/// A text that is not a public key: 52 characters of base32.
+/// A text that is not a public key. A key has 52 characters of base32.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("`{text}` is no key; expected 52 characters of a-z and 2-7, as `millrace receive` prints them")]
 pub struct KeyTextError {

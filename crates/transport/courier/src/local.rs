@@ -63,7 +63,7 @@ fn not_written(error: SinkError) -> FilesError {
     })
 }
 
-/// Converts the error of files that cannot be received at all, or not at present.
+/// Converts the error of a sink that cannot be opened. Files that another transfer uses are refused as busy.
 fn not_opened(error: SinkError) -> OpenError {
     match error {
         error @ SinkError::InUse(_) => OpenError {
@@ -358,8 +358,8 @@ impl LocalStore {
         })
     }
 
-    /// Returns the store of a directory below another one. It is created when files arrive; no symlink leads
-    /// out of the upper directory.
+    /// Returns the store of a directory below another one. The lower directory is created when files arrive; no symlink
+    /// leads out of the upper one.
     pub fn below(directory: &Path, path: RelativePath, options: PlaceOptions) -> LocalStore {
         LocalStore {
             directory: directory.to_owned(),

@@ -21,8 +21,8 @@ impl RateMeter {
         RateMeter { at: now, bytes }
     }
 
-    /// Returns the rate in bit/s since the last call or the start: the growth of the count, divided by the time that
-    /// really passed. A count that fell has the rate 0.
+    /// Returns the rate in bit/s since the last call or the start: the growth of the count, divided by the elapsed
+    /// time, which counts as 1 ms at least. If the count fell, the rate is 0.
     pub(crate) fn rate_bps(&mut self, now: Time, bytes: u64) -> f64 {
         let elapsed = now.since(self.at).max(RATE_OVER_MIN);
         let new = bytes.saturating_sub(self.bytes);

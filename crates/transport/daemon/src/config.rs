@@ -77,7 +77,7 @@ impl Verb {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The address to listen at, UDP.
+    /// The UDP address to listen at.
     #[serde(default = "loopback")]
     pub listen: SocketAddr,
     /// The directory of identity, lock, status socket and audit log.

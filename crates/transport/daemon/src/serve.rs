@@ -56,7 +56,7 @@ pub enum ServeError {
     /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The transfers cannot continue.
+    /// The session cannot start or continue.
     #[error(transparent)]
     Session(#[from] SessionError),
 }

@@ -79,7 +79,7 @@ pub(crate) struct NeighbourCache {
     solicitations: VecDeque<Solicitation>,
     unreachable: VecDeque<IpAddr>,
     waiting: usize,
-    /// Frames that were dropped: no answer arrived, or newer frames replaced them.
+    /// Frames that were dropped because no answer arrived, a limit was reached, or their entry was removed.
     dropped: u64,
     /// A time before which no entry's state ends.
     next: Option<Time>,
@@ -211,7 +211,7 @@ impl NeighbourCache {
         matches!(state, Some(State::Incomplete { .. } | State::Probe { .. }))
     }
 
-    /// Returns when a state may end.
+    /// Returns the earliest time at which a state may end.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.next
     }

@@ -103,7 +103,7 @@ fn record(udp_size: u16, udp_checksum: u16) -> u32 {
 pub(crate) struct PathTable {
     paths: HashMap<IpAddr, Path>,
     link_mtu: u16,
-    /// Makes the flow labels.
+    /// The seed of the flow labels.
     seed: u64,
     random: u64,
     /// No lowered MTU ends before this time.
@@ -156,8 +156,8 @@ impl PathTable {
         self.paths.get(&to).is_some_and(|path| path.has_sent(quoted))
     }
 
-    /// Lowers the MTU of a path; returns the new value, or `None` if the reported one makes no sense: it is not lower, it is not
-    /// below the size of the quoted packet, or it is below what IPv6 requires.
+    /// Lowers the MTU of a path; returns the new value, or `None` if nothing was sent there, or the reported one makes
+    /// no sense: it is not lower, it is not below the size of the quoted packet, or it is below what IPv6 requires.
     pub(crate) fn lower(&mut self, now: Time, to: IpAddr, reported: u16, quoted_size: usize) -> Option<u16> {
         let path = self.paths.get_mut(&to)?;
         // Routers older than RFC 1191 report 0, and IPv4 links may have smaller MTUs than the floor.

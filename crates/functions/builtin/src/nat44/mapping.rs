@@ -24,10 +24,10 @@ pub(super) struct Segment {
 ///                          SYN
 /// ```
 ///
-/// FIN or RST also leads from Opening to Closing. Only packets from outside lead to the long time-out: otherwise one inside host
-/// could hold all ports, without an answer. Data after FIN or RST shows that a connection continues (RFC 6146, section 3.5.2.2,
-/// state TRANS), because any outside host may send a FIN or RST to the mapping. An ACK without data may be the last packet of a
-/// connection.
+/// FIN or RST also leads from Opening to Closing. Only packets from outside lead to the long time-out: otherwise one
+/// inside host could hold all ports for a long time without any answer. Data after FIN or RST shows that a connection
+/// continues (RFC 6146, section 3.5.2.2, state TRANS), because any outside host may send a FIN or RST to the mapping.
+/// An ACK without data may be the last packet of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// The protocol has no connections; this state never changes.

@@ -150,7 +150,7 @@ fn find(controller: Controller, mounts: &str, own: &str) -> Result<ParentGroup, 
 /// own there.
 ///
 /// # Errors
-/// The kernel's error, or the processes that prevent it and the next step.
+/// The kernel's error, or a message with another process in the group and the next step.
 pub(crate) fn delegate(dir: &Path, controllers: &[Controller]) -> io::Result<()> {
     let control = dir.join("cgroup.subtree_control");
     let enabled = fs::read_to_string(&control)?;

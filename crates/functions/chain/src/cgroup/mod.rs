@@ -67,7 +67,7 @@ impl Limit {
     }
 }
 
-/// Maximum number of processes in a group: a function must not start any.
+/// Maximum number of processes in a group: a function must not start any other.
 const PROCESSES: u64 = 1;
 /// Period of CPU quotas, in microseconds. It is short because packets wait for the rest of a period.
 const PERIOD_MICROS: u64 = 10_000;
@@ -75,7 +75,7 @@ const PERIOD_MICROS: u64 = 10_000;
 const QUOTA_MIN_MICROS: u64 = 1_000;
 /// The weight of an ordinary process in version 1.
 const SHARES: u64 = 1024;
-/// Maximum number of attempts to remove a group: the kernel removes an ended process from its group a little later.
+/// Maximum number of attempts to remove a group: the kernel removes a process from its group shortly after its end.
 const REMOVALS: u32 = 100;
 /// Pause between two attempts.
 const REMOVAL_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
@@ -85,7 +85,8 @@ const PREFIX: &str = "millrace-nf-";
 /// The number of groups created so far.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Groups of version 2 and their weights: once the CPU controller is enabled for one group, it is enabled for all.
+/// The directories of all groups, and their weights. Once the CPU controller is enabled for one group of version 2, it
+/// is enabled for all.
 static WEIGHTS: Mutex<BTreeMap<PathBuf, u16>> = Mutex::new(BTreeMap::new());
 
 /// The group of one process, with a directory in each hierarchy.
@@ -176,7 +177,7 @@ pub(crate) fn of_module(plan: &HopPlan) -> Vec<Limit> {
     limits
 }
 
-/// Returns the limits of a hop of class inline.
+/// Returns the limits of a hop of class inline; none for other classes.
 pub(crate) fn inline(plan: &HopPlan) -> Vec<Limit> {
     match plan.class {
         Class::Inline => of_module(plan),

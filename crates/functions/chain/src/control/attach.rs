@@ -12,7 +12,7 @@ use crate::plan::{Class, HopPlan};
 use crate::process::{AttachPoint, Process};
 
 impl HopControl {
-    /// Lets processes connect to the socket of the hop, if it has one.
+    /// Accepts processes that connect to the socket of the hop, if it has one.
     pub(super) fn poll_attached(&self, now: Time) {
         let Some(point) = &self.point else { return };
         let attached = |instance: &InstanceControl| {
@@ -45,8 +45,8 @@ pub(super) fn check(plan: &HopPlan) -> Result<(), SettingError> {
     plan.settings.only(&["export"])
 }
 
-/// Attaches a waiting process as this instance, which is down. Returns its function; `None` if no process waits, or the pause
-/// after the last process is not over.
+/// Attaches a waiting process as this instance, which is down. Returns its function; `None` if no process waits, the
+/// pause after the last process is not over, or the process cannot be attached.
 pub(super) fn attach<P: Packet + 'static>(
     point: &AttachPoint,
     number: usize,

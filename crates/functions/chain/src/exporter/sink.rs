@@ -25,7 +25,7 @@ enum Open {
 pub(super) struct Sink {
     to: String,
     open: Option<Open>,
-    /// The number of writes that failed since the target last had all accepted bytes.
+    /// The number of writes that failed since the target last received all accepted bytes.
     failed: u64,
 }
 
@@ -84,7 +84,7 @@ impl Sink {
         matches!(&self.open, Some(Open::Pipe(pipe)) if pipe.is_behind())
     }
 
-    /// Writes the bytes that a pipe had no room for, before the target is closed. Waits until a deadline for room.
+    /// Writes the bytes that a pipe had no room for, before the target is closed. Waits for room until a deadline.
     pub(super) fn finish(&mut self, chain: &str, deadline: Instant) {
         if let Some(Open::Pipe(pipe)) = &mut self.open
             && let Err(error) = pipe.finish(deadline)

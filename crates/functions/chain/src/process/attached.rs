@@ -119,7 +119,8 @@ impl AttachPoint {
         &self.path
     }
 
-    /// Accepts connections and reads their hellos. `attached` holds the process of each attached instance.
+    /// Accepts connections and reads their hellos. `attached` holds the process id of each instance; `None` if no
+    /// process is attached as this instance.
     pub(crate) fn poll(&self, now: Time, attached: &[Option<u32>]) {
         let mut waiting = lock(&self.waiting);
         while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
@@ -170,7 +171,7 @@ impl AttachPoint {
     /// names.
     ///
     /// # Errors
-    /// The kernel's error, or the reason why the class needs something else.
+    /// The kernel's error, or the reason why the process cannot run in this class.
     pub(crate) fn attach<P: Packet>(
         &self,
         instance: u32,
@@ -199,7 +200,8 @@ impl AttachPoint {
 }
 
 impl Waiting {
-    /// Reads the hello of a process. Returns false if the process is refused or has ended.
+    /// Reads the hello of a process. Returns false if the process is refused, has ended, or has sent no hello within
+    /// [`HELLO_TIME`].
     fn is_welcome(&mut self, now: Time, attached: &[Option<u32>]) -> bool {
         match AttachMessage::receive(&self.socket) {
             Ok(None) => {}
@@ -251,8 +253,8 @@ fn listener(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Interns a list of names, which is never freed. There are few different lists: one for each program that
-/// attaches.
+/// Interns a list of names, which is never freed. There are few different lists: one for each program that attaches.
+/// Once [`LISTS_MAX`] lists are stored, a new list is replaced by an empty one.
 fn interned(names: &[String]) -> &'static [&'static str] {
     static LISTS: Mutex<Vec<&'static [&'static str]>> = Mutex::new(Vec::new());
     let mut lists = lock(&LISTS);

@@ -20,7 +20,7 @@ use crate::plan::HopPlan;
 const DESCRIBE: Duration = Duration::from_secs(5);
 /// Interval at which the end of the process is polled.
 const DESCRIBE_POLL: Duration = Duration::from_millis(5);
-/// Maximum size of the output, in bytes; the rest is not read.
+/// Maximum size of standard output and of standard error, in bytes each; the rest is not read.
 const DESCRIBE_MAX: u64 = 64 << 10;
 
 /// Kinds by their descriptions. A kind stays in memory until the program ends.
@@ -30,7 +30,7 @@ static DESCRIBED: Mutex<BTreeMap<String, &'static Kind>> = Mutex::new(BTreeMap::
 /// settings, and prints its description. The process has the same rights as the one that will run the function.
 ///
 /// # Errors
-/// The reason that the process gives.
+/// The reason that the process gives, or the kernel's error.
 pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, String> {
     let failed = |error: io::Error| format!("{}: {error}", program.display());
     // The user id stays in use until the process has ended.

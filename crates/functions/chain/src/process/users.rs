@@ -4,7 +4,7 @@
 //! that runs as root gives every process a user id that no other process has, from a range without accounts, and the
 //! group id of the same number. An id returns to the range when its process has ended and was waited for.
 //!
-//! The default range is part of 60578 to 61183, which systemd leaves unused (systemd.io/UIDS-GIDS), and lies below 65536,
+//! The default range is part of 60578 to 61183, which systemd leaves unused (systemd.io/UIDS-GIDS), and is below 65536,
 //! so that containers map it, too.
 
 use std::collections::BTreeSet;
@@ -141,7 +141,8 @@ fn users_of_processes() -> BTreeSet<u32> {
         .collect()
 }
 
-/// Returns whether a user namespace has all ids of a range: lines of `INSIDE OUTSIDE LENGTH` (user_namespaces(7)).
+/// Returns whether a user namespace has all ids of a range. `map` has lines `INSIDE OUTSIDE LENGTH`
+/// (user_namespaces(7)).
 fn is_mapped(map: &str, range: UserIds) -> bool {
     let lines = map.lines().filter_map(|line| {
         let mut numbers = line.split_whitespace().map(str::parse::<u64>);

@@ -31,7 +31,8 @@ pub(crate) struct Process {
     pidfd: Option<OwnedFd>,
     /// The connection of an attached process.
     connection: Option<OwnedFd>,
-    /// The process maps packet memory, so that it must end before packets are taken from it.
+    /// True for a process that the switch started, and for an attached process that maps packet memory. The switch may
+    /// kill these processes and waits for their end.
     maps_packets: bool,
     pub(super) is_dead: AtomicBool,
     /// An attached process has closed its connection.
@@ -78,7 +79,8 @@ impl Process {
     /// The process maps packet memory, but the switch cannot wait for its end, and so could never take packets back from it.
     pub(super) fn attached(pid: u32, connection: OwnedFd, maps_packets: bool) -> io::Result<Process> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        // The number of a process that has ended may be another's by now; Linux 6.5 and later give the peer itself.
+        // After the process has ended, another process may get its number. Linux 6.5 and later return a descriptor of
+        // the peer itself (SO_PEERPIDFD).
         let pidfd = raw.and_then(|pid| match getsockopt(&connection, PeerPidfd) {
             Err(nix::errno::Errno::ENOPROTOOPT) => pidfd_open(pid, PidfdFlags::empty()).ok(),
             found => found.ok(),

@@ -295,7 +295,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
                     effects.send_with(direction, record.size, |to| end.copy_record(&record, to));
                 }
                 RecordKind::Shun(action, idle) => {
-                    // A request is ignored if its packet has already left.
+                    // A request is ignored if its packet is not in this burst, because it was taken earlier.
                     let behind = (taken - record.after) as usize;
                     if let Some(packet) = packets.checked_sub(behind + 1) {
                         effects.shun(packet, action, idle);

@@ -82,7 +82,7 @@ lists!(
     &'static str
 );
 
-/// A record has the newest interfaces only.
+/// Encodes only the newest [`Interfaces::RECORDED`] interfaces, newest first.
 impl Codec for Interfaces {
     fn encode(&self, out: &mut Output<'_>) {
         let list: Vec<_> = self.iter().take(Interfaces::RECORDED).cloned().collect();

@@ -44,9 +44,9 @@ pub struct Unordered {
 }
 
 impl Unordered {
-    /// Returns the unordered end of a window from which no packet was received yet. By the secret key,
-    /// [`has_changed_rest`](Self::has_changed_rest) hashes the bytes after the first segment of each packet; a caller that changes
-    /// no packets passes `None`.
+    /// Returns the unordered end of a window from which no packet was received yet. `rest_key` is the secret key of the
+    /// hash by which [`has_changed_rest`](Self::has_changed_rest) detects changes after the first segment; a caller
+    /// that changes no packets passes `None`.
     pub fn new(end: FunctionEnd, rest_key: Option<KeyedHash>) -> Unordered {
         Unordered {
             received: end.done,
@@ -70,7 +70,7 @@ impl Unordered {
     /// Returns the next packet.
     #[inline]
     pub fn receive(&mut self) -> Option<ReceivedPacket> {
-        // `waiting` reads the switch's counter only if it knows of less than a burst.
+        // `waiting` would not read the switch's counter while a burst of packets is not answered.
         if self.end.given == self.received {
             self.end.given = self.end.region.number(at::GIVEN).load(Ordering::Acquire);
         }

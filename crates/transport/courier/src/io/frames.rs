@@ -63,7 +63,7 @@ pub struct FrameIo<L> {
     endpoint: Endpoint,
     address: SocketAddr,
     start: Instant,
-    /// True if the caller writes IPv4 addresses as IPv6 ones.
+    /// True if the caller uses IPv4-mapped IPv6 addresses.
     maps_ipv4: bool,
 }
 

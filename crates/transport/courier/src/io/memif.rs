@@ -98,7 +98,8 @@ pub struct MemifLink {
     /// True if this side has requested interrupts.
     sleeps: bool,
     frames: FrameBuffer,
-    /// Frames that were lost because the ring to the switch was full, or because no switch was connected.
+    /// Frames that were lost: the ring to the switch was full, the frame exceeded a buffer, the switch violated the
+    /// protocol, or no switch was connected.
     lost: u64,
 }
 
@@ -147,7 +148,7 @@ impl MemifLink {
         })
     }
 
-    /// Returns the number of frames that were lost because the ring was full or no switch was connected.
+    /// Returns the number of frames that could not be given to the switch.
     pub fn lost(&self) -> u64 {
         self.lost
     }

@@ -148,7 +148,8 @@ impl FromStr for Via {
                     let raw = value(key, text, VLANS)?;
                     via.vlan = Some(Vid::new(raw).map_err(|_| invalid(key, text, VLANS))?);
                 }
-                // DPDK devices may have options named mac, id or queues, so that all other options are theirs.
+                // DPDK devices may have options named mac, id or queues. All other options are therefore passed to
+                // them.
                 (_, Device::Dpdk(devargs)) => {
                     devargs.push(',');
                     devargs.push_str(word);

@@ -44,7 +44,8 @@ pub(crate) enum WriteReply {
     Refused(OpenError),
     Have(u64, Value),
     HaveEnd,
-    /// The ranges that the sender confirmed are kept, or there were none to confirm; bytes may arrive.
+    /// Bytes may arrive: the extents that the sender confirmed are kept, or there were none to confirm. Holds the
+    /// verified extents.
     Started(RangeSet),
     /// The number of bytes that left memory, and their buffers.
     Written(u64, Vec<Vec<u8>>),

@@ -1,4 +1,4 @@
-//! Admission: the addresses in a ticket, and the senders that may come.
+//! Admission: the addresses in a ticket, and the senders that are admitted.
 
 use super::state::{FileDestination, Server, Stage};
 use crate::access::Refusal;
@@ -9,7 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 use subtle::ConstantTimeEq;
 
-/// Returns the addresses for a ticket, at which other hosts may reach the local address.
+/// Returns the addresses for a ticket, at which other hosts may reach the local address. At most eight interface
+/// addresses are used.
 pub(super) fn ticket_addresses(local: SocketAddr, given: &[IpAddr]) -> Vec<SocketAddr> {
     let with_port = |ip: &IpAddr| SocketAddr::new(*ip, local.port());
     if !given.is_empty() {

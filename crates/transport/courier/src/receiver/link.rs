@@ -138,7 +138,7 @@ impl Server<'_, '_, '_> {
         }
     }
 
-    /// Notes an offer, and lets its manifest come. A sender that may not write sends no manifest.
+    /// Stores an offer, and begins to read its manifest. A sender that may not write is refused before that.
     fn on_offer(&mut self, link: LinkId, given: Offer) {
         let until = self.offer_until();
         let Some(peer) = self.peers.get_mut(&link) else {

@@ -72,7 +72,7 @@ pub(super) struct Session<'scope> {
     content: ContentKey,
     /// True once KEEP has arrived.
     kept: bool,
-    /// Extents whose group values were asked for, with the number of answers that are missing.
+    /// Extents whose group values were requested, with the number of answers that are missing.
     asked: HashMap<u64, u64>,
     /// Messages about values that the writer has not handled.
     queued: u64,
@@ -199,15 +199,16 @@ impl<'scope> Session<'scope> {
         self.worker.take()
     }
 
-    /// Sends a task to the writer; a writer that has failed ignores it, and reports this by its last reply.
+    /// Sends a task to the writer. A writer that has failed ignores the task; its last reply reports the failure.
     pub(super) fn send_to_writer(&self, task: Write) {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send(task);
         }
     }
 
-    /// Sends the writer a message about values: VALUE, GROUP VALUES or WITHDRAWN. One that arrives before ACCEPT, or that nothing
-    /// asked for, is ignored: QUIC's flow control does not hold these messages back while the writer is busy.
+    /// Sends the writer a message about values: VALUE, GROUP VALUES or WITHDRAWN. Messages before ACCEPT, and GROUP
+    /// VALUES that were not requested, are ignored: QUIC's flow control does not hold them back while the writer is
+    /// busy.
     pub(super) fn on_values(&mut self, message: Write) -> Result<(), FilesError> {
         if !self.is_running() {
             return Ok(());

@@ -48,7 +48,7 @@ pub(super) struct Peer {
     pub(super) target: Target,
     pub(super) stage: Stage,
     pub(super) link: Option<LinkId>,
-    /// The number of links so far; answers for an earlier link are ignored.
+    /// The number of the current link, from 0; answers for an earlier link are ignored.
     pub(super) link_number: u32,
     /// The time at which the first of the links that failed since the last progress was lost, and their
     /// number.
@@ -70,7 +70,7 @@ pub(super) struct Peer {
     pub(super) accepted_at: Option<Instant>,
     pub(super) progress_at: Instant,
     pub(super) stalled: Option<u64>,
-    /// The bytes delivered to the flow's receiver, since it joined.
+    /// The bytes that the flow has delivered since the receiver joined.
     pub(super) delivered: RateMeter,
     /// Packets sent and lost at the last progress event.
     pub(super) last: (u64, u64),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The maximum number of bytes of a journal that are read.
 const JOURNAL_SIZE_MAX: u64 = 1 << 32;
 
-/// The place of the local bytes that a file may keep.
+/// The location of the local bytes that a file may keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Existing {
     None,
@@ -27,7 +27,8 @@ pub(super) enum Existing {
     Temporary,
     /// A temporary file that another transfer made, or that the journal does not mention: its bytes are read.
     OtherTemporary,
-    /// The file under its final name: an older version, what an earlier run renamed, or what has replaced that. Its bytes are read.
+    /// The file under its final name: an older version, the file that an earlier run renamed, or a file that has
+    /// replaced it. Its bytes are read.
     Final,
     /// The file under its final name that an earlier run committed, unchanged.
     Committed,
@@ -373,8 +374,8 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Returns true if the journal records that an earlier run of this transfer wrote the file. The journal has no
-    /// record of a file without data that was renamed: any earlier run may have made it.
+    /// Returns true if the journal records that an earlier run of this transfer wrote the file. After a crash, the
+    /// journal may lack the record of a renamed file without data: such a file counts as written if there is a journal.
     fn is_ours(&self, file: u32) -> bool {
         let mut extents = self.manifest.extents_of(file);
         if extents.is_empty() && self.journal_size > 0 {

@@ -10,8 +10,7 @@ use crate::{FlowSpec, LinkSpec, PACKET, Simulation, rivals};
 use millrace_transport::congestion::Controller;
 use millrace_types::{Duration, Time};
 
-/// The number of runs of our flow alongside CUBIC. The times of its probes are random, so the mean of the harm
-/// counts.
+/// The number of runs of our flow alongside CUBIC. The times of its probes are random, so the harm is averaged.
 const SEEDS: u64 = 3;
 
 /// A flow: its controller, the delay of its return path, and its start in milliseconds.

@@ -191,7 +191,7 @@ impl<B: Backend> Bystander<B> {
     }
 }
 
-/// A kill after which the function does not work again yet.
+/// The outage of a killed function, until it forwards packets again.
 struct Outage {
     at: Instant,
     restarts: u64,
